@@ -1,0 +1,139 @@
+//! A directory that was opened first and judged afterwards, on the descriptor.
+//!
+//! Whoever judges a path and then uses it judges one directory and may use another. So a directory is
+//! opened (`O_PATH`, which asks for no permission and follows no link), looked at with fstat, and
+//! files in it are reached through that descriptor.
+//!
+//! The kernel's `mq_open` needs one descriptor number, and a program at its `RLIMIT_NOFILE` has one. Here the
+//! directory takes it first. [`Directory::with_number`] gives it back when the file would find none, and
+//! reaches the file by path, moments after the directory passed.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::{self, Errno};
+
+use super::error::NamespaceError;
+
+/// The permission bits of a file, without its type.
+pub(super) fn permissions(stat: &Stat) -> u32 {
+    stat.st_mode & 0o7777
+}
+
+/// An open directory, its path, and what fstat said of it.
+#[derive(Debug)]
+pub(super) struct Directory {
+    fd: Option<OwnedFd>,
+    path: PathBuf,
+    stat: Stat,
+}
+
+impl Directory {
+    /// Opens a directory, whoever owns it.
+    ///
+    /// # Errors
+    /// `Missing`, `Symlink`, `NotADirectory`, `NotAccessible` (a directory above it), `TooManyFiles`, `System`.
+    pub(super) fn open(path: &Path) -> Result<Directory, NamespaceError> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::open(path, flags, Mode::empty())
+            .map_err(|e| NamespaceError::looking("open", path, e))?;
+        let stat = fs::fstat(&fd).map_err(|e| NamespaceError::system("fstat", path, e))?;
+        let path = path.to_owned();
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => Ok(Directory {
+                fd: Some(fd),
+                path,
+                stat,
+            }),
+            FileType::Symlink => Err(NamespaceError::Symlink { path }),
+            _ => Err(NamespaceError::NotADirectory { path }),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn owner(&self) -> u32 {
+        self.stat.st_uid
+    }
+
+    pub(super) fn mode(&self) -> u32 {
+        permissions(&self.stat)
+    }
+
+    /// Others than the owner may make files in it.
+    pub(super) fn open_to_others(&self) -> bool {
+        self.mode() & 0o022 != 0
+    }
+
+    /// The owner and root may change what the directory is made of.
+    pub(super) fn may_be_mended_by(&self, user: u32) -> bool {
+        user == 0 || user == self.owner()
+    }
+
+    /// Where a file in it is found: a descriptor and a path from there.
+    pub(super) fn locate(&self, name: impl AsRef<OsStr>) -> (BorrowedFd<'_>, PathBuf) {
+        let name = Path::new(name.as_ref());
+        match &self.fd {
+            Some(fd) => (fd.as_fd(), name.to_owned()),
+            None => (CWD, self.path.join(name)),
+        }
+    }
+
+    /// Calls `make`, which needs one descriptor number, and again with this directory's own if none was free.
+    pub(super) fn with_number<T>(
+        &mut self,
+        make: impl Fn(&Directory) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match make(self) {
+            Err(Errno::MFILE) if self.fd.is_some() => {
+                self.fd = None;
+                make(self)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Gives the directory these permission bits, whatever they were.
+    pub(super) fn set_mode(&mut self, mode: u32) -> Result<(), NamespaceError> {
+        // fchmod refuses an O_PATH descriptor; the link in /proc leads to the same directory.
+        let chmod = |d: &Directory| fs::chmod(d.link(), Mode::from_raw_mode(mode));
+        chmod(self).map_err(|e| NamespaceError::changing("chmod", &self.path, e))?;
+        self.look_again()
+    }
+
+    /// Gives the directory to another user and group.
+    pub(super) fn set_owner(&mut self, other: &Directory) -> Result<(), NamespaceError> {
+        let (user, group) = (
+            Uid::from_raw(other.stat.st_uid),
+            Gid::from_raw(other.stat.st_gid),
+        );
+        let (at, name) = self.locate("");
+        fs::chownat(at, &name, Some(user), Some(group), AtFlags::EMPTY_PATH)
+            .map_err(|e| NamespaceError::changing("chown", &self.path, e))?;
+        self.look_again()
+    }
+
+    fn link(&self) -> PathBuf {
+        match &self.fd {
+            Some(fd) => proc_link(fd.as_fd()),
+            None => self.path.clone(),
+        }
+    }
+
+    fn look_again(&mut self) -> Result<(), NamespaceError> {
+        if let Some(fd) = &self.fd {
+            self.stat =
+                fs::fstat(fd).map_err(|e| NamespaceError::system("fstat", &self.path, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// The name in /proc of an open file: opening or linking it reaches that very file.
+pub(super) fn proc_link(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}

@@ -1,0 +1,211 @@
+//! What can be wrong with a namespace, and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// Why a namespace can't be used. Every message ends with what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamespaceError {
+    /// The directory does not exist (`ENOENT`).
+    #[error("{path} does not exist: make it (mkdir -m 700 {path}), or set UMSG_DIR to another directory", path = .path.display())]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A symbolic link stands in place of the directory (`ELOOP`): whoever may change the link chooses the queues.
+    #[error("{path} is a symbolic link: set UMSG_DIR to the directory itself", path = .path.display())]
+    Symlink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// Something else stands in place of the directory, or of one above it (`ENOTDIR`).
+    #[error("{path} is not a directory: remove it, or set UMSG_DIR to a directory", path = .path.display())]
+    NotADirectory {
+        /// What is no directory.
+        path: PathBuf,
+    },
+    /// The directory belongs to a user who could tamper with the queues (`EACCES`).
+    #[error("{path} belongs to user {owner}, who is neither root nor the user of the namespace ({trusted}): \
+             have it removed, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    Stranger {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner's user id.
+        owner: u32,
+        /// Whose it might be apart from root: the caller's effective user id, or the owner of the namespace.
+        trusted: u32,
+    },
+    /// Others may write in the directory and it is not sticky, so they could replace queues (`EACCES`).
+    #[error("{path} can be written by others (mode {mode:04o}) and is not sticky: chmod go-w {path} to keep it private, \
+             or chmod +t {path} to share it", path = .path.display())]
+    Tamperable {
+        /// The directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The caller may not look into the directory (`EACCES`).
+    #[error("{path} may not be searched by this user: have its owner chmod +x it, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    NotAccessible {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The caller may not make files in the directory (`EACCES`; `EROFS` for a read-only file system).
+    #[error("{path} may not be written by this user: have an administrator run `umsg setup`, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    NotWritable {
+        /// The directory.
+        path: PathBuf,
+        /// `EACCES` or `EROFS`.
+        errno: i32,
+    },
+    /// The directory has no sub-directory for queues and the caller may not make it (`ENOENT`).
+    #[error("{path} does not exist and only the namespace's owner can make it: have root run `umsg setup`, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    NoQueuesDirectory {
+        /// The missing sub-directory.
+        path: PathBuf,
+    },
+    /// The namespace belongs to another PID namespace (`EACCES`): thread ids would collide.
+    #[error("{path} belongs to processes of another PID namespace, whose thread ids would be mistaken for this one's: \
+             start both in one PID namespace, allow it there with `umsg limits --foreign-pid-namespaces true`, or set UMSG_DIR to another directory", path = .path.display())]
+    ForeignPidNamespace {
+        /// The namespace's directory.
+        path: PathBuf,
+    },
+    /// A shared namespace that nobody has claimed, seen from a PID namespace that is not the host's (`EACCES`).
+    #[error("{path} records no PID namespace and this process is not in the host's: have root run `umsg setup` in the PID namespace that it is for, \
+             or set UMSG_DIR to another directory", path = .path.display())]
+    UnclaimedPidNamespace {
+        /// The namespace's directory.
+        path: PathBuf,
+    },
+    /// The namespace's record belongs to neither the namespace's owner nor root (`EACCES`).
+    #[error("{path} belongs to user {owner}, who does not own the namespace: have root run `umsg setup`, or remove it", path = .path.display())]
+    RecordOwner {
+        /// The record.
+        path: PathBuf,
+        /// Its owner's user id.
+        owner: u32,
+    },
+    /// The namespace's record makes no sense (`EBADMSG`).
+    #[error("{path} is damaged ({what}): remove it, the limits then have their defaults", path = .path.display())]
+    RecordDamaged {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The namespace's record was written by another version of umsg (`ENOTSUP`).
+    #[error("{path} has format version {found}, this umsg knows version {known}: use the umsg that wrote it, or remove it", path = .path.display())]
+    RecordVersion {
+        /// The record.
+        path: PathBuf,
+        /// The version in the record.
+        found: u32,
+        /// The version that this library writes.
+        known: u32,
+    },
+    /// A limit is out of its range (`EINVAL`).
+    #[error("{limit} is {value}: choose between {least} and {most}")]
+    InvalidLimit {
+        /// The field of [`Limits`](super::Limits).
+        limit: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The least that is allowed.
+        least: u64,
+        /// The most that is allowed.
+        most: u64,
+    },
+    /// Only the namespace's owner or root may do this (`EPERM`).
+    #[error("only {who} may {action} {path}: run it as that user", path = .path.display())]
+    NotPermitted {
+        /// The namespace's directory.
+        path: PathBuf,
+        /// What was refused.
+        action: &'static str,
+        /// Who may.
+        who: &'static str,
+    },
+    /// No file descriptor is left (`EMFILE` of the process, `ENFILE` of the system).
+    #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
+    TooManyFiles {
+        /// `EMFILE` or `ENFILE`.
+        errno: i32,
+    },
+    /// A system call failed in another way.
+    #[error("{call} on {path}: {error}; set UMSG_DIR to another directory if that can't be mended", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Its errno.
+        errno: i32,
+    },
+}
+
+impl NamespaceError {
+    /// The errno for callers that know no more than a number.
+    pub fn errno(&self) -> i32 {
+        use NamespaceError as E;
+        let errno = match self {
+            E::Missing { .. } | E::NoQueuesDirectory { .. } => Errno::NOENT,
+            E::Symlink { .. } => Errno::LOOP,
+            E::NotADirectory { .. } => Errno::NOTDIR,
+            E::Stranger { .. } | E::Tamperable { .. } | E::NotAccessible { .. } => Errno::ACCESS,
+            E::ForeignPidNamespace { .. } | E::UnclaimedPidNamespace { .. } => Errno::ACCESS,
+            E::RecordOwner { .. } => Errno::ACCESS,
+            E::RecordDamaged { .. } => Errno::BADMSG,
+            E::RecordVersion { .. } => Errno::OPNOTSUPP,
+            E::InvalidLimit { .. } => Errno::INVAL,
+            E::NotPermitted { .. } => Errno::PERM,
+            E::NotWritable { errno, .. } | E::TooManyFiles { errno } | E::System { errno, .. } => {
+                return *errno;
+            }
+        };
+        errno.raw_os_error()
+    }
+
+    /// The error of a system call that looked for `path`.
+    pub(super) fn looking(call: &'static str, path: &Path, error: Errno) -> NamespaceError {
+        let path = path.to_owned();
+        match error {
+            Errno::NOENT => NamespaceError::Missing { path },
+            Errno::NOTDIR => NamespaceError::NotADirectory { path },
+            Errno::LOOP => NamespaceError::Symlink { path },
+            Errno::ACCESS => NamespaceError::NotAccessible { path },
+            _ => NamespaceError::system(call, &path, error),
+        }
+    }
+
+    /// The error of a system call that wanted to change something in the directory `path`.
+    pub(super) fn changing(call: &'static str, path: &Path, error: Errno) -> NamespaceError {
+        match error {
+            Errno::ACCESS | Errno::PERM => not_writable(path, Errno::ACCESS),
+            Errno::ROFS => not_writable(path, error),
+            _ => NamespaceError::looking(call, path, error),
+        }
+    }
+
+    /// The error of a system call that nothing more specific fits.
+    pub(super) fn system(call: &'static str, path: &Path, error: Errno) -> NamespaceError {
+        let errno = error.raw_os_error();
+        match error {
+            Errno::MFILE | Errno::NFILE => NamespaceError::TooManyFiles { errno },
+            _ => NamespaceError::System {
+                call,
+                path: path.to_owned(),
+                errno,
+            },
+        }
+    }
+}
+
+fn not_writable(path: &Path, error: Errno) -> NamespaceError {
+    NamespaceError::NotWritable {
+        path: path.to_owned(),
+        errno: error.raw_os_error(),
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong with one queue's file.
+
+use rustix::io::Errno;
+
+use super::error::NamespaceError;
+
+/// Why a queue's file was not opened, published or unlinked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FileError {
+    /// `ENOENT`
+    #[error("there is no such queue")]
+    NotFound,
+    /// `EEXIST`
+    #[error("the queue exists")]
+    AlreadyExists,
+    /// `EACCES`; for unlink also where the file system says `EPERM`, as mq_unlink does.
+    #[error("the permissions of the queue do not allow it")]
+    Denied,
+    /// `EISDIR`: a directory has the queue's name.
+    #[error("a directory stands in place of the queue")]
+    Directory,
+    /// `ELOOP`: a symbolic link has the queue's name; it is never followed.
+    #[error("a symbolic link stands in place of the queue")]
+    Symlink,
+    /// `EBADMSG`: a FIFO, a socket or a device has the queue's name; it was not waited for.
+    #[error("a FIFO, a socket or a device stands in place of the queue")]
+    Special,
+    /// `EMFILE` or `ENFILE`
+    #[error("no file descriptor is left")]
+    TooManyFiles {
+        /// Which of the two.
+        errno: i32,
+    },
+    /// `ENOSPC` (a full file system, or one without a free inode) or `EDQUOT`
+    #[error("the file system of the namespace is full")]
+    NoSpace,
+    /// `ENOMEM`
+    #[error("the system has no memory left")]
+    NoMemory,
+    /// Another error of a system call.
+    #[error("{call}: {error}", error = Errno::from_raw_os_error(*.errno))]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// Its errno.
+        errno: i32,
+    },
+    /// Not the file but the namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+}
+
+impl FileError {
+    /// The errno of the variant.
+    pub(crate) fn errno(&self) -> i32 {
+        let errno = match self {
+            FileError::NotFound => Errno::NOENT,
+            FileError::AlreadyExists => Errno::EXIST,
+            FileError::Denied => Errno::ACCESS,
+            FileError::Directory => Errno::ISDIR,
+            FileError::Symlink => Errno::LOOP,
+            FileError::Special => Errno::BADMSG,
+            FileError::NoSpace => Errno::NOSPC,
+            FileError::NoMemory => Errno::NOMEM,
+            FileError::TooManyFiles { errno } | FileError::System { errno, .. } => return *errno,
+            FileError::Namespace(error) => return error.errno(),
+        };
+        errno.raw_os_error()
+    }
+
+    /// What an errno of `call` means for the file.
+    pub(super) fn of(call: &'static str, error: Errno) -> FileError {
+        let errno = error.raw_os_error();
+        match error {
+            Errno::NOENT => FileError::NotFound,
+            Errno::EXIST => FileError::AlreadyExists,
+            Errno::ACCESS | Errno::PERM => FileError::Denied,
+            Errno::ISDIR => FileError::Directory,
+            Errno::LOOP => FileError::Symlink,
+            Errno::NXIO | Errno::NODEV => FileError::Special,
+            Errno::MFILE | Errno::NFILE => FileError::TooManyFiles { errno },
+            Errno::NOSPC | Errno::DQUOT => FileError::NoSpace,
+            Errno::NOMEM => FileError::NoMemory,
+            _ => FileError::System { call, errno },
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What a namespace allows, set by its owner without any privilege.
+
+use super::Namespace;
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::home::Home;
+use super::record::{self, Record};
+use super::{caller, trust};
+
+/// The most messages that a queue may be made for.
+const MOST_MESSAGES: u32 = 1_048_576;
+/// The largest message that a queue may be made for, in bytes.
+const MOST_MESSAGE_SIZE: u32 = 16 << 20;
+
+/// The limits of a namespace. They bind queues that are made later, and `max_bytes` the growth of all.
+///
+/// ```
+/// let limits = umsg::Limits { max_queues: 100, ..Default::default() };
+/// assert_eq!((limits.default_messages, limits.default_message_size), (10, 8192));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The most queues at a time; 65,536 unless set. 0 lets no new ones be made.
+    pub max_queues: u32,
+    /// The most messages that a queue may be made for: 1 to 1,048,576, which is also the default.
+    pub max_messages: u32,
+    /// The largest message that a queue may be made for, in bytes: 1 to 16 MiB, which is also the default.
+    pub max_message_size: u32,
+    /// How many messages a queue holds whose maker says nothing; 10 unless set.
+    pub default_messages: u32,
+    /// How many bytes a message of such a queue may have; 8,192 unless set.
+    pub default_message_size: u32,
+    /// The most memory of all queues together, in bytes, charged when it is used; none unless set.
+    pub max_bytes: Option<u64>,
+    /// Processes of other PID namespaces are let in; off unless set. Thread ids of different PID
+    /// namespaces collide, so that the death of one process can be taken for another's.
+    pub foreign_pid_namespaces: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_queues: 65_536,
+            max_messages: MOST_MESSAGES,
+            max_message_size: MOST_MESSAGE_SIZE,
+            default_messages: 10,
+            default_message_size: 8192,
+            max_bytes: None,
+            foreign_pid_namespaces: false,
+        }
+    }
+}
+
+impl Limits {
+    /// Refuses the first limit that is out of its range (`InvalidLimit`).
+    pub(super) fn validate(&self) -> Result<(), NamespaceError> {
+        let ranges = [
+            ("max_messages", self.max_messages, MOST_MESSAGES),
+            ("max_message_size", self.max_message_size, MOST_MESSAGE_SIZE),
+            ("default_messages", self.default_messages, self.max_messages),
+            (
+                "default_message_size",
+                self.default_message_size,
+                self.max_message_size,
+            ),
+        ];
+        for (limit, value, most) in ranges {
+            in_range(limit, u64::from(value), u64::from(most))?;
+        }
+        in_range("max_bytes", self.max_bytes.unwrap_or(1), u64::MAX)
+    }
+}
+
+fn in_range(limit: &'static str, value: u64, most: u64) -> Result<(), NamespaceError> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(NamespaceError::InvalidLimit {
+        limit,
+        value,
+        least: 1,
+        most,
+    })
+}
+
+impl Namespace {
+    /// The limits that hold now, read afresh; the defaults where nobody has set any.
+    ///
+    /// # Errors
+    /// As for the directory; `RecordOwner`, `RecordDamaged`, `RecordVersion`.
+    pub fn limits(&self) -> Result<Limits, NamespaceError> {
+        let record = record::read(&self.directory()?)?;
+        Ok(record.map(|record| record.limits).unwrap_or_default())
+    }
+
+    /// Sets the limits: all at once, for everybody who asks from then on. Queues that exist keep theirs.
+    ///
+    /// # Errors
+    /// `InvalidLimit` (`EINVAL`); `NotPermitted` (`EPERM`) unless the caller is the directory's owner or root.
+    ///
+    /// # If the process dies
+    /// Either the old limits hold or the new ones.
+    pub fn set_limits(&self, limits: &Limits) -> Result<(), NamespaceError> {
+        limits.validate()?;
+        let mut directory = self.directory()?;
+        if !directory.may_be_mended_by(caller()) {
+            let (path, who) = (self.path().to_owned(), "the namespace's owner or root");
+            return Err(NamespaceError::NotPermitted {
+                path,
+                action: "set the limits of",
+                who,
+            });
+        }
+        let home = home_to_record(&directory)?;
+        record::replace(
+            &mut directory,
+            &Record {
+                limits: limits.clone(),
+                home,
+            },
+        )
+    }
+
+    /// Opens the namespace's directory and checks whose it is, on the descriptor.
+    pub(super) fn directory(&self) -> Result<Directory, NamespaceError> {
+        let directory = Directory::open(self.path())?;
+        trust::check(&directory, self.owner())?;
+        Ok(directory)
+    }
+}
+
+/// The home that stands in the record, unless there is none of this boot.
+fn home_to_record(directory: &Directory) -> Result<Home, NamespaceError> {
+    let here = Home::of_caller()?;
+    // A record that is damaged or a stranger's is replaced.
+    let recorded = record::read(directory)
+        .ok()
+        .flatten()
+        .map(|record| record.home);
+    Ok(recorded
+        .filter(|home| home.boot == here.boot)
+        .unwrap_or(here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{STRANGER, TestDir, as_user, is_root};
+
+    fn changed() -> Limits {
+        Limits {
+            max_queues: 3,
+            max_bytes: Some(1 << 40),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn limits_are_the_defaults_until_they_are_set_and_then_seen_by_all() {
+        let dir = TestDir::new();
+        let (one, two) = (dir.namespace(), dir.namespace());
+        assert_eq!(two.limits().unwrap(), Limits::default());
+        one.set_limits(&changed()).unwrap();
+        assert_eq!(two.limits().unwrap(), changed());
+        assert_eq!(dir.names(), [".namespace", "mq"]);
+    }
+
+    #[test]
+    fn limits_out_of_range_are_refused_by_name_and_change_nothing() {
+        let dir = TestDir::new();
+        let good = Limits::default;
+        let bad = [
+            (
+                "max_messages",
+                Limits {
+                    max_messages: MOST_MESSAGES + 1,
+                    ..good()
+                },
+            ),
+            (
+                "max_messages",
+                Limits {
+                    max_messages: 0,
+                    ..good()
+                },
+            ),
+            (
+                "max_message_size",
+                Limits {
+                    max_message_size: MOST_MESSAGE_SIZE + 1,
+                    ..good()
+                },
+            ),
+            (
+                "default_messages",
+                Limits {
+                    max_messages: 9,
+                    ..good()
+                },
+            ),
+            (
+                "default_message_size",
+                Limits {
+                    max_message_size: 8191,
+                    ..good()
+                },
+            ),
+            (
+                "default_message_size",
+                Limits {
+                    default_message_size: 0,
+                    ..good()
+                },
+            ),
+            (
+                "max_bytes",
+                Limits {
+                    max_bytes: Some(0),
+                    ..good()
+                },
+            ),
+        ];
+        for (name, limits) in bad {
+            let error = dir.namespace().set_limits(&limits).unwrap_err();
+            assert!(
+                matches!(error, NamespaceError::InvalidLimit { limit, .. } if limit == name),
+                "{error}"
+            );
+        }
+        assert_eq!(dir.namespace().limits().unwrap(), good());
+    }
+
+    #[test]
+    fn a_stranger_reads_the_limits_of_a_shared_namespace_and_may_not_set_them() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        namespace.set_limits(&changed()).unwrap();
+        as_user(STRANGER, || {
+            assert_eq!(namespace.limits().unwrap(), changed());
+            let error = namespace.set_limits(&Limits::default()).unwrap_err();
+            assert!(
+                matches!(error, NamespaceError::NotPermitted { .. }),
+                "{error}"
+            );
+        });
+        assert_eq!(namespace.limits().unwrap(), changed());
+    }
+
+    #[test]
+    fn a_damaged_record_is_an_error_that_setting_the_limits_mends() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        std::fs::write(dir.path().join(".namespace"), b"nonsense").unwrap();
+        let error = namespace.limits().unwrap_err();
+        assert!(matches!(error, NamespaceError::RecordDamaged { .. }));
+        namespace.set_limits(&changed()).unwrap();
+        assert_eq!(namespace.limits().unwrap(), changed());
+    }
+}

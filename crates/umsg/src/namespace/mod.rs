@@ -1,0 +1,107 @@
+//! Where queues live: a directory, and what it takes to trust it.
+//!
+//! ```text
+//! /dev/shm/umsg              root's, mode 1777: the namespace of all users, if an administrator made it
+//! ├── .namespace             limits and PID namespace: 96 bytes, see `record.rs`
+//! └── mq                     root's, mode 1777
+//!     ├── work               the queue /work: a regular file of the user who made it
+//!     └── log
+//! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
+//! ```
+//!
+//! Programs that share the directory share the queues, containers included. Nothing else is shared: there is no
+//! daemon, and a [`Namespace`] is no more than a path that was checked; it holds no descriptor that a
+//! program could close under it. What is used is opened and checked again each time.
+//!
+//! **Which one.** `$UMSG_DIR` if set; else `/dev/shm/umsg` if it exists; else `/dev/shm/umsg-UID`.
+//!
+//! **Trust.** Each directory belongs to root or the caller, is no symbolic link, and is sticky if others may write.
+//!
+//! **PID namespace.** A namespace belongs to one, and processes of others are refused unless its limits allow them.
+//!
+//! **If a process dies** while it makes a namespace, the next one completes it; while it sets limits, the old or the new ones
+//! hold; while it makes a queue, there is no queue or a whole one. The link is the commit.
+//!
+//! ```
+//! # let path = std::env::temp_dir().join(format!("umsg-doc-{}", std::process::id()));
+//! # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path)?;
+//! let namespace = umsg::Namespace::at(&path)?;
+//! let mut limits = namespace.limits()?;
+//! limits.default_messages = 1000;
+//! namespace.set_limits(&limits)?;
+//! assert_eq!(namespace.limits()?.default_messages, 1000);
+//! # std::fs::remove_dir_all(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod claim;
+mod directory;
+mod error;
+mod file_error;
+mod home;
+mod limits;
+mod names;
+mod open;
+mod publish;
+mod queues;
+mod record;
+mod resolve;
+mod setup;
+mod staged;
+mod temporary;
+#[cfg(test)]
+mod testing;
+mod trust;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use error::NamespaceError;
+pub(crate) use file_error::FileError;
+pub use limits::Limits;
+pub(crate) use names::{NameError, QueueName};
+pub(crate) use open::FileAccess;
+pub(crate) use publish::Unpublished;
+use resolve::user_directory_owner;
+pub use setup::{OutOfSight, SetupReport, TMPFILES};
+
+/// A directory of queues that passed the checks. Cheap to clone, and usable after fork and exec of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace {
+    path: Arc<Path>,
+    kind: NamespaceKind,
+    owner: u32,
+}
+
+/// How a namespace was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamespaceKind {
+    /// Named: by `$UMSG_DIR`, or by the program.
+    Environment,
+    /// The one of all users, `/dev/shm/umsg`.
+    Shared,
+    /// The user's own, `/dev/shm/umsg-UID`.
+    User,
+}
+
+impl Namespace {
+    /// The directory, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it was found.
+    pub fn kind(&self) -> NamespaceKind {
+        self.kind
+    }
+
+    /// Who owned the directory when it was checked; with root, the only one trusted from then on.
+    fn owner(&self) -> u32 {
+        self.owner
+    }
+}
+
+/// The caller's effective user id, which decides whose files are made.
+fn caller() -> u32 {
+    rustix::process::geteuid().as_raw()
+}

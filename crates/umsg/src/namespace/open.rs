@@ -1,0 +1,238 @@
+//! Opening a queue's file that exists, and taking its name away.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+
+use super::Namespace;
+use super::file_error::FileError;
+use super::names::QueueName;
+
+/// Which way a queue's file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileAccess {
+    Read,
+    Write,
+    ReadWrite,
+}
+
+impl FileAccess {
+    pub(super) fn flags(self) -> OFlags {
+        match self {
+            FileAccess::Read => OFlags::RDONLY,
+            FileAccess::Write => OFlags::WRONLY,
+            FileAccess::ReadWrite => OFlags::RDWR,
+        }
+    }
+}
+
+impl Namespace {
+    /// Opens the file of a queue that exists, never one that is not a regular file; with FD_CLOEXEC, on the lowest
+    /// free descriptor number, and with O_NONBLOCK if `nonblocking`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `Namespace`, `System`.
+    ///
+    /// # Blocking
+    /// Never: a FIFO in place of the queue is not waited for.
+    pub(crate) fn open_queue_file(
+        &self,
+        name: &QueueName,
+        access: FileAccess,
+        nonblocking: bool,
+    ) -> Result<OwnedFd, FileError> {
+        let flags = access.flags() | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = self.queues()?.with_number(|queues| {
+            let (at, path) = queues.locate(name.as_os_str());
+            fs::openat(at, &path, flags | OFlags::NOCTTY, Mode::empty())
+        });
+        let file = file.map_err(|e| FileError::of("open", e))?;
+        check_regular(&file)?;
+        if !nonblocking {
+            fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FileError::of("fcntl", e))?;
+        }
+        Ok(file)
+    }
+
+    /// Removes a queue's name. Who has the queue open keeps it; the name is free at once.
+    ///
+    /// The rule is the one of the kernel's sticky mqueue directory: the file's owner, the directory's owner or
+    /// privilege (CAP_FOWNER).
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied` (`EACCES`, where the system call says EPERM too), `Directory`, `Namespace`, `System`.
+    pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
+        let queues = self.queues()?;
+        let (at, path) = queues.locate(name.as_os_str());
+        fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| FileError::of("unlink", e))
+    }
+}
+
+fn check_regular(file: &OwnedFd) -> Result<(), FileError> {
+    let stat = fs::fstat(file).map_err(|e| FileError::of("fstat", e))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(FileError::Directory),
+        _ => Err(FileError::Special),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::CWD;
+    use rustix::io::{FdFlags, fcntl_getfd};
+
+    use super::*;
+    use crate::namespace::testing::{
+        Alone, OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, name,
+    };
+
+    const ALL: [FileAccess; 3] = [FileAccess::Read, FileAccess::Write, FileAccess::ReadWrite];
+
+    fn error(dir: &TestDir, file: &str, access: FileAccess) -> FileError {
+        dir.namespace()
+            .open_queue_file(&name(file), access, false)
+            .unwrap_err()
+    }
+
+    #[test]
+    fn an_opened_file_has_the_flags_asked_for_and_closes_on_exec() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        std::fs::write(dir.queue("q"), b"").unwrap();
+        for (access, nonblocking) in [(FileAccess::Read, true), (FileAccess::ReadWrite, false)] {
+            let file = namespace
+                .open_queue_file(&name("/q"), access, nonblocking)
+                .unwrap();
+            let flags = fs::fcntl_getfl(&file).unwrap();
+            assert_eq!(flags & OFlags::RWMODE, access.flags());
+            assert_eq!(flags.contains(OFlags::NONBLOCK), nonblocking);
+            assert_eq!(fcntl_getfd(&file).unwrap(), FdFlags::CLOEXEC);
+        }
+    }
+
+    #[test]
+    fn a_missing_queue_is_not_found() {
+        let dir = TestDir::new();
+        assert_eq!(
+            error(&dir, "/q", FileAccess::ReadWrite),
+            FileError::NotFound
+        );
+        assert_eq!(
+            dir.namespace().unlink_queue_file(&name("/q")),
+            Err(FileError::NotFound)
+        );
+    }
+
+    #[test]
+    fn a_directory_in_place_of_the_queue_is_refused_and_not_unlinked() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        std::fs::create_dir(dir.queue("q")).unwrap();
+        for access in ALL {
+            assert_eq!(error(&dir, "/q", access), FileError::Directory);
+        }
+        assert_eq!(
+            namespace.unlink_queue_file(&name("/q")),
+            Err(FileError::Directory)
+        );
+    }
+
+    #[test]
+    fn a_symlink_in_place_of_the_queue_is_refused_even_to_a_good_file() {
+        let dir = TestDir::new();
+        dir.namespace();
+        std::fs::write(dir.queue("target"), b"").unwrap();
+        std::os::unix::fs::symlink("target", dir.queue("q")).unwrap();
+        for access in ALL {
+            assert_eq!(error(&dir, "/q", access), FileError::Symlink);
+        }
+    }
+
+    #[test]
+    fn a_fifo_in_place_of_the_queue_is_refused_at_once() {
+        let dir = TestDir::new();
+        dir.namespace();
+        fs::mkfifoat(CWD, dir.queue("q"), Mode::RUSR | Mode::WUSR).unwrap();
+        for access in ALL {
+            assert_eq!(error(&dir, "/q", access), FileError::Special);
+        }
+    }
+
+    #[test]
+    fn a_socket_in_place_of_the_queue_is_refused() {
+        let dir = TestDir::new();
+        dir.namespace();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.queue("q")).unwrap();
+        for access in ALL {
+            assert_eq!(error(&dir, "/q", access), FileError::Special);
+        }
+    }
+
+    #[test]
+    fn a_stranger_opens_what_the_mode_allows_and_no_more() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        std::fs::write(dir.queue("q"), b"").unwrap();
+        chmod(&dir.queue("q"), 0o644);
+        as_user(STRANGER, || {
+            let open = |access| {
+                namespace
+                    .open_queue_file(&name("/q"), access, false)
+                    .map(drop)
+            };
+            assert_eq!(open(FileAccess::Read), Ok(()));
+            assert_eq!(open(FileAccess::ReadWrite), Err(FileError::Denied));
+        });
+    }
+
+    #[test]
+    fn only_the_owner_of_a_queue_and_root_unlink_it_in_a_shared_namespace() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        for file in ["one", "two"] {
+            std::fs::write(dir.queue(file), b"").unwrap();
+            chmod(&dir.queue(file), 0o666);
+            chown(&dir.queue(file), STRANGER);
+        }
+        let unlink = |file| namespace.unlink_queue_file(&name(file));
+        as_user(OTHER_STRANGER, || {
+            assert_eq!(unlink("/one"), Err(FileError::Denied));
+            assert_eq!(unlink("/missing"), Err(FileError::NotFound));
+        });
+        as_user(STRANGER, || assert_eq!(unlink("/one"), Ok(())));
+        assert_eq!(unlink("/two"), Ok(()));
+    }
+
+    /// In a process of its own, as it takes all descriptors: a test binary runs its tests as threads.
+    #[test]
+    fn a_process_with_one_descriptor_left_opens_a_queue_as_with_the_kernel() {
+        const TEST: Alone =
+            Alone::new("a_process_with_one_descriptor_left_opens_a_queue_as_with_the_kernel");
+        let Some(path) = TEST.directory() else {
+            let dir = TestDir::new();
+            dir.namespace();
+            std::fs::write(dir.queue("q"), b"").unwrap();
+            return TEST.passes(dir.path(), &[]);
+        };
+        let namespace = Namespace::at(path).unwrap();
+        let mut hoard = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            hoard.push(file);
+        }
+        let number = hoard.pop().unwrap().as_raw_fd();
+        let open = || namespace.open_queue_file(&name("/q"), FileAccess::ReadWrite, false);
+        let last = open().unwrap();
+        assert_eq!(last.as_raw_fd(), number);
+        let errno = rustix::io::Errno::MFILE.raw_os_error();
+        assert_eq!(open().unwrap_err().errno(), errno);
+    }
+}

@@ -1,0 +1,299 @@
+//! A new queue's file: built unnamed, published whole.
+//!
+//! ```text
+//! create ──> fill (the segment) ──> publish
+//!   │             │                    └── linkat: the commit. EEXIST: another was first, open that one
+//!   └─────────────┴── drop or death: nothing was ever there
+//! ```
+//!
+//! So a file with a queue's name is always a whole queue, and of many that create the same queue at once, one wins
+//! and the others see its queue finished. See [`super::staged`] for what a death leaves where there is no `O_TMPFILE`.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, Mode, OFlags};
+
+use super::Namespace;
+use super::directory::{Directory, permissions, proc_link};
+use super::error::NamespaceError;
+use super::file_error::FileError;
+use super::names::QueueName;
+use super::open::FileAccess;
+use super::queues::TO_NAMESPACE;
+use super::staged::Staged;
+
+/// Only the creator, until the mode is set at publication.
+const PRIVATE: u32 = 0o600;
+
+/// A queue's file that nobody else can see yet.
+#[derive(Debug)]
+pub(crate) struct Unpublished {
+    queues: Directory,
+    /// None once it is published.
+    staged: Option<Staged>,
+    mode: u32,
+}
+
+impl Unpublished {
+    /// An empty file of mode 0600, open for reading and writing, FD_CLOEXEC set. `mode` is what the queue's maker asks for,
+    /// before the umask.
+    ///
+    /// # Errors
+    /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
+    pub(crate) fn create(namespace: &Namespace, mode: u32) -> Result<Unpublished, FileError> {
+        let queues = namespace.queues()?;
+        Unpublished::create_with(queues, mode, |queues| {
+            Staged::create(queues, TO_NAMESPACE, mode & 0o7777)
+        })
+    }
+
+    fn create_with(
+        mut queues: Directory,
+        mode: u32,
+        stage: impl FnOnce(&mut Directory) -> rustix::io::Result<Staged>,
+    ) -> Result<Unpublished, FileError> {
+        let staged = stage(&mut queues).map_err(|e| creation_error(&queues, e))?;
+        let mut new = Unpublished {
+            queues,
+            staged: Some(staged),
+            mode,
+        };
+        // The kernel has applied the umask, which can't be read without a race. Setting the mode aside lets
+        // the creator open the file again with more than it grants.
+        let stat = fs::fstat(new.file()).map_err(|e| FileError::of("fstat", e))?;
+        new.mode = permissions(&stat);
+        new.set_mode(PRIVATE)?;
+        Ok(new)
+    }
+
+    /// The file, open for reading and writing.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.staged.as_ref().expect("publish takes self").file()
+    }
+
+    /// The mode asked for, less the umask.
+    pub(crate) fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// The same file through another open description, FD_CLOEXEC set. Before publication the mode does not restrict it.
+    ///
+    /// # Errors
+    /// `TooManyFiles`, `System`; `NotFound` where /proc is not mounted.
+    pub(crate) fn reopen(
+        &self,
+        access: FileAccess,
+        nonblocking: bool,
+    ) -> Result<OwnedFd, FileError> {
+        let mut flags = access.flags() | OFlags::CLOEXEC;
+        flags.set(OFlags::NONBLOCK, nonblocking);
+        fs::open(proc_link(self.file()), flags, Mode::empty()).map_err(|e| FileError::of("open", e))
+    }
+
+    /// Gives the file its mode (whatever the umask) and its name, and returns it. The name is the commit.
+    ///
+    /// # Errors
+    /// `AlreadyExists`: another queue has the name, this one never was. `Denied`, `NoSpace`, `NoMemory`, `System`.
+    ///
+    /// # If the process dies
+    /// Before the commit nothing was created, after it a whole queue.
+    pub(crate) fn publish(
+        mut self,
+        name: &QueueName,
+        file_mode: u32,
+    ) -> Result<OwnedFd, FileError> {
+        self.set_mode(file_mode)?;
+        let staged = self.staged.take().expect("publish takes self");
+        staged
+            .link(&self.queues, name.as_os_str())
+            .map_err(|e| match e {
+                // Not the name, which is checked, but the directory has gone.
+                rustix::io::Errno::NOENT => no_directory(&self.queues),
+                _ => creation_error(&self.queues, e),
+            })
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<(), FileError> {
+        fs::fchmod(self.file(), Mode::from_raw_mode(mode & 0o7777))
+            .map_err(|e| FileError::of("fchmod", e))
+    }
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        if let Some(staged) = self.staged.take() {
+            staged.discard(&self.queues);
+        }
+    }
+}
+
+/// The errno of making a file: what forbids it is the directory, not the file.
+fn creation_error(queues: &Directory, error: rustix::io::Errno) -> FileError {
+    use rustix::io::Errno;
+    match error {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+            NamespaceError::changing("open", queues.path(), error).into()
+        }
+        Errno::NOENT => no_directory(queues),
+        _ => FileError::of("open", error),
+    }
+}
+
+fn no_directory(queues: &Directory) -> FileError {
+    NamespaceError::Missing {
+        path: queues.path().to_owned(),
+    }
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{
+        Alone, STRANGER, TestDir, as_user, chmod, is_root, name, umask,
+    };
+
+    type Create = fn(&Namespace, u32) -> Result<Unpublished, FileError>;
+
+    fn create_temporary(namespace: &Namespace, mode: u32) -> Result<Unpublished, FileError> {
+        Unpublished::create_with(namespace.queues()?, mode, |queues| {
+            Staged::create_temporary(queues, TO_NAMESPACE, mode)
+        })
+    }
+
+    /// Both ways to stage a file.
+    const WAYS: [Create; 2] = [Unpublished::create, create_temporary];
+
+    fn mode_of(file: impl std::os::fd::AsFd) -> u32 {
+        permissions(&fs::fstat(file).unwrap())
+    }
+
+    #[test]
+    fn a_file_appears_only_when_it_is_published_and_then_whole() {
+        for create in WAYS {
+            let dir = TestDir::new();
+            let new = create(&dir.namespace(), 0o600).unwrap();
+            rustix::io::write(new.file(), b"whole").unwrap();
+            assert_eq!(dir.queue_names(), Vec::<String>::new());
+            new.publish(&name("/q"), 0o600).unwrap();
+            assert_eq!(dir.queue_names(), ["q"]);
+            assert_eq!(std::fs::read(dir.queue("q")).unwrap(), b"whole");
+            assert_eq!(dir.names(), [".namespace", "mq"]);
+        }
+    }
+
+    #[test]
+    fn the_second_of_two_creators_learns_that_the_queue_exists() {
+        for create in WAYS {
+            let dir = TestDir::new();
+            let (one, two) = (
+                create(&dir.namespace(), 0o600),
+                create(&dir.namespace(), 0o600),
+            );
+            one.unwrap().publish(&name("/q"), 0o600).unwrap();
+            let error = two.unwrap().publish(&name("/q"), 0o600).unwrap_err();
+            assert_eq!(error, FileError::AlreadyExists);
+            assert_eq!(dir.names(), [".namespace", "mq"]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_dropped_never_was() {
+        for create in WAYS {
+            let dir = TestDir::new();
+            drop(create(&dir.namespace(), 0o600).unwrap());
+            assert_eq!(dir.names(), [".namespace", "mq"]);
+            assert_eq!(dir.queue_names(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn the_mode_is_private_until_publication_and_then_the_one_given() {
+        for create in WAYS {
+            let dir = TestDir::new();
+            let new = create(&dir.namespace(), 0o4666).unwrap();
+            assert_eq!(new.mode(), 0o4666 & !umask());
+            assert_eq!(mode_of(new.file()), 0o600);
+            let file = new.publish(&name("/q"), 0o666).unwrap();
+            assert_eq!(mode_of(file), 0o666);
+        }
+    }
+
+    #[test]
+    fn a_creator_opens_its_file_with_more_than_the_mode_grants() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        as_user(STRANGER, || {
+            for (create, file) in WAYS.into_iter().zip(["/one", "/two"]) {
+                let new = create(&namespace, 0).unwrap();
+                let again = new.reopen(FileAccess::Read, true).unwrap();
+                new.publish(&name(file), 0).unwrap();
+                let flags = fs::fcntl_getfl(&again).unwrap();
+                assert_eq!(flags & OFlags::RWMODE, OFlags::RDONLY);
+                assert!(flags.contains(OFlags::NONBLOCK));
+                let later = namespace.open_queue_file(&name(file), FileAccess::Read, false);
+                assert_eq!(later.unwrap_err(), FileError::Denied);
+            }
+        });
+    }
+
+    #[test]
+    fn a_stranger_makes_no_file_where_only_the_owner_may_write() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        chmod(dir.path(), 0o755);
+        chmod(&dir.path().join("mq"), 0o755);
+        as_user(STRANGER, || {
+            let error = Unpublished::create(&namespace, 0o600).unwrap_err();
+            let FileError::Namespace(NamespaceError::NotWritable { path, .. }) = &error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(path, &dir.path().join("mq"));
+        });
+    }
+
+    #[test]
+    fn a_maker_killed_before_publication_leaves_no_queue_and_the_next_one_tidies_up() {
+        const TEST: Alone = Alone::new(
+            "a_maker_killed_before_publication_leaves_no_queue_and_the_next_one_tidies_up",
+        );
+        if let Some(path) = TEST.directory() {
+            let namespace = Namespace::at(path).unwrap();
+            let _new = WAYS.map(|create| create(&namespace, 0o600).unwrap());
+            let (this, kill) = (rustix::process::getpid(), rustix::process::Signal::KILL);
+            return rustix::process::kill_process(this, kill).unwrap();
+        }
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        TEST.is_killed(dir.path());
+        assert_eq!(dir.queue_names(), Vec::<String>::new());
+        assert_eq!(
+            dir.names().len(),
+            3,
+            "one temporary file: {:?}",
+            dir.names()
+        );
+        drop(create_temporary(&namespace, 0o600).unwrap());
+        assert_eq!(dir.names(), [".namespace", "mq"]);
+    }
+
+    #[test]
+    fn of_many_threads_that_publish_one_name_exactly_one_wins() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let publish = || Unpublished::create(&namespace, 0o600)?.publish(&name("/q"), 0o600);
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(publish)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let lost = |o: &Result<OwnedFd, FileError>| matches!(o, Err(FileError::AlreadyExists));
+        assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 1);
+        assert_eq!(outcomes.iter().filter(|o| lost(o)).count(), 7);
+    }
+}

@@ -1,0 +1,350 @@
+//! The directory of a namespace's queues, and what is in it.
+
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::Namespace;
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::names::QueueName;
+use super::trust;
+
+/// The sub-directory for POSIX queues: one file a queue, named like the queue without its slash.
+pub(super) const QUEUES: &str = "mq";
+/// The way from there to the namespace's directory.
+pub(super) const TO_NAMESPACE: &str = "../";
+
+/// `f_type` of a tmpfs.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// What a tmpfs directory counts in its size for each entry, `.` and `..` included (`BOGO_DIRENT_SIZE`).
+const TMPFS_ENTRY: u64 = 20;
+
+/// Makes `mq/` of this mode and the namespace's owner, if it is missing or half made and the caller may; returns whether it was made.
+///
+/// # If the process dies
+/// A directory that lacks its owner or mode stays; the next caller that may mend it does.
+pub(super) fn make_fit(
+    namespace: &Directory,
+    mode: u32,
+    caller: u32,
+) -> Result<bool, NamespaceError> {
+    let may_mend = namespace.may_be_mended_by(caller);
+    let path = namespace.path().join(QUEUES);
+    let made = may_mend && make(namespace, &path)?;
+    let mut queues = open(&path)?;
+    if may_mend && queues.may_be_mended_by(caller) {
+        mend(&mut queues, namespace, mode, caller)?;
+    }
+    trust::check(&queues, namespace.owner())?;
+    Ok(made)
+}
+
+fn make(namespace: &Directory, path: &Path) -> Result<bool, NamespaceError> {
+    let (at, name) = namespace.locate(QUEUES);
+    match fs::mkdirat(at, &name, Mode::RWXU) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(e) => Err(NamespaceError::changing("mkdir", path, e)),
+    }
+}
+
+/// Not a stranger's directory: that one is refused, not adopted.
+fn mend(
+    queues: &mut Directory,
+    namespace: &Directory,
+    mode: u32,
+    caller: u32,
+) -> Result<(), NamespaceError> {
+    let roots_own = caller == 0 && queues.owner() == 0;
+    if roots_own && namespace.owner() != 0 {
+        queues.set_owner(namespace)?;
+    }
+    let trusted = queues.owner() == namespace.owner();
+    if trusted && queues.mode() != mode {
+        queues.set_mode(mode)
+    } else {
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> Result<Directory, NamespaceError> {
+    Directory::open(path).map_err(|error| match error {
+        NamespaceError::Missing { path } if path.parent().is_some_and(Path::exists) => {
+            NamespaceError::NoQueuesDirectory { path }
+        }
+        NamespaceError::Missing { path } => NamespaceError::Missing {
+            path: path.parent().unwrap_or(&path).to_owned(),
+        },
+        error => error,
+    })
+}
+
+impl Namespace {
+    /// Opens the directory of the queues and checks whose it is, on the descriptor.
+    pub(super) fn queues(&self) -> Result<Directory, NamespaceError> {
+        let queues = open(&self.path().join(QUEUES))?;
+        trust::check(&queues, self.owner())?;
+        Ok(queues)
+    }
+
+    /// The names of all queues, in the order of their bytes.
+    ///
+    /// # Errors
+    /// As for the namespace; `NotAccessible` if the caller may not list it.
+    pub(crate) fn queue_names(&self) -> Result<Vec<QueueName>, NamespaceError> {
+        let mut names = Vec::new();
+        for_each_queue(&self.queues()?, |_, name| {
+            names.push(name);
+            Ok(())
+        })?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// How many queues there are.
+    pub(crate) fn queue_count(&self) -> Result<usize, NamespaceError> {
+        count(&self.queues()?)
+    }
+
+    /// There are fewer than `max_queues` queues. Costs two system calls while that is plain from the size of the
+    /// directory (tmpfs), else a walk over all entries.
+    pub(crate) fn has_room_for_a_queue(&self, max_queues: u32) -> Result<bool, NamespaceError> {
+        let queues = self.queues()?;
+        if most_entries(&queues).is_some_and(|most| most < u64::from(max_queues)) {
+            return Ok(true);
+        }
+        Ok((count(&queues)? as u64) < u64::from(max_queues))
+    }
+
+    /// Memory that the queues take up now, in bytes: what is allocated, not what was declared.
+    pub(crate) fn allocated_bytes(&self) -> Result<u64, NamespaceError> {
+        let mut bytes = 0u64;
+        for_each_queue(&self.queues()?, |queues, name| {
+            bytes = bytes.saturating_add(allocated(queues, &name)?);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+}
+
+fn count(queues: &Directory) -> Result<usize, NamespaceError> {
+    let mut count = 0;
+    for_each_queue(queues, |_, _| {
+        count += 1;
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+/// How many queues there are in the directory at `path`, whoever owns it.
+pub(super) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
+    count(&Directory::open(&path.join(QUEUES))?)
+}
+
+fn allocated(queues: &Directory, name: &QueueName) -> Result<u64, NamespaceError> {
+    let (at, path) = queues.locate(name.as_os_str());
+    match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(u64::try_from(stat.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(512)),
+        Err(Errno::NOENT) => Ok(0), // unlinked meanwhile
+        Err(e) => Err(NamespaceError::looking("stat", queues.path(), e)),
+    }
+}
+
+/// An upper bound on the number of entries, where the file system gives one for free.
+fn most_entries(queues: &Directory) -> Option<u64> {
+    let (at, here) = queues.locate("");
+    let stat = fs::statat(at, &here, AtFlags::EMPTY_PATH).ok()?;
+    let system = fs::fstatfs(at).ok()?;
+    let tmpfs = u64::try_from(system.f_type).ok()? == TMPFS_MAGIC;
+    tmpfs.then(|| u64::try_from(stat.st_size).unwrap_or(0) / TMPFS_ENTRY)
+}
+
+/// Calls `visit` with each regular file in the directory.
+fn for_each_queue(
+    queues: &Directory,
+    mut visit: impl FnMut(&Directory, QueueName) -> Result<(), NamespaceError>,
+) -> Result<(), NamespaceError> {
+    let refuse = |e| NamespaceError::looking("open", queues.path(), e);
+    let (at, here) = queues.locate(".");
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listing = fs::openat(at, &here, flags, Mode::empty()).and_then(Dir::new);
+    for entry in listing.map_err(refuse)? {
+        let entry = entry.map_err(refuse)?;
+        let name = QueueName::of_entry(entry.file_name());
+        if is_regular(queues, entry.file_type(), &name) {
+            visit(queues, name)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_regular(queues: &Directory, listed: FileType, name: &QueueName) -> bool {
+    if listed != FileType::Unknown {
+        return listed == FileType::RegularFile;
+    }
+    let (at, path) = queues.locate(name.as_os_str());
+    fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{
+        STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
+    };
+
+    fn queues(dir: &TestDir) -> std::path::PathBuf {
+        dir.path().join(QUEUES)
+    }
+
+    #[test]
+    fn the_directory_for_queues_takes_the_mode_of_the_namespace() {
+        for (dir, expected) in [(TestDir::new(), 0o700), (TestDir::shared(), 0o1777)] {
+            Namespace::at(dir.path()).unwrap();
+            assert_eq!(mode(&queues(&dir)), expected);
+        }
+    }
+
+    #[test]
+    fn root_makes_a_users_directory_for_queues_and_gives_it_to_the_user() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        chown(dir.path(), STRANGER);
+        make_fit(&Directory::open(dir.path()).unwrap(), 0o700, 0).unwrap();
+        assert_eq!(
+            (owner(&queues(&dir)), mode(&queues(&dir))),
+            (STRANGER, 0o700)
+        );
+    }
+
+    #[test]
+    fn a_directory_that_its_maker_left_half_made_is_mended() {
+        let dir = TestDir::shared();
+        std::fs::create_dir(queues(&dir)).unwrap();
+        chmod(&queues(&dir), 0o700);
+        Namespace::at(dir.path()).unwrap();
+        assert_eq!(mode(&queues(&dir)), 0o1777);
+    }
+
+    #[test]
+    fn a_strangers_directory_for_queues_is_refused_to_all_even_to_that_stranger() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        std::fs::create_dir(queues(&dir)).unwrap();
+        chown(&queues(&dir), STRANGER);
+        let refused = || Namespace::at(dir.path()).unwrap_err();
+        assert!(matches!(refused(), NamespaceError::Stranger { .. }));
+        as_user(STRANGER, || {
+            assert!(matches!(refused(), NamespaceError::Stranger { .. }))
+        });
+        assert_eq!(owner(&queues(&dir)), STRANGER);
+    }
+
+    #[test]
+    fn a_directory_that_turns_untrustworthy_later_is_refused_at_the_next_call() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        chmod(&queues(&dir), 0o777);
+        let error = namespace.queue_names().unwrap_err();
+        assert!(matches!(error, NamespaceError::Tamperable { .. }));
+    }
+
+    #[test]
+    fn a_missing_directory_for_queues_and_a_missing_namespace_are_told_apart() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        std::fs::remove_dir(queues(&dir)).unwrap();
+        let error = namespace.queue_names().unwrap_err();
+        assert_eq!(
+            error,
+            NamespaceError::NoQueuesDirectory { path: queues(&dir) }
+        );
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        let error = namespace.queue_names().unwrap_err();
+        assert_eq!(
+            error,
+            NamespaceError::Missing {
+                path: dir.path().to_owned()
+            }
+        );
+    }
+
+    #[test]
+    fn a_stranger_is_told_to_have_setup_run_where_the_directory_is_missing() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        as_user(STRANGER, || {
+            let error = Namespace::at(dir.path()).unwrap_err();
+            assert_eq!(
+                error,
+                NamespaceError::NoQueuesDirectory { path: queues(&dir) }
+            );
+            assert!(error.to_string().contains("umsg setup"));
+        });
+    }
+
+    #[test]
+    fn regular_files_and_nothing_else_are_listed_and_counted_in_order() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        for file in ["b", "a", ".tmp-1", "..."] {
+            std::fs::write(dir.queue(file), b"").unwrap();
+        }
+        std::fs::create_dir(dir.queue("directory")).unwrap();
+        std::os::unix::fs::symlink("a", dir.queue("link")).unwrap();
+        let names = namespace.queue_names().unwrap();
+        let shown: Vec<_> = names.iter().map(QueueName::to_string).collect();
+        assert_eq!(shown, ["/...", "/.tmp-1", "/a", "/b"]);
+        assert_eq!(namespace.queue_count().unwrap(), 4);
+    }
+
+    #[test]
+    fn there_is_room_until_the_last_queue_is_made_whatever_else_lies_there() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        for file in 0..5 {
+            std::fs::write(dir.queue(&file.to_string()), b"").unwrap();
+        }
+        std::fs::create_dir(dir.queue("directory")).unwrap();
+        let room: Vec<_> = [0, 5, 6, 7, 8, 100]
+            .into_iter()
+            .map(|max| namespace.has_room_for_a_queue(max).unwrap())
+            .collect();
+        assert_eq!(room, [false, false, true, true, true, true]);
+    }
+
+    #[test]
+    fn the_size_of_a_tmpfs_directory_bounds_its_entries() {
+        let dir = TestDir::new();
+        dir.namespace();
+        for file in 0..5 {
+            std::fs::write(dir.queue(&file.to_string()), b"").unwrap();
+        }
+        let most = most_entries(&Directory::open(&queues(&dir)).unwrap());
+        assert_eq!(most, Some(7));
+    }
+
+    #[test]
+    fn bytes_are_counted_when_they_are_used_not_when_they_are_declared() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        std::fs::write(dir.queue("used"), [1; 10_000]).unwrap();
+        std::fs::File::create(dir.queue("declared"))
+            .unwrap()
+            .set_len(1 << 30)
+            .unwrap();
+        let bytes = namespace.allocated_bytes().unwrap();
+        assert!((10_000..1 << 20).contains(&bytes), "{bytes}");
+    }
+}

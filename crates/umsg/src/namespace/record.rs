@@ -1,0 +1,411 @@
+//! The namespace's record: the file `.namespace` in its directory, 96 bytes, little-endian.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | magic `UMSG-NS` and a zero byte |
+//! | 8 | 4 | version: 1 |
+//! | 12 | 4 | flags: bit 0 other PID namespaces are let in; bit 1 `max_bytes` holds; the others 0 |
+//! | 16 | 4 | `max_queues` |
+//! | 20 | 4 | `max_messages` |
+//! | 24 | 4 | `max_message_size`, in bytes |
+//! | 28 | 4 | `default_messages` |
+//! | 32 | 4 | `default_message_size`, in bytes |
+//! | 36 | 4 | 0 |
+//! | 40 | 8 | `max_bytes`, 0 unless bit 1 of the flags is set |
+//! | 48 | 8 | PID namespace: `st_dev` of /proc/self/ns/pid |
+//! | 56 | 8 | PID namespace: `st_ino` of /proc/self/ns/pid |
+//! | 64 | 16 | boot id (/proc/sys/kernel/random/boot_id), in the order of its digits |
+//! | 80 | 16 | 0 |
+//!
+//! It belongs to the owner of the directory or to root, mode 0644. It is never changed in place: the first is
+//! linked (the link is the commit, the loser of a race reads the winner's), later ones are renamed over it. So a reader sees one record,
+//! whole, whenever the writer dies; a writer killed between making and renaming leaves a `.tmp-...` that the next one removes.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{self, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::{self, Errno};
+
+use super::caller;
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::home::{Home, PidNamespace};
+use super::limits::Limits;
+use super::staged::Staged;
+
+const NAME: &str = ".namespace";
+const SIZE: usize = 96;
+const MAGIC: [u8; 8] = *b"UMSG-NS\0";
+const VERSION: u32 = 1;
+const FOREIGN: u32 = 1;
+const HAS_MAX_BYTES: u32 = 2;
+const MODE: u32 = 0o644;
+
+/// What a namespace's directory says about the namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) limits: Limits,
+    /// Whose thread ids the queues hold.
+    pub(super) home: Home,
+}
+
+/// Reads the record; None if there is none.
+///
+/// # Errors
+/// `RecordOwner`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the directory may not be searched.
+pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceError> {
+    let path = directory.path().join(NAME);
+    let (at, name) = directory.locate(NAME);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match fs::openat(at, &name, flags, Mode::empty()) {
+        Ok(file) => read_file(directory, path, &file).map(Some),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::LOOP) => Err(damaged(path, "a symbolic link")),
+        Err(Errno::NXIO) => Err(damaged(path, "not a file")),
+        Err(e) => Err(NamespaceError::looking("open", directory.path(), e)),
+    }
+}
+
+fn read_file(
+    directory: &Directory,
+    path: PathBuf,
+    file: &OwnedFd,
+) -> Result<Record, NamespaceError> {
+    let stat = fs::fstat(file).map_err(|e| NamespaceError::system("fstat", &path, e))?;
+    if stat.st_uid != 0 && stat.st_uid != directory.owner() {
+        return Err(NamespaceError::RecordOwner {
+            path,
+            owner: stat.st_uid,
+        });
+    }
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(damaged(path, "not a file"));
+    }
+    let mut bytes = [0; SIZE + 1];
+    let length =
+        io::pread(file, &mut bytes, 0).map_err(|e| NamespaceError::system("read", &path, e))?;
+    decode(path, &bytes[..length])
+}
+
+fn damaged(path: PathBuf, what: &'static str) -> NamespaceError {
+    NamespaceError::RecordDamaged { path, what }
+}
+
+/// Writes the first record; false if there is one already.
+pub(super) fn create(directory: &mut Directory, record: &Record) -> Result<bool, NamespaceError> {
+    let staged = Staged::create(directory, "", MODE);
+    let staged = fill(directory, staged, record)?;
+    match staged.link(directory, OsStr::new(NAME)) {
+        Ok(_) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(e) => Err(NamespaceError::changing("link", directory.path(), e)),
+    }
+}
+
+/// Writes a record in place of the one that is there, if any.
+pub(super) fn replace(directory: &mut Directory, record: &Record) -> Result<(), NamespaceError> {
+    let staged = Staged::create_temporary(directory, "", MODE);
+    let staged = fill(directory, staged, record)?;
+    staged
+        .rename_over(directory, OsStr::new(NAME))
+        .map_err(|e| NamespaceError::changing("rename", directory.path(), e))
+}
+
+fn fill(
+    directory: &Directory,
+    staged: io::Result<Staged>,
+    record: &Record,
+) -> Result<Staged, NamespaceError> {
+    let refuse = |e| NamespaceError::changing("write", directory.path(), e);
+    let staged = staged.map_err(refuse)?;
+    match write(directory, &staged, record) {
+        Ok(()) => Ok(staged),
+        Err(e) => {
+            staged.discard(directory);
+            Err(refuse(e))
+        }
+    }
+}
+
+fn write(directory: &Directory, staged: &Staged, record: &Record) -> io::Result<()> {
+    let written = io::write(staged.file(), &encode(record))?;
+    if written != SIZE {
+        return Err(Errno::NOSPC);
+    }
+    if caller() == 0 && directory.owner() != 0 {
+        let owner = Some(Uid::from_raw(directory.owner()));
+        fs::fchown(staged.file(), owner, None::<Gid>)?;
+    }
+    // Whatever the umask: who may use the namespace may read its limits.
+    fs::fchmod(staged.file(), Mode::from_raw_mode(MODE))
+}
+
+fn encode(record: &Record) -> [u8; SIZE] {
+    let Record { limits, home } = record;
+    let mut flags = 0;
+    flags |= if limits.foreign_pid_namespaces {
+        FOREIGN
+    } else {
+        0
+    };
+    flags |= if limits.max_bytes.is_some() {
+        HAS_MAX_BYTES
+    } else {
+        0
+    };
+    let mut bytes = [0; SIZE];
+    let mut put = |offset: usize, field: &[u8]| {
+        bytes[offset..offset + field.len()].copy_from_slice(field);
+    };
+    put(0, &MAGIC);
+    put(8, &VERSION.to_le_bytes());
+    put(12, &flags.to_le_bytes());
+    put(16, &limits.max_queues.to_le_bytes());
+    put(20, &limits.max_messages.to_le_bytes());
+    put(24, &limits.max_message_size.to_le_bytes());
+    put(28, &limits.default_messages.to_le_bytes());
+    put(32, &limits.default_message_size.to_le_bytes());
+    put(40, &limits.max_bytes.unwrap_or(0).to_le_bytes());
+    put(48, &home.pid_namespace.device.to_le_bytes());
+    put(56, &home.pid_namespace.inode.to_le_bytes());
+    put(64, &home.boot);
+    bytes
+}
+
+fn decode(path: PathBuf, bytes: &[u8]) -> Result<Record, NamespaceError> {
+    let head = |range| bytes.get::<std::ops::Range<usize>>(range);
+    if head(0..8) != Some(&MAGIC) {
+        return Err(damaged(path, "wrong magic"));
+    }
+    let found = head(8..12).map_or(0, |b| u32_at(b, 0));
+    if found != VERSION {
+        return Err(NamespaceError::RecordVersion {
+            path,
+            found,
+            known: VERSION,
+        });
+    }
+    let Ok(bytes) = <&[u8; SIZE]>::try_from(bytes) else {
+        return Err(damaged(path, "wrong length"));
+    };
+    let record = fields(bytes);
+    if encode(&record) != *bytes {
+        return Err(damaged(path, "unknown bits"));
+    }
+    if record.limits.validate().is_err() {
+        return Err(damaged(path, "limits out of range"));
+    }
+    Ok(record)
+}
+
+fn fields(bytes: &[u8; SIZE]) -> Record {
+    let (four, eight) = (|at| u32_at(bytes, at), |at| u64_at(bytes, at));
+    let flags = four(12);
+    let limits = Limits {
+        max_queues: four(16),
+        max_messages: four(20),
+        max_message_size: four(24),
+        default_messages: four(28),
+        default_message_size: four(32),
+        max_bytes: (flags & HAS_MAX_BYTES != 0).then(|| eight(40)),
+        foreign_pid_namespaces: flags & FOREIGN != 0,
+    };
+    let mut boot = [0; 16];
+    boot.copy_from_slice(&bytes[64..80]);
+    let pid_namespace = PidNamespace {
+        device: eight(48),
+        inode: eight(56),
+    };
+    Record {
+        limits,
+        home: Home {
+            boot,
+            pid_namespace,
+        },
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{STRANGER, TestDir, chown, is_root, mode, owner};
+
+    fn record() -> Record {
+        let limits = Limits {
+            max_queues: 1,
+            max_messages: 0x0002_0304,
+            max_message_size: 0x0005_0607,
+            default_messages: 4,
+            default_message_size: 5,
+            max_bytes: Some(0x0102_0304_0506_0708),
+            foreign_pid_namespaces: true,
+        };
+        let boot = *b"0123456789abcdef";
+        let pid_namespace = PidNamespace {
+            device: 7,
+            inode: 0xEFFF_FFFC,
+        };
+        Record {
+            limits,
+            home: Home {
+                boot,
+                pid_namespace,
+            },
+        }
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<Record, NamespaceError> {
+        decode(PathBuf::from(NAME), bytes)
+    }
+
+    fn open(dir: &TestDir) -> Directory {
+        Directory::open(dir.path()).unwrap()
+    }
+
+    fn what(error: &NamespaceError) -> &str {
+        match error {
+            NamespaceError::RecordDamaged { what, .. } => what,
+            _ => panic!("{error:?}"),
+        }
+    }
+
+    #[test]
+    fn every_byte_stands_where_the_table_says() {
+        let expected: &[(usize, &[u8])] = &[
+            (0, b"UMSG-NS\0"),
+            (8, &[1, 0, 0, 0]),
+            (12, &[3, 0, 0, 0]),
+            (
+                16,
+                &[1, 0, 0, 0, 4, 3, 2, 0, 7, 6, 5, 0, 4, 0, 0, 0, 5, 0, 0, 0],
+            ),
+            (36, &[0; 4]),
+            (40, &[8, 7, 6, 5, 4, 3, 2, 1]),
+            (48, &[7, 0, 0, 0, 0, 0, 0, 0]),
+            (56, &[0xfc, 0xff, 0xff, 0xef, 0, 0, 0, 0]),
+            (64, b"0123456789abcdef"),
+            (80, &[0; 16]),
+        ];
+        let bytes = encode(&record());
+        for (offset, field) in expected {
+            assert_eq!(&bytes[*offset..offset + field.len()], *field, "at {offset}");
+        }
+        let plain = Limits::default();
+        assert_eq!(
+            encode(&Record {
+                limits: plain,
+                ..record()
+            })[12..16],
+            [0; 4]
+        );
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        assert_eq!(decoded(&encode(&record())), Ok(record()));
+    }
+
+    #[test]
+    fn a_record_cut_short_or_changed_is_damaged_and_says_how() {
+        let good = encode(&record());
+        let mut longer = good.to_vec();
+        longer.push(0);
+        let changed = |at: usize, to: u8| {
+            let mut bytes = good;
+            bytes[at] = to;
+            bytes
+        };
+        assert_eq!(what(&decoded(b"").unwrap_err()), "wrong magic");
+        assert_eq!(
+            what(&decoded(&changed(0, b'X')).unwrap_err()),
+            "wrong magic"
+        );
+        assert_eq!(what(&decoded(&good[..95]).unwrap_err()), "wrong length");
+        assert_eq!(what(&decoded(&longer).unwrap_err()), "wrong length");
+        assert_eq!(what(&decoded(&changed(12, 7)).unwrap_err()), "unknown bits");
+        assert_eq!(what(&decoded(&changed(95, 1)).unwrap_err()), "unknown bits");
+        assert_eq!(
+            what(&decoded(&changed(28, 0)).unwrap_err()),
+            "limits out of range"
+        );
+    }
+
+    #[test]
+    fn a_record_of_another_version_is_told_from_a_damaged_one() {
+        let mut bytes = encode(&record());
+        bytes[8] = 2;
+        let error = decoded(&bytes).unwrap_err();
+        assert!(matches!(
+            error,
+            NamespaceError::RecordVersion {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn the_first_record_stands_and_a_second_creator_is_told() {
+        let dir = TestDir::new();
+        let mut second = record();
+        second.limits.max_queues = 2;
+        assert_eq!(create(&mut open(&dir), &record()), Ok(true));
+        assert_eq!(create(&mut open(&dir), &second), Ok(false));
+        assert_eq!(read(&open(&dir)), Ok(Some(record())));
+        replace(&mut open(&dir), &second).unwrap();
+        assert_eq!(read(&open(&dir)), Ok(Some(second)));
+        assert_eq!(dir.names(), [NAME]);
+    }
+
+    #[test]
+    fn a_record_belongs_to_the_owner_of_the_directory_and_all_may_read_it() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        chown(dir.path(), STRANGER);
+        create(&mut open(&dir), &record()).unwrap();
+        let path = dir.path().join(NAME);
+        assert_eq!((owner(&path), mode(&path)), (STRANGER, MODE));
+    }
+
+    #[test]
+    fn a_strangers_record_is_refused() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        create(&mut open(&dir), &record()).unwrap();
+        chown(&dir.path().join(NAME), STRANGER);
+        let error = read(&open(&dir)).unwrap_err();
+        assert!(matches!(
+            error,
+            NamespaceError::RecordOwner {
+                owner: STRANGER,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn what_is_no_file_in_place_of_the_record_is_refused_without_waiting() {
+        let dir = TestDir::new();
+        let path = dir.path().join(NAME);
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(what(&read(&open(&dir)).unwrap_err()), "a symbolic link");
+        std::fs::remove_file(&path).unwrap();
+        fs::mkfifoat(fs::CWD, &path, Mode::RUSR).unwrap();
+        assert_eq!(what(&read(&open(&dir)).unwrap_err()), "not a file");
+    }
+}

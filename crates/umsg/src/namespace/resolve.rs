@@ -1,0 +1,331 @@
+//! Which namespace a program uses.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Mode};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid, getgid, getuid};
+
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::{Namespace, NamespaceKind, caller, claim, queues, trust};
+
+const VARIABLE: &str = "UMSG_DIR";
+const BASE: &str = "/dev/shm";
+const SHARED: &str = "umsg";
+const USER_PREFIX: &str = "umsg-";
+/// The bits of a mode that the directory for queues has in common with the namespace's.
+const COMMON_MODE: u32 = 0o1777;
+
+impl Namespace {
+    /// The namespace of this program: `$UMSG_DIR` if it is set and not empty; else `/dev/shm/umsg` if that exists; else
+    /// `/dev/shm/umsg-UID` of the effective user, made on first use.
+    ///
+    /// A program that runs with another user's or group's rights than its caller's (setuid) ignores the variable.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::at`]. A directory that is chosen and can't be used is an error, never passed over:
+    /// else two programs that should meet would not.
+    pub fn resolve() -> Result<Namespace, NamespaceError> {
+        let chosen = if is_setuid() {
+            None
+        } else {
+            std::env::var_os(VARIABLE)
+        };
+        resolve_in(Path::new(BASE), chosen, caller())
+    }
+
+    /// The namespace in a directory that exists. If the caller owns the directory or is root, it is made fit
+    /// where something is missing: the sub-directory for queues, and in a private one the record.
+    ///
+    /// # Errors
+    /// - `Missing` (`ENOENT`), `NotADirectory` (`ENOTDIR`), `Symlink` (`ELOOP`), `NotAccessible` (`EACCES`);
+    /// - `Stranger`, `Tamperable` (`EACCES`): others could tamper with the queues;
+    /// - `ForeignPidNamespace`, `UnclaimedPidNamespace` (`EACCES`): thread ids would collide;
+    /// - `RecordOwner` (`EACCES`), `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
+    /// - `NoQueuesDirectory` (`ENOENT`): the caller may not complete it.
+    ///
+    /// # If the process dies
+    /// A namespace half made is completed by the next caller who may.
+    pub fn at(dir: impl AsRef<Path>) -> Result<Namespace, NamespaceError> {
+        let path = absolute(dir.as_ref())?;
+        let kind = kind_of(&path, caller());
+        admitted(path, kind, caller())
+    }
+}
+
+/// As secure_getenv(3): who runs a setuid program must not choose its directory.
+fn is_setuid() -> bool {
+    getuid() != geteuid() || getgid() != getegid()
+}
+
+fn resolve_in(
+    base: &Path,
+    chosen: Option<OsString>,
+    caller: u32,
+) -> Result<Namespace, NamespaceError> {
+    if let Some(dir) = chosen.filter(|dir| !dir.is_empty()) {
+        return admitted(
+            absolute(Path::new(&dir))?,
+            NamespaceKind::Environment,
+            caller,
+        );
+    }
+    let shared = base.join(SHARED);
+    match admitted(shared.clone(), NamespaceKind::Shared, caller) {
+        Err(NamespaceError::Missing { path }) if path == shared => user_in(base, caller),
+        outcome => outcome,
+    }
+}
+
+/// The user's own directory, made if need be.
+fn user_in(base: &Path, user: u32) -> Result<Namespace, NamespaceError> {
+    let path = base.join(format!("{USER_PREFIX}{user}"));
+    match fs::mkdir(&path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(NamespaceError::changing("mkdir", base, e)),
+    }
+    open_up(&path, user)?;
+    admitted(path, NamespaceKind::User, user)
+}
+
+/// Gives the owner the rights that a strange umask took away when the directory was made.
+fn open_up(path: &Path, user: u32) -> Result<(), NamespaceError> {
+    let mut directory = Directory::open(path)?;
+    let mode = directory.mode();
+    if directory.owner() == user && mode & 0o700 != 0o700 {
+        directory.set_mode(mode | 0o700)?;
+    }
+    Ok(())
+}
+
+/// The namespace in a directory, if the caller is let in; made fit as far as he may.
+fn admitted(path: PathBuf, kind: NamespaceKind, caller: u32) -> Result<Namespace, NamespaceError> {
+    let mut directory = Directory::open(&path)?;
+    trust::check(&directory, caller)?;
+    claim::admit(&mut directory, caller)?;
+    queues::make_fit(&directory, directory.mode() & COMMON_MODE, caller)?;
+    Ok(Namespace {
+        owner: directory.owner(),
+        path: path.into(),
+        kind,
+    })
+}
+
+/// The program may change its working directory later.
+fn absolute(dir: &Path) -> Result<PathBuf, NamespaceError> {
+    std::path::absolute(dir).map_err(|e| {
+        let errno = Errno::from_io_error(&e).unwrap_or(Errno::NOENT);
+        NamespaceError::looking("getcwd", dir, errno)
+    })
+}
+
+fn kind_of(path: &Path, caller: u32) -> NamespaceKind {
+    if path == Path::new(BASE).join(SHARED) {
+        return NamespaceKind::Shared;
+    }
+    let in_base = path.parent() == Some(Path::new(BASE));
+    match user_directory_owner(path) {
+        Some(user) if in_base && user == caller => NamespaceKind::User,
+        _ => NamespaceKind::Environment,
+    }
+}
+
+/// The user id in the name of a user's own directory.
+pub(super) fn user_directory_owner(path: &Path) -> Option<u32> {
+    let name = path.file_name().and_then(OsStr::to_str)?;
+    let user = name.strip_prefix(USER_PREFIX)?.parse::<u32>().ok()?;
+    (name == format!("{USER_PREFIX}{user}")).then_some(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{
+        STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
+    };
+
+    fn resolve(dir: &TestDir, chosen: Option<&Path>) -> Result<Namespace, NamespaceError> {
+        resolve_in(dir.path(), chosen.map(Into::into), caller())
+    }
+
+    fn found(dir: &TestDir, chosen: Option<&Path>) -> (PathBuf, NamespaceKind) {
+        let namespace = resolve(dir, chosen).unwrap();
+        (namespace.path().to_owned(), namespace.kind())
+    }
+
+    #[test]
+    fn the_variable_comes_first_then_the_shared_directory_then_the_users_own() {
+        if !is_root() {
+            return;
+        }
+        let (dir, chosen) = (TestDir::new(), TestDir::new());
+        let own = dir.path().join(format!("umsg-{}", caller()));
+        assert_eq!(found(&dir, None), (own.clone(), NamespaceKind::User));
+        assert_eq!(mode(&own), 0o700);
+        let shared = dir.path().join("umsg");
+        Namespace::setup_shared(&shared).unwrap();
+        assert_eq!(found(&dir, None), (shared.clone(), NamespaceKind::Shared));
+        assert_eq!(
+            found(&dir, Some(Path::new(""))),
+            (shared, NamespaceKind::Shared)
+        );
+        let expected = (chosen.path().to_owned(), NamespaceKind::Environment);
+        assert_eq!(found(&dir, Some(chosen.path())), expected);
+    }
+
+    #[test]
+    fn a_user_without_a_directory_gets_one_of_his_own() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        as_user(STRANGER, || {
+            let namespace = resolve(&dir, None).unwrap();
+            assert_eq!(namespace.path(), dir.path().join("umsg-65534"));
+            assert_eq!(
+                (mode(namespace.path()), owner(namespace.path())),
+                (0o700, STRANGER)
+            );
+            assert_eq!(resolve(&dir, None).unwrap(), namespace);
+        });
+    }
+
+    #[test]
+    fn threads_that_make_the_users_directory_at_once_all_get_it() {
+        let dir = TestDir::new();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| resolve(&dir, None).unwrap()))
+                .collect();
+            for thread in threads {
+                assert_eq!(
+                    thread.join().unwrap().path(),
+                    dir.path().join(format!("umsg-{}", caller()))
+                );
+            }
+        });
+        assert_eq!(dir.names().len(), 1);
+    }
+
+    #[test]
+    fn a_users_directory_made_under_a_strange_umask_is_opened_up() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let own = dir.path().join("umsg-65534");
+        std::fs::create_dir(&own).unwrap();
+        chown(&own, STRANGER);
+        chmod(&own, 0);
+        as_user(STRANGER, || drop(resolve(&dir, None).unwrap()));
+        assert_eq!(mode(&own), 0o700);
+    }
+
+    #[test]
+    fn a_users_directory_that_a_stranger_made_first_is_refused() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let own = dir.path().join(format!("umsg-{}", caller()));
+        std::fs::create_dir(&own).unwrap();
+        chown(&own, STRANGER);
+        let error = resolve(&dir, None).unwrap_err();
+        assert!(matches!(
+            error,
+            NamespaceError::Stranger {
+                owner: STRANGER,
+                ..
+            }
+        ));
+        assert!(error.to_string().contains("UMSG_DIR"));
+    }
+
+    #[test]
+    fn an_untrustworthy_shared_directory_is_an_error_and_not_passed_over() {
+        let dir = TestDir::new();
+        let shared = dir.path().join("umsg");
+        std::fs::create_dir(&shared).unwrap();
+        chmod(&shared, 0o777);
+        let error = resolve(&dir, None).unwrap_err();
+        assert!(matches!(error, NamespaceError::Tamperable { .. }));
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("chmod +t {}", shared.display()))
+        );
+        assert_eq!(dir.names(), ["umsg"]);
+    }
+
+    #[test]
+    fn what_is_no_directory_is_refused_specifically() {
+        let dir = TestDir::new();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("file"), b"").unwrap();
+        std::os::unix::fs::symlink(dir.path(), path("link")).unwrap();
+        let error = |name| Namespace::at(path(name)).unwrap_err();
+        assert_eq!(
+            error("file"),
+            NamespaceError::NotADirectory { path: path("file") }
+        );
+        assert_eq!(
+            error("link"),
+            NamespaceError::Symlink { path: path("link") }
+        );
+        assert_eq!(
+            error("missing"),
+            NamespaceError::Missing {
+                path: path("missing")
+            }
+        );
+        assert_eq!(
+            error("file/x"),
+            NamespaceError::NotADirectory {
+                path: path("file/x")
+            }
+        );
+    }
+
+    #[test]
+    fn a_directory_that_may_not_be_searched_or_written_is_refused_specifically() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        let path = dir.path().to_owned();
+        as_user(STRANGER, || {
+            let error = Namespace::at(&path).unwrap_err();
+            assert_eq!(error, NamespaceError::NotAccessible { path: path.clone() });
+        });
+        chmod(&path, 0o755);
+        as_user(STRANGER, || {
+            let error = user_in(&path, STRANGER).unwrap_err();
+            assert!(matches!(error, NamespaceError::NotWritable { path: p, .. } if p == path));
+        });
+    }
+
+    #[test]
+    fn a_relative_directory_is_made_absolute() {
+        let dir = TestDir::new();
+        let relative = Path::new("/dev/shm/.").join(dir.path().file_name().unwrap());
+        assert_eq!(Namespace::at(relative).unwrap().path(), dir.path());
+        assert!(absolute(Path::new("x")).unwrap().is_absolute());
+    }
+
+    #[test]
+    fn the_well_known_directories_are_recognised() {
+        let kind = |path: &str| kind_of(Path::new(path), 1000);
+        assert_eq!(kind("/dev/shm/umsg"), NamespaceKind::Shared);
+        assert_eq!(kind("/dev/shm/umsg-1000"), NamespaceKind::User);
+        for other in [
+            "/dev/shm/umsg-1001",
+            "/dev/shm/umsg-01000",
+            "/tmp/umsg-1000",
+            "/tmp/umsg",
+        ] {
+            assert_eq!(kind(other), NamespaceKind::Environment, "{other}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The namespace that all users of a machine share, made by an administrator.
+
+use std::fs::read_dir;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Mode};
+use rustix::io::Errno;
+
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::{Namespace, caller, claim, queues, trust, user_directory_owner};
+
+const SHARED_MODE: u32 = 0o1777;
+
+/// The lines for tmpfiles.d(5) that make the shared namespace at boot, as `umsg setup` does at once.
+pub const TMPFILES: &str = "\
+# The message queues of umsg that all users share (tmpfiles.d(5)).
+# Root's, and sticky: everybody makes queues, nobody removes another's.
+d /dev/shm/umsg    1777 root root -
+d /dev/shm/umsg/mq 1777 root root -
+";
+
+/// What [`Namespace::setup_shared`] found and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SetupReport {
+    /// The shared namespace's directory.
+    pub path: PathBuf,
+    /// The directory was missing and made.
+    pub directory_made: bool,
+    /// The directory was there with another mode, which was set to 1777.
+    pub mode_changed: bool,
+    /// The sub-directory for queues was missing and made.
+    pub queues_directory_made: bool,
+    /// The record with the caller's PID namespace was missing, or of an earlier boot, and written.
+    pub record_written: bool,
+    /// Users' own namespaces that hold queues, which programs started from now on no longer see.
+    pub out_of_sight: Vec<OutOfSight>,
+}
+
+/// A user's own namespace, which the shared one puts out of sight.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutOfSight {
+    /// The user's directory; programs reach it with `UMSG_DIR`.
+    pub path: PathBuf,
+    /// The user's id.
+    pub user: u32,
+    /// How many queues it holds.
+    pub queues: usize,
+}
+
+impl Namespace {
+    /// Makes a directory the namespace of all users: root's, mode 1777, with a sub-directory for queues and a record that names the caller's
+    /// PID namespace. What is right already is left alone, so it can be called again at any time. The place that
+    /// [`Namespace::resolve`] looks at is `/dev/shm/umsg`.
+    ///
+    /// Programs that run keep the namespace that they have.
+    ///
+    /// # Errors
+    /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if somebody else owns the directory;
+    /// `ForeignPidNamespace`, and those of making directories.
+    ///
+    /// # If the process dies
+    /// The directory opens to others last; call it again to complete it.
+    pub fn setup_shared(path: impl AsRef<Path>) -> Result<SetupReport, NamespaceError> {
+        let path = path.as_ref().to_owned();
+        if caller() != 0 {
+            let (action, who) = ("set up", "root");
+            return Err(NamespaceError::NotPermitted { path, action, who });
+        }
+        let directory_made = make(&path)?;
+        let mut directory = Directory::open(&path)?;
+        trust::check_owner(&directory, 0)?;
+        let queues_directory_made = queues::make_fit(&directory, SHARED_MODE, 0)?;
+        let record_written = claim::claim(&mut directory)?;
+        let mode_differs = directory.mode() != SHARED_MODE;
+        if mode_differs {
+            directory.set_mode(SHARED_MODE)?;
+        }
+        Ok(SetupReport {
+            directory_made,
+            mode_changed: mode_differs && !directory_made,
+            queues_directory_made,
+            record_written,
+            out_of_sight: path.parent().map(out_of_sight).unwrap_or_default(),
+            path,
+        })
+    }
+}
+
+fn make(path: &Path) -> Result<bool, NamespaceError> {
+    match fs::mkdir(path, Mode::RWXU) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(e) => Err(NamespaceError::changing(
+            "mkdir",
+            path.parent().unwrap_or(path),
+            e,
+        )),
+    }
+}
+
+/// The users' own namespaces in `base` that hold queues. What can't be read is passed over.
+fn out_of_sight(base: &Path) -> Vec<OutOfSight> {
+    let Ok(entries) = read_dir(base) else {
+        return Vec::new();
+    };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter_map(|e| user_namespace(e.path()))
+        .collect();
+    found.sort_by_key(|namespace| namespace.user);
+    found
+}
+
+/// The namespace in this directory, if it is the one of the user in its name and holds queues.
+fn user_namespace(path: PathBuf) -> Option<OutOfSight> {
+    let user = user_directory_owner(&path)?;
+    let metadata = path.symlink_metadata().ok()?;
+    let queues = queues::count_below(&path).ok()?;
+    (metadata.uid() == user && queues > 0).then_some(OutOfSight { path, user, queues })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::record;
+    use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, is_root, mode};
+
+    fn shared(dir: &TestDir) -> PathBuf {
+        dir.path().join("umsg")
+    }
+
+    #[test]
+    fn a_shared_namespace_is_made_once_and_left_alone_afterwards() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        let report = Namespace::setup_shared(shared(&dir)).unwrap();
+        assert!(report.directory_made && report.queues_directory_made && report.record_written);
+        assert!(!report.mode_changed);
+        for path in [shared(&dir), shared(&dir).join("mq")] {
+            assert_eq!(mode(&path), 0o1777);
+        }
+        let again = Namespace::setup_shared(shared(&dir)).unwrap();
+        assert!(!again.directory_made && !again.queues_directory_made && !again.record_written);
+        assert!(!again.mode_changed);
+    }
+
+    #[test]
+    fn strangers_make_queues_in_a_shared_namespace() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        chmod(dir.path(), 0o755);
+        Namespace::setup_shared(shared(&dir)).unwrap();
+        as_user(STRANGER, || {
+            let namespace = Namespace::at(shared(&dir)).unwrap();
+            let new = crate::namespace::Unpublished::create(&namespace, 0o600).unwrap();
+            new.publish(&crate::namespace::testing::name("/q"), 0o600)
+                .unwrap();
+            assert_eq!(namespace.queue_count(), Ok(1));
+        });
+    }
+
+    #[test]
+    fn a_directory_made_by_hand_is_completed() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        std::fs::create_dir(shared(&dir)).unwrap();
+        chmod(&shared(&dir), 0o777);
+        let report = Namespace::setup_shared(shared(&dir)).unwrap();
+        assert!(!report.directory_made && report.mode_changed && report.queues_directory_made);
+        assert!(
+            record::read(&Directory::open(&shared(&dir)).unwrap())
+                .unwrap()
+                .is_some()
+        );
+        assert_eq!(mode(&shared(&dir)), 0o1777);
+    }
+
+    #[test]
+    fn a_strangers_directory_is_not_taken_over() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        std::fs::create_dir(shared(&dir)).unwrap();
+        chown(&shared(&dir), STRANGER);
+        let error = Namespace::setup_shared(shared(&dir)).unwrap_err();
+        assert!(matches!(
+            error,
+            NamespaceError::Stranger {
+                owner: STRANGER,
+                ..
+            }
+        ));
+        assert!(!shared(&dir).join("mq").exists());
+    }
+
+    #[test]
+    fn only_root_sets_up() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        as_user(STRANGER, || {
+            let error = Namespace::setup_shared(shared(&dir)).unwrap_err();
+            assert!(matches!(error, NamespaceError::NotPermitted { .. }));
+        });
+        assert!(!shared(&dir).exists());
+    }
+
+    #[test]
+    fn users_own_queues_that_fall_out_of_sight_are_reported() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        for (name, queues) in [
+            ("umsg-65534", 2),
+            ("umsg-0", 0),
+            ("umsg-x", 1),
+            ("umsg-7", 1),
+        ] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.join("mq")).unwrap();
+            for n in 0..queues {
+                std::fs::write(path.join("mq").join(n.to_string()), b"").unwrap();
+            }
+            chown(&path, if name == "umsg-65534" { STRANGER } else { 0 });
+        }
+        let report = Namespace::setup_shared(shared(&dir)).unwrap();
+        let path = dir.path().join("umsg-65534");
+        assert_eq!(
+            report.out_of_sight,
+            [OutOfSight {
+                path,
+                user: STRANGER,
+                queues: 2
+            }]
+        );
+    }
+}

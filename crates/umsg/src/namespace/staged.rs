@@ -1,0 +1,211 @@
+//! A file that is built out of sight and appears under its name whole: the link is the commit.
+//!
+//! | state | what others see | if the maker dies |
+//! |---|---|---|
+//! | unnamed (`O_TMPFILE`) | nothing | the kernel frees it |
+//! | temporary (no `O_TMPFILE` on this file system, or a record to be replaced) | `.tmp-...` in the namespace's directory | it stays, until [`super::temporary::sweep`] |
+//! | committed: `link` or `rename_over` returned | the whole file | it stays |
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
+use rustix::io::{self, Errno};
+
+use super::directory::{Directory, proc_link};
+use super::temporary::TemporaryName;
+
+/// A file open for reading and writing that has no name of its own yet.
+#[derive(Debug)]
+pub(super) struct Staged {
+    file: OwnedFd,
+    temporary: Option<TemporaryName>,
+}
+
+impl Staged {
+    /// An unnamed file in `directory`, or where the file system has none, a temporary one. Mode bits are
+    /// subject to the umask.
+    ///
+    /// `to_namespace` leads from the directory to the namespace's, where temporary files live: among
+    /// queues each name could be a queue's.
+    pub(super) fn create(
+        directory: &mut Directory,
+        to_namespace: &str,
+        mode: u32,
+    ) -> io::Result<Staged> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let unnamed = directory.with_number(|d| {
+            let (at, here) = d.locate(".");
+            fs::openat(at, &here, flags, Mode::from_raw_mode(mode))
+        });
+        match unnamed {
+            // EISDIR: a kernel or file system that takes the directory for the file to be opened.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                Staged::create_temporary(directory, to_namespace, mode)
+            }
+            unnamed => Ok(Staged {
+                file: unnamed?,
+                temporary: None,
+            }),
+        }
+    }
+
+    /// A file under a temporary name, which is gone when `self` is dropped.
+    pub(super) fn create_temporary(
+        directory: &mut Directory,
+        to_namespace: &str,
+        mode: u32,
+    ) -> io::Result<Staged> {
+        super::temporary::sweep(directory, to_namespace);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
+        loop {
+            let name = TemporaryName::next(to_namespace);
+            let file = directory.with_number(|d| {
+                let (at, path) = d.locate(name.path());
+                fs::openat(at, &path, flags, Mode::from_raw_mode(mode))
+            });
+            match file {
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+                Ok(file) => {
+                    return Ok(Staged {
+                        file,
+                        temporary: Some(name),
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Commits under a name that must be free (`EEXIST` otherwise) and returns the file.
+    pub(super) fn link(self, directory: &Directory, name: &OsStr) -> io::Result<OwnedFd> {
+        let outcome = match &self.temporary {
+            Some(temporary) => link_temporary(directory, temporary, name),
+            None => link_unnamed(self.file.as_fd(), directory, name),
+        };
+        let file = self.discard(directory);
+        outcome.map(|()| file)
+    }
+
+    /// Commits under a name, in place of whatever had it.
+    pub(super) fn rename_over(mut self, directory: &Directory, name: &OsStr) -> io::Result<()> {
+        let temporary = self.temporary.take().ok_or(Errno::INVAL)?;
+        let ((from, old), (to, new)) = (directory.locate(temporary.path()), directory.locate(name));
+        fs::renameat(from, &old, to, &new).inspect_err(|_| temporary.remove(directory))
+    }
+
+    /// Removes the temporary name, if there is one.
+    pub(super) fn discard(self, directory: &Directory) -> OwnedFd {
+        if let Some(temporary) = &self.temporary {
+            temporary.remove(directory);
+        }
+        self.file
+    }
+}
+
+fn link_temporary(
+    directory: &Directory,
+    temporary: &TemporaryName,
+    name: &OsStr,
+) -> io::Result<()> {
+    let ((from, old), (to, new)) = (directory.locate(temporary.path()), directory.locate(name));
+    fs::linkat(from, &old, to, &new, AtFlags::empty())
+}
+
+/// By the descriptor itself, which Linux allows its opener since 6.10 and privilege before; else through /proc.
+fn link_unnamed(file: BorrowedFd<'_>, directory: &Directory, name: &OsStr) -> io::Result<()> {
+    let (to, new) = directory.locate(name);
+    match fs::linkat(file, c"", to, &new, AtFlags::EMPTY_PATH) {
+        Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => link_through_proc(file, directory, name),
+        outcome => outcome,
+    }
+}
+
+fn link_through_proc(file: BorrowedFd<'_>, directory: &Directory, name: &OsStr) -> io::Result<()> {
+    let (to, new) = directory.locate(name);
+    fs::linkat(CWD, proc_link(file), to, &new, AtFlags::SYMLINK_FOLLOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+
+    fn directory(dir: &TestDir) -> Directory {
+        Directory::open(dir.path()).unwrap()
+    }
+
+    fn both(dir: &TestDir) -> [Staged; 2] {
+        [
+            Staged::create(&mut directory(dir), "", 0o600).unwrap(),
+            Staged::create_temporary(&mut directory(dir), "", 0o600).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn an_unnamed_file_is_not_seen_and_a_temporary_one_is_seen_as_such() {
+        let dir = TestDir::new();
+        let unnamed = Staged::create(&mut directory(&dir), "", 0o600).unwrap();
+        assert_eq!(dir.names(), Vec::<String>::new());
+        let temporary = Staged::create_temporary(&mut directory(&dir), "", 0o600).unwrap();
+        assert!(dir.names().iter().all(|n| n.starts_with(".tmp-")) && dir.names().len() == 1);
+        drop((unnamed, temporary.discard(&directory(&dir))));
+        assert_eq!(dir.names(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_linked_file_has_its_name_and_no_other() {
+        for which in 0..2 {
+            let dir = TestDir::new();
+            let staged = both(&dir).into_iter().nth(which).unwrap();
+            rustix::io::write(staged.file(), b"whole").unwrap();
+            staged.link(&directory(&dir), OsStr::new("q")).unwrap();
+            let names = dir
+                .names()
+                .into_iter()
+                .filter(|n| !n.starts_with(".tmp-") || which == 1);
+            assert_eq!(names.collect::<Vec<_>>(), ["q"]);
+            assert_eq!(std::fs::read(dir.path().join("q")).unwrap(), b"whole");
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_taken_name_is_refused_and_leaves_what_was_there() {
+        let dir = TestDir::new();
+        std::fs::write(dir.path().join("q"), b"first").unwrap();
+        for staged in both(&dir) {
+            let error = staged.link(&directory(&dir), OsStr::new("q")).unwrap_err();
+            assert_eq!(error, Errno::EXIST);
+        }
+        assert_eq!(dir.names(), ["q"]);
+        assert_eq!(std::fs::read(dir.path().join("q")).unwrap(), b"first");
+    }
+
+    #[test]
+    fn an_unnamed_file_can_be_linked_through_proc_where_the_descriptor_is_refused() {
+        let dir = TestDir::new();
+        let staged = Staged::create(&mut directory(&dir), "", 0o600).unwrap();
+        link_through_proc(staged.file(), &directory(&dir), OsStr::new("q")).unwrap();
+        let again = link_through_proc(staged.file(), &directory(&dir), OsStr::new("q"));
+        assert_eq!(again, Err(Errno::EXIST));
+        assert_eq!(dir.names(), ["q"]);
+    }
+
+    #[test]
+    fn a_rename_replaces_what_was_there() {
+        let dir = TestDir::new();
+        std::fs::write(dir.path().join("r"), b"old").unwrap();
+        let staged = Staged::create_temporary(&mut directory(&dir), "", 0o600).unwrap();
+        rustix::io::write(staged.file(), b"new").unwrap();
+        staged
+            .rename_over(&directory(&dir), OsStr::new("r"))
+            .unwrap();
+        assert_eq!(dir.names(), ["r"]);
+        assert_eq!(std::fs::read(dir.path().join("r")).unwrap(), b"new");
+    }
+}

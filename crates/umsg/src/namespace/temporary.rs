@@ -1,0 +1,204 @@
+//! Temporary names, and the sweep that removes what dead makers left.
+//!
+//! A name is `.tmp-NS-PID-START-N`: the inode number of the maker's PID namespace, its process id and start time in clock
+//! ticks (field 22 of /proc/PID/stat), and a counter. That is enough to prove a maker dead; whoever can't be proved dead is alive.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{self, AtFlags, Dir, Mode, OFlags};
+use rustix::io::{self, Errno};
+use rustix::process::{Pid, getpid, test_kill_process};
+
+use super::directory::Directory;
+use super::home;
+
+const PREFIX: &str = ".tmp-";
+
+/// A name for a file that is not to stay, as a path from the directory that it was made for.
+#[derive(Debug)]
+pub(super) struct TemporaryName(String);
+
+impl TemporaryName {
+    /// A name that this process has not used yet.
+    pub(super) fn next(to_namespace: &str) -> TemporaryName {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: nothing is handed over, the numbers only have to differ.
+        let n = COUNTER.fetch_add(1, Ordering::Relaxed);
+        TemporaryName(format!(
+            "{to_namespace}{PREFIX}{}-{n}",
+            Maker::this_process()
+        ))
+    }
+
+    pub(super) fn path(&self) -> &OsStr {
+        OsStr::new(&self.0)
+    }
+
+    /// Removes the file, if it is still there.
+    pub(super) fn remove(&self, directory: &Directory) {
+        let (at, path) = directory.locate(self.path());
+        // Nothing depends on it: what stays is swept later.
+        let _ = fs::unlinkat(at, &path, AtFlags::empty());
+    }
+}
+
+/// Removes the temporary files of dead makers, as far as this user may; what fails is left for the next sweep.
+pub(super) fn sweep(directory: &Directory, to_namespace: &str) {
+    for name in stale_names(directory, to_namespace).unwrap_or_default() {
+        TemporaryName(name).remove(directory);
+    }
+}
+
+fn stale_names(directory: &Directory, to_namespace: &str) -> io::Result<Vec<String>> {
+    let (at, path) = directory.locate(if to_namespace.is_empty() {
+        "."
+    } else {
+        to_namespace
+    });
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let entries = Dir::new(fs::openat(at, &path, flags, Mode::empty())?)?;
+    let names = entries.filter_map(|entry| {
+        let name = OsStr::from_bytes(entry.ok()?.file_name().to_bytes())
+            .to_str()?
+            .to_owned();
+        is_stale(&name).then(|| format!("{to_namespace}{name}"))
+    });
+    Ok(names.collect())
+}
+
+fn is_stale(name: &str) -> bool {
+    name.strip_prefix(PREFIX)
+        .and_then(Maker::parse)
+        .is_some_and(|maker| maker.is_dead())
+}
+
+/// Who made a temporary file. Zero stands for what could not be found out.
+#[derive(Debug, PartialEq, Eq)]
+struct Maker {
+    pid_namespace: u64,
+    pid: i32,
+    start: u64,
+}
+
+impl std::fmt::Display for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}-{}", self.pid_namespace, self.pid, self.start)
+    }
+}
+
+impl Maker {
+    fn this_process() -> Maker {
+        let pid = getpid().as_raw_nonzero().get();
+        Maker {
+            pid_namespace: this_pid_namespace(),
+            pid,
+            start: start_time(pid).unwrap_or(0),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Maker> {
+        let mut parts = text.split('-');
+        let pid_namespace = parts.next()?.parse().ok()?;
+        let pid = parts.next()?.parse().ok()?;
+        let start = parts.next()?.parse().ok()?;
+        parts.next()?.parse::<u32>().ok()?;
+        parts.next().is_none().then_some(Maker {
+            pid_namespace,
+            pid,
+            start,
+        })
+    }
+
+    /// Proved dead: of this PID namespace, and either no such process or one that started at another time.
+    fn is_dead(&self) -> bool {
+        if self.pid_namespace == 0 || self.pid_namespace != this_pid_namespace() {
+            return false;
+        }
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return false;
+        };
+        let gone = test_kill_process(pid) == Err(Errno::SRCH);
+        let other = start_time(self.pid).is_some_and(|now| self.start != 0 && now != self.start);
+        gone || other
+    }
+}
+
+fn this_pid_namespace() -> u64 {
+    home::pid_namespace().map_or(0, |id| id.inode)
+}
+
+/// When a process started, in clock ticks after boot; None if /proc does not say.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the command in parentheses and may hold anything; the 22nd is the 20th after it.
+    let after = stat.iter().rposition(|&b| b == b')')? + 1;
+    let rest = str::from_utf8(&stat[after..]).ok()?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+
+    fn name_of(maker: &Maker) -> String {
+        format!("{PREFIX}{maker}-7")
+    }
+
+    /// A process that has been reaped: its number names nobody for a long while.
+    fn dead_maker() -> Maker {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        child.wait().unwrap();
+        Maker {
+            pid,
+            ..Maker::this_process()
+        }
+    }
+
+    #[test]
+    fn a_sweep_removes_the_files_of_the_dead_and_no_others() {
+        let dir = TestDir::new();
+        let living = Maker::this_process();
+        let elsewhere = Maker {
+            pid_namespace: living.pid_namespace + 1,
+            ..dead_maker()
+        };
+        let keep = [
+            name_of(&living),
+            name_of(&elsewhere),
+            ".tmp-x".into(),
+            "1-2-3-4".into(),
+        ];
+        for name in keep.iter().chain([&name_of(&dead_maker())]) {
+            std::fs::write(dir.path().join(name), b"").unwrap();
+        }
+        sweep(&Directory::open(dir.path()).unwrap(), "");
+        let mut expected = keep.to_vec();
+        expected.sort();
+        assert_eq!(dir.names(), expected);
+    }
+
+    #[test]
+    fn a_reused_process_number_is_told_by_its_start_time() {
+        let mine = Maker::this_process();
+        assert!(mine.start != 0 && !mine.is_dead());
+        assert!(
+            Maker {
+                start: mine.start + 1,
+                ..mine
+            }
+            .is_dead()
+        );
+    }
+
+    #[test]
+    fn names_are_read_back_and_never_repeat() {
+        let (one, two) = (TemporaryName::next("../"), TemporaryName::next("../"));
+        assert_ne!(one.0, two.0);
+        let maker = Maker::parse(one.0.strip_prefix("../.tmp-").unwrap());
+        assert_eq!(maker, Some(Maker::this_process()));
+    }
+}

@@ -1,0 +1,99 @@
+//! Which directories may hold queues.
+//!
+//! A directory's owner can replace every file in it, and so can everybody who may write in it when it is
+//! not sticky. So it must belong to root or to the user himself, and be sticky if others may write.
+//! What the files hold is judged elsewhere: every byte of a queue is an input.
+//!
+//! Judged is the directory itself, not those above it: with a stranger's directory in between, that
+//! stranger chooses which of root's and the caller's directories is used, no more.
+
+use super::directory::Directory;
+use super::error::NamespaceError;
+
+const STICKY: u32 = 0o1000;
+
+/// Refuses a directory that somebody other than root and `trusted` could tamper with.
+///
+/// # Errors
+/// `Stranger`, `Tamperable`.
+pub(super) fn check(directory: &Directory, trusted: u32) -> Result<(), NamespaceError> {
+    check_owner(directory, trusted)?;
+    let mode = directory.mode();
+    if directory.open_to_others() && mode & STICKY == 0 {
+        return Err(NamespaceError::Tamperable {
+            path: directory.path().to_owned(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+/// Refuses a directory that belongs to neither root nor `trusted` (`Stranger`).
+pub(super) fn check_owner(directory: &Directory, trusted: u32) -> Result<(), NamespaceError> {
+    let owner = directory.owner();
+    if owner == 0 || owner == trusted {
+        return Ok(());
+    }
+    Err(NamespaceError::Stranger {
+        path: directory.path().to_owned(),
+        owner,
+        trusted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown, is_root};
+
+    fn verdict(dir: &TestDir, mode: u32, owner: u32, trusted: u32) -> Result<(), NamespaceError> {
+        chmod(dir.path(), mode);
+        chown(dir.path(), owner);
+        check(&Directory::open(dir.path()).unwrap(), trusted)
+    }
+
+    #[test]
+    fn a_private_or_a_sticky_directory_of_root_or_oneself_is_trusted() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        for mode in [0o700, 0o755, 0o1777, 0o1770] {
+            assert_eq!(verdict(&dir, mode, 0, 0), Ok(()));
+            assert_eq!(verdict(&dir, mode, 0, STRANGER), Ok(()));
+            assert_eq!(verdict(&dir, mode, STRANGER, STRANGER), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_without_the_sticky_bit_is_refused_with_advice() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        for mode in [0o777, 0o770, 0o702] {
+            let error = verdict(&dir, mode, 0, 0).unwrap_err();
+            assert!(matches!(error, NamespaceError::Tamperable { mode: m, .. } if m == mode));
+            assert!(error.to_string().contains("chmod +t /dev/shm/"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_strangers_directory_is_refused_by_root_too() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::new();
+        for trusted in [0, 1000] {
+            let error = verdict(&dir, 0o1777, STRANGER, trusted).unwrap_err();
+            assert!(matches!(
+                error,
+                NamespaceError::Stranger {
+                    owner: STRANGER,
+                    ..
+                }
+            ));
+            assert!(error.to_string().contains("set UMSG_DIR"), "{error}");
+        }
+    }
+}
