@@ -250,6 +250,34 @@ mod tests {
     }
 
     #[test]
+    fn setting_limits_keeps_the_home_of_this_boot_and_no_earlier_one() {
+        let here = Home::of_caller().unwrap();
+        let (mut elsewhere, mut earlier) = (here, here);
+        elsewhere.pid_namespace.inode += 1;
+        earlier.boot[0] ^= 1;
+        for (recorded, kept) in [(elsewhere, elsewhere), (earlier, here)] {
+            let dir = TestDir::new();
+            let namespace = dir.namespace();
+            let record = Record {
+                limits: Limits::default(),
+                home: recorded,
+            };
+            record::replace(&mut namespace.directory().unwrap(), &record).unwrap();
+            namespace.set_limits(&changed()).unwrap();
+            let record = record::read(&namespace.directory().unwrap())
+                .unwrap()
+                .unwrap();
+            assert_eq!(
+                record,
+                Record {
+                    limits: changed(),
+                    home: kept
+                }
+            );
+        }
+    }
+
+    #[test]
     fn a_damaged_record_is_an_error_that_setting_the_limits_mends() {
         let dir = TestDir::new();
         let namespace = dir.namespace();

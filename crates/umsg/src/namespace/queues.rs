@@ -31,9 +31,7 @@ pub(super) fn make_fit(
     caller: u32,
 ) -> Result<bool, NamespaceError> {
     let may_mend = namespace.may_be_mended_by(caller);
-    let path = namespace.path().join(QUEUES);
-    let made = may_mend && make(namespace, &path)?;
-    let mut queues = open(&path)?;
+    let (mut queues, made) = open_or_make(namespace, may_mend)?;
     if may_mend && queues.may_be_mended_by(caller) {
         mend(&mut queues, namespace, mode, caller)?;
     }
@@ -41,6 +39,21 @@ pub(super) fn make_fit(
     Ok(made)
 }
 
+fn open_or_make(
+    namespace: &Directory,
+    may_make: bool,
+) -> Result<(Directory, bool), NamespaceError> {
+    let path = namespace.path().join(QUEUES);
+    match open(&path) {
+        Err(NamespaceError::NoQueuesDirectory { .. }) if may_make => {
+            let made = make(namespace, &path)?;
+            Ok((open(&path)?, made))
+        }
+        opened => Ok((opened?, false)),
+    }
+}
+
+/// False if another was faster.
 fn make(namespace: &Directory, path: &Path) -> Result<bool, NamespaceError> {
     let (at, name) = namespace.locate(QUEUES);
     match fs::mkdirat(at, &name, Mode::RWXU) {
