@@ -1,0 +1,73 @@
+//! The sides of the comparison, behind one trait. Every measurement is generic over it, so that each
+//! side is compiled for itself and no indirect call of ours stands in a timed loop.
+
+pub mod array2012;
+mod descriptor;
+pub mod dropin;
+pub mod kernel;
+pub mod umsg;
+
+use std::fmt;
+
+use crate::failure::Failure;
+
+/// What a queue is to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Messages.
+    pub depth: u32,
+    /// Bytes a message, at most.
+    pub message_size: u32,
+}
+
+/// An error number of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Full, or empty.
+    pub const AGAIN: Self = Self(libc::EAGAIN);
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
+/// How a call that can't go on waits. Only umsg has the choice; the kernel puts the caller to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    Adaptive,
+    Blocking,
+}
+
+/// A priority queue of messages, as POSIX describes it.
+pub trait MessageQueue: Sized {
+    /// Makes a queue that nobody else can find, and that goes away with its last user.
+    fn make(spec: &Spec) -> Result<Self, Failure>;
+
+    /// Waits while the queue is full.
+    fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno>;
+
+    /// [`Errno::AGAIN`] if the queue is full.
+    fn try_send(&self, message: &[u8], priority: u32) -> Result<(), Errno>;
+
+    /// Waits while the queue is empty. Gives the length in bytes.
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
+
+    /// [`Errno::AGAIN`] if the queue is empty.
+    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
+
+    /// How `send` and `receive` of this process wait.
+    fn set_waiting(&self, _waiting: Waiting) {}
+}
+
+/// A name that no other queue has, with the leading slash.
+fn fresh_name() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    // Relaxed: each caller only needs a number of its own.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("/umsg-bench-{}-{number}", std::process::id())
+}
