@@ -1,0 +1,107 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+/// umsg and the kernel's own message queues, side by side
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    after_help = "\
+Examples:
+  umsg-bench mqueue                 the table published in 2012, on this machine
+  umsg-bench stream --json          throughput between two processes, for a program to read
+  umsg-bench all --quick            everything, in a few minutes, with less certain figures
+
+The kernel allows an unprivileged process queues of 10 messages; its column is measured at the
+deepest queue that it allows the caller (RLIMIT_MSGQUEUE and /proc/sys/fs/mqueue, which are never
+changed), and the output says how deep that was.
+
+A ratio says how many times better umsg is than the kernel in the same run: above 1, umsg is faster.
+Progress goes to standard error."
+)]
+pub struct Cli {
+    /// What to measure
+    pub suite: Suite,
+    /// Print an array of rows in JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Shorter rounds, and fewer of the slow cases
+    #[arg(long)]
+    pub quick: bool,
+    /// Rounds to take medians over [default: 7, with --quick 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// The drop-in library to measure [default: libumsg_preload.so beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub dropin: Option<PathBuf>,
+    /// Give the kernel's queues no more than this many messages, even if it allows more
+    #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(2..))]
+    pub kernel_depth: u32,
+    /// Give up, and clean up, after this many minutes
+    #[arg(long, value_name = "N", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..=1440))]
+    minutes: u64,
+}
+
+/// The suites, each a question.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// One thread: an empty queue, a full one, filling and draining, by order of priorities
+    Mqueue,
+    /// One thread: does the cost stay flat from 1 to 1,000,000 messages?
+    Depth,
+    /// Two processes, one direction: messages a second
+    Stream,
+    /// Two processes, back and forth: time of a round trip
+    Pingpong,
+    /// What a queue takes in memory
+    Memory,
+    /// Two cores: does a hammered queue slow down who works beside it?
+    Neighbour,
+    /// All of the above
+    All,
+}
+
+impl Suite {
+    /// The single suites that this one stands for.
+    pub fn expand(self) -> Vec<Suite> {
+        match self {
+            Suite::All => vec![
+                Suite::Mqueue,
+                Suite::Depth,
+                Suite::Stream,
+                Suite::Pingpong,
+                Suite::Memory,
+                Suite::Neighbour,
+            ],
+            single => vec![single],
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Suite::Mqueue => "mqueue",
+            Suite::Depth => "depth",
+            Suite::Stream => "stream",
+            Suite::Pingpong => "pingpong",
+            Suite::Memory => "memory",
+            Suite::Neighbour => "neighbour",
+            Suite::All => "all",
+        }
+    }
+}
+
+impl Cli {
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 5 } else { 7 })
+    }
+
+    /// How long the whole run may take.
+    pub fn deadline(&self) -> Duration {
+        Duration::from_secs(self.minutes * 60)
+    }
+}

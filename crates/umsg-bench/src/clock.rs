@@ -1,0 +1,55 @@
+//! Time, in nanoseconds of CLOCK_MONOTONIC.
+
+use std::hint;
+use std::sync::OnceLock;
+
+/// Nanoseconds since an arbitrary start; the same for all processes of the machine.
+#[inline]
+pub fn now() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a timespec of our own that the call may write; the clock exists on every
+    // Linux, so the call does not fail.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    // Both are non-negative for these clocks.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// CPU time of the calling process so far, user and system, in nanoseconds. A process of this
+/// benchmark has one thread.
+pub fn cpu() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// What one [`now`] costs, in nanoseconds: to be subtracted where it stands inside what is timed.
+pub fn overhead() -> f64 {
+    static OVERHEAD: OnceLock<f64> = OnceLock::new();
+    *OVERHEAD.get_or_init(|| {
+        let mut best = f64::INFINITY;
+        for _ in 0..50 {
+            let start = now();
+            for _ in 0..999 {
+                hint::black_box(now());
+            }
+            // 1,000 readings lie between the two marks: half of the first, half of the last.
+            best = best.min((now() - start) as f64 / 1000.0);
+        }
+        best
+    })
+}
+
+/// Passes about `nanoseconds` without giving up the CPU.
+#[inline]
+pub fn spin(nanoseconds: u64) {
+    let end = now() + nanoseconds;
+    while now() < end {
+        hint::spin_loop();
+    }
+}

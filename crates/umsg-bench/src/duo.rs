@@ -1,0 +1,205 @@
+//! Two processes that start together, with a deadline.
+
+use std::hint;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::machine;
+use crate::shared::SharedWords;
+use crate::supervisor;
+
+/// How long one round of two processes may take. A healthy one takes well under a second; a stuck
+/// one is killed and fails the run.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How often the two look for each other at the barrier before they let others run.
+const BARRIER_SPINS: u32 = 1000;
+
+/// Where the two of a pair run.
+#[derive(Clone, Copy, Debug)]
+pub enum Places {
+    /// Each on a CPU of its own.
+    Apart(usize, usize),
+    /// Both on one.
+    Together(usize),
+    /// Wherever the scheduler puts them, on either of two.
+    Anywhere(usize, usize),
+}
+
+impl Places {
+    /// The CPUs that the first and the second may use.
+    fn cpus(self) -> [Vec<usize>; 2] {
+        match self {
+            Self::Apart(first, second) => [vec![first], vec![second]],
+            Self::Together(cpu) => [vec![cpu], vec![cpu]],
+            Self::Anywhere(first, second) => [vec![first, second], vec![first, second]],
+        }
+    }
+}
+
+/// A meeting point of the two processes of a pair.
+pub struct Barrier(SharedWords);
+
+impl Barrier {
+    /// Waits until the other one is here too. Bounded by the deadline of the pair.
+    pub fn meet(&self) {
+        self.0.increment(0);
+        let mut spins = 0;
+        while self.0.get(0) < 2 {
+            spins += 1;
+            if spins < BARRIER_SPINS {
+                hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Forks two processes and waits for both. Each is given the barrier, to be met
+/// once when it is ready.
+///
+/// # Errors
+/// If either fails, dies or outstays the deadline; the other one is then killed. None is left.
+pub fn run(
+    places: Places,
+    first: impl FnOnce(&Barrier) -> Result<(), Failure>,
+    second: impl FnOnce(&Barrier) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let barrier = Barrier(SharedWords::new(1)?);
+    let [first_cpus, second_cpus] = places.cpus();
+    let mut children = [
+        Child::start(&first_cpus, || first(&barrier))?,
+        Child::start(&second_cpus, || second(&barrier))?,
+    ];
+    let end = Instant::now() + DEADLINE;
+    while children.iter().any(|child| !child.ended) {
+        wait_for_any(&children, end)?;
+        for child in &mut children {
+            child.look()?;
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until a child that has not ended yet ends. Takes no CPU time from them.
+fn wait_for_any(children: &[Child; 2], end: Instant) -> Result<(), Failure> {
+    let left = end.saturating_duration_since(Instant::now());
+    let mut waits = children.each_ref().map(|child| libc::pollfd {
+        // A negative descriptor is passed over.
+        fd: if child.ended {
+            -1
+        } else {
+            child.handle.as_raw_fd()
+        },
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let milliseconds = left.as_millis() as i32;
+    // SAFETY: the array of two is ours and outlives the call.
+    let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, milliseconds) };
+    match ready {
+        0 => Err(Failure::new(
+            "two processes did not finish their round in 30 s",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A forked process; killed and reaped when dropped before it ended.
+struct Child {
+    id: libc::pid_t,
+    handle: OwnedFd,
+    ended: bool,
+}
+
+impl Child {
+    fn start(cpus: &[usize], work: impl FnOnce() -> Result<(), Failure>) -> Result<Self, Failure> {
+        let parent = std::process::id();
+        // SAFETY: the process has one thread, so the child may go on as if nothing had happened.
+        let id = match unsafe { libc::fork() } {
+            -1 => return Err(Failure::system("fork")),
+            0 => {
+                supervisor::die_with_parent(parent);
+                let code = match machine::pin_to(cpus).and_then(|()| work()) {
+                    Ok(()) => 0,
+                    Err(failure) => {
+                        eprintln!("umsg-bench: {failure}");
+                        1
+                    }
+                };
+                supervisor::exit_child(code)
+            }
+            id => id,
+        };
+        // SAFETY: pidfd_open takes a process id and flags; the child is not reaped yet.
+        let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
+        if handle < 0 {
+            let failure = Failure::system("pidfd_open");
+            supervisor::kill(id, libc::SIGKILL);
+            supervisor::reap(id, 0);
+            return Err(failure);
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let handle = unsafe { OwnedFd::from_raw_fd(handle as i32) };
+        Ok(Self {
+            id,
+            handle,
+            ended: false,
+        })
+    }
+
+    /// Takes note if it has ended; fails if it did so other than with success.
+    fn look(&mut self) -> Result<(), Failure> {
+        if self.ended {
+            return Ok(());
+        }
+        let Some(status) = supervisor::reap(self.id, libc::WNOHANG) else {
+            return Ok(());
+        };
+        self.ended = true;
+        if status == 0 {
+            Ok(())
+        } else if libc::WIFSIGNALED(status) {
+            let signal = libc::WTERMSIG(status);
+            Err(Failure::new(format!(
+                "a process was killed by signal {signal}"
+            )))
+        } else {
+            Err(Failure::new("a process failed, as it says above"))
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.ended {
+            supervisor::kill(self.id, libc::SIGKILL);
+            supervisor::reap(self.id, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_fails_takes_the_other_one_with_it() {
+        let failed = run(
+            Places::Together(0),
+            |barrier| {
+                barrier.meet();
+                Err(Failure::new("as the test wants it"))
+            },
+            |barrier| {
+                barrier.meet();
+                loop {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+            },
+        );
+        assert!(failed.is_err());
+    }
+}

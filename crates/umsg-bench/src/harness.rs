@@ -1,0 +1,147 @@
+//! What every suite needs to know, and rounds that alternate.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use crate::backends::dropin;
+use crate::backends::kernel::{self, Allowance};
+use crate::cli::{Cli, Suite};
+use crate::clock;
+use crate::failure::Failure;
+use crate::machine::{self, Cpus};
+
+/// What was asked for, and what the machine allows.
+pub struct Plan {
+    /// Rounds to take medians over.
+    pub rounds: u32,
+    /// Whether to take the slow cases fewer times.
+    pub quick: bool,
+    /// How long to repeat one cheap operation within a round.
+    pub budget: Duration,
+    /// How long two processes work within a round.
+    pub duo_budget: Duration,
+    pub cpus: Cpus,
+    /// How deep the kernel lets us go.
+    pub allowance: Allowance,
+    /// Why there is no column for the drop-in, if so.
+    pub no_dropin: Option<Failure>,
+}
+
+impl Plan {
+    pub fn new(cli: &Cli) -> Result<Self, Failure> {
+        refuse_preload()?;
+        let cpus = Cpus::choose()?;
+        machine::pin(cpus.first)?;
+        let milliseconds =
+            |quick: u64, full: u64| Duration::from_millis(if cli.quick { quick } else { full });
+        Ok(Self {
+            rounds: cli.rounds(),
+            quick: cli.quick,
+            budget: milliseconds(20, 60),
+            duo_budget: milliseconds(80, 250),
+            cpus,
+            allowance: kernel::allowance(cli.kernel_depth),
+            no_dropin: dropin::load(cli.dropin.as_deref()).err(),
+        })
+    }
+
+    /// The lines above the table of a suite.
+    pub fn heading(&self, suite: Suite) -> String {
+        format!(
+            "{}: {}; medians of {} rounds, reading the clock takes {:.0} ns",
+            suite.name(),
+            machine::describe(self.cpus),
+            self.rounds,
+            clock::overhead(),
+        )
+    }
+
+    /// Says on standard error what is going on.
+    pub fn progress(&self, what: &str, round: u32) {
+        self.progress_of(what, round, self.rounds);
+    }
+
+    /// As `progress`, with a number of rounds of its own.
+    pub fn progress_of(&self, what: &str, round: u32, rounds: u32) {
+        let line = format!("{what}, round {} of {rounds}", round + 1);
+        let mut out = std::io::stderr().lock();
+        // Progress that can't be shown is no reason to stop.
+        let _ = if out.is_terminal() {
+            let last = if round + 1 == rounds { "\r\x1b[K" } else { "" };
+            write!(out, "\r\x1b[K{line}{last}")
+        } else if round == 0 {
+            writeln!(out, "{what}")
+        } else {
+            Ok(())
+        };
+    }
+}
+
+/// Under the drop-in the libc names mean umsg, and the kernel's column would be a lie.
+fn refuse_preload() -> Result<(), Failure> {
+    let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
+    if preload.contains("umsg") {
+        return Err(Failure::new(
+            "LD_PRELOAD names umsg: the kernel's side would not be the kernel; run without it",
+        ));
+    }
+    Ok(())
+}
+
+/// The results of one side over the rounds: all of them, or why there are none.
+#[derive(Debug)]
+pub struct Side<T> {
+    pub rounds: Vec<T>,
+    pub failure: Option<Failure>,
+}
+
+impl<T> Side<T> {
+    pub fn new() -> Self {
+        Self {
+            rounds: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// A side that is not there, and why.
+    pub fn absent(failure: Option<Failure>) -> Self {
+        Self {
+            rounds: Vec::new(),
+            failure,
+        }
+    }
+
+    /// Takes one more round, unless an earlier one failed.
+    pub fn round(&mut self, measure: impl FnOnce() -> Result<T, Failure>) {
+        if self.failure.is_some() {
+            return;
+        }
+        match measure() {
+            Ok(found) => self.rounds.push(found),
+            Err(failure) => {
+                self.rounds.clear();
+                self.failure = Some(failure);
+            }
+        }
+    }
+
+    /// One figure of each round.
+    pub fn each(&self, figure: impl Fn(&T) -> f64) -> Samples {
+        Samples(self.rounds.iter().map(figure).collect())
+    }
+}
+
+/// One figure over the rounds; empty if there is none.
+#[derive(Debug, Clone)]
+pub struct Samples(pub Vec<f64>);
+
+impl Samples {
+    pub fn median(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| crate::stats::median(&self.0))
+    }
+
+    /// Percent of the median, between the quartiles.
+    pub fn spread(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| crate::stats::spread(&self.0))
+    }
+}

@@ -1,0 +1,92 @@
+//! What the figures were taken on.
+
+use std::fs;
+use std::mem;
+
+use crate::failure::Failure;
+
+/// The CPUs that the measurements run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpus {
+    /// For what runs alone.
+    pub first: usize,
+    /// For the other process, on another core where there is one.
+    pub second: Option<usize>,
+}
+
+impl Cpus {
+    /// The last CPU that we may use, like the kernel's own test, and another one, of another core if
+    /// the machine has several.
+    pub fn choose() -> Result<Self, Failure> {
+        let allowed = allowed()?;
+        let Some(&first) = allowed.last() else {
+            return Err(Failure::new("no CPU to run on"));
+        };
+        let others = || allowed.iter().rev().copied().filter(|&cpu| cpu != first);
+        let second = others()
+            .find(|&cpu| siblings(cpu) != siblings(first))
+            .or_else(|| others().next());
+        Ok(Self { first, second })
+    }
+}
+
+/// Binds the calling process to one CPU.
+pub fn pin(cpu: usize) -> Result<(), Failure> {
+    pin_to(&[cpu])
+}
+
+/// Lets the calling process run on these CPUs and no others.
+pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
+    // SAFETY: an all-zero cpu_set_t is an empty set; CPU_SET checks the index against its size; the
+    // call reads the set that we give it the size of.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        for &cpu in cpus {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Failure::system(format_args!("cannot run on CPUs {cpus:?}")))
+    }
+}
+
+fn allowed() -> Result<Vec<usize>, Failure> {
+    // SAFETY: an all-zero cpu_set_t is an empty set, which the call fills up to the size given.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) != 0 {
+            return Err(Failure::system("sched_getaffinity"));
+        }
+        set
+    };
+    let all = 0..libc::CPU_SETSIZE as usize;
+    // SAFETY: the index is below CPU_SETSIZE.
+    Ok(all
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect())
+}
+
+fn siblings(cpu: usize) -> Option<String> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    fs::read_to_string(path).ok()
+}
+
+/// One line: processor, CPUs used, kernel.
+pub fn describe(cpus: Cpus) -> String {
+    let model = fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        })
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let used = match cpus.second {
+        Some(second) => format!("CPUs {} and {second}", cpus.first),
+        None => format!("CPU {}", cpus.first),
+    };
+    format!("{model}, {used}, Linux {}", kernel.trim())
+}

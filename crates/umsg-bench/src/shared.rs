@@ -1,0 +1,60 @@
+//! A few words that the processes of a measurement share: barriers and results.
+
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::failure::Failure;
+
+/// Words in anonymous shared memory, zero at first, inherited by forked children.
+pub struct SharedWords {
+    words: &'static [AtomicU64],
+}
+
+impl SharedWords {
+    pub fn new(count: usize) -> Result<Self, Failure> {
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                count * size_of::<AtomicU64>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(Failure::system("mmap"));
+        }
+        // SAFETY: the mapping is page-aligned, holds `count` words, is zero (a valid AtomicU64),
+        // and lives until the drop of this value, the only one that hands out the slice.
+        let words = unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) };
+        Ok(Self { words })
+    }
+
+    pub fn get(&self, index: usize) -> u64 {
+        self.words[index].load(Ordering::Acquire)
+    }
+
+    pub fn set(&self, index: usize, value: u64) {
+        self.words[index].store(value, Ordering::Release);
+    }
+
+    /// Adds one and gives the sum.
+    pub fn increment(&self, index: usize) -> u64 {
+        self.words[index].fetch_add(1, Ordering::AcqRel) + 1
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, unmapped once; no slice of it leaves this value.
+        unsafe {
+            libc::munmap(
+                self.words.as_ptr().cast_mut().cast(),
+                size_of_val(self.words),
+            );
+        }
+    }
+}

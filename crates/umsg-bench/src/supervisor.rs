@@ -1,0 +1,189 @@
+//! Leaves nothing behind.
+//!
+//! ```text
+//! supervisor ──fork──▶ worker (measures) ──fork──▶ sender, receiver
+//!  owns the directory    dies with the supervisor    die with the worker
+//! ```
+//!
+//! The supervisor makes a namespace directory, waits for the worker with a deadline, reaps whoever
+//! is left (it is the subreaper of them all) and removes the directory: also when the worker is
+//! killed, crashes or is interrupted from the keyboard. Kernel queues need no such care: they are
+//! unlinked as soon as they are open.
+
+use std::fs;
+use std::io::Write as _;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+
+/// Runs `work` in a child that has a namespace directory of its own in `UMSG_DIR`.
+pub fn run(
+    deadline: Duration,
+    work: impl FnOnce() -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let directory = Directory::new()?;
+    let signals = block_signals()?;
+    become_subreaper();
+    let supervisor = std::process::id();
+    // SAFETY: the process has one thread so far, so the child may go on as if nothing had happened.
+    match unsafe { libc::fork() } {
+        -1 => Err(Failure::system("fork")),
+        0 => {
+            unblock(&signals);
+            die_with_parent(supervisor);
+            // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
+            unsafe { std::env::set_var("UMSG_DIR", directory.path()) };
+            let code = match work() {
+                Ok(()) => 0,
+                Err(failure) => {
+                    eprintln!("umsg-bench: {failure}");
+                    1
+                }
+            };
+            exit_child(code)
+        }
+        worker => {
+            let ended = wait_for(worker, &signals, deadline);
+            if ended.is_err() {
+                kill(worker, libc::SIGKILL);
+            }
+            reap_everyone();
+            drop(directory);
+            ended
+        }
+    }
+}
+
+/// Ends a forked child: flushes what it printed, runs no destructors. Its parent cleans up.
+pub fn exit_child(code: i32) -> ! {
+    let _ = std::io::stdout().flush();
+    // SAFETY: `_exit` takes any number and does not come back.
+    unsafe { libc::_exit(code) }
+}
+
+/// Has the kernel kill the calling process when its parent dies.
+pub fn die_with_parent(parent: u32) {
+    // SAFETY: PR_SET_PDEATHSIG takes a signal number and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // The parent may have died before the line above took effect.
+    // SAFETY: getppid has no conditions.
+    if unsafe { libc::getppid() } as u32 != parent {
+        exit_child(1);
+    }
+}
+
+/// Sends a signal to a child of ours that has not been reaped.
+pub fn kill(child: libc::pid_t, signal: i32) {
+    // SAFETY: kill touches no memory; the child is ours and not reaped, so the id is still its own.
+    unsafe { libc::kill(child, signal) };
+}
+
+/// A directory for one run, removed with all that is in it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Self, Failure> {
+        let mut template = *b"/dev/shm/umsg-bench-XXXXXX\0";
+        // SAFETY: the template is writable, ends with six X and a zero byte, and outlives the call.
+        let made = unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) };
+        if made.is_null() {
+            return Err(Failure::system("cannot make a directory in /dev/shm"));
+        }
+        let name = String::from_utf8_lossy(&template[..template.len() - 1]);
+        Ok(Self(PathBuf::from(&*name)))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("umsg-bench: {} stays behind: {error}", self.0.display());
+        }
+    }
+}
+
+/// Blocks what the supervisor takes with `sigtimedwait`.
+fn block_signals() -> Result<libc::sigset_t, Failure> {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set that sigaddset then changes; all are our own memory
+    // and all signal numbers exist.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut()) != 0 {
+            return Err(Failure::system("sigprocmask"));
+        }
+        Ok(set.assume_init())
+    }
+}
+
+fn unblock(signals: &libc::sigset_t) {
+    // SAFETY: the set was initialised by `block_signals`; the old mask is not asked for.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, signals, ptr::null_mut()) };
+}
+
+fn become_subreaper() {
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes a flag and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Waits until the worker has ended, the time is up, or a signal says to stop.
+fn wait_for(
+    worker: libc::pid_t,
+    signals: &libc::sigset_t,
+    deadline: Duration,
+) -> Result<ExitCode, Failure> {
+    let end = Instant::now() + deadline;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Failure::new("gave up: the time is over (--minutes)"));
+        }
+        let timeout = libc::timespec {
+            tv_sec: left.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(left.subsec_nanos()),
+        };
+        // SAFETY: the set is initialised, the timeout is valid, and no siginfo is asked for.
+        let signal = unsafe { libc::sigtimedwait(signals, ptr::null_mut(), &raw const timeout) };
+        if signal > 0 && signal != libc::SIGCHLD {
+            return Err(Failure::new(format!("stopped by signal {signal}")));
+        }
+        if let Some(status) = reap(worker, libc::WNOHANG) {
+            return outcome(status);
+        }
+    }
+}
+
+/// The wait status of a child that has ended.
+pub fn reap(child: libc::pid_t, flags: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: `status` is an int of our own.
+    let reaped = unsafe { libc::waitpid(child, &raw mut status, flags) };
+    (reaped == child).then_some(status)
+}
+
+/// Waits for all that the worker left: they die with it, so this ends.
+fn reap_everyone() {
+    // SAFETY: no status is asked for; -1 means any child.
+    while unsafe { libc::waitpid(-1, ptr::null_mut(), 0) } > 0 {}
+}
+
+fn outcome(status: i32) -> Result<ExitCode, Failure> {
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        return Err(Failure::new(format!(
+            "the measuring process was killed by signal {signal}"
+        )));
+    }
+    Ok(ExitCode::from(libc::WEXITSTATUS(status) as u8))
+}
