@@ -1,0 +1,117 @@
+//! Does a send and a receive cost the same at any depth?
+
+use super::pairs::{self, MESSAGE_SIZE};
+use super::priorities::{Order, Priorities, with_order};
+use crate::backends::kernel::KernelQueue;
+use crate::backends::umsg::UmsgQueue;
+use crate::backends::{MessageQueue, Spec};
+use crate::failure::Failure;
+use crate::harness::{Plan, Samples, Side};
+use crate::report::{Better, Row};
+
+const SUITE: &str = "depth";
+
+/// Messages in the queue while one is received.
+const DEPTHS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
+
+/// What umsg declares, and what the kernel is asked for: room for the deepest.
+const DECLARED: u32 = 1_048_576;
+
+/// How many times the cheapest depth the dearest may cost: the goal.
+const FLAT: f64 = 3.0;
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let kernel_depth = plan.allowance.deepest(DECLARED, MESSAGE_SIZE as u32);
+    let mut rows = Vec::new();
+    for order in [Order::Constant, Order::Random] {
+        let mut umsg = Side::new();
+        let mut kernel = Side::absent(kernel_depth.as_ref().err().cloned());
+        let shallow = *kernel_depth.as_ref().unwrap_or(&1);
+        for round in 0..plan.rounds {
+            plan.progress(&format!("depth: {}", order.name()), round);
+            umsg.round(|| with_order!(order, climb::<UmsgQueue>(plan, DECLARED)));
+            kernel.round(|| with_order!(order, climb::<KernelQueue>(plan, shallow)));
+        }
+        if let Some(failure) = umsg.failure {
+            return Err(failure);
+        }
+        rows.extend(order_rows(order, &umsg, &kernel));
+    }
+    if let (Ok(depth), Some(first)) = (kernel_depth, rows.first_mut()) {
+        first.notes.push(plan.allowance.describe(depth));
+    }
+    Ok(rows)
+}
+
+/// Fills one queue further and further, and stops at each depth to measure; in nanoseconds.
+fn climb<Q: MessageQueue, P: Priorities>(plan: &Plan, declared: u32) -> Result<Vec<f64>, Failure> {
+    let queue = Q::make(&Spec {
+        depth: declared,
+        message_size: MESSAGE_SIZE as u32,
+    })?;
+    let mut priorities = P::FIRST;
+    let mut held = 0;
+    let mut costs = Vec::new();
+    for depth in DEPTHS.into_iter().filter(|&depth| depth <= declared) {
+        pairs::fill(&queue, depth - 1 - held, &mut priorities)?;
+        held = depth - 1;
+        costs.push(pairs::pair(&queue, &mut priorities, plan.budget)?);
+    }
+    Ok(costs)
+}
+
+fn order_rows(order: Order, umsg: &Side<Vec<f64>>, kernel: &Side<Vec<f64>>) -> Vec<Row> {
+    let mut rows: Vec<Row> = DEPTHS
+        .iter()
+        .enumerate()
+        .map(|(index, depth)| {
+            let (umsg, kernel) = (at(umsg, index), at(kernel, index));
+            Row::compare(
+                SUITE,
+                format!("{}, {depth}", order.name()),
+                "ns",
+                Better::Less,
+                &umsg,
+                &kernel,
+            )
+            .spreads(&umsg, &kernel)
+        })
+        .collect();
+    // The ratio of a round's own figures, then the median over rounds.
+    let flatness = |side: &Side<Vec<f64>>| side.each(|costs| max(costs) / min(costs));
+    let (umsg_flat, kernel_flat) = (flatness(umsg), flatness(kernel));
+    let met = umsg_flat.median().map(|flat| flat <= FLAT);
+    let mut flat = Row::compare(
+        SUITE,
+        format!("{}, dearest / cheapest", order.name()),
+        "x",
+        Better::Less,
+        &umsg_flat,
+        &kernel_flat,
+    );
+    // The two sides were not measured over the same depths.
+    flat.ratio = None;
+    rows.push(
+        flat.reason("kernel", kernel.failure.as_ref())
+            .goal(format!("<= {FLAT}"), met),
+    );
+    rows
+}
+
+/// One depth over the rounds; nothing where a side does not go that deep.
+fn at(side: &Side<Vec<f64>>, index: usize) -> Samples {
+    Samples(
+        side.rounds
+            .iter()
+            .filter_map(|costs| costs.get(index).copied())
+            .collect(),
+    )
+}
+
+fn max(costs: &[f64]) -> f64 {
+    costs.iter().copied().fold(f64::MIN, f64::max)
+}
+
+fn min(costs: &[f64]) -> f64 {
+    costs.iter().copied().fold(f64::MAX, f64::min)
+}

@@ -1,0 +1,166 @@
+//! What the suites of two processes have in common: the ways to wait, and messages that prove that
+//! they arrived whole and in order.
+
+use std::hint;
+
+use crate::backends::{Errno, MessageQueue, Waiting};
+use crate::clock;
+use crate::failure::Failure;
+
+/// Bytes a message in the rows.
+pub const SIZES: [usize; 3] = [64, 1024, 8192];
+
+/// How long a receiver of [`Mode::Pausing`] leaves the sender's cache lines alone, in nanoseconds.
+const PAUSE: u64 = 500;
+
+/// What a process does while it can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Tries again, with a spin hint.
+    Polling,
+    /// As polling, but a receiver that finds nothing waits about 500 ns before it looks again.
+    Pausing,
+    /// Leaves it to the library, as it is by default: umsg spins while that pays, then sleeps.
+    Adaptive,
+    /// Sleeps at once.
+    Blocking,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Polling => "polling",
+            Self::Pausing => "polling, 500 ns apart",
+            Self::Adaptive => "adaptive",
+            Self::Blocking => "blocking",
+        }
+    }
+
+    /// Readies the handle of the calling process.
+    pub fn prepare<Q: MessageQueue>(self, queue: &Q) {
+        match self {
+            Self::Polling | Self::Pausing => {}
+            Self::Adaptive => queue.set_waiting(Waiting::Adaptive),
+            Self::Blocking => queue.set_waiting(Waiting::Blocking),
+        }
+    }
+
+    #[inline]
+    pub fn send<Q: MessageQueue>(self, queue: &Q, message: &[u8]) -> Result<(), Failure> {
+        let sent = match self {
+            Self::Polling | Self::Pausing => loop {
+                match queue.try_send(message, 0) {
+                    Err(Errno::AGAIN) => hint::spin_loop(),
+                    other => break other,
+                }
+            },
+            Self::Adaptive | Self::Blocking => queue.send(message, 0),
+        };
+        sent.map_err(|errno| Failure::queue("a send between two processes failed", errno))
+    }
+
+    #[inline]
+    pub fn receive<Q: MessageQueue>(self, queue: &Q, buffer: &mut [u8]) -> Result<(), Failure> {
+        let received = match self {
+            Self::Polling => loop {
+                match queue.try_receive(buffer) {
+                    Err(Errno::AGAIN) => hint::spin_loop(),
+                    other => break other,
+                }
+            },
+            Self::Pausing => loop {
+                match queue.try_receive(buffer) {
+                    Err(Errno::AGAIN) => clock::spin(PAUSE),
+                    other => break other,
+                }
+            },
+            Self::Adaptive | Self::Blocking => queue.receive(buffer),
+        };
+        match received {
+            Ok(length) if length == buffer.len() => Ok(()),
+            Ok(length) => Err(Failure::new(format!(
+                "a message of {} bytes arrived with {length}",
+                buffer.len()
+            ))),
+            Err(errno) => Err(Failure::queue(
+                "a receive between two processes failed",
+                errno,
+            )),
+        }
+    }
+}
+
+/// The message: its number, a stamp, filler, and its number again at the end.
+pub struct Letter {
+    bytes: Vec<u8>,
+}
+
+/// The stamp of the last message.
+pub const LAST: u64 = u64::MAX;
+
+const WORD: usize = size_of::<u64>();
+
+impl Letter {
+    pub fn new(size: usize) -> Self {
+        Self {
+            bytes: vec![0x5a; size],
+        }
+    }
+
+    /// The message of this number; the stamp means what the suite wants.
+    #[inline]
+    pub fn write(&mut self, number: u64, stamp: u64) -> &[u8] {
+        let end = self.bytes.len() - WORD;
+        self.bytes[..WORD].copy_from_slice(&number.to_ne_bytes());
+        self.bytes[WORD..2 * WORD].copy_from_slice(&stamp.to_ne_bytes());
+        self.bytes[end..].copy_from_slice(&number.to_ne_bytes());
+        &self.bytes
+    }
+
+    pub fn buffer(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// The stamp of what was received.
+    ///
+    /// # Errors
+    /// If it is not the message of this number from end to end.
+    #[inline]
+    pub fn read(&self, number: u64) -> Result<u64, Failure> {
+        let end = self.bytes.len() - WORD;
+        if self.word(0) != number || self.word(end) != number {
+            return Err(self.mixed_up(number));
+        }
+        Ok(self.word(WORD))
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        let mut word = [0; WORD];
+        word.copy_from_slice(&self.bytes[at..at + WORD]);
+        u64::from_ne_bytes(word)
+    }
+
+    #[cold]
+    fn mixed_up(&self, number: u64) -> Failure {
+        let (first, last) = (self.word(0), self.word(self.bytes.len() - WORD));
+        Failure::new(format!(
+            "message {number} was expected; one arrived that begins as {first} and ends as {last}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_is_known_by_both_ends() {
+        let mut letter = Letter::new(64);
+        letter.write(7, 3);
+        assert_eq!(letter.read(7).unwrap(), 3);
+        assert!(letter.read(8).is_err());
+        letter.buffer()[63] ^= 1;
+        assert!(letter.read(7).is_err());
+    }
+}

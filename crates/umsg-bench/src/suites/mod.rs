@@ -1,0 +1,29 @@
+//! The suites, one file each.
+
+mod depth;
+mod duet;
+mod memory;
+mod mqueue;
+mod neighbour;
+mod pairs;
+mod pingpong;
+mod priorities;
+mod stream;
+
+use crate::cli::Suite;
+use crate::failure::Failure;
+use crate::harness::Plan;
+use crate::report::Row;
+
+/// Runs one suite.
+pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
+    match suite {
+        Suite::Mqueue => mqueue::run(plan),
+        Suite::Depth => depth::run(plan),
+        Suite::Stream => stream::run(plan),
+        Suite::Pingpong => pingpong::run(plan),
+        Suite::Memory => memory::run(plan),
+        Suite::Neighbour => neighbour::run(plan),
+        Suite::All => Err(Failure::new("all is not a single suite")),
+    }
+}

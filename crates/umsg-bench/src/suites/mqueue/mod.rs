@@ -1,0 +1,209 @@
+//! The table that was published in 2012 with the change of the kernel's queue from a sorted array to a
+//! tree: one thread, messages of 16 bytes, a queue of 65,528.
+//!
+//! As in the test behind that table (tools/testing/selftests/mqueue/mq_perf_tests.c in the kernel's
+//! sources): a fresh queue is filled up to one message below its depth, then one message is sent and
+//! one received, over and over, then it is drained; with priorities that stand still, climb, fall or
+//! jump. Differences: a pair is timed in chunks instead of reading the clock three times a pair, which
+//! would cost more than umsg's operations themselves; the share of the send is taken from a further
+//! pass that does read it; and what each message costs while filling is given in nanoseconds, because
+//! the two sides may differ in depth.
+
+mod round;
+
+use self::round::{Figures, empty, full};
+use crate::backends::array2012::ArrayQueue;
+use crate::backends::dropin::DropinQueue;
+use crate::backends::kernel::KernelQueue;
+use crate::backends::umsg::UmsgQueue;
+use crate::failure::Failure;
+use crate::harness::{Plan, Samples, Side};
+use crate::report::{Better, Row};
+use crate::suites::pairs::MESSAGE_SIZE;
+use crate::suites::priorities::{Order, with_order};
+
+const SUITE: &str = "mqueue";
+
+/// The depth of the published table.
+const DEPTH: u32 = 65_528;
+
+/// A send and a receive on an empty queue, in nanoseconds: the goal.
+const EMPTY_GOAL: f64 = 45.0;
+
+/// What a call through the libc names may cost on top, in nanoseconds: the goal.
+const DROPIN_GOAL: f64 = 10.0;
+
+/// All that is compared, under one order of priorities.
+struct Sides {
+    umsg: Side<Figures>,
+    umsg_shallow: Side<Figures>,
+    kernel: Side<Figures>,
+    dropin: Side<Figures>,
+    array: Side<Figures>,
+}
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
+    let mut rows = empty_rows(plan, &kernel_depth)?;
+    for order in Order::ALL {
+        let sides = measure(plan, order, &kernel_depth)?;
+        rows.extend(full_rows(order, &sides));
+        rows.extend(fill_rows(order, &sides));
+    }
+    if let (Ok(depth), Some(first)) = (kernel_depth, rows.first_mut()) {
+        first.notes.push(plan.allowance.describe(depth));
+    }
+    Ok(rows)
+}
+
+/// The queue holds nothing before the send and after the receive.
+fn empty_rows(plan: &Plan, kernel_depth: &Result<u32, Failure>) -> Result<Vec<Row>, Failure> {
+    let mut sides = sides(plan, kernel_depth);
+    for round in 0..plan.rounds {
+        plan.progress("mqueue: empty", round);
+        let budget = plan.budget;
+        let shallow = *kernel_depth.as_ref().unwrap_or(&DEPTH);
+        sides.umsg.round(|| empty::<UmsgQueue>(DEPTH, budget));
+        sides.kernel.round(|| empty::<KernelQueue>(shallow, budget));
+        sides
+            .umsg_shallow
+            .round(|| empty::<UmsgQueue>(shallow, budget));
+        sides.dropin.round(|| empty::<DropinQueue>(DEPTH, budget));
+        sides.array.round(|| empty::<ArrayQueue>(DEPTH, budget));
+    }
+    sides.check()?;
+    let mut rows = sides.pair_rows("empty");
+    // The sum has a goal of its own besides the ratio.
+    let sum = rows.pop().map(|row| {
+        let met = row.umsg.zip(row.ratio);
+        let met = met.map(|(umsg, ratio)| umsg <= EMPTY_GOAL && ratio >= 10.0);
+        row.goal(format!("<= {EMPTY_GOAL} ns, ratio >= 10"), met)
+    });
+    rows.extend(sum);
+    Ok(rows)
+}
+
+fn sides(plan: &Plan, kernel_depth: &Result<u32, Failure>) -> Sides {
+    Sides {
+        umsg: Side::new(),
+        umsg_shallow: Side::new(),
+        kernel: Side::absent(kernel_depth.as_ref().err().cloned()),
+        dropin: Side::absent(plan.no_dropin.clone()),
+        array: Side::new(),
+    }
+}
+
+fn measure(
+    plan: &Plan,
+    order: Order,
+    kernel_depth: &Result<u32, Failure>,
+) -> Result<Sides, Failure> {
+    let mut sides = sides(plan, kernel_depth);
+    let shallow = *kernel_depth.as_ref().unwrap_or(&DEPTH);
+    for round in 0..plan.rounds {
+        plan.progress(&format!("mqueue: full, {}", order.name()), round);
+        let budget = plan.budget;
+        sides
+            .umsg
+            .round(|| with_order!(order, full::<UmsgQueue>(DEPTH, budget)));
+        sides
+            .kernel
+            .round(|| with_order!(order, full::<KernelQueue>(shallow, budget)));
+        sides
+            .umsg_shallow
+            .round(|| with_order!(order, full::<UmsgQueue>(shallow, budget)));
+        sides
+            .dropin
+            .round(|| with_order!(order, full::<DropinQueue>(DEPTH, budget)));
+        // Seconds a round: what it shows does not need many.
+        if round < 3 || !plan.quick {
+            sides
+                .array
+                .round(|| with_order!(order, full::<ArrayQueue>(DEPTH, budget)));
+        }
+    }
+    sides.check()?;
+    Ok(sides)
+}
+
+impl Sides {
+    /// umsg must not fail; what the others lack is said in notes.
+    fn check(&self) -> Result<(), Failure> {
+        for side in [&self.umsg, &self.umsg_shallow] {
+            if let Some(failure) = &side.failure {
+                return Err(failure.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, name: String, figure: impl Fn(&Figures) -> f64 + Copy) -> Row {
+        let (umsg, kernel) = (self.umsg.each(figure), self.kernel.each(figure));
+        let shallow = self.umsg_shallow.each(figure).median();
+        let dropin = self.dropin.each(figure).median();
+        let shallow_ratio = kernel
+            .median()
+            .zip(shallow)
+            .map(|(kernel, umsg)| kernel / umsg);
+        Row::compare(SUITE, name, "ns", Better::Less, &umsg, &kernel)
+            .column("umsg_at_kernel_depth", shallow)
+            .column("ratio_at_kernel_depth", shallow_ratio)
+            .column("dropin", dropin)
+            .column("array2012", self.array.each(figure).median())
+            .spreads(&umsg, &kernel)
+            .reason("kernel", self.kernel.failure.as_ref())
+            .reason("drop-in", self.dropin.failure.as_ref())
+            .goal_ratio(10.0)
+    }
+
+    /// Send, receive and both, with what the drop-in adds to them.
+    fn pair_rows(&self, state: &str) -> Vec<Row> {
+        let split = "share of a pass with the clock read around each operation";
+        let mut rows = vec![
+            self.row(format!("{state}, send"), Figures::send)
+                .note(split),
+            self.row(format!("{state}, receive"), Figures::receive)
+                .note(split),
+        ];
+        let mut both = self.row(format!("{state}, both"), |figures| figures.pair);
+        let umsg: Samples = self.umsg.each(|figures| figures.pair);
+        let dropin = self.dropin.each(|figures| figures.pair);
+        if let Some((umsg, dropin)) = umsg.median().zip(dropin.median()) {
+            let added = (dropin - umsg) / 2.0;
+            let verdict = if added <= DROPIN_GOAL {
+                "met"
+            } else {
+                "MISSED"
+            };
+            both = both.note(format!(
+                "the libc names add {added:.1} ns a call ({verdict}: at most {DROPIN_GOAL})"
+            ));
+        }
+        rows.push(both);
+        rows
+    }
+}
+
+fn full_rows(order: Order, sides: &Sides) -> Vec<Row> {
+    sides.pair_rows(&format!("full, {}", order.name()))
+}
+
+fn fill_rows(order: Order, sides: &Sides) -> Vec<Row> {
+    let order = order.name();
+    let fresh = "ns a message; the queue is new, so its memory comes into use";
+    let again = "ns a message; the queue was full before";
+    vec![
+        sides
+            .row(format!("fill, {order}"), |figures| figures.fill)
+            .note(fresh),
+        sides
+            .row(format!("drain, {order}"), |figures| figures.drain)
+            .note(fresh),
+        sides
+            .row(format!("fill again, {order}"), |figures| figures.refill)
+            .note(again),
+        sides
+            .row(format!("drain again, {order}"), |figures| figures.redrain)
+            .note(again),
+    ]
+}

@@ -1,0 +1,132 @@
+//! One round of one side.
+
+use std::time::Duration;
+
+use crate::backends::{MessageQueue, Spec};
+use crate::clock;
+use crate::failure::Failure;
+use crate::suites::pairs::{self, MESSAGE_SIZE};
+use crate::suites::priorities::{Constant, Priorities};
+
+/// Queues shallower than this are filled and drained several times, for the clock's sake.
+const SHALLOW: u32 = 2_000;
+
+/// What one round finds, in nanoseconds a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    pub pair: f64,
+    send_share: f64,
+    pub fill: f64,
+    pub drain: f64,
+    pub refill: f64,
+    pub redrain: f64,
+}
+
+impl Figures {
+    pub fn send(&self) -> f64 {
+        self.pair * self.send_share
+    }
+
+    pub fn receive(&self) -> f64 {
+        self.pair * (1.0 - self.send_share)
+    }
+}
+
+/// Sends and receives while the queue holds nothing else.
+pub fn empty<Q: MessageQueue>(depth: u32, budget: Duration) -> Result<Figures, Failure> {
+    let queue = Q::make(&spec(depth))?;
+    let pair = pairs::pair(&queue, &mut Constant, budget)?;
+    let send_share = pairs::send_share(&queue, &mut Constant, budget / 4)?;
+    Ok(Figures {
+        pair,
+        send_share,
+        fill: f64::NAN,
+        drain: f64::NAN,
+        refill: f64::NAN,
+        redrain: f64::NAN,
+    })
+}
+
+/// Fills a fresh queue up to one below its depth, drains it, fills it again, sends and receives at
+/// that depth, and drains it. A shallow queue is filled and drained many times over.
+pub fn full<Q: MessageQueue, P: Priorities>(
+    depth: u32,
+    budget: Duration,
+) -> Result<Figures, Failure> {
+    let cycles = (SHALLOW / depth).max(1);
+    let mut times = Times::default();
+    for _ in 1..cycles {
+        let queue = Q::make(&spec(depth))?;
+        times.first.add(fill_and_drain::<Q, P>(&queue, depth - 1)?);
+        times.again.add(fill_and_drain::<Q, P>(&queue, depth - 1)?);
+    }
+    let queue = Q::make(&spec(depth))?;
+    times.first.add(fill_and_drain::<Q, P>(&queue, depth - 1)?);
+    let mut priorities = P::FIRST;
+    times.again.fill += timed(|| pairs::fill(&queue, depth - 1, &mut priorities))?;
+    let pair = pairs::pair(&queue, &mut priorities, budget)?;
+    let send_share = pairs::send_share(&queue, &mut priorities, budget / 4)?;
+    times.again.drain += timed(|| drain_exactly(&queue, depth - 1))?;
+    let each = |time: f64| (time / f64::from(cycles) - clock::overhead()) / f64::from(depth - 1);
+    Ok(Figures {
+        pair,
+        send_share,
+        fill: each(times.first.fill),
+        drain: each(times.first.drain),
+        refill: each(times.again.fill),
+        redrain: each(times.again.drain),
+    })
+}
+
+/// Nanoseconds, summed over the cycles.
+#[derive(Default)]
+struct Times {
+    first: Cycle,
+    again: Cycle,
+}
+
+#[derive(Default)]
+struct Cycle {
+    fill: f64,
+    drain: f64,
+}
+
+impl Cycle {
+    fn add(&mut self, other: Self) {
+        self.fill += other.fill;
+        self.drain += other.drain;
+    }
+}
+
+fn fill_and_drain<Q: MessageQueue, P: Priorities>(queue: &Q, count: u32) -> Result<Cycle, Failure> {
+    let mut priorities = P::FIRST;
+    Ok(Cycle {
+        fill: timed(|| pairs::fill(queue, count, &mut priorities))?,
+        drain: timed(|| drain_exactly(queue, count))?,
+    })
+}
+
+/// Nothing may be lost, nothing may come twice.
+fn drain_exactly<Q: MessageQueue>(queue: &Q, count: u32) -> Result<(), Failure> {
+    let drained = pairs::drain(queue)?;
+    if drained == count {
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
+            "{count} messages were in the queue, {drained} came out"
+        )))
+    }
+}
+
+fn timed(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
+    let start = clock::now();
+    work()?;
+    Ok((clock::now() - start) as f64)
+}
+
+fn spec(depth: u32) -> Spec {
+    Spec {
+        depth,
+        message_size: MESSAGE_SIZE as u32,
+    }
+}

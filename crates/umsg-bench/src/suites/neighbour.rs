@@ -1,0 +1,211 @@
+//! How much slower does a process on another core become while a deep queue is hammered?
+//!
+//! As in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour):
+//! one process keeps a queue full, receives one message and sends one, on and on; the baseline is a
+//! process that spins on that core without touching memory. The neighbour here builds and walks a
+//! tree of strings, several megabytes of small allocations, like a compiler; its own CPU time for a
+//! fixed amount of work is what counts. Each run beside a hammer is paired with a run beside the
+//! spinner, and the mean over the pairs comes with its 95 % confidence interval.
+
+use std::collections::BTreeMap;
+use std::hint;
+
+use super::pairs::{self, MESSAGE_SIZE};
+use super::priorities::Constant;
+use crate::backends::array2012::ArrayQueue;
+use crate::backends::kernel::KernelQueue;
+use crate::backends::umsg::UmsgQueue;
+use crate::backends::{MessageQueue, Spec};
+use crate::clock;
+use crate::duo::{self, Barrier, Places};
+use crate::failure::Failure;
+use crate::harness::{Plan, Samples, Side};
+use crate::report::{Better, Row};
+use crate::shared::SharedWords;
+use crate::stats::Interval;
+
+const SUITE: &str = "neighbour";
+
+/// The depth of the published table.
+const DEPTH: u32 = 65_528;
+
+/// Pairs, at least.
+const PAIRS: u32 = 30;
+
+/// Percent: the goal.
+const GOAL: f64 = 0.5;
+
+/// Strings in the tree of the neighbour.
+const STRINGS: u32 = 60_000;
+
+/// Pairs of operations of the hammer between two looks at whether to stop.
+const BLOWS: u32 = 16;
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let Some(second) = plan.cpus.second else {
+        return Err(Failure::new(
+            "neighbour needs two CPUs, and one is all that we may use",
+        ));
+    };
+    let places = Places::Apart(plan.cpus.first, second);
+    let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
+    let shallow = *kernel_depth.as_ref().unwrap_or(&DEPTH);
+    let mut umsg = Side::new();
+    let mut umsg_shallow = Side::new();
+    let mut kernel = Side::absent(kernel_depth.as_ref().err().cloned());
+    let mut array = Side::new();
+    let pairs = plan.rounds.max(PAIRS);
+    for pair in 0..pairs {
+        plan.progress_of("neighbour", pair, pairs);
+        umsg.round(|| slowdown(places, pair, |stop| hammer::<UmsgQueue>(DEPTH, stop)));
+        kernel.round(|| slowdown(places, pair, |stop| hammer::<KernelQueue>(shallow, stop)));
+        umsg_shallow.round(|| slowdown(places, pair, |stop| hammer::<UmsgQueue>(shallow, stop)));
+        // It takes seconds to fill, and what it shows is plain from fewer pairs.
+        if pair.is_multiple_of(3) {
+            array.round(|| slowdown(places, pair / 3, |stop| hammer::<ArrayQueue>(DEPTH, stop)));
+        }
+    }
+    if let Some(failure) = umsg.failure.or(umsg_shallow.failure) {
+        return Err(failure);
+    }
+    let [umsg, umsg_shallow, kernel, array] = [
+        umsg.rounds,
+        umsg_shallow.rounds,
+        kernel.rounds,
+        array.rounds,
+    ]
+    .map(Interval::of);
+    let mut row = compare(&umsg, &kernel)
+        .column("umsg_at_kernel_depth", Some(umsg_shallow.median))
+        .column("array2012", Some(array.median));
+    for (side, interval) in [
+        ("umsg", &umsg),
+        ("kernel", &kernel),
+        ("umsg at kernel depth", &umsg_shallow),
+        ("array of 2012", &array),
+    ] {
+        row = row.note(format!("{side}: {}", interval.describe()));
+    }
+    if let Ok(depth) = kernel_depth {
+        row = row.note(plan.allowance.describe(depth));
+    }
+    Ok(vec![row])
+}
+
+fn compare(umsg: &Interval, kernel: &Interval) -> Row {
+    let samples = |interval: &Interval| Samples(vec![interval.median]);
+    let name = "more CPU time for the neighbour, queue full";
+    let mut row = Row::compare(
+        SUITE,
+        name,
+        "%",
+        Better::Less,
+        &samples(umsg),
+        &samples(kernel),
+    );
+    // A quotient of two differences, either of which may be about nothing, says nothing.
+    row.ratio = None;
+    match umsg.within(GOAL) {
+        Some(met) => row.goal(format!("<= {GOAL} %"), Some(met)),
+        None => row.note(format!("whether umsg keeps below {GOAL} % is not resolved")),
+    }
+}
+
+/// How many percent more CPU time the neighbour takes beside the hammer than beside the spinner. Which
+/// of the two comes first changes from pair to pair.
+fn slowdown(
+    places: Places,
+    pair: u32,
+    hammer: impl Fn(&Stop) -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    let hammered = || beside(places, &hammer);
+    let idle = || beside(places, spin);
+    let (with, without) = if pair.is_multiple_of(2) {
+        let with = hammered()?;
+        (with, idle()?)
+    } else {
+        let without = idle()?;
+        (hammered()?, without)
+    };
+    Ok(100.0 * (with - without) / without)
+}
+
+/// What tells the hammer to begin and to end.
+struct Stop<'a> {
+    barrier: &'a Barrier,
+    words: &'a SharedWords,
+}
+
+const STOPPED: usize = 0;
+const TIME: usize = 1;
+
+impl Stop<'_> {
+    fn begin(&self) {
+        self.barrier.meet();
+    }
+
+    fn is_set(&self) -> bool {
+        self.words.get(STOPPED) != 0
+    }
+}
+
+/// CPU time of the neighbour's work, in nanoseconds.
+fn beside(places: Places, company: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
+    let words = SharedWords::new(2)?;
+    duo::run(
+        places,
+        |barrier| {
+            company(&Stop {
+                barrier,
+                words: &words,
+            })
+        },
+        |barrier| {
+            // Once before, for the allocator's and the caches' sake.
+            hint::black_box(work());
+            barrier.meet();
+            let start = clock::cpu();
+            for _ in 0..3 {
+                hint::black_box(work());
+            }
+            words.set(TIME, clock::cpu() - start);
+            words.set(STOPPED, 1);
+            Ok(())
+        },
+    )?;
+    Ok(words.get(TIME) as f64)
+}
+
+fn spin(stop: &Stop) -> Result<(), Failure> {
+    stop.begin();
+    while !stop.is_set() {
+        hint::spin_loop();
+    }
+    Ok(())
+}
+
+fn hammer<Q: MessageQueue>(depth: u32, stop: &Stop) -> Result<(), Failure> {
+    let queue = Q::make(&Spec {
+        depth,
+        message_size: MESSAGE_SIZE as u32,
+    })?;
+    pairs::fill(&queue, depth - 1, &mut Constant)?;
+    stop.begin();
+    while !stop.is_set() {
+        pairs::pairs(&queue, &mut Constant, BLOWS)?;
+    }
+    Ok(())
+}
+
+/// A fixed amount of work on several megabytes of small allocations.
+fn work() -> usize {
+    let mut tree = BTreeMap::new();
+    let mut state = 0x9e37_79b9_u32;
+    for _ in 0..STRINGS {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        tree.insert(state, format!("{state:x} and {}", state % 1000));
+    }
+    tree.values().map(String::len).sum()
+}

@@ -1,0 +1,139 @@
+//! Sends and receives of one thread, timed.
+
+use std::time::Duration;
+
+use super::priorities::Priorities;
+use crate::backends::{Errno, MessageQueue};
+use crate::clock;
+use crate::failure::Failure;
+use crate::stats;
+
+/// Bytes a message, as in the published test.
+pub const MESSAGE_SIZE: usize = 16;
+
+/// How long the operations between two readings of the clock take, at least, in nanoseconds: long
+/// against the reading, short against the tick of the scheduler.
+const CHUNK: f64 = 20_000.0;
+
+/// Sends `count` messages.
+pub fn fill<Q: MessageQueue, P: Priorities>(
+    queue: &Q,
+    count: u32,
+    priorities: &mut P,
+) -> Result<(), Failure> {
+    let message = [0x5a; MESSAGE_SIZE];
+    for _ in 0..count {
+        queue
+            .try_send(&message, priorities.next())
+            .map_err(send_failed)?;
+    }
+    Ok(())
+}
+
+/// Receives until the queue is empty. Gives the number of messages.
+pub fn drain<Q: MessageQueue>(queue: &Q) -> Result<u32, Failure> {
+    let mut buffer = [0; MESSAGE_SIZE];
+    let mut count = 0;
+    loop {
+        match queue.try_receive(&mut buffer) {
+            Ok(_) => count += 1,
+            Err(Errno::AGAIN) => return Ok(count),
+            Err(errno) => return Err(receive_failed(errno)),
+        }
+    }
+}
+
+/// Nanoseconds of a send and a receive together, at the depth that the queue has now: the median over
+/// chunks of pairs, with nothing but the pairs between two readings of the clock.
+pub fn pair<Q: MessageQueue, P: Priorities>(
+    queue: &Q,
+    priorities: &mut P,
+    budget: Duration,
+) -> Result<f64, Failure> {
+    let end = clock::now() + budget.as_nanos() as u64;
+    let mut chunks = Vec::new();
+    let mut size = 1;
+    while clock::now() < end || chunks.is_empty() {
+        let start = clock::now();
+        pairs(queue, priorities, size)?;
+        let taken = (clock::now() - start) as f64 - clock::overhead();
+        if taken >= CHUNK {
+            chunks.push(taken / f64::from(size));
+        } else {
+            // Still finding out how many make a chunk, and warming up.
+            size *= 2;
+        }
+    }
+    Ok(stats::median(&chunks))
+}
+
+/// Sends one and receives one, `count` times.
+#[inline]
+pub fn pairs<Q: MessageQueue, P: Priorities>(
+    queue: &Q,
+    priorities: &mut P,
+    count: u32,
+) -> Result<(), Failure> {
+    let message = [0x5a; MESSAGE_SIZE];
+    let mut buffer = [0; MESSAGE_SIZE];
+    for _ in 0..count {
+        queue
+            .try_send(&message, priorities.next())
+            .map_err(send_failed)?;
+        queue.try_receive(&mut buffer).map_err(receive_failed)?;
+    }
+    Ok(())
+}
+
+/// Which share of a pair the send takes. The clock is read around each operation, as in the published
+/// test, and what reading it costs is subtracted; since that also keeps the CPU from overlapping the
+/// two, only the proportion is used.
+pub fn send_share<Q: MessageQueue, P: Priorities>(
+    queue: &Q,
+    priorities: &mut P,
+    budget: Duration,
+) -> Result<f64, Failure> {
+    let message = [0x5a; MESSAGE_SIZE];
+    let mut buffer = [0; MESSAGE_SIZE];
+    let end = clock::now() + budget.as_nanos() as u64;
+    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    let mut done = clock::now();
+    while done < end || sends.is_empty() {
+        let priority = priorities.next();
+        let start = clock::now();
+        queue.try_send(&message, priority).map_err(send_failed)?;
+        let sent = clock::now();
+        queue.try_receive(&mut buffer).map_err(receive_failed)?;
+        done = clock::now();
+        sends.push((sent - start) as f64);
+        receives.push((done - sent) as f64);
+    }
+    let net = |samples: &[f64]| (trimmed_mean(samples) - clock::overhead()).max(0.0);
+    let (send, receive) = (net(&sends), net(&receives));
+    Ok(if send + receive > 0.0 {
+        send / (send + receive)
+    } else {
+        0.5
+    })
+}
+
+/// The mean without the slowest hundredth, which the scheduler and the hypervisor own.
+fn trimmed_mean(samples: &[f64]) -> f64 {
+    let limit = stats::quantile(samples, 0.99);
+    let kept: Vec<f64> = samples
+        .iter()
+        .copied()
+        .filter(|&sample| sample <= limit)
+        .collect();
+    kept.iter().sum::<f64>() / kept.len() as f64
+}
+
+#[cold]
+fn send_failed(errno: Errno) -> Failure {
+    Failure::queue("a send failed in the middle of a measurement", errno)
+}
+
+#[cold]
+fn receive_failed(errno: Errno) -> Failure {
+    Failure::queue("a receive failed in the middle of a measurement", errno)
+}

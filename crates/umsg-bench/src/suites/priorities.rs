@@ -1,0 +1,129 @@
+//! The orders of priorities that the test published in 2012 sends in.
+
+/// What POSIX calls MQ_PRIO_MAX on Linux.
+const PRIORITIES: u32 = 32_768;
+
+/// Which priority the next message has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Constant,
+    Increasing,
+    Decreasing,
+    Random,
+}
+
+impl Order {
+    pub const ALL: [Self; 4] = [
+        Self::Constant,
+        Self::Increasing,
+        Self::Decreasing,
+        Self::Random,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Increasing => "increasing",
+            Self::Decreasing => "decreasing",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// An endless series, the same each time. `next` is compiled into the loop that it stands in.
+pub trait Priorities {
+    /// The first one is 0.
+    const FIRST: Self;
+    fn next(&mut self) -> u32;
+}
+
+pub struct Constant;
+
+impl Priorities for Constant {
+    const FIRST: Self = Self;
+
+    #[inline]
+    fn next(&mut self) -> u32 {
+        0
+    }
+}
+
+pub struct Increasing(u32);
+
+impl Priorities for Increasing {
+    const FIRST: Self = Self(0);
+
+    #[inline]
+    fn next(&mut self) -> u32 {
+        let priority = self.0;
+        self.0 = (priority + 1) % PRIORITIES;
+        priority
+    }
+}
+
+pub struct Decreasing(u32);
+
+impl Priorities for Decreasing {
+    const FIRST: Self = Self(0);
+
+    #[inline]
+    fn next(&mut self) -> u32 {
+        let priority = self.0;
+        self.0 = priority.wrapping_sub(1) % PRIORITIES;
+        priority
+    }
+}
+
+/// Marsaglia's xorshift: a nanosecond, and no table that would take cache from what is measured.
+pub struct Random(u32);
+
+impl Priorities for Random {
+    const FIRST: Self = Self(0x9e37_79b9);
+
+    #[inline]
+    fn next(&mut self) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0 % PRIORITIES
+    }
+}
+
+/// Calls `$function::<..., Series>($arguments)` with the series of an order.
+macro_rules! with_order {
+    ($order:expr, $function:ident::<$queue:ty>($($argument:expr),*)) => {
+        match $order {
+            $crate::suites::priorities::Order::Constant =>
+                $function::<$queue, $crate::suites::priorities::Constant>($($argument),*),
+            $crate::suites::priorities::Order::Increasing =>
+                $function::<$queue, $crate::suites::priorities::Increasing>($($argument),*),
+            $crate::suites::priorities::Order::Decreasing =>
+                $function::<$queue, $crate::suites::priorities::Decreasing>($($argument),*),
+            $crate::suites::priorities::Order::Random =>
+                $function::<$queue, $crate::suites::priorities::Random>($($argument),*),
+        }
+    };
+}
+pub(super) use with_order;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_three<P: Priorities>() -> [u32; 3] {
+        let mut series = P::FIRST;
+        [series.next(), series.next(), series.next()]
+    }
+
+    #[test]
+    fn series_run_as_in_the_published_test() {
+        assert_eq!(first_three::<Constant>(), [0, 0, 0]);
+        assert_eq!(first_three::<Increasing>(), [0, 1, 2]);
+        assert_eq!(first_three::<Decreasing>(), [0, 32_767, 32_766]);
+        assert!(
+            first_three::<Random>()
+                .iter()
+                .all(|&priority| priority < PRIORITIES)
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! One process sends, another receives, as fast as they can.
+//!
+//! The sender stops when the time of the round is over and says so in its last message. Every message
+//! carries its number, which the receiver checks; every 256th also the time at which it was sent, for
+//! the latency at this rate. The rate is taken by the receiver, the CPU time by both, all after a
+//! warm-up.
+
+use super::duet::{LAST, Letter, Mode, SIZES};
+use crate::backends::kernel::KernelQueue;
+use crate::backends::umsg::UmsgQueue;
+use crate::backends::{MessageQueue, Spec};
+use crate::clock;
+use crate::duo::{self, Barrier, Places};
+use crate::failure::Failure;
+use crate::harness::{Plan, Side};
+use crate::report::{Better, Row};
+use crate::shared::SharedWords;
+use crate::stats;
+
+const SUITE: &str = "stream";
+
+/// The kernel's default depth, and one at which neither side waits for the other all the time.
+const DEPTHS: [u32; 2] = [10, 1024];
+
+/// Million messages of 64 bytes a second: the goal, of the best setting.
+const GOAL: f64 = 15.0;
+
+/// Messages before anything is measured.
+const WARM_UP: u64 = 2_000;
+
+/// Every how many messages one carries the time.
+const STAMPED: u64 = 256;
+
+/// Every how many messages the sender looks whether the round is over. Short against a round even at
+/// the rate of two processes that sleep for each message.
+const LOOK: u64 = 64;
+
+/// One round.
+struct Flow {
+    /// Million messages a second.
+    rate: f64,
+    /// CPU time of both processes, in nanoseconds a message.
+    cpu: f64,
+    /// Median time from send to receive, in nanoseconds.
+    latency: f64,
+}
+
+/// What a row is about.
+#[derive(Clone, Copy)]
+struct Case {
+    mode: Mode,
+    depth: u32,
+    size: usize,
+}
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let Some(second) = plan.cpus.second else {
+        return Err(Failure::new(
+            "stream needs two CPUs, and one is all that we may use",
+        ));
+    };
+    let places = Places::Apart(plan.cpus.first, second);
+    let mut rows = Vec::new();
+    for size in SIZES {
+        for mode in [Mode::Polling, Mode::Pausing, Mode::Adaptive, Mode::Blocking] {
+            for depth in DEPTHS {
+                let case = Case { mode, depth, size };
+                rows.push(measure(plan, case, places)?);
+            }
+        }
+    }
+    judge_best(&mut rows);
+    Ok(rows)
+}
+
+fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
+    let Case { mode, depth, size } = case;
+    let name = format!("{size} B, depth {depth}, {}", mode.name());
+    let kernel_depth = plan.allowance.deepest(depth, size as u32);
+    let (mut umsg, mut kernel) = (
+        Side::new(),
+        Side::absent(kernel_depth.as_ref().err().cloned()),
+    );
+    for round in 0..plan.rounds {
+        plan.progress(&format!("stream: {name}"), round);
+        umsg.round(|| flow::<UmsgQueue>(plan, case, places));
+        if let Ok(depth) = kernel_depth {
+            kernel.round(|| flow::<KernelQueue>(plan, Case { depth, ..case }, places));
+        }
+    }
+    if let Some(failure) = umsg.failure {
+        return Err(Failure::new(format!("{name}: {failure}")));
+    }
+    let rates = (umsg.each(|flow| flow.rate), kernel.each(|flow| flow.rate));
+    let mut row = Row::compare(SUITE, name, "M/s", Better::More, &rates.0, &rates.1)
+        .column("umsg_cpu_ns", umsg.each(|flow| flow.cpu).median())
+        .column("kernel_cpu_ns", kernel.each(|flow| flow.cpu).median())
+        .column("umsg_latency_ns", umsg.each(|flow| flow.latency).median())
+        .column(
+            "kernel_latency_ns",
+            kernel.each(|flow| flow.latency).median(),
+        )
+        .spreads(&rates.0, &rates.1)
+        .reason("kernel", kernel.failure.as_ref())
+        .note(
+            "cpu: of both processes, a message; latency: median from send to receive \
+             of every 256th message, at this rate",
+        );
+    if kernel_depth.as_ref().is_ok_and(|&kernel| kernel < depth) {
+        row = row.note(plan.allowance.describe(kernel_depth?));
+    }
+    if mode == Mode::Adaptive {
+        row = row.note("the kernel has no such mode: it blocks");
+    }
+    if mode == Mode::Blocking {
+        row = row.goal_ratio(0.95);
+    }
+    Ok(row)
+}
+
+/// The goal of 64 bytes is met by the best setting.
+fn judge_best(rows: &mut [Row]) {
+    let rate = |row: &Row| row.umsg.unwrap_or(0.0);
+    let short = rows.iter_mut().filter(|row| row.row.starts_with("64 B"));
+    if let Some(best) = short.max_by(|a, b| rate(a).total_cmp(&rate(b))) {
+        let met = rate(best) >= GOAL;
+        best.goal = Some((format!(">= {GOAL} M/s at the best setting"), met));
+    }
+}
+
+/// Where the two leave their results.
+#[derive(Clone, Copy)]
+enum Word {
+    Messages,
+    Nanoseconds,
+    SenderCpu,
+    ReceiverCpu,
+    Latency,
+}
+
+const WORDS: usize = Word::Latency as usize + 1;
+
+fn flow<Q: MessageQueue>(plan: &Plan, case: Case, places: Places) -> Result<Flow, Failure> {
+    let queue = Q::make(&Spec {
+        depth: case.depth,
+        message_size: case.size as u32,
+    })?;
+    let words = SharedWords::new(WORDS)?;
+    let budget = plan.duo_budget.as_nanos() as u64;
+    duo::run(
+        places,
+        |barrier| sender(&queue, case, barrier, budget, &words),
+        |barrier| receiver(&queue, case, barrier, &words),
+    )?;
+    let get = |word: Word| words.get(word as usize) as f64;
+    let messages = get(Word::Messages);
+    Ok(Flow {
+        rate: messages / get(Word::Nanoseconds) * 1000.0,
+        cpu: (get(Word::SenderCpu) + get(Word::ReceiverCpu)) / messages,
+        latency: get(Word::Latency),
+    })
+}
+
+fn sender<Q: MessageQueue>(
+    queue: &Q,
+    Case { mode, size, .. }: Case,
+    barrier: &Barrier,
+    budget: u64,
+    words: &SharedWords,
+) -> Result<(), Failure> {
+    let mut letter = Letter::new(size);
+    mode.prepare(queue);
+    barrier.meet();
+    for number in 0..WARM_UP {
+        mode.send(queue, letter.write(number, 0))?;
+    }
+    let cpu = clock::cpu();
+    let end = clock::now() + budget;
+    let mut number = WARM_UP;
+    loop {
+        let mut stamp = 0;
+        if number.is_multiple_of(LOOK) {
+            let now = clock::now();
+            if now >= end {
+                break;
+            }
+            if number.is_multiple_of(STAMPED) {
+                stamp = now;
+            }
+        }
+        mode.send(queue, letter.write(number, stamp))?;
+        number += 1;
+    }
+    mode.send(queue, letter.write(number, LAST))?;
+    words.set(Word::SenderCpu as usize, clock::cpu() - cpu);
+    Ok(())
+}
+
+fn receiver<Q: MessageQueue>(
+    queue: &Q,
+    Case { mode, size, .. }: Case,
+    barrier: &Barrier,
+    words: &SharedWords,
+) -> Result<(), Failure> {
+    let mut letter = Letter::new(size);
+    let mut latencies = Vec::with_capacity(1 << 16);
+    mode.prepare(queue);
+    barrier.meet();
+    for number in 0..WARM_UP {
+        mode.receive(queue, letter.buffer())?;
+        letter.read(number)?;
+    }
+    let cpu = clock::cpu();
+    let start = clock::now();
+    let mut number = WARM_UP;
+    loop {
+        mode.receive(queue, letter.buffer())?;
+        match letter.read(number)? {
+            0 => {}
+            LAST => break,
+            sent => latencies.push(clock::now().saturating_sub(sent) as f64),
+        }
+        number += 1;
+    }
+    let end = clock::now();
+    words.set(Word::Messages as usize, number + 1 - WARM_UP);
+    words.set(Word::Nanoseconds as usize, end - start);
+    words.set(Word::ReceiverCpu as usize, clock::cpu() - cpu);
+    words.set(Word::Latency as usize, stats::median(&latencies) as u64);
+    Ok(())
+}
