@@ -1,1 +1,27 @@
-//! Conformance.
+//! The same cases against the kernel, the library and the drop-in.
+//!
+//! Whatever the kernel's `mq_*` calls do on this machine is right; this crate checks that umsg does it too, in
+//! three ways:
+//!
+//! - [`cases`]: sentences about one behaviour each, written once and run on every [`backend`]
+//!   ([`instantiate!`] makes a test of each);
+//! - [`compare`]: random operations by several processes and users, on a kernel queue and on umsg in lockstep, with
+//!   every return value, errno, byte and priority compared; what differs is cut down to a short history;
+//! - `tests/programs.rs`: programs that others wrote, on the kernel and under the drop-in.
+//!
+//! ```text
+//!   cases ─────► site ──► backend ──┬─► kernel    glibc's mq_*
+//!                                   ├─► drop-in   libumsg_preload.so, each symbol by dlsym
+//!   compare ──► worker ──────┘      └─► native    umsg::posix
+//! ```
+//!
+//! Every case and every history runs in child processes of its own, so that descriptors, umask, user and signals
+//! belong to it alone, a crash is a failed test and not the end of the others, and a hang ends with a kill.
+
+pub mod backend;
+pub mod cases;
+pub mod compare;
+pub mod errno;
+pub mod runner;
+pub mod site;
+pub mod sys;

@@ -1,0 +1,457 @@
+//! The kernel and the drop-in: the same C functions, from glibc or by `dlsym` from the library.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::mem::{self, MaybeUninit};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use libc::{mode_t, mq_attr, mqd_t, off_t, size_t, ssize_t, timespec};
+
+use super::{Answer, Attributes, Backend, Failure, Fd, Ownership, Status};
+use crate::errno::Errno;
+use crate::sys;
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident: $signature:ty,)*) => {
+        /// The C functions that the cases use, whoever provides them.
+        #[allow(missing_docs)]
+        #[derive(Clone, Copy)]
+        pub struct Calls {
+            $($(#[$doc])* pub $name: $signature,)*
+        }
+
+        impl Calls {
+            /// What this program is linked to: glibc's.
+            pub fn of_libc() -> Calls {
+                Calls { $($name: libc::$name,)* }
+            }
+
+            /// What a library provides, or else the libraries that it depends on: what a program sees that
+            /// preloads it.
+            ///
+            /// # Errors
+            /// The loader's message.
+            pub fn of_library(path: &Path) -> Result<Calls, String> {
+                let library = Library::load(path)?;
+                Ok(Calls {
+                    $($name: {
+                        let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
+                        // SAFETY: the library promises the C declaration of the function by this name, and it is
+                        // never unloaded.
+                        unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+calls! {
+    mq_open: unsafe extern "C" fn(*const c_char, c_int, ...) -> mqd_t,
+    mq_close: unsafe extern "C" fn(mqd_t) -> c_int,
+    mq_unlink: unsafe extern "C" fn(*const c_char) -> c_int,
+    mq_send: unsafe extern "C" fn(mqd_t, *const c_char, size_t, c_uint) -> c_int,
+    mq_timedsend: unsafe extern "C" fn(mqd_t, *const c_char, size_t, c_uint, *const timespec) -> c_int,
+    mq_receive: unsafe extern "C" fn(mqd_t, *mut c_char, size_t, *mut c_uint) -> ssize_t,
+    mq_timedreceive: unsafe extern "C" fn(mqd_t, *mut c_char, size_t, *mut c_uint, *const timespec) -> ssize_t,
+    mq_getattr: unsafe extern "C" fn(mqd_t, *mut mq_attr) -> c_int,
+    mq_setattr: unsafe extern "C" fn(mqd_t, *const mq_attr, *mut mq_attr) -> c_int,
+    close: unsafe extern "C" fn(c_int) -> c_int,
+    close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int,
+    dup: unsafe extern "C" fn(c_int) -> c_int,
+    dup2: unsafe extern "C" fn(c_int, c_int) -> c_int,
+    dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int,
+    fcntl: unsafe extern "C" fn(c_int, c_int, ...) -> c_int,
+    fstat: unsafe extern "C" fn(c_int, *mut libc::stat) -> c_int,
+    read: unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t,
+    pread: unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t,
+    write: unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t,
+    lseek: unsafe extern "C" fn(c_int, off_t, c_int) -> off_t,
+    fsync: unsafe extern "C" fn(c_int) -> c_int,
+    fchmod: unsafe extern "C" fn(c_int, mode_t) -> c_int,
+    fchown: unsafe extern "C" fn(c_int, libc::uid_t, libc::gid_t) -> c_int,
+    mmap: unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void,
+    sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
+}
+
+/// A library loaded beside the program, its names visible to nobody else.
+struct Library(*mut c_void);
+
+impl Library {
+    fn load(path: &Path) -> Result<Library, String> {
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| "a NUL in the path".to_string())?;
+        // SAFETY: a NUL-terminated path; the library's initialisers are the drop-in's own.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LOCAL | libc::RTLD_NOW) };
+        if handle.is_null() {
+            Err(loader_error())
+        } else {
+            Ok(Library(handle))
+        }
+    }
+
+    fn symbol(&self, name: &str) -> Result<*mut c_void, String> {
+        let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("a name with its NUL");
+        // SAFETY: a live handle and a NUL-terminated name.
+        let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        if symbol.is_null() {
+            Err(loader_error())
+        } else {
+            Ok(symbol)
+        }
+    }
+}
+
+fn loader_error() -> String {
+    // SAFETY: dlerror returns null or a NUL-terminated text that lives until the next call of this thread.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "the loader gave no reason".to_string();
+    }
+    // SAFETY: checked above.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A backend that calls C functions.
+pub struct Called {
+    label: &'static str,
+    calls: Calls,
+    preload: Option<Preload>,
+}
+
+/// Where the drop-in and its queues are.
+struct Preload {
+    library: PathBuf,
+    directory: PathBuf,
+}
+
+impl Called {
+    /// glibc's own: the kernel's queues.
+    pub fn kernel() -> Called {
+        Called {
+            label: "kernel",
+            calls: Calls::of_libc(),
+            preload: None,
+        }
+    }
+
+    /// The drop-in's, with its queues in `directory`.
+    ///
+    /// # Errors
+    /// The loader's message, when the library can't be loaded.
+    pub fn dropin(library: &Path, directory: &Path) -> Result<Called, String> {
+        sys::set_environment("UMSG_DIR", directory);
+        let calls = Calls::of_library(library)?;
+        let preload = Preload {
+            library: library.to_path_buf(),
+            directory: directory.to_path_buf(),
+        };
+        Ok(Called {
+            label: "drop-in",
+            calls,
+            preload: Some(preload),
+        })
+    }
+}
+
+/// The answer of a call that returns -1 for a failure.
+fn answer<T: Copy + PartialEq + From<i8>>(returned: T) -> Answer<T> {
+    if returned == T::from(-1) {
+        Err(Failure::Errno(Errno::last()))
+    } else {
+        Ok(returned)
+    }
+}
+
+fn nothing(returned: c_int) -> Answer<()> {
+    answer(returned).map(|_| ())
+}
+
+fn pointer<T>(option: Option<&T>) -> *const T {
+    option.map_or(ptr::null(), ptr::from_ref)
+}
+
+impl From<Attributes> for mq_attr {
+    fn from(from: Attributes) -> mq_attr {
+        // SAFETY: integers only; all zeroes are a value.
+        let mut attr: mq_attr = unsafe { mem::zeroed() };
+        attr.mq_flags = from.flags;
+        attr.mq_maxmsg = from.max_messages;
+        attr.mq_msgsize = from.message_size;
+        attr.mq_curmsgs = from.messages;
+        attr
+    }
+}
+
+impl From<mq_attr> for Attributes {
+    fn from(from: mq_attr) -> Attributes {
+        Attributes {
+            flags: from.mq_flags,
+            max_messages: from.mq_maxmsg,
+            message_size: from.mq_msgsize,
+            messages: from.mq_curmsgs,
+        }
+    }
+}
+
+// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
+// slices, structures of the right type or null where null is allowed. Descriptors may be any number at all: that they
+// are checked is what is tested.
+impl Backend for Called {
+    fn label(&self) -> &'static str {
+        self.label
+    }
+
+    fn open(
+        &self,
+        name: &CStr,
+        flags: i32,
+        mode: u32,
+        attributes: Option<&Attributes>,
+    ) -> Answer<Fd> {
+        let attributes = attributes.map(|&given| mq_attr::from(given));
+        // SAFETY: as said above.
+        answer(unsafe {
+            (self.calls.mq_open)(name.as_ptr(), flags, mode, pointer(attributes.as_ref()))
+        })
+    }
+
+    fn close(&self, fd: Fd) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.mq_close)(fd) })
+    }
+
+    fn unlink(&self, name: &CStr) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.mq_unlink)(name.as_ptr()) })
+    }
+
+    fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe {
+            (self.calls.mq_send)(fd, message.as_ptr().cast(), message.len(), priority)
+        })
+    }
+
+    fn timed_send(
+        &self,
+        fd: Fd,
+        message: &[u8],
+        priority: u32,
+        deadline: Option<&timespec>,
+    ) -> Answer<()> {
+        let deadline = pointer(deadline);
+        // SAFETY: as said above.
+        nothing(unsafe {
+            (self.calls.mq_timedsend)(
+                fd,
+                message.as_ptr().cast(),
+                message.len(),
+                priority,
+                deadline,
+            )
+        })
+    }
+
+    fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)> {
+        let mut priority = 0;
+        // SAFETY: as said above.
+        let length = unsafe {
+            (self.calls.mq_receive)(fd, buffer.as_mut_ptr().cast(), buffer.len(), &mut priority)
+        };
+        Ok((answer(length)? as usize, priority))
+    }
+
+    fn timed_receive(
+        &self,
+        fd: Fd,
+        buffer: &mut [u8],
+        deadline: Option<&timespec>,
+    ) -> Answer<(usize, u32)> {
+        let (mut priority, deadline) = (0, pointer(deadline));
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: as said above.
+        let length =
+            unsafe { (self.calls.mq_timedreceive)(fd, start, length, &mut priority, deadline) };
+        Ok((answer(length)? as usize, priority))
+    }
+
+    fn receive_ignoring_priority(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: as said above.
+        let length = unsafe { (self.calls.mq_receive)(fd, start, length, ptr::null_mut()) };
+        Ok(answer(length)? as usize)
+    }
+
+    fn attributes(&self, fd: Fd) -> Answer<Attributes> {
+        let mut attr = mq_attr::from(Attributes::default());
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.mq_getattr)(fd, &mut attr) })?;
+        Ok(attr.into())
+    }
+
+    fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes> {
+        let (attr, mut old) = (
+            mq_attr::from(*attributes),
+            mq_attr::from(Attributes::default()),
+        );
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.mq_setattr)(fd, &attr, &mut old) })?;
+        Ok(old.into())
+    }
+
+    fn set_attributes_only(&self, fd: Fd, attributes: &Attributes) -> Answer<()> {
+        let attr = mq_attr::from(*attributes);
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.mq_setattr)(fd, &attr, ptr::null_mut()) })
+    }
+
+    fn ownership(&self, fd: Fd) -> Answer<Ownership> {
+        let Status { mode, uid, gid, .. } = self.status(fd)?;
+        Ok(Ownership {
+            mode: mode & 0o7777,
+            uid,
+            gid,
+        })
+    }
+
+    fn dup(&self, fd: Fd) -> Answer<Fd> {
+        // SAFETY: as said above.
+        answer(unsafe { (self.calls.dup)(fd) })
+    }
+
+    fn close_descriptor(&self, fd: Fd) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.close)(fd) })
+    }
+
+    fn close_range(&self, first: u32, last: u32, flags: i32) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.close_range)(first, last, flags) })
+    }
+
+    fn dup2(&self, fd: Fd, onto: Fd) -> Answer<Fd> {
+        // SAFETY: as said above.
+        answer(unsafe { (self.calls.dup2)(fd, onto) })
+    }
+
+    fn dup3(&self, fd: Fd, onto: Fd, flags: i32) -> Answer<Fd> {
+        // SAFETY: as said above.
+        answer(unsafe { (self.calls.dup3)(fd, onto, flags) })
+    }
+
+    fn fcntl(&self, fd: Fd, command: i32, argument: i32) -> Answer<i32> {
+        // SAFETY: as said above.
+        answer(unsafe { (self.calls.fcntl)(fd, command, argument) })
+    }
+
+    fn status(&self, fd: Fd) -> Answer<Status> {
+        let mut status = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.fstat)(fd, status.as_mut_ptr()) })?;
+        // SAFETY: filled by a call that succeeded.
+        let status = unsafe { status.assume_init() };
+        // Its type depends on the architecture.
+        #[allow(clippy::unnecessary_cast)]
+        let links = status.st_nlink as u64;
+        Ok(Status {
+            mode: status.st_mode,
+            uid: status.st_uid,
+            gid: status.st_gid,
+            size: status.st_size,
+            links,
+        })
+    }
+
+    fn read(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
+        // SAFETY: as said above.
+        Ok(
+            answer(unsafe { (self.calls.read)(fd, buffer.as_mut_ptr().cast(), buffer.len()) })?
+                as usize,
+        )
+    }
+
+    fn read_at(&self, fd: Fd, buffer: &mut [u8], offset: i64) -> Answer<usize> {
+        // SAFETY: as said above.
+        let length =
+            unsafe { (self.calls.pread)(fd, buffer.as_mut_ptr().cast(), buffer.len(), offset) };
+        Ok(answer(length)? as usize)
+    }
+
+    fn write(&self, fd: Fd, bytes: &[u8]) -> Answer<usize> {
+        // SAFETY: as said above.
+        Ok(answer(unsafe { (self.calls.write)(fd, bytes.as_ptr().cast(), bytes.len()) })? as usize)
+    }
+
+    fn seek(&self, fd: Fd, offset: i64, whence: i32) -> Answer<i64> {
+        // SAFETY: as said above.
+        answer(unsafe { (self.calls.lseek)(fd, offset, whence) })
+    }
+
+    fn sync(&self, fd: Fd) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.fsync)(fd) })
+    }
+
+    fn change_mode(&self, fd: Fd, mode: u32) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.fchmod)(fd, mode) })
+    }
+
+    fn change_owner(&self, fd: Fd, uid: u32, gid: u32) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.fchown)(fd, uid, gid) })
+    }
+
+    fn map(&self, fd: Fd) -> Answer<()> {
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs no other.
+        let page = unsafe {
+            (self.calls.mmap)(
+                ptr::null_mut(),
+                4096,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+        };
+        if page == libc::MAP_FAILED {
+            return Err(Errno::last().into());
+        }
+        // SAFETY: the mapping made above, which nobody has a reference to.
+        unsafe { libc::munmap(page, 4096) };
+        Ok(())
+    }
+
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        sys::handle_signal(self.calls.sigaction, signal, handler, flags).map_err(Failure::from)
+    }
+
+    fn limit_queues(&self, max_queues: u32) -> Answer<()> {
+        if self.preload.is_some() {
+            return Err(Failure::Unsupported("its limits can't be set for one test"));
+        }
+        sys::enter_private_ipc_namespace()
+            .and_then(|()| {
+                std::fs::write("/proc/sys/fs/mqueue/queues_max", max_queues.to_string()).ok()
+            })
+            .ok_or(Failure::Unsupported(
+                "only root can limit the kernel's queues",
+            ))
+    }
+
+    fn environment(&self) -> Answer<Vec<(&'static str, PathBuf)>> {
+        Ok(match &self.preload {
+            None => Vec::new(),
+            Some(Preload { library, directory }) => {
+                vec![
+                    ("LD_PRELOAD", library.clone()),
+                    ("UMSG_DIR", directory.clone()),
+                ]
+            }
+        })
+    }
+}

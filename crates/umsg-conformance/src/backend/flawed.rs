@@ -1,0 +1,281 @@
+//! The kernel with one deliberate mistake: what the comparison has to find.
+
+use std::ffi::CStr;
+
+use super::{Answer, Attributes, Backend, Called, Failure, Fd, Ownership, Status};
+use crate::errno::Errno;
+
+/// A mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// The descriptor is checked before the priority.
+    PriorityCheckedLate,
+    /// A receive buffer is measured against the message, not against the message size.
+    SmallBufferAccepted,
+    /// The last bit of long messages is turned over.
+    BitTurned,
+    /// The count of messages is one too high when there are several.
+    CountTooHigh,
+    /// Time-outs are answered as "would block".
+    TimedOutAsWouldBlock,
+    /// Priorities above 100 are sent as 100.
+    PriorityCut,
+    /// `O_EXCL` is ignored.
+    ExclusiveIgnored,
+    /// The umask is ignored.
+    UmaskIgnored,
+    /// `mq_setattr` forgets to clear `O_NONBLOCK`.
+    NonblockSticks,
+    /// A duplicate is closed on exec.
+    DuplicateClosedOnExec,
+    /// `mq_unlink` of a missing queue succeeds.
+    UnlinkAlwaysSucceeds,
+    /// A blocked receive gives up with `EAGAIN`.
+    NeverBlocks,
+    /// Bytes beyond the message are overwritten.
+    BufferScribbledOn,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: &[Flaw] = &[
+        Flaw::PriorityCheckedLate,
+        Flaw::SmallBufferAccepted,
+        Flaw::BitTurned,
+        Flaw::CountTooHigh,
+        Flaw::TimedOutAsWouldBlock,
+        Flaw::PriorityCut,
+        Flaw::ExclusiveIgnored,
+        Flaw::UmaskIgnored,
+        Flaw::NonblockSticks,
+        Flaw::DuplicateClosedOnExec,
+        Flaw::UnlinkAlwaysSucceeds,
+        Flaw::NeverBlocks,
+        Flaw::BufferScribbledOn,
+    ];
+}
+
+/// The kernel with a mistake.
+pub struct Flawed {
+    kernel: Called,
+    flaw: Flaw,
+}
+
+impl Flawed {
+    /// This kernel with this mistake.
+    pub fn new(kernel: Called, flaw: Flaw) -> Flawed {
+        Flawed { kernel, flaw }
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
+    }
+
+    fn check_first(&self, fd: Fd, priority: u32) -> Answer<()> {
+        if self.has(Flaw::PriorityCheckedLate) && priority > 32767 {
+            self.kernel.attributes(fd)?;
+        }
+        Ok(())
+    }
+
+    fn cut(&self, priority: u32) -> u32 {
+        if self.has(Flaw::PriorityCut) && priority <= 32767 {
+            priority.min(100)
+        } else {
+            priority
+        }
+    }
+
+    fn time_out<T>(&self, answer: Answer<T>) -> Answer<T> {
+        match answer {
+            Err(Failure::Errno(Errno::ETIMEDOUT)) if self.has(Flaw::TimedOutAsWouldBlock) => {
+                Err(Errno::EAGAIN.into())
+            }
+            answer => answer,
+        }
+    }
+
+    /// Receives by way of a buffer that is large enough, and then makes the mistake.
+    fn received(
+        &self,
+        fd: Fd,
+        buffer: &mut [u8],
+        receive: impl FnOnce(&mut [u8]) -> Answer<(usize, u32)>,
+    ) -> Answer<(usize, u32)> {
+        if self.has(Flaw::SmallBufferAccepted) && !buffer.is_empty() {
+            let size = self
+                .kernel
+                .attributes(fd)
+                .map_or(0, |attributes| attributes.message_size as usize);
+            let mut large = vec![0; size.max(buffer.len())];
+            let (length, priority) = receive(&mut large)?;
+            let length = length.min(buffer.len());
+            buffer[..length].copy_from_slice(&large[..length]);
+            return Ok((length, priority));
+        }
+        let (length, priority) = receive(buffer)?;
+        if self.has(Flaw::BitTurned) && length > 4 {
+            buffer[length - 1] ^= 1;
+        }
+        if self.has(Flaw::BufferScribbledOn) && length < buffer.len() {
+            buffer[length] = 0;
+        }
+        Ok((length, priority))
+    }
+}
+
+impl Backend for Flawed {
+    fn label(&self) -> &'static str {
+        "flawed kernel"
+    }
+
+    fn open(
+        &self,
+        name: &CStr,
+        flags: i32,
+        mode: u32,
+        attributes: Option<&Attributes>,
+    ) -> Answer<Fd> {
+        let flags = if self.has(Flaw::ExclusiveIgnored) {
+            flags & !libc::O_EXCL
+        } else {
+            flags
+        };
+        if !self.has(Flaw::UmaskIgnored) {
+            return self.kernel.open(name, flags, mode, attributes);
+        }
+        let before = crate::sys::umask(0);
+        let opened = self.kernel.open(name, flags, mode, attributes);
+        crate::sys::umask(before);
+        opened
+    }
+
+    fn close(&self, fd: Fd) -> Answer<()> {
+        self.kernel.close(fd)
+    }
+
+    fn unlink(&self, name: &CStr) -> Answer<()> {
+        match self.kernel.unlink(name) {
+            Err(Failure::Errno(Errno::ENOENT)) if self.has(Flaw::UnlinkAlwaysSucceeds) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()> {
+        self.check_first(fd, priority)?;
+        self.kernel.send(fd, message, self.cut(priority))
+    }
+
+    fn timed_send(
+        &self,
+        fd: Fd,
+        message: &[u8],
+        priority: u32,
+        deadline: Option<&libc::timespec>,
+    ) -> Answer<()> {
+        self.time_out(
+            self.kernel
+                .timed_send(fd, message, self.cut(priority), deadline),
+        )
+    }
+
+    fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)> {
+        self.received(fd, buffer, |buffer| {
+            if !self.has(Flaw::NeverBlocks) {
+                return self.kernel.receive(fd, buffer);
+            }
+            match self.kernel.timed_receive(
+                fd,
+                buffer,
+                Some(&libc::timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                }),
+            ) {
+                Err(Failure::Errno(Errno::ETIMEDOUT)) => Err(Errno::EAGAIN.into()),
+                answer => answer,
+            }
+        })
+    }
+
+    fn timed_receive(
+        &self,
+        fd: Fd,
+        buffer: &mut [u8],
+        deadline: Option<&libc::timespec>,
+    ) -> Answer<(usize, u32)> {
+        self.time_out(self.received(fd, buffer, |buffer| {
+            self.kernel.timed_receive(fd, buffer, deadline)
+        }))
+    }
+
+    fn attributes(&self, fd: Fd) -> Answer<Attributes> {
+        let mut attributes = self.kernel.attributes(fd)?;
+        if self.has(Flaw::CountTooHigh) && attributes.messages > 2 {
+            attributes.messages += 1;
+        }
+        Ok(attributes)
+    }
+
+    fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes> {
+        if self.has(Flaw::NonblockSticks) && attributes.flags == 0 {
+            return self.kernel.attributes(fd);
+        }
+        self.kernel.set_attributes(fd, attributes)
+    }
+
+    fn ownership(&self, fd: Fd) -> Answer<Ownership> {
+        self.kernel.ownership(fd)
+    }
+
+    fn dup(&self, fd: Fd) -> Answer<Fd> {
+        if self.has(Flaw::DuplicateClosedOnExec) {
+            return self.kernel.fcntl(fd, libc::F_DUPFD_CLOEXEC, 0);
+        }
+        self.kernel.dup(fd)
+    }
+
+    fn close_descriptor(&self, fd: Fd) -> Answer<()> {
+        self.kernel.close_descriptor(fd)
+    }
+
+    fn dup2(&self, fd: Fd, onto: Fd) -> Answer<Fd> {
+        self.kernel.dup2(fd, onto)
+    }
+
+    fn fcntl(&self, fd: Fd, command: i32, argument: i32) -> Answer<i32> {
+        self.kernel.fcntl(fd, command, argument)
+    }
+
+    fn status(&self, fd: Fd) -> Answer<Status> {
+        self.kernel.status(fd)
+    }
+
+    fn read(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
+        self.kernel.read(fd, buffer)
+    }
+
+    fn write(&self, fd: Fd, bytes: &[u8]) -> Answer<usize> {
+        self.kernel.write(fd, bytes)
+    }
+
+    fn seek(&self, fd: Fd, offset: i64, whence: i32) -> Answer<i64> {
+        self.kernel.seek(fd, offset, whence)
+    }
+
+    fn sync(&self, fd: Fd) -> Answer<()> {
+        self.kernel.sync(fd)
+    }
+
+    fn change_mode(&self, fd: Fd, mode: u32) -> Answer<()> {
+        self.kernel.change_mode(fd, mode)
+    }
+
+    fn change_owner(&self, fd: Fd, uid: u32, gid: u32) -> Answer<()> {
+        self.kernel.change_owner(fd, uid, gid)
+    }
+
+    fn map(&self, fd: Fd) -> Answer<()> {
+        self.kernel.map(fd)
+    }
+}

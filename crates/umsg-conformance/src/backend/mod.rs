@@ -1,0 +1,270 @@
+//! What is compared: one trait at the level of the C calls, and who answers them.
+//!
+//! Names and descriptors are what C has (bytes and small numbers) and a failure is an errno, so that the kernel, the
+//! drop-in and the native API can be asked the same question and their answers compared as they stand.
+
+mod calls;
+mod flawed;
+
+pub use calls::{Called, Calls};
+pub use flawed::{Flaw, Flawed};
+
+use std::ffi::CStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::errno::Errno;
+
+/// A message queue descriptor: a real one for the kernel and the drop-in, a number of the backend's own otherwise.
+pub type Fd = i32;
+
+/// Why a backend gave no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The call failed.
+    Errno(Errno),
+    /// This backend has no way of asking that; the text says why.
+    Unsupported(&'static str),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Failure::Errno(errno)
+    }
+}
+
+/// The answer to a call.
+pub type Answer<T> = Result<T, Failure>;
+
+/// The four fields of `struct mq_attr`.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// `mq_flags`: 0 or `O_NONBLOCK`.
+    pub flags: i64,
+    /// `mq_maxmsg`: how many messages fit.
+    pub max_messages: i64,
+    /// `mq_msgsize`: the longest message, in bytes.
+    pub message_size: i64,
+    /// `mq_curmsgs`: messages now in the queue.
+    pub messages: i64,
+}
+
+impl Attributes {
+    /// Attributes for a queue of so many messages of so many bytes.
+    pub fn new(max_messages: i64, message_size: i64) -> Attributes {
+        Attributes {
+            max_messages,
+            message_size,
+            ..Attributes::default()
+        }
+    }
+}
+
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Attributes {
+            flags,
+            max_messages,
+            message_size,
+            messages,
+        } = self;
+        write!(
+            f,
+            "{{flags {flags:#o}, {messages} of {max_messages} messages of {message_size} bytes}}"
+        )
+    }
+}
+
+/// The fields of `struct stat` that belong to the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Kind of file and permission bits.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Size in bytes: 80 for a queue.
+    pub size: i64,
+    /// Names that lead to it: 1, or 0 when it was unlinked.
+    pub links: u64,
+}
+
+/// Who a queue belongs to, and its permission bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ownership {
+    /// The permission bits, `07777`.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
+
+/// Something that behaves like the `mq_*` calls of C.
+///
+/// The second half, from [`close_descriptor`](Backend::close_descriptor) on, is about the descriptor being a real
+/// one; a backend without descriptors leaves it as it is.
+#[allow(unused_variables)]
+pub trait Backend: Send + Sync {
+    /// What to call it in messages.
+    fn label(&self) -> &'static str;
+
+    /// Whether its descriptors are real ones, with all that this implies.
+    fn has_descriptors(&self) -> bool {
+        true
+    }
+
+    /// `mq_open`.
+    fn open(
+        &self,
+        name: &CStr,
+        flags: i32,
+        mode: u32,
+        attributes: Option<&Attributes>,
+    ) -> Answer<Fd>;
+    /// `mq_close`.
+    fn close(&self, fd: Fd) -> Answer<()>;
+    /// `mq_unlink`.
+    fn unlink(&self, name: &CStr) -> Answer<()>;
+    /// `mq_send`.
+    fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()>;
+    /// `mq_timedsend`; without a deadline a null pointer is passed.
+    fn timed_send(
+        &self,
+        fd: Fd,
+        message: &[u8],
+        priority: u32,
+        deadline: Option<&libc::timespec>,
+    ) -> Answer<()>;
+    /// `mq_receive`: the message's length and its priority.
+    fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)>;
+    /// `mq_timedreceive`; without a deadline a null pointer is passed.
+    fn timed_receive(
+        &self,
+        fd: Fd,
+        buffer: &mut [u8],
+        deadline: Option<&libc::timespec>,
+    ) -> Answer<(usize, u32)>;
+    /// `mq_getattr`.
+    fn attributes(&self, fd: Fd) -> Answer<Attributes>;
+    /// `mq_setattr`: the attributes before.
+    fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes>;
+    /// Owner, group and mode of the queue.
+    fn ownership(&self, fd: Fd) -> Answer<Ownership>;
+    /// `dup`; for a backend without descriptors a second handle that shares everything with the first.
+    fn dup(&self, fd: Fd) -> Answer<Fd>;
+
+    /// `mq_receive` with a null pointer for the priority.
+    fn receive_ignoring_priority(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
+        Err(Failure::Unsupported("it always returns the priority"))
+    }
+    /// `mq_setattr` with a null pointer for the old attributes.
+    fn set_attributes_only(&self, fd: Fd, attributes: &Attributes) -> Answer<()> {
+        Err(Failure::Unsupported("it has no attributes to set"))
+    }
+    /// `close`.
+    fn close_descriptor(&self, fd: Fd) -> Answer<()> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `close_range`.
+    fn close_range(&self, first: u32, last: u32, flags: i32) -> Answer<()> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `dup2`.
+    fn dup2(&self, fd: Fd, onto: Fd) -> Answer<Fd> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `dup3`.
+    fn dup3(&self, fd: Fd, onto: Fd, flags: i32) -> Answer<Fd> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `fcntl` with an integer argument.
+    fn fcntl(&self, fd: Fd, command: i32, argument: i32) -> Answer<i32> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `fstat`.
+    fn status(&self, fd: Fd) -> Answer<Status> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `read`.
+    fn read(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `pread`.
+    fn read_at(&self, fd: Fd, buffer: &mut [u8], offset: i64) -> Answer<usize> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `write`.
+    fn write(&self, fd: Fd, bytes: &[u8]) -> Answer<usize> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `lseek`.
+    fn seek(&self, fd: Fd, offset: i64, whence: i32) -> Answer<i64> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `fsync`.
+    fn sync(&self, fd: Fd) -> Answer<()> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `fchmod`.
+    fn change_mode(&self, fd: Fd, mode: u32) -> Answer<()> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `fchown`.
+    fn change_owner(&self, fd: Fd, uid: u32, gid: u32) -> Answer<()> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `mmap` of one page, shared, read only; unmapped again at once.
+    fn map(&self, fd: Fd) -> Answer<()> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `sigaction`: installs a handler with these flags.
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        crate::sys::handle_signal(libc::sigaction, signal, handler, flags).map_err(Failure::from)
+    }
+
+    /// Sets the depth up to which queues can be created and how many there can be, where that can be done for this
+    /// process or namespace alone.
+    fn limit_queues(&self, max_queues: u32) -> Answer<()> {
+        Err(Failure::Unsupported("its limits can't be set for one test"))
+    }
+    /// The environment in which another program reaches the same queues by the plain C names.
+    fn environment(&self) -> Answer<Vec<(&'static str, PathBuf)>> {
+        Err(Failure::Unsupported("it has no C names"))
+    }
+}
+
+/// Which backend to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// glibc's `mq_*`, which reach the kernel's queues.
+    Kernel,
+    /// The symbols of `libumsg_preload.so`, loaded from here.
+    Dropin(PathBuf),
+    /// The kernel with one deliberate mistake, to prove that mistakes are found.
+    Flawed(Flaw),
+}
+
+impl Kind {
+    /// Whether it keeps its queues in a directory, and not in the kernel.
+    pub fn needs_directory(&self) -> bool {
+        matches!(self, Kind::Dropin(_))
+    }
+
+    /// Makes the backend. `directory` is the namespace of those that have one.
+    ///
+    /// To be called in the process that uses it: it sets the environment.
+    ///
+    /// # Errors
+    /// What prevents it, as a sentence.
+    pub fn make(&self, directory: &Path) -> Result<Box<dyn Backend>, String> {
+        Ok(match self {
+            Kind::Kernel => Box::new(Called::kernel()),
+            Kind::Dropin(library) => Box::new(Called::dropin(library, directory)?),
+            Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
+        })
+    }
+}

@@ -1,0 +1,587 @@
+//! Who waits, who is served next, and what does not disturb a waiter.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
+
+use crate::errno::Errno;
+use crate::site::{Carried, Child, Message, Queue, Site, message, wait_until, wait_until_asleep};
+use crate::sys::{self, from_now};
+
+subject! { $ blocking_and_waiters, blocking_and_waiters_cases:
+    a_receive_from_an_empty_queue_waits_for_a_message
+    a_send_to_a_full_queue_waits_for_room
+    a_message_goes_straight_to_a_blocked_receiver
+    a_newcomer_does_not_take_the_message_of_a_blocked_receiver
+    blocked_receivers_are_served_in_the_order_they_came
+    blocked_receivers_of_higher_thread_priority_are_served_first
+    a_realtime_receiver_is_served_before_others
+    one_message_serves_one_receiver
+    a_blocked_receiver_gets_the_message_whatever_its_priority
+    the_receive_that_makes_room_publishes_a_blocked_senders_message
+    a_newcomer_does_not_take_the_room_of_a_blocked_sender
+    blocked_senders_are_served_in_the_order_they_came
+    blocked_senders_of_higher_thread_priority_are_served_first
+    a_blocked_senders_message_takes_its_place_by_priority
+    a_killed_receiver_takes_nothing
+    a_killed_sender_leaves_nothing
+    a_killed_receiver_is_skipped
+    a_killed_sender_is_skipped
+    a_caught_signal_interrupts_a_blocked_receive
+    a_caught_signal_interrupts_a_blocked_send
+    a_caught_signal_interrupts_a_timed_call
+    a_handler_with_sa_restart_does_not_interrupt_a_receive
+    a_handler_with_sa_restart_does_not_interrupt_a_send
+    a_handler_with_sa_restart_does_not_interrupt_a_timed_call
+    a_restarted_call_keeps_its_deadline
+    an_interrupted_receive_takes_nothing
+    an_interrupted_send_leaves_nothing
+    stop_and_continue_do_not_disturb_a_receiver
+    stop_and_continue_do_not_disturb_a_sender
+    stop_and_continue_do_not_disturb_a_timed_call
+    calls_from_a_signal_handler_work
+    setting_o_nonblock_does_not_wake_a_blocked_receiver
+    closing_the_descriptor_in_another_thread_does_not_wake_a_receiver
+    two_processes_play_ping_pong
+    many_processes_wait_on_both_sides
+}
+
+fn a_receive_from_an_empty_queue_waits_for_a_message(site: &Site) {
+    let queue = site.queue(2, 8);
+    let receiver = site.child(|| queue.receive());
+    receiver.wait_until_blocked();
+    receiver.expect_still_blocked();
+    assert_eq!(queue.send(b"hello", 3), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("hello", 3)));
+}
+
+fn a_send_to_a_full_queue_waits_for_room(site: &Site) {
+    let queue = full_queue(site);
+    let sender = site.child(|| queue.send(b"second", 3));
+    sender.wait_until_blocked();
+    sender.expect_still_blocked();
+    assert_eq!(queue.receive(), Ok(message("first", 0)));
+    assert_eq!(sender.result(), Ok(()));
+    assert_eq!(queue.receive(), Ok(message("second", 3)));
+}
+
+/// A queue of one message that holds "first".
+fn full_queue(site: &Site) -> Queue<'_> {
+    let queue = site.queue(1, 16);
+    assert_eq!(queue.send(b"first", 0), Ok(()));
+    queue
+}
+
+/// The same queue, non-blocking.
+fn nonblocking<'a>(site: &'a Site, name: &std::ffi::CStr) -> Queue<'a> {
+    site.open(name, libc::O_RDWR | libc::O_NONBLOCK)
+        .expect("opening it")
+}
+
+fn a_message_goes_straight_to_a_blocked_receiver(site: &Site) {
+    let queue = site.queue(2, 8);
+    for round in 0..20_u32 {
+        let receiver = site.child(|| queue.receive());
+        receiver.wait_until_blocked();
+        assert_eq!(queue.send(b"direct", round), Ok(()));
+        assert_eq!(queue.messages(), 0);
+        assert_eq!(receiver.result(), Ok(message("direct", round)));
+    }
+}
+
+fn a_newcomer_does_not_take_the_message_of_a_blocked_receiver(site: &Site) {
+    let name = site.name("newcomer");
+    let queue = site.queue_called(&name, 2, 8);
+    let newcomer = nonblocking(site, &name);
+    for round in 0..20_u32 {
+        let receiver = site.child(|| queue.receive());
+        receiver.wait_until_blocked();
+        assert_eq!(queue.send(b"mine", round), Ok(()));
+        assert_eq!(newcomer.receive(), Err(Errno::EAGAIN));
+        assert_eq!(receiver.result(), Ok(message("mine", round)));
+    }
+}
+
+/// A child blocked in this.
+fn blocked<'a, T: Carried>(site: &'a Site, work: impl FnOnce() -> T) -> Child<'a, T> {
+    let child = site.child(work);
+    child.wait_until_blocked();
+    child
+}
+
+fn blocked_receivers_are_served_in_the_order_they_came(site: &Site) {
+    let queue = site.queue(2, 8);
+    for _ in 0..3 {
+        let receivers: Vec<_> = (0..4).map(|_| blocked(site, || queue.receive())).collect();
+        for (at, receiver) in (0_u8..).zip(receivers) {
+            assert_eq!(queue.send([at], 0), Ok(()));
+            assert_eq!(receiver.result(), Ok(message([at], 0)));
+        }
+    }
+}
+
+fn blocked_receivers_of_higher_thread_priority_are_served_first(site: &Site) {
+    let queue = site.queue(2, 8);
+    let at_nice = |nice| {
+        blocked(site, || {
+            sys::set_nice(nice).expect("a nice value");
+            queue.receive()
+        })
+    };
+    let (low, middle, high, high_too) = (at_nice(10), at_nice(5), at_nice(0), at_nice(0));
+    for (text, receiver) in [("1", high), ("2", high_too), ("3", middle), ("4", low)] {
+        assert_eq!(queue.send(text, 0), Ok(()));
+        assert_eq!(receiver.result(), Ok(message(text, 0)));
+    }
+}
+
+fn a_realtime_receiver_is_served_before_others(site: &Site) {
+    let may = site.child(|| sys::set_realtime_priority(1).is_ok());
+    if !may.result() {
+        site.skip("no right to realtime priorities");
+    }
+    let queue = site.queue(2, 8);
+    let ordinary = blocked(site, || queue.receive());
+    let realtime = |priority| {
+        blocked(site, || {
+            sys::set_realtime_priority(priority).expect("a realtime priority");
+            queue.receive()
+        })
+    };
+    let (low, high) = (realtime(1), realtime(2));
+    for (text, receiver) in [("1", high), ("2", low), ("3", ordinary)] {
+        assert_eq!(queue.send(text, 0), Ok(()));
+        assert_eq!(receiver.result(), Ok(message(text, 0)));
+    }
+}
+
+fn one_message_serves_one_receiver(site: &Site) {
+    let queue = site.queue(2, 8);
+    let first = blocked(site, || queue.receive());
+    let second = blocked(site, || queue.receive());
+    assert_eq!(queue.send(b"one", 0), Ok(()));
+    assert_eq!(first.result(), Ok(message("one", 0)));
+    second.expect_still_blocked();
+    assert_eq!(queue.send(b"two", 0), Ok(()));
+    assert_eq!(second.result(), Ok(message("two", 0)));
+}
+
+fn a_blocked_receiver_gets_the_message_whatever_its_priority(site: &Site) {
+    let queue = site.queue(2, 8);
+    let receiver = blocked(site, || queue.receive());
+    assert_eq!(queue.send(b"lowest", 0), Ok(()));
+    assert_eq!(queue.send(b"highest", 32767), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("lowest", 0)));
+    assert_eq!(queue.receive(), Ok(message("highest", 32767)));
+}
+
+fn the_receive_that_makes_room_publishes_a_blocked_senders_message(site: &Site) {
+    let name = site.name("publish");
+    let queue = site.queue_called(&name, 1, 8);
+    let nonblocking = nonblocking(site, &name);
+    for _ in 0..20 {
+        assert_eq!(queue.send(b"first", 0), Ok(()));
+        let sender = blocked(site, || queue.send(b"second", 0));
+        assert_eq!(nonblocking.receive(), Ok(message("first", 0)));
+        assert_eq!(nonblocking.messages(), 1);
+        assert_eq!(nonblocking.receive(), Ok(message("second", 0)));
+        assert_eq!(nonblocking.receive(), Err(Errno::EAGAIN));
+        assert_eq!(sender.result(), Ok(()));
+    }
+}
+
+fn a_newcomer_does_not_take_the_room_of_a_blocked_sender(site: &Site) {
+    let name = site.name("newcomer");
+    let queue = site.queue_called(&name, 1, 8);
+    let newcomer = nonblocking(site, &name);
+    assert_eq!(queue.send(b"first", 0), Ok(()));
+    let sender = blocked(site, || queue.send(b"second", 0));
+    assert_eq!(newcomer.receive(), Ok(message("first", 0)));
+    assert_eq!(newcomer.send(b"third", 9), Err(Errno::EAGAIN));
+    assert_eq!(newcomer.drain(), [message("second", 0)]);
+    assert_eq!(sender.result(), Ok(()));
+}
+
+fn blocked_senders_are_served_in_the_order_they_came(site: &Site) {
+    let queue = full_queue(site);
+    let senders: Vec<_> = (0_u8..4)
+        .map(|at| blocked(site, move || queue.send([at], 0)))
+        .collect();
+    assert_eq!(queue.receive(), Ok(message("first", 0)));
+    for (at, sender) in (0_u8..).zip(senders) {
+        assert_eq!(sender.result(), Ok(()));
+        assert_eq!(queue.receive(), Ok(message([at], 0)));
+    }
+    assert_eq!(queue.messages(), 0);
+}
+
+fn blocked_senders_of_higher_thread_priority_are_served_first(site: &Site) {
+    let queue = full_queue(site);
+    let at_nice = |nice, text: &'static str| {
+        blocked(site, move || {
+            sys::set_nice(nice).expect("a nice value");
+            queue.send(text, 0)
+        })
+    };
+    let senders = [
+        at_nice(10, "low"),
+        at_nice(5, "middle"),
+        at_nice(0, "high"),
+        at_nice(0, "high too"),
+    ];
+    for text in ["first", "high", "high too", "middle", "low"] {
+        assert_eq!(queue.receive(), Ok(message(text, 0)));
+    }
+    for sender in senders {
+        assert_eq!(sender.result(), Ok(()));
+    }
+}
+
+fn a_blocked_senders_message_takes_its_place_by_priority(site: &Site) {
+    let queue = site.queue(2, 8);
+    assert_eq!(queue.send(b"5", 5), Ok(()));
+    assert_eq!(queue.send(b"3", 3), Ok(()));
+    let senders = [
+        blocked(site, || queue.send(b"1", 1)),
+        blocked(site, || queue.send(b"9", 9)),
+    ];
+    let order: Vec<u8> = (0..4)
+        .map(|_| queue.receive().expect("a message").data[0])
+        .collect();
+    // 1 is let in when 5 goes, 9 when 3 goes.
+    assert_eq!(order, b"5391");
+    for sender in senders {
+        assert_eq!(sender.result(), Ok(()));
+    }
+}
+
+fn a_killed_receiver_takes_nothing(site: &Site) {
+    let queue = site.nonblocking(2, 8);
+    queue.set_nonblocking(false);
+    blocked(site, || queue.receive()).kill();
+    assert_eq!(queue.send(b"safe", 1), Ok(()));
+    assert_eq!(queue.messages(), 1);
+    queue.set_nonblocking(true);
+    assert_eq!(queue.drain(), [message("safe", 1)]);
+}
+
+fn a_killed_sender_leaves_nothing(site: &Site) {
+    let queue = full_queue(site);
+    blocked(site, || queue.send(b"ghost", 9)).kill();
+    queue.set_nonblocking(true);
+    assert_eq!(queue.drain(), [message("first", 0)]);
+    assert_eq!(queue.fill(), 1);
+}
+
+fn a_killed_receiver_is_skipped(site: &Site) {
+    let queue = site.queue(2, 8);
+    let (first, second) = (
+        blocked(site, || queue.receive()),
+        blocked(site, || queue.receive()),
+    );
+    first.kill();
+    assert_eq!(queue.send(b"next", 0), Ok(()));
+    assert_eq!(second.result(), Ok(message("next", 0)));
+}
+
+fn a_killed_sender_is_skipped(site: &Site) {
+    let queue = full_queue(site);
+    let killed = blocked(site, || queue.send(b"ghost", 0));
+    let next = blocked(site, || queue.send(b"next", 0));
+    killed.kill();
+    assert_eq!(queue.receive(), Ok(message("first", 0)));
+    assert_eq!(next.result(), Ok(()));
+    assert_eq!(queue.receive(), Ok(message("next", 0)));
+}
+
+/// How often a handler ran in this process.
+static HANDLED: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn count(_: i32) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A child blocked in this, with a handler for SIGUSR1. Its result comes with how often the handler ran.
+fn blocked_with_handler<'a, T: Carried>(
+    site: &'a Site,
+    flags: i32,
+    work: impl FnOnce() -> Result<T, Errno>,
+) -> Child<'a, Result<T, Errno>> {
+    blocked(site, || {
+        site.ask(site.backend().handle_signal(libc::SIGUSR1, count, flags))?;
+        let result = work();
+        assert_ne!(
+            HANDLED.load(Ordering::Relaxed),
+            0,
+            "the handler did not run"
+        );
+        result
+    })
+}
+
+fn a_caught_signal_interrupts_a_blocked_receive(site: &Site) {
+    let queue = site.queue(1, 8);
+    let receiver = blocked_with_handler(site, 0, || queue.receive());
+    receiver.signal(libc::SIGUSR1);
+    assert_eq!(receiver.result(), Err(Errno::EINTR));
+}
+
+fn a_caught_signal_interrupts_a_blocked_send(site: &Site) {
+    let queue = full_queue(site);
+    let sender = blocked_with_handler(site, 0, || queue.send(b"second", 0));
+    sender.signal(libc::SIGUSR1);
+    assert_eq!(sender.result(), Err(Errno::EINTR));
+}
+
+fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
+    let (empty, full) = (site.queue(1, 8), full_queue(site));
+    let receiver = blocked_with_handler(site, 0, || empty.receive_by(from_now(30_000)));
+    receiver.signal(libc::SIGUSR1);
+    assert_eq!(receiver.result(), Err(Errno::EINTR));
+    let sender = blocked_with_handler(site, 0, || full.send_by(b"second", 0, from_now(30_000)));
+    sender.signal(libc::SIGUSR1);
+    assert_eq!(sender.result(), Err(Errno::EINTR));
+}
+
+/// Sends a signal several times and watches that the child stays blocked.
+fn expect_undisturbed<T: Carried>(child: &Child<'_, T>) {
+    for _ in 0..3 {
+        child.signal(libc::SIGUSR1);
+        child.expect_still_blocked();
+    }
+    child.wait_until_blocked();
+}
+
+fn a_handler_with_sa_restart_does_not_interrupt_a_receive(site: &Site) {
+    let queue = site.queue(1, 8);
+    let receiver = blocked_with_handler(site, libc::SA_RESTART, || queue.receive());
+    expect_undisturbed(&receiver);
+    assert_eq!(queue.send(b"still", 0), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("still", 0)));
+}
+
+fn a_handler_with_sa_restart_does_not_interrupt_a_send(site: &Site) {
+    let queue = full_queue(site);
+    let sender = blocked_with_handler(site, libc::SA_RESTART, || queue.send(b"second", 0));
+    expect_undisturbed(&sender);
+    assert_eq!(queue.receive(), Ok(message("first", 0)));
+    assert_eq!(sender.result(), Ok(()));
+    assert_eq!(queue.receive(), Ok(message("second", 0)));
+}
+
+fn a_handler_with_sa_restart_does_not_interrupt_a_timed_call(site: &Site) {
+    let (empty, full) = (site.queue(1, 8), full_queue(site));
+    let receiver = blocked_with_handler(site, libc::SA_RESTART, || {
+        empty.receive_by(from_now(30_000))
+    });
+    expect_undisturbed(&receiver);
+    assert_eq!(empty.send(b"still", 0), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("still", 0)));
+    let sender = blocked_with_handler(site, libc::SA_RESTART, || {
+        full.send_by(b"second", 0, from_now(30_000))
+    });
+    expect_undisturbed(&sender);
+    assert_eq!(full.receive(), Ok(message("first", 0)));
+    assert_eq!(sender.result(), Ok(()));
+}
+
+fn a_restarted_call_keeps_its_deadline(site: &Site) {
+    let queue = site.queue(1, 8);
+    let receiver = blocked_with_handler(site, libc::SA_RESTART, || {
+        queue.receive_by(from_now(600)).map(drop)
+    });
+    receiver.signal(libc::SIGUSR1);
+    assert_eq!(receiver.result(), Err(Errno::ETIMEDOUT));
+}
+
+fn an_interrupted_receive_takes_nothing(site: &Site) {
+    let queue = site.queue(1, 8);
+    let receiver = blocked_with_handler(site, 0, || queue.receive());
+    receiver.signal(libc::SIGUSR1);
+    assert_eq!(receiver.result(), Err(Errno::EINTR));
+    assert_eq!(queue.send(b"safe", 0), Ok(()));
+    assert_eq!(queue.receive(), Ok(message("safe", 0)));
+}
+
+fn an_interrupted_send_leaves_nothing(site: &Site) {
+    let queue = full_queue(site);
+    let sender = blocked_with_handler(site, 0, || queue.send(b"ghost", 9));
+    sender.signal(libc::SIGUSR1);
+    assert_eq!(sender.result(), Err(Errno::EINTR));
+    queue.set_nonblocking(true);
+    assert_eq!(queue.drain(), [message("first", 0)]);
+    assert_eq!(queue.fill(), 1);
+}
+
+/// Stops a child for a while and lets it go on.
+fn stop_for_a_while<T: Carried>(child: &Child<'_, T>) {
+    child.signal(libc::SIGSTOP);
+    wait_until(|| sys::state(child.pid()) == Some(b'T'));
+    child.expect_still_blocked();
+    child.signal(libc::SIGCONT);
+    child.wait_until_blocked();
+    child.expect_still_blocked();
+}
+
+fn stop_and_continue_do_not_disturb_a_receiver(site: &Site) {
+    let queue = site.queue(1, 8);
+    let receiver = blocked(site, || queue.receive());
+    stop_for_a_while(&receiver);
+    assert_eq!(queue.send(b"still", 0), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("still", 0)));
+    let receiver = blocked(site, || queue.receive());
+    receiver.signal(libc::SIGSTOP);
+    wait_until(|| sys::state(receiver.pid()) == Some(b'T'));
+    assert_eq!(queue.send(b"stopped", 0), Ok(()));
+    receiver.expect_still_blocked();
+    receiver.signal(libc::SIGCONT);
+    assert_eq!(receiver.result(), Ok(message("stopped", 0)));
+}
+
+fn stop_and_continue_do_not_disturb_a_sender(site: &Site) {
+    let queue = full_queue(site);
+    let sender = blocked(site, || queue.send(b"second", 0));
+    stop_for_a_while(&sender);
+    assert_eq!(queue.receive(), Ok(message("first", 0)));
+    assert_eq!(sender.result(), Ok(()));
+    assert_eq!(queue.receive(), Ok(message("second", 0)));
+}
+
+fn stop_and_continue_do_not_disturb_a_timed_call(site: &Site) {
+    let queue = site.queue(1, 8);
+    let receiver = blocked(site, || queue.receive_by(from_now(30_000)));
+    stop_for_a_while(&receiver);
+    assert_eq!(queue.send(b"still", 0), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("still", 0)));
+}
+
+/// The site and the queue of the handler below, which can't be given any.
+static HANDLERS_SITE: std::sync::atomic::AtomicPtr<Site> =
+    std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
+static HANDLERS_QUEUE: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn echo(_: i32) {
+    // SAFETY: set before the signal could come, to a site that lives as long as the process.
+    let site = unsafe { &*HANDLERS_SITE.load(Ordering::Acquire) };
+    let backend = site.backend();
+    let queue = HANDLERS_QUEUE.load(Ordering::Acquire);
+    let mut buffer = [0; 8];
+    let Ok((length, priority)) = backend.receive(queue, &mut buffer) else {
+        return;
+    };
+    let _ = backend.send(queue, &buffer[..length], priority + 1);
+}
+
+fn calls_from_a_signal_handler_work(site: &Site) {
+    let (blocked_on, echoed) = (site.queue(1, 8), site.queue(1, 8));
+    HANDLERS_SITE.store(std::ptr::from_ref(site).cast_mut(), Ordering::Release);
+    HANDLERS_QUEUE.store(echoed.fd(), Ordering::Release);
+    let receiver = blocked(site, || {
+        site.ask(
+            site.backend()
+                .handle_signal(libc::SIGUSR1, echo, libc::SA_RESTART),
+        )?;
+        blocked_on.receive()
+    });
+    for round in 0..20 {
+        assert_eq!(echoed.send(b"echo", round), Ok(()));
+        receiver.signal(libc::SIGUSR1);
+        wait_until(|| {
+            let got: Option<Message> = echoed.receive_by(from_now(1000)).ok();
+            let done = got.as_ref().is_some_and(|got| got.priority == round + 1);
+            if let Some(got) = got.filter(|_| !done) {
+                echoed.send(&got.data, got.priority).expect("room");
+            }
+            done
+        });
+    }
+    assert_eq!(blocked_on.send(b"end", 0), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("end", 0)));
+}
+
+fn setting_o_nonblock_does_not_wake_a_blocked_receiver(site: &Site) {
+    let queue = site.queue(1, 8);
+    let receiver = blocked(site, || queue.receive());
+    queue.set_nonblocking(true);
+    receiver.expect_still_blocked();
+    assert_eq!(queue.send(b"late", 0), Ok(()));
+    assert_eq!(receiver.result(), Ok(message("late", 0)));
+}
+
+fn closing_the_descriptor_in_another_thread_does_not_wake_a_receiver(site: &Site) {
+    let name = site.name("threads");
+    let queue = site.queue_called(&name, 1, 8);
+    let other = site.open(&name, libc::O_RDWR).expect("opening it");
+    let (id, done) = (AtomicI32::new(0), AtomicI32::new(0));
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            id.store(sys::tid(), Ordering::Release);
+            let received = queue.receive();
+            done.store(1, Ordering::Release);
+            received
+        });
+        wait_until(|| id.load(Ordering::Acquire) != 0);
+        let is_done = || done.load(Ordering::Acquire) == 1;
+        wait_until_asleep(id.load(Ordering::Acquire), is_done);
+        assert_eq!(queue.close(), Ok(()));
+        thread::sleep(crate::site::A_WHILE);
+        assert!(!is_done());
+        assert_eq!(other.send(b"late", 0), Ok(()));
+        assert_eq!(receiver.join().expect("no panic"), Ok(message("late", 0)));
+    });
+}
+
+fn two_processes_play_ping_pong(site: &Site) {
+    const ROUNDS: u32 = 2000;
+    let (ping, pong) = (site.queue(1, 8), site.queue(1, 8));
+    let other = site.child(|| {
+        for _ in 0..ROUNDS {
+            let got = ping.receive()?;
+            pong.send(&got.data, got.priority + 1)?;
+        }
+        Ok(())
+    });
+    for round in 0..ROUNDS {
+        assert_eq!(ping.send(round.to_le_bytes(), round), Ok(()));
+        assert_eq!(pong.receive(), Ok(message(round.to_le_bytes(), round + 1)));
+    }
+    assert_eq!(other.result(), Ok(()));
+}
+
+fn many_processes_wait_on_both_sides(site: &Site) {
+    const EACH: i64 = 1000;
+    let queue = site.queue(2, 8);
+    let sum_of = |first: i64| (first..first + EACH).sum::<i64>();
+    let senders: Vec<_> = (0..3)
+        .map(|sender| {
+            site.child(move || {
+                for number in sender * EACH..(sender + 1) * EACH {
+                    queue.send(number.to_le_bytes(), number as u32 % 3)?;
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    let receivers: Vec<_> = (0..3)
+        .map(|_| {
+            site.child(|| {
+                let mut sum = 0;
+                for _ in 0..EACH {
+                    sum += i64::decode(&queue.receive()?.data);
+                }
+                Ok::<i64, Errno>(sum)
+            })
+        })
+        .collect();
+    for sender in senders {
+        assert_eq!(sender.result(), Ok(()));
+    }
+    let received: i64 = receivers
+        .into_iter()
+        .map(|receiver| receiver.result().expect("a sum"))
+        .sum();
+    assert_eq!(
+        received,
+        (0..3).map(|sender| sum_of(sender * EACH)).sum::<i64>()
+    );
+    assert_eq!(queue.messages(), 0);
+}

@@ -1,0 +1,70 @@
+//! The conformance cases: one subject a file, one sentence a case.
+//!
+//! Each case is a function of a [`Site`](crate::site::Site) that panics if the behaviour is not as its name says.
+//! Each was checked against the kernel first, and is on every run of the tests.
+
+/// Lists the cases of a file and makes the macro that turns them into tests.
+///
+/// The list is the file's table of contents; a case that is missing in it is dead code, which the compiler reports.
+macro_rules! subject {
+    ($dollar:tt $subject:ident, $tests:ident: $($case:ident)*) => {
+        /// The cases, for [`instantiate!`](crate::instantiate).
+        #[allow(missing_docs)]
+        pub mod listed {
+            $(pub fn $case(site: &$crate::site::Site) {
+                super::$case(site)
+            })*
+        }
+
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! $tests {
+            ($dollar kind:expr) => {
+                $(#[test]
+                fn $case() {
+                    let helper = std::path::Path::new(env!("CARGO_BIN_EXE_mq_probe"));
+                    let title = concat!(stringify!($subject), "::", stringify!($case));
+                    $crate::runner::run(&$dollar kind, helper, title, $crate::cases::$subject::listed::$case);
+                })*
+            };
+        }
+    };
+}
+
+/// Makes a test of every case, on the backend of this [`Kind`](crate::backend::Kind).
+#[macro_export]
+macro_rules! instantiate {
+    ($kind:expr) => {
+        $crate::instantiate! { $kind =>
+            names names_cases
+            open_and_modes open_and_modes_cases
+            send_and_receive send_and_receive_cases
+            errors_and_their_order errors_and_their_order_cases
+            timeouts timeouts_cases
+            priorities priorities_cases
+            unlink_and_lifetime unlink_and_lifetime_cases
+            descriptor descriptor_cases
+            getattr_setattr getattr_setattr_cases
+            blocking_and_waiters blocking_and_waiters_cases
+            fork fork_cases
+        }
+    };
+    ($kind:expr => $($subject:ident $tests:ident)*) => {
+        $(mod $subject {
+            use super::*;
+            $crate::$tests!($kind);
+        })*
+    };
+}
+
+pub mod blocking_and_waiters;
+pub mod descriptor;
+pub mod errors_and_their_order;
+pub mod fork;
+pub mod getattr_setattr;
+pub mod names;
+pub mod open_and_modes;
+pub mod priorities;
+pub mod send_and_receive;
+pub mod timeouts;
+pub mod unlink_and_lifetime;

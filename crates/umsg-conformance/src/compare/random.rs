@@ -1,0 +1,48 @@
+//! Random numbers that come again with the same seed.
+
+/// A SplitMix64 generator.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below a bound; 0 for the bound 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.number() % bound }
+    }
+
+    /// True so many times in a hundred.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// One of these, as often as its weight says.
+    pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
+        let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
+        for &(weight, value) in from {
+            if at < weight {
+                return value;
+            }
+            at -= weight;
+        }
+        from[from.len() - 1].1
+    }
+}

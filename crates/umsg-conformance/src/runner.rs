@@ -1,0 +1,291 @@
+//! Runs one case in a process of its own and brings back how it ended.
+//!
+//! ```text
+//!   test thread ──fork──► case process (leads a group) ──fork──► children of the case
+//!        ▲                      │                                      │
+//!        └────── report pipe ◄──┴──────────────────────────────────────┘
+//! ```
+//!
+//! A record of the report says that a name is about to be used (so that its queue can be removed whatever happens),
+//! that the case passed, that it can't be asked of this backend, or that it failed. When the case process has ended,
+//! what is left of its group is killed.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::backend::Kind;
+use crate::site::Site;
+use crate::sys::{self, End, Forked};
+
+/// A case: a function that panics if the behaviour is not as its name says.
+pub type Case = fn(&Site);
+
+/// How long a case may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest text of a record: with its tag it is written in one piece.
+const LONGEST: usize = 3000;
+
+/// Where the panics of this process are reported, if it runs a case: the writing end of the pipe.
+static REPORT: AtomicI32 = AtomicI32::new(-1);
+
+/// What a record of the report says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Name = b'N' as isize,
+    Passed = b'P' as isize,
+    Skipped = b'S' as isize,
+    Failed = b'F' as isize,
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should.
+    Passed,
+    /// It can't be asked here, for this reason.
+    Skipped(String),
+    /// It failed, in these words.
+    Failed(String),
+}
+
+/// Writes a record, if this process runs a case.
+fn report(tag: Tag, text: &[u8]) {
+    let fd = REPORT.load(Ordering::Relaxed);
+    if fd < 0 {
+        return;
+    }
+    let text = &text[..text.len().min(LONGEST)];
+    let mut record = vec![tag as u8];
+    record.extend((text.len() as u16).to_le_bytes());
+    record.extend(text);
+    let _ = sys::write_record(fd, &record);
+}
+
+/// Says that a queue of this name may come into being.
+pub(crate) fn announce(name: &CString) {
+    report(Tag::Name, name.to_bytes());
+}
+
+/// Ends the case as one that can't be asked here.
+pub(crate) fn skip(reason: &str) -> ! {
+    report(Tag::Skipped, reason.as_bytes());
+    sys::leave(0)
+}
+
+/// Has the panics of case processes written to their report; those of other processes are printed as ever.
+fn report_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if REPORT.load(Ordering::Relaxed) < 0 {
+                return before(panic);
+            }
+            report(Tag::Failed, panic.to_string().as_bytes());
+            sys::leave(101);
+        }));
+    });
+}
+
+/// A namespace directory for umsg that every user can enter, removed when dropped.
+///
+/// # Panics
+/// If `/dev/shm` can't be written to.
+pub fn namespace_directory() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new()
+        .prefix("umsg-conformance-")
+        .tempdir_in("/dev/shm")
+        .expect("a directory in /dev/shm");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o1777))
+        .expect("chmod");
+    directory
+}
+
+/// Runs a case on a backend.
+///
+/// # Panics
+/// If no process can be made.
+pub fn verdict(kind: &Kind, helper: &Path, case: Case) -> Verdict {
+    report_panics();
+    let directory = kind.needs_directory().then(namespace_directory);
+    let directory = directory
+        .as_ref()
+        .map_or(PathBuf::from("/"), |dir| dir.path().to_path_buf());
+    let (reading, writing) = sys::pipe().expect("a pipe");
+    match sys::fork().expect("a process") {
+        Forked::Child => {
+            drop(reading);
+            run_here(writing.as_raw_fd(), kind, &directory, helper, case)
+        }
+        Forked::Parent(child) => {
+            drop(writing);
+            Supervision::new(child, reading.as_raw_fd()).watch()
+        }
+    }
+}
+
+/// The case process.
+fn run_here(report_to: RawFd, kind: &Kind, directory: &Path, helper: &Path, case: Case) -> ! {
+    sys::lead_group();
+    sys::die_with_parent();
+    sys::umask(0o022);
+    // High, where it does not take a number that a case expects to be free; nothing else of the test program's is
+    // left open but the standard streams.
+    sys::close_all(3, report_to as u32 - 1);
+    sys::close_all(report_to as u32 + 1, u32::MAX);
+    let report_to = move_up(report_to);
+    REPORT.store(report_to, Ordering::Relaxed);
+    let backend = kind
+        .make(directory)
+        .unwrap_or_else(|why| panic!("no backend: {why}"));
+    case(&Site::new(backend, helper.to_path_buf()));
+    report(Tag::Passed, b"");
+    sys::leave(0)
+}
+
+/// Moves a descriptor out of the way of those that cases open.
+fn move_up(fd: RawFd) -> RawFd {
+    const NUMBER: RawFd = 250;
+    // SAFETY: nothing is open at that number, and the old one is used no more.
+    unsafe {
+        libc::syscall(libc::SYS_dup3, fd, NUMBER, libc::O_CLOEXEC);
+        libc::syscall(libc::SYS_close, fd);
+    }
+    NUMBER
+}
+
+/// The parent's view of a case process.
+struct Supervision {
+    child: sys::Pid,
+    report: RawFd,
+    received: Vec<u8>,
+}
+
+impl Supervision {
+    fn new(child: sys::Pid, report: RawFd) -> Supervision {
+        Supervision {
+            child,
+            report,
+            received: Vec::new(),
+        }
+    }
+
+    /// Waits for its end, cleans up after it and judges.
+    fn watch(mut self) -> Verdict {
+        let until = Instant::now() + PATIENCE;
+        let end = loop {
+            if let Some(end) = sys::wait(self.child, Duration::ZERO) {
+                break Some(end);
+            }
+            if Instant::now() >= until {
+                break None;
+            }
+            self.read(Duration::from_millis(2));
+        };
+        sys::kill(-self.child, libc::SIGKILL);
+        if end.is_none() {
+            sys::wait(self.child, Duration::from_secs(10));
+        }
+        while self.read(Duration::ZERO) {}
+        self.judge(end)
+    }
+
+    /// Takes what there is in the pipe; false if there was nothing.
+    fn read(&mut self, patience: Duration) -> bool {
+        let mut buffer = [0; 4096];
+        if !sys::readable(self.report, patience) {
+            return false;
+        }
+        match sys::read_record(self.report, &mut buffer) {
+            Ok(length) if length > 0 => {
+                self.received.extend(&buffer[..length]);
+                true
+            }
+            _ => {
+                // The end: only the child's own end is waited for now.
+                std::thread::sleep(patience);
+                false
+            }
+        }
+    }
+
+    /// The whole records of the report.
+    fn records(&self) -> Vec<(u8, &[u8])> {
+        let (mut records, mut rest) = (Vec::new(), &self.received[..]);
+        while let [tag, low, high, after @ ..] = rest {
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            let Some((text, after)) = after.split_at_checked(length) else {
+                break;
+            };
+            records.push((*tag, text));
+            rest = after;
+        }
+        records
+    }
+
+    fn judge(&self, end: Option<End>) -> Verdict {
+        let records = self.records();
+        let find = |wanted: Tag| {
+            records
+                .iter()
+                .find(|(tag, _)| *tag == wanted as u8)
+                .map(|(_, text)| *text)
+        };
+        let words = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+        for (_, name) in records.iter().filter(|(tag, _)| *tag == Tag::Name as u8) {
+            remove_from_kernel(name);
+        }
+        if let Some(text) = find(Tag::Failed) {
+            return Verdict::Failed(words(text));
+        }
+        match end {
+            None => Verdict::Failed(format!(
+                "it had not ended after {} s and was killed",
+                PATIENCE.as_secs()
+            )),
+            Some(End::Exit(0)) => match (find(Tag::Skipped), find(Tag::Passed)) {
+                (Some(reason), _) => Verdict::Skipped(words(reason)),
+                (None, Some(_)) => Verdict::Passed,
+                (None, None) => Verdict::Failed("its process ended without a word".to_string()),
+            },
+            Some(end) => Verdict::Failed(format!("its process ended with {end:?}")),
+        }
+    }
+}
+
+/// Removes what the case may have left in the kernel.
+fn remove_from_kernel(name: &[u8]) {
+    if let Ok(name) = CString::new(name) {
+        // SAFETY: NUL-terminated.
+        unsafe { libc::mq_unlink(name.as_ptr()) };
+    }
+}
+
+/// Runs a case as a test: panics if it fails, says so if it is skipped.
+///
+/// # Panics
+/// If the case fails.
+pub fn run(kind: &Kind, helper: &Path, title: &str, case: Case) {
+    let label = match kind {
+        Kind::Kernel => "kernel",
+        Kind::Dropin(_) => "drop-in",
+        Kind::Flawed(_) => "flawed kernel",
+    };
+    match verdict(kind, helper, case) {
+        Verdict::Passed => {}
+        Verdict::Skipped(reason) => say(&format!("skipped on the {label}: {title}: {reason}\n")),
+        Verdict::Failed(how) => panic!("on the {label}, {title}:\n{how}"),
+    }
+}
+
+/// Writes past the capture of the test harness: what was not checked is to be seen.
+pub fn say(text: &str) {
+    let _ = sys::write_record(libc::STDERR_FILENO, text.as_bytes());
+}

@@ -1,0 +1,533 @@
+//! Where a case runs: a backend, names of its own, and children, threads and users to try things with.
+//!
+//! A call that the backend can't express ends the case as skipped; every other answer comes back as
+//! `Result<_, Errno>`.
+
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::backend::{Answer, Attributes, Backend, Failure, Fd, Ownership, Status};
+use crate::errno::Errno;
+use crate::runner;
+use crate::sys::{self, End, Forked, Pause, Pid};
+
+/// How long a case waits for something that is bound to happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a case watches that something does not happen.
+pub const A_WHILE: Duration = Duration::from_millis(150);
+
+/// A message as it was received.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// Its priority.
+    pub priority: u32,
+}
+
+/// The message that is expected.
+pub fn message(data: impl AsRef<[u8]>, priority: u32) -> Message {
+    Message {
+        data: data.as_ref().to_vec(),
+        priority,
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = String::from_utf8_lossy(&self.data[..self.data.len().min(40)]);
+        write!(
+            f,
+            "{shown:?} ({} bytes) of priority {}",
+            self.data.len(),
+            self.priority
+        )
+    }
+}
+
+/// Where a case runs.
+pub struct Site {
+    backend: Box<dyn Backend>,
+    helper: PathBuf,
+    names: AtomicU32,
+}
+
+impl Site {
+    /// A place with this backend; `helper` is the program `mq_probe`.
+    pub fn new(backend: Box<dyn Backend>, helper: PathBuf) -> Site {
+        Site {
+            backend,
+            helper,
+            names: AtomicU32::new(0),
+        }
+    }
+
+    /// The backend itself, for the calls that only one file of cases makes.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// The program that does things to queues after an exec.
+    pub fn helper(&self) -> &Path {
+        &self.helper
+    }
+
+    /// The answer of a call, or the end of the case if it can't be asked.
+    pub fn ask<T>(&self, answer: Answer<T>) -> Result<T, Errno> {
+        match answer {
+            Ok(value) => Ok(value),
+            Err(Failure::Errno(errno)) => Err(errno),
+            Err(Failure::Unsupported(reason)) => self.skip(reason),
+        }
+    }
+
+    /// Ends the case: it can't be asked here.
+    pub fn skip(&self, reason: &str) -> ! {
+        runner::skip(reason)
+    }
+
+    /// Skips the case unless it runs as root.
+    pub fn need_root(&self) {
+        if !sys::is_root() {
+            self.skip("only root can become another user");
+        }
+    }
+
+    /// Skips the case unless descriptors are real ones.
+    pub fn need_descriptors(&self) {
+        if !self.backend.has_descriptors() {
+            self.skip("it has handles, not descriptors");
+        }
+    }
+
+    /// A name that nobody else uses.
+    pub fn name(&self, stem: &str) -> CString {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        self.announced(format!("/umsg-{}-{number}-{stem}", sys::pid()))
+    }
+
+    /// A name of so many bytes after the slash.
+    pub fn name_of_length(&self, length: usize) -> CString {
+        let start = format!("/umsg-{}-", sys::pid());
+        self.announced(format!("{start:x<width$}", width = length + 1))
+    }
+
+    /// A name of choice; the queue is removed when the case has ended.
+    pub fn announced(&self, name: impl Into<Vec<u8>>) -> CString {
+        let name = CString::new(name).expect("no NUL in a name");
+        runner::announce(&name);
+        name
+    }
+
+    /// A new queue, read and write, blocking.
+    pub fn queue(&self, messages: i64, size: i64) -> Queue<'_> {
+        self.queue_called(&self.name("queue"), messages, size)
+    }
+
+    /// A new queue of this name, read and write, blocking.
+    pub fn queue_called(&self, name: &CStr, messages: i64, size: i64) -> Queue<'_> {
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+        self.open_with(name, flags, 0o600, Some(&Attributes::new(messages, size)))
+            .expect("a new queue")
+    }
+
+    /// A new queue, read and write, non-blocking.
+    pub fn nonblocking(&self, messages: i64, size: i64) -> Queue<'_> {
+        let name = self.name("queue");
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NONBLOCK;
+        self.open_with(&name, flags, 0o600, Some(&Attributes::new(messages, size)))
+            .expect("a new queue")
+    }
+
+    /// `mq_open` without mode and attributes.
+    pub fn open(&self, name: &CStr, flags: i32) -> Result<Queue<'_>, Errno> {
+        self.open_with(name, flags, 0, None)
+    }
+
+    /// `mq_open`.
+    pub fn open_with(
+        &self,
+        name: &CStr,
+        flags: i32,
+        mode: u32,
+        attributes: Option<&Attributes>,
+    ) -> Result<Queue<'_>, Errno> {
+        let fd = self.ask(self.backend.open(name, flags, mode, attributes))?;
+        Ok(Queue { site: self, fd })
+    }
+
+    /// A queue behind a descriptor that came another way.
+    pub fn at(&self, fd: Fd) -> Queue<'_> {
+        Queue { site: self, fd }
+    }
+
+    /// `mq_unlink`.
+    pub fn unlink(&self, name: &CStr) -> Result<(), Errno> {
+        self.ask(self.backend.unlink(name))
+    }
+
+    /// Forks a child that does some work and hands back what came of it.
+    pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
+        let (reading, writing) = sys::pipe().expect("a pipe");
+        let started = &sys::shared_words(1).expect("shared memory")[0];
+        match sys::fork().expect("a process") {
+            Forked::Child => {
+                started.store(1, Ordering::Release);
+                let result = work();
+                sys::write_record(writing.as_raw_fd(), &result.encode()).expect("a result");
+                sys::leave(0)
+            }
+            Forked::Parent(pid) => {
+                drop(writing);
+                Child {
+                    pid,
+                    started,
+                    result: reading,
+                    kind: PhantomData,
+                }
+            }
+        }
+    }
+
+    /// What comes of some work as another user. Needs root.
+    pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
+        self.need_root();
+        let child = self.child(|| {
+            user.assume().expect("becoming another user");
+            work()
+        });
+        child.result()
+    }
+}
+
+/// A queue as one descriptor shows it.
+#[derive(Clone, Copy)]
+pub struct Queue<'a> {
+    site: &'a Site,
+    fd: Fd,
+}
+
+impl fmt::Debug for Queue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "descriptor {}", self.fd)
+    }
+}
+
+/// Two answers are alike if both say that there is a queue.
+impl PartialEq for Queue<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.fd == other.fd
+    }
+}
+
+impl<'a> Queue<'a> {
+    /// The descriptor.
+    pub fn fd(self) -> Fd {
+        self.fd
+    }
+
+    fn ask<T>(self, question: impl FnOnce(&dyn Backend) -> Answer<T>) -> Result<T, Errno> {
+        self.site.ask(question(&*self.site.backend))
+    }
+
+    /// `mq_send`.
+    pub fn send(self, message: impl AsRef<[u8]>, priority: u32) -> Result<(), Errno> {
+        self.ask(|backend| backend.send(self.fd, message.as_ref(), priority))
+    }
+
+    /// `mq_timedsend`.
+    pub fn send_by(
+        self,
+        message: impl AsRef<[u8]>,
+        priority: u32,
+        deadline: libc::timespec,
+    ) -> Result<(), Errno> {
+        self.ask(|backend| backend.timed_send(self.fd, message.as_ref(), priority, Some(&deadline)))
+    }
+
+    /// `mq_receive` into a buffer of the queue's message size.
+    pub fn receive(self) -> Result<Message, Errno> {
+        let mut buffer = vec![0; self.message_size()];
+        let (length, priority) = self.receive_into(&mut buffer)?;
+        Ok(message(&buffer[..length], priority))
+    }
+
+    /// `mq_receive` into this buffer.
+    pub fn receive_into(self, buffer: &mut [u8]) -> Result<(usize, u32), Errno> {
+        self.ask(|backend| backend.receive(self.fd, buffer))
+    }
+
+    /// `mq_timedreceive` into a buffer of the queue's message size.
+    pub fn receive_by(self, deadline: libc::timespec) -> Result<Message, Errno> {
+        let mut buffer = vec![0; self.message_size()];
+        let (length, priority) =
+            self.ask(|backend| backend.timed_receive(self.fd, &mut buffer, Some(&deadline)))?;
+        Ok(message(&buffer[..length], priority))
+    }
+
+    /// Every message until it would block: non-blocking queues only.
+    pub fn drain(self) -> Vec<Message> {
+        std::iter::from_fn(|| match self.receive() {
+            Ok(message) => Some(message),
+            Err(Errno::EAGAIN) => None,
+            Err(errno) => panic!("draining: {errno}"),
+        })
+        .collect()
+    }
+
+    /// Fills it with one-byte messages of priority 0: non-blocking queues only. How many fitted.
+    pub fn fill(self) -> usize {
+        let mut count = 0;
+        while self.send(b"x", 0) != Err(Errno::EAGAIN) {
+            count += 1;
+        }
+        count
+    }
+
+    /// `mq_getattr`.
+    pub fn attributes(self) -> Result<Attributes, Errno> {
+        self.ask(|backend| backend.attributes(self.fd))
+    }
+
+    fn message_size(self) -> usize {
+        self.attributes()
+            .map_or(0, |attributes| attributes.message_size as usize)
+    }
+
+    /// How many messages it holds.
+    pub fn messages(self) -> i64 {
+        self.attributes().expect("attributes").messages
+    }
+
+    /// `mq_setattr`.
+    pub fn set_attributes(self, attributes: &Attributes) -> Result<Attributes, Errno> {
+        self.ask(|backend| backend.set_attributes(self.fd, attributes))
+    }
+
+    /// `mq_setattr` of the one flag that can be set.
+    pub fn set_nonblocking(self, nonblocking: bool) {
+        let flags = if nonblocking {
+            i64::from(libc::O_NONBLOCK)
+        } else {
+            0
+        };
+        self.set_attributes(&Attributes {
+            flags,
+            ..Attributes::default()
+        })
+        .expect("setting O_NONBLOCK");
+    }
+
+    /// Whether `O_NONBLOCK` is set.
+    pub fn is_nonblocking(self) -> bool {
+        self.attributes().expect("attributes").flags == i64::from(libc::O_NONBLOCK)
+    }
+
+    /// `mq_close`.
+    pub fn close(self) -> Result<(), Errno> {
+        self.ask(|backend| backend.close(self.fd))
+    }
+
+    /// `dup`.
+    pub fn dup(self) -> Result<Queue<'a>, Errno> {
+        Ok(Queue {
+            site: self.site,
+            fd: self.ask(|backend| backend.dup(self.fd))?,
+        })
+    }
+
+    /// Owner, group and permission bits.
+    pub fn ownership(self) -> Result<Ownership, Errno> {
+        self.ask(|backend| backend.ownership(self.fd))
+    }
+
+    /// `fstat`.
+    pub fn status(self) -> Result<Status, Errno> {
+        self.ask(|backend| backend.status(self.fd))
+    }
+
+    /// `fcntl`.
+    pub fn fcntl(self, command: i32, argument: i32) -> Result<i32, Errno> {
+        self.ask(|backend| backend.fcntl(self.fd, command, argument))
+    }
+}
+
+/// A forked child of a case.
+pub struct Child<'a, T> {
+    pid: Pid,
+    started: &'static AtomicU32,
+    result: OwnedFd,
+    kind: PhantomData<(&'a Site, T)>,
+}
+
+impl<T: Carried> Child<'_, T> {
+    /// Its process id.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether it has handed back its result.
+    pub fn is_done(&self) -> bool {
+        sys::readable(self.result.as_raw_fd(), Duration::ZERO)
+    }
+
+    /// Waits until it is at work and sleeps in it.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    pub fn wait_until_blocked(&self) {
+        wait_until(|| self.started.load(Ordering::Acquire) == 1);
+        wait_until_asleep(self.pid, || self.is_done());
+    }
+
+    /// Watches for a while that it stays at work.
+    ///
+    /// # Panics
+    /// If it ends.
+    pub fn expect_still_blocked(&self) {
+        assert!(
+            !sys::readable(self.result.as_raw_fd(), A_WHILE),
+            "it is no longer blocked"
+        );
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        sys::kill(self.pid, signal);
+    }
+
+    /// Kills it and waits for its end.
+    pub fn kill(self) {
+        sys::kill(self.pid, libc::SIGKILL);
+        self.expect_killed();
+    }
+
+    /// Waits until it is killed.
+    ///
+    /// # Panics
+    /// If it is not, or ends in another way.
+    pub fn expect_killed(self) {
+        assert_eq!(
+            sys::wait(self.pid, PATIENCE),
+            Some(End::Signal(libc::SIGKILL))
+        );
+    }
+
+    /// Waits for its end and hands over what came of it.
+    ///
+    /// # Panics
+    /// If it does not end, or not as it should.
+    pub fn result(self) -> T {
+        if !sys::readable(self.result.as_raw_fd(), PATIENCE) {
+            self.kill();
+            panic!("a child is still blocked after {} s", PATIENCE.as_secs());
+        }
+        let mut buffer = vec![0; 70_000];
+        let length = sys::read_record(self.result.as_raw_fd(), &mut buffer).expect("a result");
+        let end = sys::wait(self.pid, PATIENCE);
+        assert_eq!(
+            end,
+            Some(End::Exit(0)),
+            "a child ended before it had a result"
+        );
+        T::decode(&buffer[..length])
+    }
+}
+
+/// Waits until something is so.
+///
+/// # Panics
+/// If it does not become so.
+pub fn wait_until(condition: impl Fn() -> bool) {
+    let mut pause = Pause::new(PATIENCE);
+    while !condition() {
+        assert!(pause.again(), "waited {} s in vain", PATIENCE.as_secs());
+    }
+}
+
+/// Waits until a thread sleeps and goes on sleeping.
+///
+/// # Panics
+/// If it gets done instead.
+pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
+    let mut seen = 0;
+    wait_until(|| is_done() || sys::state(id) == Some(b'S'));
+    while seen < 3 {
+        assert!(!is_done(), "it is done and should have blocked");
+        seen = if sys::state(id) == Some(b'S') {
+            seen + 1
+        } else {
+            0
+        };
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A result that a child can hand to its parent.
+pub trait Carried: Sized {
+    /// As bytes: at least one.
+    fn encode(&self) -> Vec<u8>;
+    /// From these bytes.
+    fn decode(bytes: &[u8]) -> Self;
+}
+
+impl Carried for () {
+    fn encode(&self) -> Vec<u8> {
+        vec![0]
+    }
+    fn decode(_: &[u8]) {}
+}
+
+impl Carried for i64 {
+    fn encode(&self) -> Vec<u8> {
+        self.to_le_bytes().to_vec()
+    }
+    fn decode(bytes: &[u8]) -> i64 {
+        i64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    }
+}
+
+impl Carried for bool {
+    fn encode(&self) -> Vec<u8> {
+        vec![u8::from(*self)]
+    }
+    fn decode(bytes: &[u8]) -> bool {
+        bytes == [1]
+    }
+}
+
+impl Carried for Message {
+    fn encode(&self) -> Vec<u8> {
+        [&self.priority.to_le_bytes(), &self.data[..]].concat()
+    }
+    fn decode(bytes: &[u8]) -> Message {
+        let (priority, data) = bytes.split_at(4);
+        message(
+            data,
+            u32::from_le_bytes(priority.try_into().expect("four bytes")),
+        )
+    }
+}
+
+impl<T: Carried> Carried for Result<T, Errno> {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Ok(value) => [vec![1], value.encode()].concat(),
+            Err(errno) => [vec![0], errno.0.to_le_bytes().to_vec()].concat(),
+        }
+    }
+    fn decode(bytes: &[u8]) -> Self {
+        match bytes.split_first().expect("at least one byte") {
+            (1, value) => Ok(T::decode(value)),
+            (_, errno) => Err(Errno(i32::from_le_bytes(
+                errno.try_into().expect("four bytes"),
+            ))),
+        }
+    }
+}
