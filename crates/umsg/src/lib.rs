@@ -1,1 +1,63 @@
-//! umsg.
+//! POSIX message queues in shared memory: the semantics of Linux, no system call on the fast path, no limits of the
+//! kernel, no root, no daemon, and safe against the death of any process at any instruction.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("umsg-lib-{}", std::process::id()));
+//! # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+//! # let namespace = umsg::Namespace::at(&dir)?;
+//! use umsg::posix::OpenOptions;
+//!
+//! let queue = OpenOptions::new()
+//!     .read(true)
+//!     .write(true)
+//!     .create(true)
+//!     .max_messages(65_536)
+//!     .message_size(1024) // bytes
+//! #   .namespace(&namespace)
+//!     .open("/orders")?;
+//! queue.send(b"an urgent one", 9)?;
+//!
+//! let mut buffer = [0; 1024];
+//! let received = queue.receive(&mut buffer)?;
+//! assert_eq!((&buffer[..received.len], received.priority), (&b"an urgent one"[..], 9));
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Where things are: [`posix`] is the face; [`Namespace`] says which directory holds the queues; [`signals`] is for
+//! handlers that use queues. ARCHITECTURE.md follows a message through the code, docs/format.md draws every byte of a
+//! segment, docs/protocols.md every state, barrier and crash point.
+#![deny(unsafe_code)]
+
+mod counters;
+#[cfg(any(not(loom), feature = "crash-points"))]
+#[doc(hidden)]
+pub mod crash;
+mod error;
+mod lock;
+#[cfg(not(loom))]
+mod namespace;
+mod order;
+#[cfg(not(loom))]
+pub mod posix;
+mod queue;
+mod recover;
+mod segment;
+#[allow(
+    unsafe_code,
+    reason = "siginfo and ucontext come as raw pointers from the kernel"
+)]
+pub mod signals;
+mod slots;
+mod sync;
+#[allow(
+    unsafe_code,
+    reason = "system calls that rustix does not have, mappings, the robust list"
+)]
+mod sys;
+mod waiters;
+
+#[cfg(not(loom))]
+pub use namespace::{
+    Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, SetupReport, TMPFILES,
+};

@@ -1,0 +1,60 @@
+//! Statistics that nobody waits for: one line a processor.
+//!
+//! How many messages and bytes a queue holds follows from its cursors and costs nothing. What is counted here happens
+//! off the fast path: blocking, waking, handing over. Each event is added on the line of the processor that one runs
+//! on, so two processors never pull a line from each other; a reader sums the lines up. A thread may be moved between
+//! finding its processor and adding, so the additions are atomic: still exact, and still on a line that is almost
+//! always its own.
+
+use crate::sync::{AtomicU64, Ordering};
+use crate::sys::cpu;
+
+/// Lines; processors beyond share them.
+#[cfg(not(loom))]
+const LINES: usize = 32;
+#[cfg(loom)]
+const LINES: usize = 1;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A send found the queue full and waited.
+    SendBlocked,
+    /// A receive found the queue empty and waited.
+    ReceiveBlocked,
+    /// A message was handed to a waiting receiver.
+    HandedOver,
+    /// A wait ended while its thread was still spinning.
+    SpinPaid,
+    /// A wait ended with its deadline or a signal.
+    GivenUp,
+    /// A waiter's death was noticed.
+    WaiterDied,
+}
+
+const EVENTS: usize = 6;
+
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(crate) struct Line([AtomicU64; EVENTS]);
+
+/// The counters of a queue.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Counters([Line; LINES]);
+
+impl Counters {
+    /// Counts one event.
+    pub(crate) fn count(&self, event: Event) {
+        // Relaxed: a number for people.
+        self.0[cpu::current() % LINES].0[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the event happened, summed over the processors.
+    pub(crate) fn sum(&self, event: Event) -> u64 {
+        self.0
+            .iter()
+            .map(|line| line.0[event as usize].load(Ordering::Relaxed))
+            .sum()
+    }
+}

@@ -1,0 +1,163 @@
+//! Named places at which a process may be killed in a test.
+//!
+//! `crash_point!(NAME)` stands at every step of an operation after which a death leaves something behind. A release
+//! build contains nothing of it. With the feature `crash-points` an armed process gets a real SIGKILL there; under
+//! loom an armed model thread dies there by unwinding, and its locks are marked as the kernel would mark them.
+
+/// Declares the points: the name, and what becomes of an operation that dies there.
+macro_rules! points {
+    ($($(#[doc = $what:literal])+ $name:ident;)+) => {
+        /// A place in the code at which a test may kill the process.
+        #[allow(non_camel_case_types, missing_docs, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Point {
+            $($(#[doc = $what])+ $name,)+
+        }
+
+        /// Every point: its name and what becomes of an operation that dies there.
+        pub const POINTS: &[(Point, &str, &str)] = &[
+            $((Point::$name, stringify!($name), concat!($($what),+)),)+
+        ];
+    };
+}
+
+points! {
+    /// A slot is taken and filled; nothing is published: the message was never sent.
+    SEND_FILLED;
+    /// The word that announces another priority is stored, the message is not: the message was never sent.
+    SEND_RUN_CHANGED;
+    /// The stamp is stored, the cursor is not: the message was sent, the repair moves the cursor.
+    SEND_PUBLISHED;
+    /// The cursor is stored, the lock is held: the message was sent.
+    SEND_COUNTED;
+    /// The lock is dropped, waiting receivers were not served: they find the message at their next slice.
+    SEND_UNSERVED;
+    /// The payload's block is split off, the slot does not name it yet: the block returns to the arena.
+    ARENA_SPLIT;
+    /// The slot names its block: it stays with the slot.
+    ARENA_NAMED;
+    /// The message is copied out; nothing is changed: it stays in the queue.
+    RECEIVE_COPIED;
+    /// The slot is written behind the free ones, not published: the message stays in the queue.
+    RECEIVE_RETURNED;
+    /// The message is taken from the ring, its slot is in nobody's hands: received, the repair frees the slot.
+    RECEIVE_TAKEN;
+    /// The message is taken from the store, its slot is in nobody's hands: received, the repair frees the slot.
+    RECEIVE_UNSTORED;
+    /// The slot is free, the counters do not say so: the repair counts again.
+    RECEIVE_FREED;
+    /// A blocked sender's message was admitted, the sender not woken: it looks by itself at its next slice.
+    RECEIVE_ADMITTED;
+    /// The slot is marked as stored, no list leads to it: the repair rebuilds the lists.
+    DRAIN_MARKED;
+    /// The slot is in its list and still in the ring: the repair takes it for one in the ring.
+    DRAIN_LINKED;
+    /// A node is filled and in no list: it is free again.
+    WAIT_NODE_FILLED;
+    /// The node is in its list, the flag for senders is not set.
+    WAIT_LISTED;
+    /// The lock is dropped, the kernel does not know the node yet: it is recognised by its owner's start time.
+    WAIT_UNNAMED;
+    /// The node is named to the kernel: the kernel marks it.
+    WAIT_NAMED;
+    /// The waiter was woken and has not looked at its node.
+    WAIT_WOKEN;
+    /// A message is noted in a waiter's node but not offered: it is still in the queue.
+    SERVE_NOTED;
+    /// A message is offered and still in the queue too: it is the waiter's.
+    SERVE_OFFERED;
+    /// A message is offered and gone from the queue; the waiter was not woken.
+    SERVE_TAKEN;
+    /// A sender's message is accepted and not yet in the store: the repair stores it.
+    ADMIT_ACCEPTED;
+    /// A slot for a blocked sender's message is taken off the free ones: the repair frees it.
+    PARK_SLOT_TAKEN;
+    /// The blocked sender's message is written, no node names it: never sent, the repair frees the slot.
+    PARK_FILLED;
+    /// The sender lock is lent, nothing is changed.
+    GROW_LENT;
+    /// The ring is doubled, its size is not.
+    GROW_COPIED;
+    /// The ring's size is doubled.
+    GROW_DOUBLED;
+    /// New slots are written behind the free ones and not counted.
+    GROW_WRITTEN;
+    /// New slots are counted and not free: the repair frees them.
+    GROW_COUNTED;
+    /// A queue's file is made, has no contents and no name: it vanishes.
+    CREATE_EMPTY;
+    /// A queue's file has its contents and no name: it vanishes.
+    CREATE_UNNAMED;
+    /// The file has its name: the queue exists.
+    CREATE_NAMED;
+    /// A repair has found out which slots are in use.
+    REPAIR_SURVEYED;
+    /// A repair has emptied the lists of the store.
+    REPAIR_CLEARED;
+    /// A repair has rebuilt the store.
+    REPAIR_STORED;
+    /// A repair has returned slots that nobody held.
+    REPAIR_FREED;
+}
+
+/// Dies here if a test wants it. Compiles to nothing in a release build.
+macro_rules! crash_point {
+    ($name:ident) => {
+        #[cfg(any(loom, feature = "crash-points"))]
+        $crate::crash::reached($crate::crash::Point::$name);
+    };
+}
+pub(crate) use crash_point;
+
+#[cfg(all(feature = "crash-points", not(loom)))]
+mod armed {
+    use super::{POINTS, Point};
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    /// The armed point plus one, 0 for none.
+    static ARMED: AtomicU32 = AtomicU32::new(0);
+    /// How many passes are left before the process dies.
+    static PASSES: AtomicU32 = AtomicU32::new(0);
+    /// The points that this process has passed, one bit each.
+    static REACHED: AtomicU64 = AtomicU64::new(0);
+
+    const _: () = assert!(POINTS.len() <= 64);
+
+    /// Arms the named point: the process is killed when it passes it for the `nth` time (1 is the next).
+    ///
+    /// # Panics
+    /// If no point has that name.
+    pub fn arm(name: &str, nth: u32) {
+        let (point, _, _) = POINTS
+            .iter()
+            .find(|(_, known, _)| *known == name)
+            .expect("a point of this name");
+        PASSES.store(nth, Ordering::SeqCst);
+        ARMED.store(*point as u32 + 1, Ordering::SeqCst);
+    }
+
+    /// Whether this process has passed the point.
+    pub fn was_reached(point: Point) -> bool {
+        REACHED.load(Ordering::SeqCst) & (1 << point as u32) != 0
+    }
+
+    /// Called at each point.
+    pub fn reached(point: Point) {
+        REACHED.fetch_or(1 << point as u32, Ordering::SeqCst);
+        if ARMED.load(Ordering::SeqCst) == point as u32 + 1
+            && PASSES.fetch_sub(1, Ordering::SeqCst) == 1
+        {
+            // SAFETY: a signal to ourselves; SIGKILL does not return.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+#[cfg(all(feature = "crash-points", not(loom)))]
+pub use armed::{arm, reached, was_reached};
+
+#[cfg(loom)]
+pub(crate) use crate::model::crash::reached;

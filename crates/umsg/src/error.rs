@@ -1,0 +1,324 @@
+//! Errors: one enum an operation family, one table to errno.
+
+use crate::namespace::NamespaceError;
+
+/// What can go wrong inside the engine, whatever the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The segment holds what no operation could have left there.
+    Damaged,
+    /// The file system is full.
+    NoSpace,
+    /// The machine or the memory cgroup has no memory left.
+    NoMemory,
+    /// A lock was not let go within the caller's patience.
+    Busy,
+    /// The calling thread holds the lock itself.
+    OwnedByCaller,
+}
+
+#[cfg(not(loom))]
+impl Trouble {
+    /// For errors of mapping and populating memory.
+    pub(crate) fn from_memory(error: rustix::io::Errno) -> Trouble {
+        match error {
+            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => Trouble::NoSpace,
+            _ => Trouble::NoMemory,
+        }
+    }
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// EAGAIN: the queue is full, or its lock is held by a stopped process, and the call must not block.
+    #[error("the queue is full")]
+    Full,
+    /// ETIMEDOUT: the deadline passed before there was room.
+    #[error("timed out waiting for room in the queue")]
+    TimedOut,
+    /// EMSGSIZE: the message is longer than the queue's message size, both in bytes.
+    #[error("a message of {len} bytes is too long for this queue: its message size is {max} bytes")]
+    TooLong {
+        /// Length of the message, in bytes.
+        len: usize,
+        /// The queue's message size, in bytes.
+        max: usize,
+    },
+    /// EINVAL: the priority is 32,768 or more.
+    #[error("a priority must be below 32768")]
+    PriorityTooHigh,
+    /// EBADF: the queue was not opened for sending.
+    #[error("the queue was not opened for sending")]
+    NotWritable,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: the machine or the memory cgroup has no memory for the message.
+    #[error("no memory left for the message")]
+    NoMemory,
+    /// ENOSPC: the file system of the namespace is full, or the namespace's limit of bytes is reached.
+    #[error("no space left in the namespace for the message")]
+    NoSpace,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl SendError {
+    /// The error number that mq_send(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            SendError::Full => libc::EAGAIN,
+            SendError::TimedOut => libc::ETIMEDOUT,
+            SendError::TooLong { .. } => libc::EMSGSIZE,
+            SendError::PriorityTooHigh => libc::EINVAL,
+            SendError::NotWritable => libc::EBADF,
+            SendError::Interrupted => libc::EINTR,
+            SendError::NoMemory => libc::ENOMEM,
+            SendError::NoSpace => libc::ENOSPC,
+            SendError::Damaged => libc::EBADMSG,
+            SendError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for SendError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => SendError::Damaged,
+            Trouble::NoSpace => SendError::NoSpace,
+            Trouble::NoMemory => SendError::NoMemory,
+            Trouble::Busy => SendError::Full,
+            Trouble::OwnedByCaller => SendError::WouldDeadlock,
+        }
+    }
+}
+
+/// Why no message was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// EAGAIN: the queue is empty, or its lock is held by a stopped process, and the call must not block.
+    #[error("the queue is empty")]
+    Empty,
+    /// ETIMEDOUT: the deadline passed before a message came.
+    #[error("timed out waiting for a message")]
+    TimedOut,
+    /// EMSGSIZE: the buffer is shorter than the queue's message size, both in bytes.
+    #[error(
+        "a buffer of {len} bytes is too short for this queue: its message size is {needed} bytes"
+    )]
+    BufferTooSmall {
+        /// Length of the buffer, in bytes.
+        len: usize,
+        /// The queue's message size, in bytes.
+        needed: usize,
+    },
+    /// EBADF: the queue was not opened for receiving.
+    #[error("the queue was not opened for receiving")]
+    NotReadable,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: the machine or the memory cgroup has no memory left.
+    #[error("no memory left")]
+    NoMemory,
+    /// ENOSPC: the file system of the namespace is full.
+    #[error("no space left in the namespace")]
+    NoSpace,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl ReceiveError {
+    /// The error number that mq_receive(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            ReceiveError::Empty => libc::EAGAIN,
+            ReceiveError::TimedOut => libc::ETIMEDOUT,
+            ReceiveError::BufferTooSmall { .. } => libc::EMSGSIZE,
+            ReceiveError::NotReadable => libc::EBADF,
+            ReceiveError::Interrupted => libc::EINTR,
+            ReceiveError::NoMemory => libc::ENOMEM,
+            ReceiveError::NoSpace => libc::ENOSPC,
+            ReceiveError::Damaged => libc::EBADMSG,
+            ReceiveError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for ReceiveError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => ReceiveError::Damaged,
+            Trouble::NoSpace => ReceiveError::NoSpace,
+            Trouble::NoMemory => ReceiveError::NoMemory,
+            Trouble::Busy => ReceiveError::Empty,
+            Trouble::OwnedByCaller => ReceiveError::WouldDeadlock,
+        }
+    }
+}
+
+/// Why a queue was not opened, created or attached to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// EINVAL: the name is empty or does not begin with a slash.
+    #[error("a queue's name is a slash and up to 255 bytes, such as /orders")]
+    InvalidName,
+    /// EACCES: the name has a second slash, or is `/.` or `/..`.
+    #[error("a queue's name has one slash, at its beginning")]
+    DeniedName,
+    /// ENAMETOOLONG: the name has more than 255 bytes after its slash.
+    #[error("a queue's name has at most 255 bytes after its slash")]
+    NameTooLong,
+    /// EINVAL: neither reading nor writing was asked for.
+    #[error("a queue is opened for reading, for writing, or for both")]
+    NoAccessMode,
+    /// ENOENT: no such queue.
+    #[error("no queue of this name; create it, or see `umsg ls` for those that exist")]
+    NotFound,
+    /// EEXIST: the queue exists and was to be created.
+    #[error("a queue of this name exists already")]
+    AlreadyExists,
+    /// EACCES: the queue's mode does not grant what was asked for.
+    #[error("permission denied by the queue's mode or by its directory")]
+    PermissionDenied,
+    /// EINVAL: zero, or beyond the namespace's limits.
+    #[error(
+        "{what} must be from 1 to {max}, not {value}; `umsg limits` shows and raises the limit"
+    )]
+    InvalidAttributes {
+        /// Which attribute.
+        what: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The namespace's limit.
+        max: u64,
+    },
+    /// ENOSPC: the namespace has as many queues as its limits allow.
+    #[error(
+        "the namespace holds {0} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
+    )]
+    TooManyQueues(u32),
+    /// ENOSPC: the file system is full, or the namespace's limit of bytes is reached.
+    #[error("no space left in the namespace")]
+    NoSpace,
+    /// ENOMEM: no memory, or no address space to map the queue.
+    #[error("no memory left to create or map the queue")]
+    NoMemory,
+    /// EINVAL: the file is not a segment.
+    #[error("{0}: not a message queue of umsg")]
+    NotAQueue(&'static str),
+    /// EINVAL: a segment of another version or layout.
+    #[error(
+        "the queue was made by another version of umsg (format {found}, this is {expected}); remove it with `umsg rm`"
+    )]
+    OtherVersion {
+        /// Version of the format in the file.
+        found: u32,
+        /// Version of this library's format.
+        expected: u32,
+    },
+    /// EBADMSG: the header contradicts itself or the file's length.
+    #[error("the queue's file is damaged: {0}")]
+    Damaged(&'static str),
+    /// EMFILE or ENFILE: no descriptor left.
+    #[error("too many open files")]
+    TooManyFiles(i32),
+    /// The namespace can't be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// Another error of the system.
+    #[error("{call}: {error}")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        error: std::io::Error,
+    },
+}
+
+impl OpenError {
+    /// The error number that mq_open(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            OpenError::InvalidName
+            | OpenError::NoAccessMode
+            | OpenError::InvalidAttributes { .. } => libc::EINVAL,
+            OpenError::DeniedName | OpenError::PermissionDenied => libc::EACCES,
+            OpenError::NameTooLong => libc::ENAMETOOLONG,
+            OpenError::NotFound => libc::ENOENT,
+            OpenError::AlreadyExists => libc::EEXIST,
+            OpenError::TooManyQueues(_) | OpenError::NoSpace => libc::ENOSPC,
+            OpenError::NoMemory => libc::ENOMEM,
+            OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => libc::EINVAL,
+            OpenError::Damaged(_) => libc::EBADMSG,
+            OpenError::TooManyFiles(errno) => *errno,
+            OpenError::Namespace(error) => error.errno(),
+            OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
+    /// Sorts an error of the system into the variants above.
+    #[cfg(not(loom))]
+    pub(crate) fn from_errno(call: &'static str, errno: rustix::io::Errno) -> OpenError {
+        use rustix::io::Errno;
+        match errno {
+            Errno::NOENT => OpenError::NotFound,
+            Errno::EXIST => OpenError::AlreadyExists,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => OpenError::PermissionDenied,
+            Errno::NOSPC | Errno::DQUOT => OpenError::NoSpace,
+            Errno::NOMEM => OpenError::NoMemory,
+            Errno::MFILE | Errno::NFILE => OpenError::TooManyFiles(errno.raw_os_error()),
+            Errno::NAMETOOLONG => OpenError::NameTooLong,
+            other => OpenError::System {
+                call,
+                error: other.into(),
+            },
+        }
+    }
+}
+
+/// Why a queue was not unlinked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnlinkError {
+    /// EINVAL, EACCES, ENAMETOOLONG, ENOENT: as for opening.
+    #[error(transparent)]
+    Name(OpenError),
+    /// ENOENT: no such queue.
+    #[error("no queue of this name; `umsg ls` shows those that exist")]
+    NotFound,
+    /// EACCES: only a queue's owner, or root, may unlink it.
+    #[error("only the queue's owner may unlink it")]
+    PermissionDenied,
+    /// The namespace can't be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// Another error of the system.
+    #[error("unlink: {0}")]
+    System(std::io::Error),
+}
+
+impl UnlinkError {
+    /// The error number that mq_unlink(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            UnlinkError::Name(error) => error.errno(),
+            UnlinkError::NotFound => libc::ENOENT,
+            UnlinkError::PermissionDenied => libc::EACCES,
+            UnlinkError::Namespace(error) => error.errno(),
+            UnlinkError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}

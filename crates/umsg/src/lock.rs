@@ -1,0 +1,305 @@
+//! The lock that knows its owner.
+//!
+//! One 32-bit word in the kernel's robust-futex form:
+//!
+//! | word | state | who may leave it | if the owner dies |
+//! |---|---|---|---|
+//! | 0 | free | anyone: CAS to its own thread id | - |
+//! | tid | held | the owner: swap to 0 | the kernel stores OWNER_DIED |
+//! | tid \| WAITERS | held, somebody sleeps | the owner: swap to 0, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
+//! | OWNER_DIED [\| WAITERS] | held by a dead thread | anyone: CAS to its own id, then repair | the same again |
+//! | LENT [\| WAITERS] | a sender lock, held by whoever holds the receiver lock | that holder | found by the next holder of the receiver lock |
+//!
+//! The kernel marks the word because the owner named it in its robust list head ([`crate::sys::thread`]).
+//! A lock is never broken by a time-out: a stopped owner is not a dead one.
+
+use crate::crash::crash_point;
+use crate::sync::{AtomicU32, Ordering, fence_after_rmw, spin_hint};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::{Outer, Thread};
+use crate::sys::{cpu, futex};
+
+/// Somebody sleeps on the word (FUTEX_WAITERS).
+pub(crate) const WAITERS: u32 = 0x8000_0000;
+/// The owner died (FUTEX_OWNER_DIED).
+pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
+/// The thread id (FUTEX_TID_MASK).
+pub(crate) const TID: u32 = 0x3fff_ffff;
+/// In place of a thread id: the holder of the receiver lock holds this sender lock too. No thread has this id.
+pub(crate) const LENT: u32 = TID;
+
+/// No sleep is longer, in nanoseconds: wake-ups can die with their waker.
+pub(crate) const SLICE: u64 = 100_000_000;
+
+/// How often a contended lock is looked at before its waiter sleeps.
+const SPINS: u32 = 100;
+
+/// See the module.
+#[repr(transparent)]
+#[derive(Default)]
+pub(crate) struct Lock {
+    word: AtomicU32,
+}
+
+/// In which state a lock was got.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// By an owner that unlocked it.
+    InOrder,
+    /// By an owner that died holding it: what it guards has to be repaired first.
+    ByTheDead,
+}
+
+/// Why a lock was not got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockError {
+    /// Not within the caller's patience.
+    TimedOut,
+    /// The calling thread holds it: a signal handler that did not defer.
+    OwnedByCaller,
+    /// It is lent and has been for a slice: whoever holds the receiver lock may be dead.
+    Lent,
+}
+
+/// A lock that is held. Dropping it without [`unlock`](Held::unlock) leaves it as a dead owner would: that is what
+/// happens when a thread unwinds out of a critical section, and the next owner repairs.
+pub(crate) struct Held<'a> {
+    lock: &'a Lock,
+    thread: &'a Thread,
+    outer: Outer,
+}
+
+impl Lock {
+    /// Takes the lock for a call with this deadline, and waits for a running owner; for how long, says [`patience`].
+    #[inline(always)]
+    pub(crate) fn lock<'a>(
+        &'a self,
+        thread: &'a Thread,
+        deadline: Deadline,
+    ) -> Result<(Held<'a>, Left), LockError> {
+        thread.critical.enter();
+        let outer = thread.name(&self.word);
+        // Acquire: pairs with the release in `unlock`: what the last owner did is seen.
+        if self
+            .word
+            .compare_exchange(0, thread.tid(), Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+        {
+            return Ok((
+                Held {
+                    lock: self,
+                    thread,
+                    outer,
+                },
+                Left::InOrder,
+            ));
+        }
+        self.lock_slow(thread, outer, deadline)
+    }
+
+    #[cold]
+    fn lock_slow<'a>(
+        &'a self,
+        thread: &'a Thread,
+        outer: Outer,
+        deadline: Deadline,
+    ) -> Result<(Held<'a>, Left), LockError> {
+        match self.contend(thread, deadline) {
+            Ok(left) => Ok((
+                Held {
+                    lock: self,
+                    thread,
+                    outer,
+                },
+                left,
+            )),
+            Err(error) => {
+                thread.unname(outer);
+                thread.critical.leave();
+                Err(error)
+            }
+        }
+    }
+
+    fn contend(&self, thread: &Thread, deadline: Deadline) -> Result<Left, LockError> {
+        let mut patience = None;
+        let mut spins = if cpu::available() > 1 { SPINS } else { 0 };
+        // Whoever has slept can't know whether others still sleep, and says WAITERS to be sure.
+        let mut mine = thread.tid();
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if let Some(left) = self.try_take(word, mine) {
+                return Ok(left);
+            }
+            if word & TID == thread.tid() {
+                return Err(LockError::OwnedByCaller);
+            }
+            if spins > 0 {
+                spins -= 1;
+                spin_hint();
+                continue;
+            }
+            if word & TID != 0 {
+                self.sleep(
+                    word,
+                    *patience.get_or_insert_with(|| self::patience(deadline)),
+                )?;
+                mine = thread.tid() | WAITERS;
+            }
+        }
+    }
+
+    /// One attempt on a word that was read as `word`: free and orphaned locks can be taken.
+    fn try_take(&self, word: u32, mine: u32) -> Option<Left> {
+        if word & TID != 0 {
+            return None;
+        }
+        let keep = word & WAITERS;
+        // Acquire: as in `lock`; for an orphaned lock the kernel's own CAS stands between the dead owner and us.
+        self.word
+            .compare_exchange(word, mine | keep, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        Some(if word & OWNER_DIED != 0 {
+            Left::ByTheDead
+        } else {
+            Left::InOrder
+        })
+    }
+
+    /// Sleeps on a held lock for a slice.
+    fn sleep(&self, word: u32, patience: Deadline) -> Result<(), LockError> {
+        if patience.has_passed() {
+            return Err(LockError::TimedOut);
+        }
+        let marked = word | WAITERS;
+        if word != marked
+            && self
+                .word
+                .compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
+        {
+            return Ok(());
+        }
+        let slept = futex::wait(&self.word, marked, patience.or_slice(SLICE));
+        if slept == futex::Slept::TimedOut && marked & TID == LENT {
+            return Err(LockError::Lent);
+        }
+        Ok(())
+    }
+
+    /// Whether the owner died and nobody has taken the lock since: for those who sleep on something else.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & (OWNER_DIED | TID) == OWNER_DIED
+    }
+
+    /// Lends a sender lock to the caller, who holds the receiver lock.
+    pub(crate) fn borrow(&self, thread: &Thread, deadline: Deadline) -> Result<Left, LockError> {
+        let patience = patience(deadline);
+        let mut marked = LENT;
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if let Some(left) = self.try_take(word, marked) {
+                return Ok(left);
+            }
+            if word & TID == LENT {
+                // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan.
+                return Ok(Left::ByTheDead);
+            }
+            if word & TID == thread.tid() {
+                return Err(LockError::OwnedByCaller);
+            }
+            self.sleep(word, patience)?;
+            marked = LENT | WAITERS;
+        }
+    }
+
+    /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & TID == LENT
+    }
+
+    /// Ends a loan.
+    pub(crate) fn give_back(&self) {
+        if self.word.swap(0, Ordering::AcqRel) & WAITERS != 0 {
+            futex::wake(&self.word, 1);
+        }
+    }
+
+    /// What the kernel does to the word of a thread that died.
+    fn abandon(&self, tid: u32) {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & TID == tid {
+            let marked = word & WAITERS | OWNER_DIED;
+            match self
+                .word
+                .compare_exchange(word, marked, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => {
+                    futex::wake(&self.word, 1);
+                    return;
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+impl<'a> Held<'a> {
+    /// Lets go, wakes a sleeper, and is a full barrier for what the caller reads next.
+    #[inline(always)]
+    pub(crate) fn unlock(self) {
+        let (thread, outer) = self.open();
+        thread.unname(outer);
+        thread.critical.leave();
+    }
+
+    /// Lets go and names `word` to the kernel in place of the lock: the caller goes on as a waiter.
+    /// Returns what has to be restored with [`Thread::unname`] when the waiting is over.
+    pub(crate) fn unlock_and_name(self, word: &AtomicU32) -> Outer {
+        let (thread, outer) = self.open();
+        crash_point!(WAIT_UNNAMED);
+        thread.rename(word);
+        thread.critical.leave();
+        outer
+    }
+
+    #[inline(always)]
+    fn open(self) -> (&'a Thread, Outer) {
+        let (lock, thread, outer) = (self.lock, self.thread, self.outer);
+        std::mem::forget(self);
+        // Release: what was done under the lock is seen by its next owner.
+        let word = lock.word.swap(0, Ordering::AcqRel);
+        fence_after_rmw();
+        if word & WAITERS != 0 {
+            // The lock stays named until the wake is done: if we die between, the kernel wakes in our place
+            // (it does for a named word that is 0).
+            futex::wake(&lock.word, 1);
+        }
+        (thread, outer)
+    }
+}
+
+impl Drop for Held<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.lock.abandon(self.thread.tid());
+        self.thread.unname(self.outer);
+        self.thread.critical.leave();
+    }
+}
+
+/// How long a lock that does not change hands is waited for by a call that must not block, in nanoseconds. Its owner is
+/// then stopped, or hostile.
+pub(crate) const STOPPED: u64 = 1_000_000_000;
+
+/// How long a call with this deadline waits for a lock: until the deadline; a call that must not block, for a second.
+fn patience(deadline: Deadline) -> Deadline {
+    match deadline {
+        Deadline::Never => Deadline::Never,
+        timed if timed.has_passed() => {
+            Deadline::Monotonic(clock::monotonic().saturating_add(STOPPED))
+        }
+        timed => timed,
+    }
+}

@@ -1,0 +1,203 @@
+//! POSIX order: the highest priority first, first come first served within one.
+//!
+//! A bitmap of three levels says which of the 32,768 priorities have messages; each has a list. Finding the highest
+//! takes three find-last-set instructions at any depth.
+//!
+//! ```text
+//! level2   one word       bit i: level1[i] is not 0
+//! level1   8 words        bit j of word i: level0[64 i + j] is not 0
+//! level0   512 words      bit k of word w: priority 64 w + k has messages
+//! fifos    head, tail     of each priority's list, linked through the cells
+//! ```
+//!
+//! Everything here is called under the receiver lock.
+
+use crate::error::Trouble;
+use crate::segment::{Fifo, LEVEL1, PRIORITIES, Segment};
+use crate::sync::Guarded64;
+
+/// The store of a segment, as an ordered set of slots.
+pub(crate) struct Priorities<'a> {
+    segment: &'a Segment,
+}
+
+impl<'a> Priorities<'a> {
+    #[inline(always)]
+    pub(crate) fn of(segment: &'a Segment) -> Self {
+        Priorities { segment }
+    }
+
+    /// The highest priority that has messages.
+    #[inline]
+    pub(crate) fn highest(&self) -> Option<usize> {
+        let receiver = &self.segment.fixed().receiver;
+        let i = last_set(receiver.level2.get())?;
+        let j = last_set(receiver.level1.get(i)?.get())?;
+        let word = i * 64 + j;
+        let k = last_set(self.segment.level0(word).ok()?.get())?;
+        Some(word * 64 + k)
+    }
+
+    /// The highest priority below `priority` that has messages: for walking the store in order of delivery.
+    pub(crate) fn next_below(&self, priority: usize) -> Option<usize> {
+        let mut word = priority / 64;
+        let mut bits = self.segment.level0(word).ok()?.get() & below(priority % 64);
+        while bits == 0 {
+            word = word.checked_sub(1)?;
+            bits = self.segment.level0(word).ok()?.get();
+        }
+        Some(word * 64 + last_set(bits)?)
+    }
+
+    /// The first slot of a priority that has messages.
+    #[inline]
+    pub(crate) fn first(&self, priority: usize) -> Result<u32, Trouble> {
+        Ok(self.segment.fifo(priority)?.head.get())
+    }
+
+    /// The slot after `slot` in the list of `priority`.
+    pub(crate) fn after(&self, priority: usize, slot: u32) -> Result<Option<u32>, Trouble> {
+        if self.segment.fifo(priority)?.tail.get() == slot {
+            return Ok(None);
+        }
+        Ok(Some(self.segment.cell(slot)?.next.get()))
+    }
+
+    /// Adds a slot behind all others of its priority.
+    #[inline]
+    pub(crate) fn push_back(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
+        let fifo = self.segment.fifo(priority)?;
+        if self.has(priority)? {
+            self.segment.cell(fifo.tail.get())?.next.set(slot);
+            fifo.tail.set(slot);
+            return Ok(());
+        }
+        self.begin(fifo, priority, slot)
+    }
+
+    /// Adds a slot that comes back at the place that its sequence number gives it: mostly the first.
+    pub(crate) fn push_in_order(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
+        let fifo = self.segment.fifo(priority)?;
+        if !self.has(priority)? {
+            return self.begin(fifo, priority, slot);
+        }
+        let cell = self.segment.cell(slot)?;
+        let earlier = |other: u32| -> Result<bool, Trouble> {
+            let other = self.segment.cell(other)?.sequence.get();
+            Ok((cell.sequence.get().wrapping_sub(other) as i64) > 0)
+        };
+        let mut next = fifo.head.get();
+        if !earlier(next)? {
+            cell.next.set(next);
+            fifo.head.set(slot);
+            return Ok(());
+        }
+        for _ in 0..self.segment.layout().slots {
+            let before = self.segment.cell(next)?;
+            if next == fifo.tail.get() {
+                before.next.set(slot);
+                fifo.tail.set(slot);
+                return Ok(());
+            }
+            next = before.next.get();
+            if !earlier(next)? {
+                cell.next.set(next);
+                before.next.set(slot);
+                return Ok(());
+            }
+        }
+        Err(Trouble::Damaged)
+    }
+
+    /// Removes the first slot of a priority.
+    #[inline]
+    pub(crate) fn pop(&self, priority: usize) -> Result<(), Trouble> {
+        let fifo = self.segment.fifo(priority)?;
+        let head = fifo.head.get();
+        if head == fifo.tail.get() {
+            return self.end(priority);
+        }
+        fifo.head.set(self.segment.cell(head)?.next.get());
+        Ok(())
+    }
+
+    /// Forgets everything: the first step of rebuilding.
+    pub(crate) fn clear(&self) -> Result<(), Trouble> {
+        let receiver = &self.segment.fixed().receiver;
+        receiver.level2.set(0);
+        receiver.level1.iter().for_each(|word| word.set(0));
+        for word in 0..PRIORITIES.div_ceil(64) {
+            self.segment.level0(word)?.set(0);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn has(&self, priority: usize) -> Result<bool, Trouble> {
+        Ok(self.segment.level0(priority / 64)?.get() & bit(priority % 64) != 0)
+    }
+
+    /// A priority's list comes into being.
+    #[inline]
+    fn begin(&self, fifo: &Fifo, priority: usize, slot: u32) -> Result<(), Trouble> {
+        fifo.head.set(slot);
+        fifo.tail.set(slot);
+        let (i, j, k) = split(priority);
+        let receiver = &self.segment.fixed().receiver;
+        raise(self.segment.level0(priority / 64)?, k);
+        raise(receiver.level1.get(i).ok_or(Trouble::Damaged)?, j);
+        raise(&receiver.level2, i);
+        Ok(())
+    }
+
+    /// A priority's list is empty.
+    #[inline]
+    fn end(&self, priority: usize) -> Result<(), Trouble> {
+        let (i, j, k) = split(priority);
+        let receiver = &self.segment.fixed().receiver;
+        let level1 = receiver.level1.get(i).ok_or(Trouble::Damaged)?;
+        if lower(self.segment.level0(priority / 64)?, k) && lower(level1, j) {
+            lower(&receiver.level2, i);
+        }
+        Ok(())
+    }
+}
+
+/// Which bit of which word of each level stands for a priority.
+#[inline(always)]
+fn split(priority: usize) -> (usize, usize, usize) {
+    (
+        priority / 4096 % LEVEL1.max(1),
+        priority / 64 % 64,
+        priority % 64,
+    )
+}
+
+#[inline(always)]
+fn bit(index: usize) -> u64 {
+    1 << index
+}
+
+/// All bits below one.
+#[inline(always)]
+fn below(index: usize) -> u64 {
+    bit(index) - 1
+}
+
+#[inline(always)]
+fn last_set(word: u64) -> Option<usize> {
+    word.checked_ilog2().map(|index| index as usize)
+}
+
+#[inline(always)]
+fn raise(word: &Guarded64, index: usize) {
+    word.set(word.get() | bit(index));
+}
+
+/// Clears a bit; answers whether the word is 0 now.
+#[inline(always)]
+fn lower(word: &Guarded64, index: usize) -> bool {
+    let rest = word.get() & !bit(index);
+    word.set(rest);
+    rest == 0
+}

@@ -1,0 +1,61 @@
+//! Permission: what the file system enforces, and what the header adds.
+
+use rustix::fs::Stat;
+use rustix::thread::CapabilitySet;
+
+/// Receiving and sending, as bits of a mode's class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    pub(super) read: bool,
+    pub(super) write: bool,
+}
+
+/// The mode of a queue's file: whoever may do anything with the queue must be able to map it for writing.
+pub(super) fn file_mode(mode: u32) -> u32 {
+    [6, 3, 0]
+        .iter()
+        .filter(|&&class| mode >> class & 0o6 != 0)
+        .map(|&class| 0o6 << class)
+        .sum()
+}
+
+/// Whether the caller may open a queue of this mode, whose file belongs to the user and group of `stat`.
+/// Source: mq_open(3) and path_resolution(7).
+pub(super) fn is_granted(access: Access, mode: u32, stat: &Stat) -> bool {
+    let wanted = u32::from(access.read) << 2 | u32::from(access.write) << 1;
+    let granted = mode >> class_of_caller(stat) & 0o7;
+    wanted & !granted == 0 || is_privileged(access)
+}
+
+/// How far the bits of the caller's class are shifted: owner 6, group 3, others 0.
+fn class_of_caller(stat: &Stat) -> u32 {
+    if rustix::process::geteuid().as_raw() == stat.st_uid {
+        return 6;
+    }
+    let in_group = rustix::process::getegid().as_raw() == stat.st_gid
+        || rustix::process::getgroups()
+            .is_ok_and(|groups| groups.iter().any(|group| group.as_raw() == stat.st_gid));
+    if in_group { 3 } else { 0 }
+}
+
+/// CAP_DAC_OVERRIDE overrides every mode, CAP_DAC_READ_SEARCH the permission to receive.
+fn is_privileged(access: Access) -> bool {
+    let Ok(sets) = rustix::thread::capabilities(None) else {
+        return false;
+    };
+    sets.effective.contains(CapabilitySet::DAC_OVERRIDE)
+        || !access.write && sets.effective.contains(CapabilitySet::DAC_READ_SEARCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_send_or_receive_may_map_the_file_and_nobody_else() {
+        assert_eq!(file_mode(0o600), 0o600);
+        assert_eq!(file_mode(0o420), 0o660);
+        assert_eq!(file_mode(0o204), 0o606);
+        assert_eq!(file_mode(0o111), 0);
+    }
+}

@@ -1,0 +1,63 @@
+//! The queues of a namespace by name: unlinking and listing.
+
+use super::options::OpenOptions;
+use super::queue::Queue;
+use crate::error::{OpenError, UnlinkError};
+use crate::namespace::{FileError, Namespace, NamespaceError, QueueName};
+use std::ffi::OsStr;
+
+/// Removes a queue's name from the namespace that [`Namespace::resolve`] gives.
+///
+/// The name is free at once; the queue lives on until the last process that has it open closes it.
+///
+/// # Errors
+/// As mq_unlink(3): EINVAL, EACCES and ENAMETOOLONG for a name that can't be one, ENOENT, EACCES if the caller is
+/// neither the owner nor privileged.
+pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
+    unlink_in(&Namespace::resolve()?, name)
+}
+
+/// Removes a queue's name from a namespace; see [`unlink`].
+///
+/// # Errors
+/// See [`unlink`].
+pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
+    let name = QueueName::parse(name.as_ref())
+        .map_err(|error| UnlinkError::Name(OpenError::from(error)))?;
+    namespace
+        .unlink_queue_file(&name)
+        .map_err(|error| match error {
+            FileError::NotFound => UnlinkError::NotFound,
+            FileError::Denied => UnlinkError::PermissionDenied,
+            FileError::Namespace(error) => UnlinkError::Namespace(error),
+            other => UnlinkError::System(std::io::Error::from_raw_os_error(other.errno())),
+        })
+}
+
+/// A queue of a namespace.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Its name, with the slash.
+    pub name: String,
+    /// The queue, opened for receiving; or why it can't be.
+    pub queue: Result<Queue, OpenError>,
+}
+
+/// The queues of a namespace, by name.
+///
+/// # Errors
+/// If the namespace can't be read.
+pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
+    let mut names = namespace.queue_names()?;
+    names.sort_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
+    let open = |name: &QueueName| OpenOptions::new().read(true).open_named(namespace, name);
+    Ok(names
+        .iter()
+        .map(|name| Listed {
+            name: format!("/{}", name.as_os_str().to_string_lossy()),
+            queue: open(name),
+        })
+        .filter(|listed| !matches!(listed.queue, Err(OpenError::NotFound)))
+        .collect())
+}

@@ -1,0 +1,28 @@
+//! POSIX message queues: messages with priorities, the highest first, first come first served within one.
+//!
+//! The semantics are those of Linux, mq_overview(7), down to the error numbers; where POSIX and Linux differ, Linux
+//! wins. What differs from the kernel's queues: no system call unless somebody has to wait; limits that belong to the
+//! [namespace](crate::Namespace) and need no root; memory in proportion to what is queued, not to what was declared;
+//! relative time-outs; [`Queue::peek`].
+//!
+//! # If a process dies
+//! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.
+//! A receiver that is killed takes with it at most the message that it was copying out. Nobody waits for the dead.
+//!
+//! # Who may do what
+//! A queue's mode has read permission for receiving and write permission for sending, as in the kernel. To do either,
+//! a process must map the queue's memory for writing; so the system enforces that those who may do neither have no
+//! access at all, while which of the two a process may do binds only programs that go through this library.
+
+mod access;
+mod directory;
+mod options;
+mod queue;
+mod status;
+
+pub use crate::error::{OpenError, ReceiveError, SendError, UnlinkError};
+pub use crate::queue::Waiting;
+pub use directory::{Listed, list, unlink, unlink_in};
+pub use options::OpenOptions;
+pub use queue::{Message, Peeked, Queue, Received};
+pub use status::{Attributes, Statistics, Status};

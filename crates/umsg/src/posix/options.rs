@@ -1,0 +1,363 @@
+//! Opening and creating.
+
+use super::access::{Access, file_mode, is_granted};
+use super::queue::Queue;
+use crate::crash::crash_point;
+use crate::error::OpenError;
+use crate::namespace::{
+    FileAccess, FileError, Limits, NameError, Namespace, QueueName, Unpublished,
+};
+use crate::segment::{self, Layout, Quota};
+use crate::sync::Ordering;
+use rustix::fs::OFlags;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How a queue is opened, and with which attributes it is created.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("umsg-options-{}", std::process::id()));
+/// # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+/// # let namespace = umsg::Namespace::at(&dir)?;
+/// use umsg::posix::OpenOptions;
+///
+/// let log = OpenOptions::new()
+///     .write(true)
+///     .create(true)
+///     .mode(0o622) // others may send, only the owner receives
+///     .max_messages(1000)
+///     .message_size(256) // bytes
+///     .namespace(&namespace)
+///     .open("/log")?;
+/// log.send(b"started", 0)?;
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct OpenOptions {
+    access: Access,
+    create: bool,
+    exclusive: bool,
+    mode: u32,
+    max_messages: Option<u32>,
+    message_size: Option<u32>,
+    namespace: Option<Namespace>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// Neither receiving nor sending; an existing queue; mode 0600 and the namespace's default attributes (10 messages
+    /// of 8192 bytes unless changed) if one is created.
+    pub fn new() -> Self {
+        OpenOptions {
+            access: Access {
+                read: false,
+                write: false,
+            },
+            create: false,
+            exclusive: false,
+            mode: 0o600,
+            max_messages: None,
+            message_size: None,
+            namespace: None,
+        }
+    }
+
+    /// To receive.
+    pub fn read(&mut self, read: bool) -> &mut Self {
+        self.access.read = read;
+        self
+    }
+
+    /// To send.
+    pub fn write(&mut self, write: bool) -> &mut Self {
+        self.access.write = write;
+        self
+    }
+
+    /// Create the queue if there is none of the name (O_CREAT). An existing one keeps its attributes.
+    pub fn create(&mut self, create: bool) -> &mut Self {
+        self.create = create;
+        self
+    }
+
+    /// Fail if there is a queue of the name (O_EXCL); only together with [`create`](Self::create).
+    pub fn exclusive(&mut self, exclusive: bool) -> &mut Self {
+        self.exclusive = exclusive;
+        self
+    }
+
+    /// Permission bits of a queue that is created, before the umask.
+    pub fn mode(&mut self, mode: u32) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// How many messages a queue that is created may hold: 1 to the namespace's limit, at most 1,048,576.
+    pub fn max_messages(&mut self, messages: u32) -> &mut Self {
+        self.max_messages = Some(messages);
+        self
+    }
+
+    /// How long a message may be in a queue that is created, in bytes: 1 to the namespace's limit, at most 16 MiB.
+    pub fn message_size(&mut self, bytes: u32) -> &mut Self {
+        self.message_size = Some(bytes);
+        self
+    }
+
+    /// The namespace, in place of the one that [`Namespace::resolve`] gives.
+    pub fn namespace(&mut self, namespace: &Namespace) -> &mut Self {
+        self.namespace = Some(namespace.clone());
+        self
+    }
+
+    /// Opens the queue `name`: a slash and up to 255 bytes.
+    ///
+    /// # Errors
+    /// As mq_open(3); see [`OpenError`] for each errno.
+    ///
+    /// # If the process dies
+    /// While it creates a queue: there is no queue, or a whole one.
+    pub fn open(&self, name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
+        let name = QueueName::parse(name.as_ref())?;
+        self.open_named(&self.resolve()?, &name)
+    }
+
+    /// As [`open`](Self::open), and with it a descriptor of the queue's file, on the lowest free number: with the
+    /// access mode of these options, FD_CLOEXEC, and O_NONBLOCK if asked for. For the drop-in, whose mqd_t it is.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_descriptor(
+        &self,
+        name: impl AsRef<OsStr>,
+        nonblocking: bool,
+    ) -> Result<(Queue, OwnedFd), OpenError> {
+        let name = QueueName::parse(name.as_ref())?;
+        let namespace = self.resolve()?;
+        loop {
+            let found = match self.open_or_create(&namespace, &name)? {
+                Opened::Created(queue, descriptor) => {
+                    if nonblocking {
+                        set_nonblocking(&descriptor)?;
+                    }
+                    return Ok((queue, descriptor));
+                }
+                Opened::Existing(queue) => queue,
+            };
+            // The file was mapped through a descriptor for reading and writing that is closed by now: this one has the
+            // lowest number, and a process with a single descriptor left can open a queue.
+            let descriptor = match namespace.open_queue_file(&name, self.file_access(), nonblocking)
+            {
+                Err(FileError::NotFound) => continue,
+                other => other?,
+            };
+            if identity(descriptor.as_fd())? == found.identity() {
+                return Ok((found, descriptor));
+            }
+        }
+    }
+
+    /// For names that come from the directory itself.
+    pub(super) fn open_named(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+    ) -> Result<Queue, OpenError> {
+        match self.open_or_create(namespace, name)? {
+            Opened::Created(queue, _) | Opened::Existing(queue) => Ok(queue),
+        }
+    }
+
+    fn resolve(&self) -> Result<Namespace, OpenError> {
+        match &self.namespace {
+            Some(namespace) => Ok(namespace.clone()),
+            None => Ok(Namespace::resolve()?),
+        }
+    }
+
+    fn open_or_create(&self, namespace: &Namespace, name: &QueueName) -> Result<Opened, OpenError> {
+        loop {
+            match self.open_existing(namespace, name) {
+                Err(OpenError::NotFound) if self.create => {}
+                Ok(_) if self.create && self.exclusive => return Err(OpenError::AlreadyExists),
+                // It is there, whatever is wrong with it or with our permission.
+                Err(_) if self.create && self.exclusive && exists(namespace, name) => {
+                    return Err(OpenError::AlreadyExists);
+                }
+                other => return Ok(Opened::Existing(other?)),
+            }
+            match self.create_new(namespace, name) {
+                // Another process was first; its queue is the one.
+                Err(OpenError::AlreadyExists) if !self.exclusive => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn open_existing(&self, namespace: &Namespace, name: &QueueName) -> Result<Queue, OpenError> {
+        let file = namespace.open_queue_file(name, FileAccess::ReadWrite, false)?;
+        // In the kernel's order: a missing queue is reported first, and one may be created with no access at all.
+        if !self.access.read && !self.access.write {
+            return Err(OpenError::NoAccessMode);
+        }
+        let mut segment = segment::attach(file.as_fd())?;
+        segment.set_quota(Quota::of(namespace.clone()));
+        let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        // Relaxed: an old mode is as good as a new one to a call that runs beside chmod.
+        let mode = segment.fixed().header.mode.load(Ordering::Relaxed);
+        if !is_granted(self.access, mode, &stat) {
+            return Err(OpenError::PermissionDenied);
+        }
+        Ok(Queue::new(segment, self.access, &stat))
+    }
+
+    fn create_new(&self, namespace: &Namespace, name: &QueueName) -> Result<Opened, OpenError> {
+        let layout = self.layout(&namespace.limits()?)?;
+        let limit = namespace.limits()?.max_queues;
+        if !namespace.has_room_for_a_queue(limit)? {
+            return Err(OpenError::TooManyQueues(limit));
+        }
+        let new = Unpublished::create(namespace, self.mode)?;
+        crash_point!(CREATE_EMPTY);
+        let quota = Quota::of(namespace.clone());
+        if !quota.allows(0) {
+            return Err(OpenError::NoSpace);
+        }
+        let mode = new.mode();
+        let mut segment = segment::create(new.file(), layout, mode)?;
+        segment.set_quota(quota);
+        let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
+        crash_point!(CREATE_UNNAMED);
+        let descriptor = match self.file_access() {
+            FileAccess::ReadWrite => None,
+            other => Some(new.reopen(other, false)?),
+        };
+        let file = new.publish(name, file_mode(mode))?;
+        crash_point!(CREATE_NAMED);
+        let descriptor = match descriptor {
+            Some(descriptor) => lower(file, descriptor)?,
+            None => file,
+        };
+        Ok(Opened::Created(
+            Queue::new(segment, self.access, &stat),
+            descriptor,
+        ))
+    }
+
+    fn layout(&self, limits: &Limits) -> Result<Layout, OpenError> {
+        let messages = self.max_messages.unwrap_or(limits.default_messages);
+        let size = self.message_size.unwrap_or(limits.default_message_size);
+        check(
+            "max_messages",
+            messages,
+            limits.max_messages.min(segment::MOST_MESSAGES),
+        )?;
+        check(
+            "message_size",
+            size,
+            limits.max_message_size.min(segment::LARGEST_MESSAGE),
+        )?;
+        Ok(Layout::new(messages as usize, size as usize))
+    }
+
+    fn file_access(&self) -> FileAccess {
+        match (self.access.read, self.access.write) {
+            (true, false) => FileAccess::Read,
+            (false, true) => FileAccess::Write,
+            _ => FileAccess::ReadWrite,
+        }
+    }
+}
+
+/// A queue that was there, or a new one with a descriptor of its file.
+enum Opened {
+    Existing(Queue),
+    Created(Queue, OwnedFd),
+}
+
+fn check(what: &'static str, value: u32, max: u32) -> Result<(), OpenError> {
+    if (1..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(OpenError::InvalidAttributes {
+        what,
+        value: value.into(),
+        max: max.into(),
+    })
+}
+
+/// Whether something of that name exists.
+fn exists(namespace: &Namespace, name: &QueueName) -> bool {
+    !matches!(
+        namespace.open_queue_file(name, FileAccess::Read, false),
+        Err(FileError::NotFound)
+    )
+}
+
+fn set_nonblocking(descriptor: &OwnedFd) -> Result<(), OpenError> {
+    rustix::fs::fcntl_setfl(descriptor, OFlags::NONBLOCK)
+        .map_err(|e| OpenError::from_errno("fcntl", e))
+}
+
+/// Closes `file` and gives its number, which is the lower, to `descriptor`.
+fn lower(file: OwnedFd, descriptor: OwnedFd) -> Result<OwnedFd, OpenError> {
+    let mut file = file;
+    rustix::io::dup3(&descriptor, &mut file, rustix::io::DupFlags::CLOEXEC)
+        .map_err(|e| OpenError::from_errno("dup3", e))?;
+    Ok(file)
+}
+
+/// Device and inode number.
+pub(super) fn identity(file: BorrowedFd<'_>) -> Result<(u64, u64), OpenError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+impl From<NameError> for OpenError {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::Invalid => OpenError::InvalidName,
+            NameError::NotFound => OpenError::NotFound,
+            NameError::Denied => OpenError::DeniedName,
+            NameError::TooLong => OpenError::NameTooLong,
+        }
+    }
+}
+
+impl From<FileError> for OpenError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotFound => OpenError::NotFound,
+            FileError::AlreadyExists => OpenError::AlreadyExists,
+            FileError::Denied => OpenError::PermissionDenied,
+            FileError::Directory => OpenError::NotAQueue("a directory"),
+            FileError::Symlink => OpenError::NotAQueue("a symbolic link"),
+            FileError::Special => OpenError::NotAQueue("a FIFO, a socket or a device"),
+            FileError::TooManyFiles { errno } => OpenError::TooManyFiles(errno),
+            FileError::NoSpace => OpenError::NoSpace,
+            FileError::NoMemory => OpenError::NoMemory,
+            FileError::System { call, errno } => OpenError::System {
+                call,
+                error: std::io::Error::from_raw_os_error(errno),
+            },
+            FileError::Namespace(error) => OpenError::Namespace(error),
+        }
+    }
+}
+
+impl From<crate::error::Trouble> for OpenError {
+    fn from(trouble: crate::error::Trouble) -> Self {
+        match trouble {
+            crate::error::Trouble::NoSpace => OpenError::NoSpace,
+            crate::error::Trouble::NoMemory => OpenError::NoMemory,
+            _ => OpenError::Damaged("its memory"),
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! An open queue.
+
+use super::access::{Access, file_mode};
+use super::options::{OpenOptions, identity};
+use super::status::{self, Attributes, Status};
+use crate::error::{OpenError, ReceiveError, SendError, Trouble};
+use crate::queue::{Engine, Refused, Taken, Waiting};
+use crate::segment::{self, Segment};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use rustix::fs::{Mode, OFlags, Stat};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, SystemTime};
+
+/// An open message queue. Threads may share it, and a forked child may go on using it.
+///
+/// Dropping it unmaps the queue; its messages stay until somebody receives them or the queue is
+/// [unlinked](super::unlink).
+#[derive(Debug)]
+pub struct Queue {
+    engine: Engine,
+    access: Access,
+    /// Of the file: device and inode number, owner and group.
+    identity: (u64, u64),
+    owner: (u32, u32),
+}
+
+/// A received message, its bytes being in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Length in bytes.
+    pub len: usize,
+    /// Priority, 0 to 32,767.
+    pub priority: u32,
+}
+
+/// A received message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// Priority, 0 to 32,767.
+    pub priority: u32,
+}
+
+/// A message that was looked at and stays in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peeked {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// Priority, 0 to 32,767.
+    pub priority: u32,
+    /// Process id of the sender.
+    pub pid: u32,
+    /// When it was sent, to a few milliseconds.
+    pub sent: SystemTime,
+}
+
+impl Queue {
+    pub(super) fn new(segment: Segment, access: Access, stat: &Stat) -> Queue {
+        Queue {
+            engine: Engine::new(segment),
+            access,
+            identity: (stat.st_dev, stat.st_ino),
+            owner: (stat.st_uid, stat.st_gid),
+        }
+    }
+
+    /// Opens a queue for sending and receiving, and creates it (mode 0600) if there is none. An existing queue keeps its
+    /// own attributes. `message_size` is in bytes.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn create(
+        name: impl AsRef<OsStr>,
+        max_messages: u32,
+        message_size: u32,
+    ) -> Result<Queue, OpenError> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .max_messages(max_messages)
+            .message_size(message_size)
+            .open(name)
+    }
+
+    /// Opens an existing queue for sending and receiving.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
+        OpenOptions::new().read(true).write(true).open(name)
+    }
+
+    /// Attaches to the queue whose file is open as `descriptor`, for what the descriptor's access mode allows. The
+    /// descriptor stays the caller's: inherited, received over a socket, or made by [`OpenOptions::open_with_descriptor`].
+    ///
+    /// # Errors
+    /// [`OpenError::NotAQueue`] if the descriptor is something else; otherwise as [`OpenOptions::open`].
+    pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Queue, OpenError> {
+        let flags =
+            rustix::fs::fcntl_getfl(descriptor).map_err(|e| OpenError::from_errno("fcntl", e))?;
+        let mode = flags & OFlags::RWMODE;
+        let access = Access {
+            read: mode != OFlags::WRONLY,
+            write: mode != OFlags::RDONLY,
+        };
+        let stat = rustix::fs::fstat(descriptor).map_err(|e| OpenError::from_errno("fstat", e))?;
+        let segment = if access.read && access.write {
+            segment::attach(descriptor)?
+        } else {
+            let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+            // A FIFO or a device must not be opened a second time just to find out that it is none of ours.
+            if rustix::fs::FileType::from_raw_mode(stat.st_mode)
+                != rustix::fs::FileType::RegularFile
+            {
+                return Err(OpenError::NotAQueue("not a regular file"));
+            }
+            let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|e| OpenError::from_errno("open", e))?;
+            if identity(file.as_fd())? != (stat.st_dev, stat.st_ino) {
+                return Err(OpenError::NotAQueue("the descriptor changed meanwhile"));
+            }
+            segment::attach(file.as_fd())?
+        };
+        Ok(Queue::new(segment, access, &stat))
+    }
+
+    /// Sends a message. Source: mq_send(3).
+    ///
+    /// # Blocking
+    /// While the queue is full. Blocked senders get room in order of their threads' scheduling priority, then of arrival.
+    ///
+    /// # Errors
+    /// All of [`SendError`] but `Full` and `TimedOut`.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message was sent whole, or not at all.
+    #[inline]
+    pub fn send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
+        self.send_by(message, priority, Deadline::Never)
+    }
+
+    /// Sends a message if there is room at once.
+    ///
+    /// # Blocking
+    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
+    #[inline]
+    pub fn try_send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
+        self.send_by(message, priority, Deadline::Passed)
+    }
+
+    /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
+    pub fn send_timeout(
+        &self,
+        message: &[u8],
+        priority: u32,
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        self.send_waiting(message, priority, || Deadline::after(timeout))
+    }
+
+    /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
+    /// mq_timedsend(3) does.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
+    pub fn send_deadline(
+        &self,
+        message: &[u8],
+        priority: u32,
+        deadline: SystemTime,
+    ) -> Result<(), SendError> {
+        self.send_waiting(message, priority, || realtime(deadline))
+    }
+
+    /// Tries at once, and finds out what the deadline is only if that fails.
+    fn send_waiting(
+        &self,
+        message: &[u8],
+        priority: u32,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), SendError> {
+        match self.send_by(message, priority, Deadline::Passed) {
+            Err(SendError::Full) => self.send_by(message, priority, deadline()),
+            other => other,
+        }
+    }
+
+    #[inline]
+    fn send_by(&self, message: &[u8], priority: u32, deadline: Deadline) -> Result<(), SendError> {
+        if !Engine::is_priority(priority) {
+            return Err(SendError::PriorityTooHigh);
+        }
+        if !self.access.write {
+            return Err(SendError::NotWritable);
+        }
+        let max = self.engine.segment().layout().message_size;
+        if message.len() > max {
+            return Err(SendError::TooLong {
+                len: message.len(),
+                max,
+            });
+        }
+        let me = thread::current();
+        let result = if deadline == Deadline::Passed {
+            self.engine
+                .try_send(me, message, priority as usize, deadline)
+        } else {
+            self.engine.send(me, message, priority as usize, deadline)
+        };
+        result.map_err(|refused| self.send_error(refused))
+    }
+
+    #[cold]
+    fn send_error(&self, refused: Refused) -> SendError {
+        match refused {
+            Refused::NotNow | Refused::NoSlot => SendError::Full,
+            Refused::TimedOut => SendError::TimedOut,
+            Refused::Interrupted => SendError::Interrupted,
+            Refused::Trouble(trouble) => {
+                self.note(trouble);
+                trouble.into()
+            }
+        }
+    }
+
+    /// Receives the message that is next: the oldest of the highest priority. The buffer must have room for the queue's
+    /// message size, however short the message is. Source: mq_receive(3).
+    ///
+    /// # Blocking
+    /// While the queue is empty. Blocked receivers get messages in order of their threads' scheduling priority, then of
+    /// arrival.
+    ///
+    /// # Errors
+    /// All of [`ReceiveError`] but `Empty` and `TimedOut`.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+    #[inline]
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        self.receive_by(buffer, Deadline::Never)
+    }
+
+    /// Receives a message if there is one at once.
+    ///
+    /// # Blocking
+    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut`.
+    #[inline]
+    pub fn try_receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        self.receive_by(buffer, Deadline::Passed)
+    }
+
+    /// Receives a message; waits for one at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.
+    pub fn receive_timeout(
+        &self,
+        buffer: &mut [u8],
+        timeout: Duration,
+    ) -> Result<Received, ReceiveError> {
+        self.receive_waiting(buffer, || Deadline::after(timeout))
+    }
+
+    /// Receives a message; waits for one at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
+    /// mq_timedreceive(3) does.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.
+    pub fn receive_deadline(
+        &self,
+        buffer: &mut [u8],
+        deadline: SystemTime,
+    ) -> Result<Received, ReceiveError> {
+        self.receive_waiting(buffer, || realtime(deadline))
+    }
+
+    /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_vec(&self) -> Result<Message, ReceiveError> {
+        let mut data = vec![0; self.engine.segment().layout().message_size];
+        let received = self.receive(&mut data)?;
+        data.truncate(received.len);
+        Ok(Message {
+            data,
+            priority: received.priority,
+        })
+    }
+
+    /// Tries at once, and finds out what the deadline is only if that fails.
+    fn receive_waiting(
+        &self,
+        buffer: &mut [u8],
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<Received, ReceiveError> {
+        match self.receive_by(buffer, Deadline::Passed) {
+            Err(ReceiveError::Empty) => self.receive_by(buffer, deadline()),
+            other => other,
+        }
+    }
+
+    #[inline]
+    fn receive_by(&self, buffer: &mut [u8], deadline: Deadline) -> Result<Received, ReceiveError> {
+        if !self.access.read {
+            return Err(ReceiveError::NotReadable);
+        }
+        let needed = self.engine.segment().layout().message_size;
+        if buffer.len() < needed {
+            return Err(ReceiveError::BufferTooSmall {
+                len: buffer.len(),
+                needed,
+            });
+        }
+        let me = thread::current();
+        let result = if deadline == Deadline::Passed {
+            self.engine.try_receive(me, buffer, deadline)
+        } else {
+            self.engine.receive(me, buffer, deadline)
+        };
+        match result {
+            Ok(Taken { len, key }) => Ok(Received {
+                len,
+                priority: key as u32,
+            }),
+            Err(refused) => Err(self.receive_error(refused)),
+        }
+    }
+
+    #[cold]
+    fn receive_error(&self, refused: Refused) -> ReceiveError {
+        match refused {
+            Refused::NotNow | Refused::NoSlot => ReceiveError::Empty,
+            Refused::TimedOut => ReceiveError::TimedOut,
+            Refused::Interrupted => ReceiveError::Interrupted,
+            Refused::Trouble(trouble) => {
+                self.note(trouble);
+                trouble.into()
+            }
+        }
+    }
+
+    fn note(&self, trouble: Trouble) {
+        if trouble == Trouble::Damaged {
+            self.engine.note_damage();
+        }
+    }
+
+    /// The queue's attributes and what it holds now.
+    pub fn attributes(&self) -> Attributes {
+        status::attributes(&self.engine)
+    }
+
+    /// All that can be said about the queue.
+    pub fn status(&self) -> Status {
+        status::status(&self.engine, self.owner.0, self.owner.1)
+    }
+
+    /// The n-th message in order of delivery, counted from 0, without removing it. None if there are fewer.
+    ///
+    /// # Blocking
+    /// Others that receive wait meanwhile: for a time in proportion to `n`, some nanoseconds a message.
+    ///
+    /// # Errors
+    /// [`ReceiveError::NotReadable`], `Damaged`, `WouldDeadlock`.
+    pub fn peek(&self, n: usize) -> Result<Option<Peeked>, ReceiveError> {
+        if !self.access.read {
+            return Err(ReceiveError::NotReadable);
+        }
+        let peeked = self
+            .engine
+            .peek(thread::current(), n)
+            .map_err(|refused| self.receive_error(refused))?;
+        Ok(peeked.map(|peeked| Peeked {
+            data: peeked.data,
+            priority: peeked.key as u32,
+            pid: peeked.pid,
+            sent: status::time(peeked.sent_at).unwrap_or(SystemTime::UNIX_EPOCH),
+        }))
+    }
+
+    /// Chooses how calls on this handle wait.
+    pub fn set_waiting(&self, waiting: Waiting) {
+        self.engine.pacing.set(waiting);
+    }
+
+    /// Device and inode number of the queue's file: equal for two handles of one queue.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// The queue's permission bits.
+    pub fn mode(&self) -> u32 {
+        // Relaxed: a single word.
+        self.engine
+            .segment()
+            .fixed()
+            .header
+            .mode
+            .load(Ordering::Relaxed)
+    }
+
+    /// Changes the queue's permission bits, as fchmod(2) on its descriptor does.
+    ///
+    /// # Errors
+    /// EPERM if the caller is neither the owner nor privileged; EINVAL if `descriptor` is not this queue's.
+    pub fn set_mode(&self, descriptor: BorrowedFd<'_>, mode: u32) -> Result<(), OpenError> {
+        if identity(descriptor)? != self.identity {
+            return Err(OpenError::NotAQueue("the descriptor of another file"));
+        }
+        let mode = mode & 0o7777;
+        rustix::fs::fchmod(descriptor, Mode::from_raw_mode(file_mode(mode))).map_err(|error| {
+            OpenError::System {
+                call: "fchmod",
+                error: error.into(),
+            }
+        })?;
+        self.engine
+            .segment()
+            .fixed()
+            .header
+            .mode
+            .store(mode, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A time as a deadline; one before 1970 has passed.
+fn realtime(time: SystemTime) -> Deadline {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    Deadline::Realtime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}

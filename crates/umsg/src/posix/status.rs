@@ -1,0 +1,133 @@
+//! What a queue says of itself.
+
+use crate::counters::Event;
+use crate::queue::Engine;
+use crate::slots::arena;
+use crate::sync::Ordering;
+use crate::waiters::{List, Waiters};
+use std::time::{Duration, SystemTime};
+
+/// The attributes that mq_getattr(3) gives, and the bytes that are queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attributes {
+    /// How many messages the queue may hold.
+    pub max_messages: usize,
+    /// How long a message may be, in bytes.
+    pub message_size: usize,
+    /// How many messages are queued now.
+    pub messages: usize,
+    /// How many bytes these have together.
+    pub bytes: u64,
+}
+
+/// All that can be said about a queue without looking at its messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// See [`Attributes`].
+    pub attributes: Attributes,
+    /// Permission bits.
+    pub mode: u32,
+    /// The owner's user id.
+    pub uid: u32,
+    /// The owner's group id.
+    pub gid: u32,
+    /// Process id of the creator.
+    pub creator: u32,
+    /// When the queue was created.
+    pub created: SystemTime,
+    /// Threads that wait for room.
+    pub blocked_senders: usize,
+    /// Threads that wait for a message.
+    pub blocked_receivers: usize,
+    /// When the last message was sent, to a few milliseconds; None if never.
+    pub last_send: Option<SystemTime>,
+    /// When the last message was received, to a few milliseconds; None if never.
+    pub last_receive: Option<SystemTime>,
+    /// Slots in circulation: the most messages that were ever queued at once, and some.
+    pub slots: usize,
+    /// Bytes of memory in use by slots and blocks.
+    pub memory: u64,
+    /// How often what happened.
+    pub statistics: Statistics,
+    /// Whether something was found in the queue's memory that no operation could have left there.
+    pub damaged: bool,
+}
+
+/// Events since the queue was created. A process that is killed may leave its last one uncounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Sends that found the queue full and waited.
+    pub sends_blocked: u64,
+    /// Receives that found the queue empty and waited.
+    pub receives_blocked: u64,
+    /// Messages handed to a waiting receiver.
+    pub handed_over: u64,
+    /// Waits that ended while their thread was still spinning.
+    pub spins_paid: u64,
+    /// Waits that ended with a time-out or a signal.
+    pub given_up: u64,
+    /// Waiting threads whose death was noticed.
+    pub waiters_died: u64,
+    /// Repairs of the senders' side after a death.
+    pub sender_repairs: u32,
+    /// Repairs of the receivers' side after a death.
+    pub receiver_repairs: u32,
+}
+
+pub(super) fn attributes(engine: &Engine) -> Attributes {
+    let layout = engine.segment().layout();
+    let counts = engine.counts();
+    Attributes {
+        max_messages: layout.max_messages,
+        message_size: layout.message_size,
+        messages: counts.messages as usize,
+        bytes: counts.bytes,
+    }
+}
+
+pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
+    let fixed = engine.segment().fixed();
+    let waiters = Waiters::of(engine.segment());
+    // Relaxed: each figure for itself is right; together they are a snapshot only of a queue at rest.
+    let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
+    Status {
+        attributes: attributes(engine),
+        mode: fixed.header.mode.load(Ordering::Relaxed),
+        uid,
+        gid,
+        creator: fixed.header.creator.load(Ordering::Relaxed),
+        created: time(fixed.header.created_at.load(Ordering::Relaxed))
+            .unwrap_or(SystemTime::UNIX_EPOCH),
+        blocked_senders: waiters.len(List::Senders) as usize,
+        blocked_receivers: (waiters.len(List::Receivers) + waiters.len(List::Offered)) as usize,
+        last_send: time(fixed.sender.last_send.load(Ordering::Relaxed)),
+        last_receive: time(fixed.receiver.last_receive.load(Ordering::Relaxed)),
+        slots,
+        memory: engine.segment().memory(slots) + arena::allocated(engine.segment()) as u64,
+        statistics: statistics(engine),
+        damaged: fixed.header.damaged.load(Ordering::Relaxed) != 0,
+    }
+}
+
+fn statistics(engine: &Engine) -> Statistics {
+    let fixed = engine.segment().fixed();
+    let sum = |event| fixed.counters.sum(event);
+    Statistics {
+        sends_blocked: sum(Event::SendBlocked),
+        receives_blocked: sum(Event::ReceiveBlocked),
+        handed_over: sum(Event::HandedOver),
+        spins_paid: sum(Event::SpinPaid),
+        given_up: sum(Event::GivenUp),
+        waiters_died: sum(Event::WaiterDied),
+        sender_repairs: fixed.receiver.repairs[0].load(Ordering::Relaxed),
+        receiver_repairs: fixed.receiver.repairs[1].load(Ordering::Relaxed),
+    }
+}
+
+/// Nanoseconds since 1970 as a time; 0 is never.
+pub(super) fn time(nanoseconds: u64) -> Option<SystemTime> {
+    (nanoseconds != 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds))
+}

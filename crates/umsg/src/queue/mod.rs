@@ -1,0 +1,245 @@
+//! The engine: a queue with two sides that do not share cache lines.
+//!
+//! ```text
+//!   senders                                            receivers
+//!   sender lock                                        receiver lock
+//!      |   fill slot ring[sent], store its stamp            |   take slot ring[drained], write ring[freed]
+//!      v                                                    v
+//!   [ ring: drained <= sent <= freed ]  ------------->  [ store: messages by priority ]
+//!      ^                                                    |
+//!      |   parked: a blocked sender's message               |   offered: a blocked receiver's message
+//!      +----------------------- nodes ----------------------+
+//! ```
+//!
+//! A send touches the sender side and the cell; a receive the receiver side and the cell. Only when somebody waits
+//! does a sender *serve*: it takes the receiver lock too and hands messages over. A thread that holds the sender lock
+//! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
+
+mod grow;
+mod look;
+mod receive;
+mod send;
+mod serve;
+mod wait;
+
+pub(crate) use receive::Taken;
+pub(crate) use send::next_run;
+pub use wait::Waiting;
+
+use crate::error::Trouble;
+use crate::lock::{Held, Left, LockError};
+use crate::segment::Segment;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::futex;
+use crate::sys::thread::Thread;
+use crate::{recover, waiters};
+
+/// A bit of the board's attention word: receivers are blocked.
+pub(crate) const RECEIVERS: u32 = 1;
+
+/// Why an attempt did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// No room, or no message.
+    NotNow,
+    /// Room, but no slot in circulation is free: the caller grows the queue and tries again.
+    NoSlot,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+    /// See [`Trouble`].
+    Trouble(Trouble),
+}
+
+impl Refused {
+    /// What a call with this deadline answers: after a time-out one of its own, else that it would have to block.
+    fn by(self, deadline: Deadline) -> Refused {
+        match (self, deadline) {
+            (
+                Refused::NotNow | Refused::TimedOut | Refused::Trouble(Trouble::Busy),
+                Deadline::Passed,
+            ) => Refused::NotNow,
+            (Refused::NotNow | Refused::Trouble(Trouble::Busy), _) => Refused::TimedOut,
+            (other, _) => other,
+        }
+    }
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        Refused::Trouble(trouble)
+    }
+}
+
+/// A queue as the engine sees it. What a message's priority means is all that is POSIX about it.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    segment: Segment,
+    pub(crate) pacing: wait::Pacing,
+}
+
+impl Engine {
+    pub(crate) fn new(segment: Segment) -> Engine {
+        Engine {
+            segment,
+            pacing: wait::Pacing::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Takes the sender lock, and repairs the side if its last owner died.
+    #[inline(always)]
+    fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Trouble> {
+        match self.segment.fixed().sender.lock.lock(me, deadline) {
+            Ok((held, Left::InOrder)) => Ok(held),
+            other => self.lock_sender_slow(me, deadline, other),
+        }
+    }
+
+    #[cold]
+    fn lock_sender_slow<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        mut attempt: Result<(Held<'a>, Left), LockError>,
+    ) -> Result<Held<'a>, Trouble> {
+        loop {
+            match attempt {
+                Ok((held, Left::InOrder)) => return Ok(held),
+                Ok((held, Left::ByTheDead)) => {
+                    recover::sender_side(&self.segment)?;
+                    return Ok(held);
+                }
+                Err(LockError::TimedOut) => return Err(Trouble::Busy),
+                Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller),
+                // Whoever borrowed it holds the receiver lock, or died with it: then taking that lock repairs both.
+                Err(LockError::Lent) => {
+                    let mut wakes = Wakes::default();
+                    self.lock_receiver(me, deadline, &mut wakes)?.unlock();
+                    self.wake(&wakes);
+                }
+            }
+            attempt = self.segment.fixed().sender.lock.lock(me, deadline);
+        }
+    }
+
+    /// Takes the receiver lock; if its last owner died, repairs, and serves everybody who waits.
+    #[inline(always)]
+    fn lock_receiver<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Trouble> {
+        match self.segment.fixed().receiver.lock.lock(me, deadline) {
+            Ok((held, Left::InOrder)) => Ok(held),
+            other => self.lock_receiver_slow(other, wakes),
+        }
+    }
+
+    #[cold]
+    fn lock_receiver_slow<'a>(
+        &'a self,
+        attempt: Result<(Held<'a>, Left), LockError>,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Trouble> {
+        match attempt {
+            Ok((held, Left::InOrder)) => Ok(held),
+            Ok((held, Left::ByTheDead)) => {
+                recover::receiver_side(self)?;
+                self.serve(wakes)?;
+                self.update_board();
+                wakes.everybody = true;
+                Ok(held)
+            }
+            Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),
+            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller),
+        }
+    }
+
+    /// Tells senders whether anybody wants to be served. Under the receiver lock, after any change of the lists.
+    fn update_board(&self) {
+        let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
+        // Relaxed: ATTENTION. Whoever begins to wait adds the fence; taking the flag down needs none.
+        self.segment
+            .fixed()
+            .board
+            .attention
+            .store(if waiting { RECEIVERS } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Wakes those whose waiting has ended. After the lock was dropped.
+    #[inline(always)]
+    fn wake(&self, wakes: &Wakes) {
+        if wakes.len != 0 || wakes.everybody {
+            self.wake_slow(wakes);
+        }
+    }
+
+    #[cold]
+    fn wake_slow(&self, wakes: &Wakes) {
+        for &index in &wakes.nodes[..wakes.len.min(WAKES)] {
+            if let Ok(node) = self.segment.node(index) {
+                futex::wake(waiters::futex(node), 1);
+            }
+        }
+        if wakes.everybody || wakes.len > WAKES {
+            for (_, node) in waiters::Waiters::of(&self.segment).all() {
+                futex::wake(waiters::futex(node), 1);
+            }
+        }
+    }
+
+    /// Runs `work` under the receiver lock, then wakes whom it settled.
+    #[inline(always)]
+    fn with_receiver_lock<T>(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock_receiver(me, deadline, &mut wakes)?;
+        let result = work(&mut wakes);
+        held.unlock();
+        self.wake(&wakes);
+        result
+    }
+
+    /// Notes that the segment holds nonsense.
+    #[cold]
+    pub(crate) fn note_damage(&self) {
+        // Relaxed: a note for people.
+        self.segment
+            .fixed()
+            .header
+            .damaged
+            .store(1, Ordering::Relaxed);
+    }
+}
+
+/// How many wake-ups are collected by name; beyond, everybody is woken.
+const WAKES: usize = 16;
+
+/// Whom to wake once the lock is dropped.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    nodes: [u32; WAKES],
+    len: usize,
+    everybody: bool,
+}
+
+impl Wakes {
+    fn add(&mut self, node: u32) {
+        if let Some(place) = self.nodes.get_mut(self.len) {
+            *place = node;
+        }
+        self.len += 1;
+    }
+}

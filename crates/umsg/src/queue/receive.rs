@@ -1,0 +1,366 @@
+//! Receiving: the fast path, the way through the store, and what a receiver does that finds nothing.
+
+use super::{Engine, Refused, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::order::Priorities;
+use crate::segment::{Cell, PRIORITIES};
+use crate::slots::Ring;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+/// What was received: the message is in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) len: usize,
+    pub(crate) key: usize,
+}
+
+/// Where the next message to be delivered is.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub(crate) slot: u32,
+    pub(crate) cell: &'a Cell,
+    /// Checked against the queue's message size.
+    pub(crate) len: usize,
+    /// Checked to be a priority.
+    pub(crate) key: usize,
+    /// In the store, or next in the ring.
+    stored: bool,
+}
+
+impl Engine {
+    /// Receives, if there is a message at once.
+    #[inline]
+    pub(crate) fn try_receive(
+        &self,
+        me: &Thread,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Taken, Refused> {
+        if !self.seems_filled() && !self.needs_a_look() {
+            return Err(Refused::NotNow);
+        }
+        self.with_receiver_lock(me, deadline, |wakes| self.receive_locked(buffer, wakes))
+    }
+
+    /// Whether something else than a message calls for a look under the lock: its owner's death, or an offer, which may
+    /// have been made to a dead or stopped receiver.
+    fn needs_a_look(&self) -> bool {
+        Waiters::of(self.segment()).len(List::Offered) != 0
+            || self.segment().fixed().receiver.lock.is_orphaned()
+    }
+
+    /// Whether a look from outside of the lock finds a message. If not, the queue was empty at some instant during the
+    /// look.
+    #[inline(always)]
+    pub(super) fn seems_filled(&self) -> bool {
+        let receiver = &self.segment().fixed().receiver;
+        loop {
+            // Acquire: what follows is not read before the cursor.
+            let drained = receiver.drained.load(Ordering::Acquire);
+            if receiver.stored.load(Ordering::Acquire) != 0 {
+                return true;
+            }
+            match Ring::of(self.segment()).published(drained) {
+                Ok(None) => {}
+                Ok(Some((slot, _))) => {
+                    self.segment().prefetch(slot);
+                    return true;
+                }
+                Err(_) => return true,
+            }
+            // The slot may have been looked at for a position that was passed meanwhile.
+            if receiver.drained.load(Ordering::Acquire) == drained {
+                return false;
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn receive_locked(
+        &self,
+        buffer: &mut [u8],
+        wakes: &mut Wakes,
+    ) -> Result<Taken, Refused> {
+        let waiters = Waiters::of(self.segment());
+        // Those who wait were here first.
+        if waiters.len(List::Receivers) + waiters.len(List::Offered) != 0 {
+            self.serve(wakes)?;
+            self.update_board();
+        }
+        let Some(found) = self.best()? else {
+            return Err(Refused::NotNow);
+        };
+        let taken = self.consume(&found, buffer)?;
+        if waiters.len(List::Senders) != 0 {
+            self.admit(wakes)?;
+        }
+        self.publish_counts();
+        crash_point!(RECEIVE_ADMITTED);
+        Ok(taken)
+    }
+
+    /// Copies a message out, takes it from the queue and frees its slot.
+    #[inline(always)]
+    fn consume(&self, found: &Found<'_>, buffer: &mut [u8]) -> Result<Taken, Trouble> {
+        self.segment().copy_out(found.cell, found.len, buffer)?;
+        crash_point!(RECEIVE_COPIED);
+        self.take(found)?;
+        self.free_slot(found.slot);
+        crash_point!(RECEIVE_FREED);
+        self.note_receive();
+        Ok(Taken {
+            len: found.len,
+            key: found.key,
+        })
+    }
+
+    /// The message that is delivered next, if there is one. It stays where it is.
+    #[inline(always)]
+    pub(super) fn best(&self) -> Result<Option<Found<'_>>, Trouble> {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        // Acquire: RUN. Read before the stamps: a message of another priority that was sent before this call has
+        // changed the word.
+        let run = fixed.run.word.load(Ordering::Acquire);
+        // Relaxed: under the receiver lock.
+        if receiver.stored.load(Ordering::Relaxed) == 0 && run == receiver.run_seen.get() {
+            let drained = receiver.drained.load(Ordering::Relaxed);
+            let Some((slot, cell)) = Ring::of(self.segment()).published(drained)? else {
+                return Ok(None);
+            };
+            return self.found(slot, cell, false).map(Some);
+        }
+        self.best_slow(run)
+    }
+
+    /// Checks what a cell says of its message.
+    #[inline(always)]
+    fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Trouble> {
+        let (len, key) = (cell.len.get() as usize, cell.key.get() as usize);
+        if len > self.segment().layout().message_size || key >= PRIORITIES {
+            return Err(Trouble::Damaged);
+        }
+        Ok(Found {
+            slot,
+            cell,
+            len,
+            key,
+            stored,
+        })
+    }
+
+    /// More than one priority may be there: the ring is drained into the store.
+    #[inline(never)]
+    fn best_slow(&self, run: u64) -> Result<Option<Found<'_>>, Trouble> {
+        let receiver = &self.segment().fixed().receiver;
+        let ring = Ring::of(self.segment());
+        // Relaxed: under the receiver lock, here and below.
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        if receiver.stored.load(Ordering::Relaxed) == 0 {
+            let Some((slot, cell)) = ring.published(drained)? else {
+                // Whatever follows in the ring is announced by a change of this word, if it has another priority.
+                receiver.run_seen.set(run);
+                return Ok(None);
+            };
+            if ring.published(drained.wrapping_add(1))?.is_none() {
+                // The only message: it needs no order.
+                return self.found(slot, cell, false).map(Some);
+            }
+        }
+        self.drain()?;
+        let order = Priorities::of(self.segment());
+        let Some(priority) = order.highest() else {
+            return Err(Trouble::Damaged);
+        };
+        let slot = order.first(priority)?;
+        let found = self.found(slot, self.segment().cell(slot)?, true)?;
+        if found.key == priority {
+            Ok(Some(found))
+        } else {
+            Err(Trouble::Damaged)
+        }
+    }
+
+    /// Moves every published message from the ring into the store.
+    #[inline]
+    pub(super) fn drain(&self) -> Result<(), Trouble> {
+        let receiver = &self.segment().fixed().receiver;
+        let ring = Ring::of(self.segment());
+        loop {
+            let drained = receiver.drained.load(Ordering::Relaxed);
+            let Some((slot, cell)) = ring.published(drained)? else {
+                return Ok(());
+            };
+            let found = self.found(slot, cell, false)?;
+            self.store(&found)?;
+            crash_point!(DRAIN_LINKED);
+            self.advance(drained, found.len);
+        }
+    }
+
+    /// Adds a message to the store, behind those of its priority.
+    #[inline(always)]
+    pub(super) fn store(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        self.mark_stored(found.cell);
+        crash_point!(DRAIN_MARKED);
+        Priorities::of(self.segment()).push_back(found.key, found.slot)?;
+        self.count_stored(found.len as u64, 1);
+        Ok(())
+    }
+
+    /// Gives a message its place in the order of the store.
+    pub(crate) fn mark_stored(&self, cell: &Cell) {
+        let sequence = &self.segment().fixed().receiver.sequence;
+        sequence.set(sequence.get().wrapping_add(1));
+        cell.sequence.set(sequence.get());
+        cell.stored.set(1);
+    }
+
+    /// Adds `messages` (1 or -1) to what the store holds.
+    pub(crate) fn count_stored(&self, bytes: u64, messages: i64) {
+        let receiver = &self.segment().fixed().receiver;
+        // Relaxed: under the receiver lock; read elsewhere as a hint.
+        let (stored, stored_bytes) = (
+            receiver.stored.load(Ordering::Relaxed),
+            receiver.stored_bytes.load(Ordering::Relaxed),
+        );
+        let bytes = if messages < 0 {
+            stored_bytes.wrapping_sub(bytes)
+        } else {
+            stored_bytes.wrapping_add(bytes)
+        };
+        receiver.stored_bytes.store(bytes, Ordering::Relaxed);
+        receiver
+            .stored
+            .store(stored.wrapping_add_signed(messages), Ordering::Release);
+    }
+
+    /// Moves the cursor past the ring's next message.
+    #[inline(always)]
+    pub(crate) fn advance(&self, drained: u64, len: usize) {
+        let receiver = &self.segment().fixed().receiver;
+        let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
+        receiver.bytes[(drained + 1) as usize & 1].store(bytes + len as u64, Ordering::Relaxed);
+        // Release: `seems_filled` reads it without the lock, and the bytes go with it.
+        receiver.drained.store(drained + 1, Ordering::Release);
+    }
+
+    /// Takes a message from the queue. Its slot is then in the caller's hands.
+    #[inline(always)]
+    pub(super) fn take(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        if found.stored {
+            return self.take_stored(found);
+        }
+        let receiver = &self.segment().fixed().receiver;
+        self.advance(receiver.drained.load(Ordering::Relaxed), found.len);
+        crash_point!(RECEIVE_TAKEN);
+        Ok(())
+    }
+
+    #[inline]
+    fn take_stored(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        found.cell.stored.set(0);
+        Priorities::of(self.segment()).pop(found.key)?;
+        self.count_stored(found.len as u64, -1);
+        crash_point!(RECEIVE_UNSTORED);
+        Ok(())
+    }
+
+    /// Puts a slot that nobody uses behind the free ones.
+    #[inline(always)]
+    pub(crate) fn free_slot(&self, slot: u32) {
+        let published = &self.segment().fixed().published;
+        let freed = published.freed.load(Ordering::Relaxed);
+        Ring::of(self.segment()).write(freed, slot);
+        crash_point!(RECEIVE_RETURNED);
+        // Release: FREED. Pairs with the acquire in `send_locked`: the entry is there, and we are done with the cell.
+        published.freed.store(freed + 1, Ordering::Release);
+    }
+
+    /// Tells senders how many messages are gone. Last, when those who waited for room have got theirs.
+    #[inline(always)]
+    pub(crate) fn publish_counts(&self) {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        // Relaxed: under the receiver lock.
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
+        let removed_bytes = bytes.wrapping_sub(receiver.stored_bytes.load(Ordering::Relaxed));
+        fixed
+            .published
+            .removed_bytes
+            .store(removed_bytes, Ordering::Relaxed);
+        let removed = drained.wrapping_sub(receiver.stored.load(Ordering::Relaxed));
+        // Release: ROOM. Pairs with the acquire in `has_room`.
+        fixed.published.removed.store(removed, Ordering::Release);
+    }
+
+    /// Returns a message that was offered in vain to the head of its priority.
+    pub(super) fn put_back(&self, slot: u32) -> Result<(), Trouble> {
+        let cell = self.segment().cell(slot)?;
+        let found = self.found(slot, cell, true)?;
+        cell.stored.set(1);
+        Priorities::of(self.segment()).push_in_order(found.key, slot)?;
+        self.count_stored(found.len as u64, 1);
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// The message in a slot that was offered to the caller, or that the caller parked.
+    pub(crate) fn in_hand(&self, slot: u32) -> Result<Found<'_>, Trouble> {
+        self.found(slot, self.segment().cell(slot)?, false)
+    }
+
+    /// Notes when the last message was received.
+    #[inline(always)]
+    pub(super) fn note_receive(&self) {
+        // Relaxed: a time for people.
+        self.segment()
+            .fixed()
+            .receiver
+            .last_receive
+            .store(clock::realtime_coarse(), Ordering::Relaxed);
+    }
+
+    /// Gives an offered message its place in the order, for the case that it has to come back.
+    pub(super) fn sequence_offered(&self, found: &Found<'_>) {
+        if !found.stored {
+            let sequence = &self.segment().fixed().receiver.sequence;
+            sequence.set(sequence.get().wrapping_add(1));
+            found.cell.sequence.set(sequence.get());
+        }
+    }
+
+    /// Receives; waits for a message until `deadline`.
+    pub(crate) fn receive(
+        &self,
+        me: &Thread,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Taken, Refused> {
+        loop {
+            match self.try_receive(me, buffer, deadline) {
+                Err(Refused::NotNow) => {}
+                other => return other.map_err(|refused| refused.by(deadline)),
+            }
+            if deadline.has_passed() {
+                return Err(Refused::NotNow.by(deadline));
+            }
+            if self.spin(deadline, || self.seems_filled()) {
+                continue;
+            }
+            self.segment().fixed().counters.count(Event::ReceiveBlocked);
+            if let Some(taken) = self
+                .block_receiver(me, buffer, deadline)
+                .map_err(|refused| refused.by(deadline))?
+            {
+                return Ok(taken);
+            }
+        }
+    }
+}

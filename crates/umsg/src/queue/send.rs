@@ -1,0 +1,278 @@
+//! Sending: the fast path, and what a sender does that finds no room.
+
+use super::{Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::segment::{Cell, INLINE, PRIORITIES};
+use crate::slots::{Ring, arena};
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+
+/// Priorities whose list heads share a page of the store.
+const FIFOS_A_PAGE: usize = 4096 / 8;
+
+/// How far ahead the cells that will be written are fetched.
+const AHEAD: u64 = 2;
+
+impl Engine {
+    /// Sends, if there is room at once.
+    #[inline]
+    pub(crate) fn try_send(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        loop {
+            let held = self.lock_sender(me, deadline)?;
+            let result = self.send_locked(me, message, key);
+            held.unlock();
+            match result {
+                Ok(()) => break,
+                Err(Refused::NoSlot) => self.grow(me, deadline)?,
+                Err(refused) => return Err(refused),
+            }
+        }
+        crash_point!(SEND_UNSERVED);
+        // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fence of `block`.
+        if self
+            .segment()
+            .fixed()
+            .board
+            .attention
+            .load(Ordering::Relaxed)
+            != 0
+        {
+            self.serve_after_send(me);
+        }
+        Ok(())
+    }
+
+    /// Fills the next free slot and publishes it.
+    #[inline(always)]
+    fn send_locked(&self, me: &Thread, message: &[u8], key: usize) -> Result<(), Refused> {
+        let fixed = self.segment().fixed();
+        let sender = &fixed.sender;
+        // Relaxed: only the holder of the sender lock stores it.
+        let position = sender.sent.load(Ordering::Relaxed);
+        if !self.has_room(position) {
+            return Err(Refused::NotNow);
+        }
+        if sender.freed_seen.get() == position {
+            // Acquire: FREED. Pairs with the release in `free_slot`: the entry and the emptied cell are seen.
+            let freed = fixed.published.freed.load(Ordering::Acquire);
+            sender.freed_seen.set(freed);
+            if freed == position {
+                return Err(Refused::NoSlot);
+            }
+        }
+        let ring = Ring::of(self.segment());
+        let (slot, cell) = ring.slot(position)?;
+        self.fill(me, slot, cell, message, key)?;
+        crash_point!(SEND_FILLED);
+        self.announce(key)?;
+        let bytes = sender.bytes[position as usize & 1].load(Ordering::Relaxed);
+        sender.bytes[(position + 1) as usize & 1]
+            .store(bytes + message.len() as u64, Ordering::Relaxed);
+        Ring::publish(cell, position);
+        crash_point!(SEND_PUBLISHED);
+        // Release: whoever reads `sent` with acquire sees the message too.
+        sender.sent.store(position + 1, Ordering::Release);
+        crash_point!(SEND_COUNTED);
+        self.segment()
+            .prefetch(ring.slot(position + AHEAD).map_or(0, |(slot, _)| slot));
+        Ok(())
+    }
+
+    /// Whether the queue holds fewer messages than it may.
+    #[inline(always)]
+    fn has_room(&self, position: u64) -> bool {
+        let fixed = self.segment().fixed();
+        let max = self.segment().layout().max_messages as i64;
+        let queued = |removed: u64| position.wrapping_sub(removed) as i64;
+        if queued(fixed.sender.removed_seen.get()) < max {
+            return true;
+        }
+        // Acquire: ROOM. What is seen as removed has been freed too: `freed` is stored before `removed`.
+        let removed = fixed.published.removed.load(Ordering::Acquire);
+        fixed.sender.removed_seen.set(removed);
+        queued(removed) < max
+    }
+
+    /// Writes a message into a slot that is the caller's.
+    #[inline(always)]
+    pub(super) fn fill(
+        &self,
+        me: &Thread,
+        slot: u32,
+        cell: &Cell,
+        message: &[u8],
+        key: usize,
+    ) -> Result<(), Trouble> {
+        if message.len() > INLINE {
+            arena::ensure(self.segment(), slot, cell, message.len())?;
+        }
+        self.segment().copy_in(cell, message)?;
+        let now = clock::realtime_coarse();
+        cell.key.set(key as u64);
+        cell.len.set(message.len() as u32);
+        cell.pid.set(me.pid());
+        cell.sent_at.set(now);
+        // Relaxed: a time for people.
+        self.segment()
+            .fixed()
+            .sender
+            .last_send
+            .store(now, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Changes the one-priority word if this message's priority differs from the last one's.
+    #[inline(always)]
+    pub(super) fn announce(&self, key: usize) -> Result<(), Trouble> {
+        // Relaxed: only holders of the sender lock store it.
+        let run = self.segment().fixed().run.word.load(Ordering::Relaxed);
+        if run as u16 as usize == key {
+            Ok(())
+        } else {
+            self.announce_slow(run, key)
+        }
+    }
+
+    #[inline(never)]
+    fn announce_slow(&self, run: u64, key: usize) -> Result<(), Trouble> {
+        self.provide_fifo(key)?;
+        // Release: RUN. Stored before the stamp: who sees a message of another priority sees another word.
+        self.segment()
+            .fixed()
+            .run
+            .word
+            .store(next_run(run, key), Ordering::Release);
+        crash_point!(SEND_RUN_CHANGED);
+        Ok(())
+    }
+
+    /// Makes sure that the list head of a priority is real memory. The sender does it, because a sender can be told
+    /// that there is none; a receiver could not.
+    fn provide_fifo(&self, key: usize) -> Result<(), Trouble> {
+        let pages = &self.segment().fixed().sender.fifo_pages;
+        let page = key / FIFOS_A_PAGE;
+        if pages.get() & 1 << page == 0 {
+            self.segment()
+                .populate(self.segment().layout().fifos + page * 4096, 4096)?;
+            pages.set(pages.get() | 1 << page);
+        }
+        Ok(())
+    }
+
+    /// Serves those who wait, after a message was published: the sender's part of a hand-over.
+    #[cold]
+    fn serve_after_send(&self, me: &Thread) {
+        // The message is sent whatever happens here: those who wait look by themselves at their next slice.
+        let _ = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+            self.serve(wakes)?;
+            self.update_board();
+            Ok(())
+        });
+    }
+
+    /// Sends; waits for room until `deadline`.
+    pub(crate) fn send(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        loop {
+            match self.try_send(me, message, key, deadline) {
+                Err(Refused::NotNow) => {}
+                other => return other.map_err(|refused| refused.by(deadline)),
+            }
+            if deadline.has_passed() {
+                return Err(Refused::NotNow.by(deadline));
+            }
+            if self.spin(deadline, || self.seems_roomy()) {
+                continue;
+            }
+            self.segment().fixed().counters.count(Event::SendBlocked);
+            if self
+                .block_sender(me, message, key, deadline)
+                .map_err(|refused| refused.by(deadline))?
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether a look from outside of the locks finds room.
+    pub(super) fn seems_roomy(&self) -> bool {
+        let fixed = self.segment().fixed();
+        // Acquire, in this order: what counts as removed at least is; `sent` may be older, which errs towards a try.
+        let removed = fixed.published.removed.load(Ordering::Acquire);
+        let sent = fixed.sender.sent.load(Ordering::Acquire);
+        (sent.wrapping_sub(removed) as i64) < self.segment().layout().max_messages as i64
+    }
+
+    /// Takes a slot for the message of a sender that is going to block, and writes the message there. The caller holds
+    /// the receiver lock. None if there is room after all.
+    pub(super) fn park(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<Option<u32>, Refused> {
+        let sender = &self.segment().fixed().sender;
+        self.borrow_sender_lock(me, deadline)?;
+        let result = self.park_borrowed(me, message, key);
+        sender.lock.give_back();
+        result
+    }
+
+    fn park_borrowed(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+    ) -> Result<Option<u32>, Refused> {
+        let fixed = self.segment().fixed();
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        if self.has_room(sent) {
+            return Ok(None);
+        }
+        let mut freed = fixed.published.freed.load(Ordering::Relaxed);
+        if freed == sent {
+            self.grow_borrowed()?;
+            freed = fixed.published.freed.load(Ordering::Relaxed);
+        }
+        let (slot, cell) = Ring::of(self.segment()).slot(freed - 1)?;
+        // Release: as in `free_slot`. Both locks are held: nobody is filling the slot.
+        fixed.published.freed.store(freed - 1, Ordering::Release);
+        fixed.sender.freed_seen.set(freed - 1);
+        crash_point!(PARK_SLOT_TAKEN);
+        let filled = self
+            .fill(me, slot, cell, message, key)
+            .and_then(|()| self.provide_fifo(key));
+        if let Err(trouble) = filled {
+            self.free_slot(slot);
+            return Err(trouble.into());
+        }
+        crash_point!(PARK_FILLED);
+        Ok(Some(slot))
+    }
+
+    /// Keys that a message may have.
+    pub(crate) fn is_priority(key: u32) -> bool {
+        (key as usize) < PRIORITIES
+    }
+}
+
+/// The one-priority word that follows `run` for a message of priority `key`.
+#[inline(always)]
+pub(crate) fn next_run(run: u64, key: usize) -> u64 {
+    ((run >> 16).wrapping_add(1) << 16) | key as u64
+}

@@ -1,0 +1,141 @@
+//! Serving: whoever changed the queue hands messages to those who wait, and room to those who want to send.
+//!
+//! Under the receiver lock. A hand-over is: note the slot in the node, settle the node's word, take the message from
+//! the queue. If the server dies in between, the node's word decides whose the message is.
+
+use super::{Engine, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::lock::SLICE;
+use crate::segment::Node;
+use crate::sync::Ordering;
+use crate::sys::clock;
+use crate::waiters::{self, List, State, Waiters};
+
+impl Engine {
+    /// Serves everybody who can be served.
+    pub(crate) fn serve(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let waiters = Waiters::of(self.segment());
+        if waiters.len(List::Offered) != 0 {
+            self.reclaim_offers()?;
+        }
+        self.hand_over(wakes)?;
+        if waiters.len(List::Senders) != 0 {
+            self.admit(wakes)?;
+        }
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// Offers messages to blocked receivers, in their order.
+    fn hand_over(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let waiters = Waiters::of(self.segment());
+        while let Some((index, node)) = waiters.first(List::Receivers)? {
+            if waiters::state(node) != State::Waiting {
+                waiters.remove(node)?;
+                continue;
+            }
+            let Some(found) = self.best()? else {
+                return Ok(());
+            };
+            self.sequence_offered(&found);
+            node.slot.set(found.slot);
+            node.offered_at.set(clock::monotonic());
+            crash_point!(SERVE_NOTED);
+            if !waiters::settle(node) {
+                continue;
+            }
+            crash_point!(SERVE_OFFERED);
+            waiters.relocate(node, index, List::Offered)?;
+            self.take(&found)?;
+            crash_point!(SERVE_TAKEN);
+            self.segment().fixed().counters.count(Event::HandedOver);
+            wakes.add(index);
+        }
+        Ok(())
+    }
+
+    /// Takes the messages of blocked senders into the queue while there is room, in their order.
+    pub(crate) fn admit(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let waiters = Waiters::of(self.segment());
+        while let Some((index, node)) = waiters.first(List::Senders)? {
+            if waiters::state(node) != State::Waiting {
+                self.withdraw_sender(node)?;
+                continue;
+            }
+            if !self.has_room_now() {
+                return Ok(());
+            }
+            if !waiters::settle(node) {
+                continue;
+            }
+            crash_point!(ADMIT_ACCEPTED);
+            self.store(&self.in_hand(node.slot.get())?)?;
+            waiters.remove(node)?;
+            wakes.add(index);
+        }
+        Ok(())
+    }
+
+    /// Takes a sender's node off its list and frees the slot of its message, which was never sent.
+    pub(super) fn withdraw_sender(&self, node: &Node) -> Result<(), Trouble> {
+        let slot = node.slot.get();
+        self.segment().cell(slot)?;
+        Waiters::of(self.segment()).remove(node)?;
+        self.free_slot(slot);
+        Ok(())
+    }
+
+    /// Whether there is room for one more message. Under the receiver lock.
+    fn has_room_now(&self) -> bool {
+        let fixed = self.segment().fixed();
+        // Acquire: as for every reader of `sent`.
+        let sent = fixed.sender.sent.load(Ordering::Acquire);
+        let removed = fixed
+            .receiver
+            .drained
+            .load(Ordering::Relaxed)
+            .wrapping_sub(fixed.receiver.stored.load(Ordering::Relaxed));
+        (sent.wrapping_sub(removed) as i64) < self.segment().layout().max_messages as i64
+    }
+
+    /// Puts back what was offered to the dead, to those who gave up, and to those who have not reacted for a slice:
+    /// a stopped receiver must not swallow a message.
+    fn reclaim_offers(&self) -> Result<(), Trouble> {
+        let waiters = Waiters::of(self.segment());
+        let now = clock::monotonic();
+        let mut next = waiters.first(List::Offered)?;
+        let mut bound = waiters.len(List::Offered);
+        while let Some((_, node)) = next {
+            next = waiters.next(node)?;
+            if self.is_forfeit(node, now) {
+                self.put_back(node.slot.get())?;
+                waiters.remove(node)?;
+            }
+            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the node's thread has lost its offer.
+    fn is_forfeit(&self, node: &Node, now: u64) -> bool {
+        match waiters::state(node) {
+            State::Settled => {
+                if now.saturating_sub(node.offered_at.get()) < SLICE || !waiters::unsettle(node) {
+                    return false;
+                }
+                // Its thread looks by itself when it goes on; a dead one's node is free.
+                if waiters::is_orphan(node) {
+                    waiters::give_up(node);
+                }
+                true
+            }
+            State::DiedSettled | State::DiedWaiting => {
+                self.segment().fixed().counters.count(Event::WaiterDied);
+                true
+            }
+            State::Free | State::Waiting => true,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Repairs: what the next owner of a lock does after the last one died holding it.
+//!
+//! A repair trusts the ring's cursors, the cells' stamps and marks, and the nodes' words; everything else it makes
+//! anew. It may be killed itself at any point: the lock is then orphaned again and the next owner starts over. Its time
+//! grows with the number of slots in circulation.
+
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::order::Priorities;
+use crate::queue::{Engine, next_run};
+use crate::segment::{Node, Segment};
+use crate::slots::{Ring, arena};
+use crate::sync::Ordering;
+use crate::sys::scratch::Scratch;
+use crate::waiters::{List, State, Waiters, state};
+
+/// Repairs the senders' side. The caller holds the sender lock.
+///
+/// | died | found | done |
+/// |---|---|---|
+/// | before the stamp | `ring[sent]` has an old stamp | nothing: the slot is filled again by the next sender |
+/// | between stamp and cursor | `ring[sent]` has its stamp | the cursor moves: the message was sent |
+/// | after announcing a priority | - | the word is changed once more, so that no receiver trusts the dead sender's |
+/// | in the arena | the mark | the lists are rebuilt from the slots |
+pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
+    let fixed = segment.fixed();
+    let sender = &fixed.sender;
+    // Acquire: FREED, ROOM.
+    let removed = fixed.published.removed.load(Ordering::Acquire);
+    let freed = fixed.published.freed.load(Ordering::Acquire);
+    let mut sent = sender.sent.load(Ordering::Relaxed);
+    if sent != freed && Ring::of(segment).published(sent)?.is_some() {
+        sent += 1;
+        sender.sent.store(sent, Ordering::Release);
+    }
+    sender.freed_seen.set(freed);
+    sender.removed_seen.set(removed);
+    let run = fixed.run.word.load(Ordering::Relaxed);
+    fixed
+        .run
+        .word
+        .store(next_run(run, run as u16 as usize), Ordering::Release);
+    if sender.arena_dirty.get() != 0 {
+        arena::rebuild(segment)?;
+    }
+    fixed.receiver.repairs[0].fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Repairs the receivers' side, and the senders' too if it was lent. The caller holds the receiver lock.
+///
+/// Every slot is found somewhere: in the ring between `drained` and `freed`, in the hands of a node, or marked as stored.
+/// One that is nowhere was in the hands of the dead owner, and is free. The store and the lists of nodes are rebuilt.
+pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    let fixed = segment.fixed();
+    if fixed.sender.lock.is_lent() {
+        sender_side(segment)?;
+        fixed.sender.lock.give_back();
+    }
+    let slots = (fixed.geometry.slots.load(Ordering::Relaxed) as usize).min(segment.layout().slots);
+    let mut survey = Survey::new(slots)?;
+    settle_nodes(engine, &mut survey)?;
+    survey_ring(segment, &mut survey)?;
+    let mut stored = survey_store(segment, &mut survey)?;
+    crash_point!(REPAIR_SURVEYED);
+    rebuild_store(engine, &mut stored)?;
+    crash_point!(REPAIR_STORED);
+    free_the_rest(engine, &survey);
+    crash_point!(REPAIR_FREED);
+    Waiters::of(segment).rebuild()?;
+    // No word that a sender stores: the fast path begins when the ring is next found empty.
+    fixed
+        .receiver
+        .run_seen
+        .set(!fixed.run.word.load(Ordering::Relaxed));
+    engine.publish_counts();
+    fixed.receiver.repairs[1].fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Which slots are accounted for.
+struct Survey {
+    seen: Scratch<u8>,
+}
+
+impl Survey {
+    fn new(slots: usize) -> Result<Survey, Trouble> {
+        Ok(Survey {
+            seen: Scratch::new(slots)?,
+        })
+    }
+
+    fn has(&self, slot: usize) -> bool {
+        self.seen.get(slot).is_some_and(|&seen| seen != 0)
+    }
+
+    /// Notes a slot. False if it was noted before, or does not exist.
+    fn note(&mut self, slot: u32) -> bool {
+        match self.seen.get_mut(slot as usize) {
+            Some(seen) => std::mem::replace(seen, 1) == 0,
+            None => false,
+        }
+    }
+}
+
+/// Brings every node to rest, and notes the slots that nodes hold.
+fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+    for (_, node) in Waiters::of(engine.segment()).all() {
+        match (List::of(node), state(node)) {
+            (List::None, _) | (List::Receivers, State::Waiting) => {}
+            (List::Receivers, State::Free | State::DiedWaiting) => node.list.set(List::None as u32),
+            (List::Receivers | List::Offered, State::Settled | State::DiedSettled) => {
+                complete_offer(engine, node)?;
+                survey.note(node.slot.get());
+            }
+            (List::Offered, _) => return_offer(engine, node)?,
+            (List::Senders, State::Waiting) => {
+                survey.note(node.slot.get());
+            }
+            (List::Senders, State::Settled | State::DiedSettled) => {
+                complete_admission(engine, node)?
+            }
+            // The slot is nowhere, and so becomes free.
+            (List::Senders, _) => node.list.set(List::None as u32),
+        }
+    }
+    Ok(())
+}
+
+/// SERVE_OFFERED: the message is the node's, whether or not it was taken from the queue.
+fn complete_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    let slot = node.slot.get();
+    let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
+    if let Some((next, cell)) = Ring::of(segment).published(drained)?
+        && next == slot
+        && cell.stored.get() == 0
+    {
+        engine.advance(drained, cell.len.get() as usize);
+    }
+    segment.cell(slot)?.stored.set(0);
+    node.list.set(List::Offered as u32);
+    Ok(())
+}
+
+/// An offer was being taken back: the message is stored, under its old number.
+fn return_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+    engine.segment().cell(node.slot.get())?.stored.set(1);
+    node.list.set(List::None as u32);
+    Ok(())
+}
+
+/// ADMIT_ACCEPTED: the message is sent, whether or not it was stored.
+fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+    let cell = engine.segment().cell(node.slot.get())?;
+    if cell.stored.get() == 0 {
+        engine.mark_stored(cell);
+    }
+    node.list.set(List::None as u32);
+    Ok(())
+}
+
+/// Notes the slots in the ring. One that is there is not stored (DRAIN_LINKED: it was being moved, and stays).
+fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
+    let fixed = segment.fixed();
+    let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+    let freed = fixed.published.freed.load(Ordering::Relaxed);
+    let len = freed.wrapping_sub(drained);
+    if len > survey.seen.len() as u64 {
+        return Err(Trouble::Damaged);
+    }
+    for step in 0..len {
+        let (slot, cell) = Ring::of(segment).slot(drained.wrapping_add(step))?;
+        if !survey.note(slot) {
+            return Err(Trouble::Damaged);
+        }
+        if cell.stored.get() != 0 {
+            cell.stored.set(0);
+        }
+    }
+    Ok(())
+}
+
+/// A stored message: its place in the order, and its slot.
+type Stored = (u64, u32);
+
+/// Notes the slots that are marked as stored, and lists them.
+fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored>, Trouble> {
+    let mut count = 0;
+    let slots = survey.seen.len();
+    let mut stored = Scratch::<Stored>::new(slots)?;
+    for slot in 0..slots {
+        let cell = segment.cell(slot as u32)?;
+        if !survey.has(slot) && cell.stored.get() != 0 {
+            survey.note(slot as u32);
+            stored[count] = (cell.sequence.get(), slot as u32);
+            count += 1;
+        }
+    }
+    stored.truncate(count);
+    Ok(stored)
+}
+
+/// Rebuilds the store from the messages that are marked.
+fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    let receiver = &segment.fixed().receiver;
+    Priorities::of(segment).clear()?;
+    receiver.stored_bytes.store(0, Ordering::Relaxed);
+    receiver.stored.store(0, Ordering::Relaxed);
+    crash_point!(REPAIR_CLEARED);
+    stored.sort_unstable();
+    for &(sequence, slot) in stored.iter() {
+        let found = engine.in_hand(slot)?;
+        Priorities::of(segment).push_back(found.key, slot)?;
+        engine.count_stored(found.len as u64, 1);
+        if sequence.wrapping_sub(receiver.sequence.get()) as i64 > 0 {
+            receiver.sequence.set(sequence);
+        }
+    }
+    Ok(())
+}
+
+/// Frees what nobody holds.
+fn free_the_rest(engine: &Engine, survey: &Survey) {
+    for slot in 0..survey.seen.len() {
+        if !survey.has(slot) {
+            engine.free_slot(slot as u32);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Attaching to a segment: nothing in the file is believed before it was checked.
+
+use super::mapped::Segment;
+use super::{LAYOUT_HASH, Layout, MAGIC, VERSION};
+use crate::error::OpenError;
+use rustix::fd::BorrowedFd;
+use rustix::fs::FileType;
+
+/// Most messages and largest message that the format allows, whatever a namespace's limits say.
+pub(crate) const MOST_MESSAGES: u32 = 1_048_576;
+/// Bytes.
+pub(crate) const LARGEST_MESSAGE: u32 = 16 << 20;
+
+/// The beginning of a header, as read from the file: `segment/fixed.rs`, [`super::Header`].
+const HEADER_BYTES: usize = 32;
+
+/// Maps the segment in a file that is open for reading and writing.
+pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(OpenError::NotAQueue("not a regular file"));
+    }
+    let layout = read_layout(file)?;
+    if stat.st_size as u64 != layout.len as u64 {
+        return Err(OpenError::Damaged(
+            "the file has another length than its header says",
+        ));
+    }
+    Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))
+}
+
+/// Reads the header with a system call, so that a file that is too short is an error and not a SIGBUS.
+fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
+    let mut bytes = [0_u8; HEADER_BYTES];
+    let len =
+        rustix::io::pread(file, &mut bytes, 0).map_err(|e| OpenError::from_errno("pread", e))?;
+    if len < HEADER_BYTES {
+        return Err(OpenError::NotAQueue("shorter than a header"));
+    }
+    let u32_at =
+        |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+    if u64_at(0) != MAGIC {
+        return Err(OpenError::NotAQueue(
+            "the file does not begin with the magic number",
+        ));
+    }
+    let (version, layout_hash) = (u32_at(8), u32_at(12));
+    if version != VERSION || layout_hash != LAYOUT_HASH {
+        return Err(OpenError::OtherVersion {
+            found: version,
+            expected: VERSION,
+        });
+    }
+    let (max_messages, message_size) = (u32_at(16), u32_at(20));
+    if max_messages == 0
+        || max_messages > MOST_MESSAGES
+        || message_size == 0
+        || message_size > LARGEST_MESSAGE
+    {
+        return Err(OpenError::Damaged(
+            "the header's attributes are out of range",
+        ));
+    }
+    let layout = Layout::new(max_messages as usize, message_size as usize);
+    if u64_at(24) != layout.len as u64 {
+        return Err(OpenError::Damaged(
+            "the header's length does not fit its attributes",
+        ));
+    }
+    Ok(layout)
+}

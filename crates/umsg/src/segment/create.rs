@@ -1,0 +1,82 @@
+//! Making a segment: a file of full length, its first pages on real memory, its header filled in.
+
+use super::mapped::Segment;
+use super::{Cell, Fixed, LAYOUT_HASH, Layout, MAGIC, VERSION};
+use crate::error::OpenError;
+use crate::slots::Ring;
+use crate::sync::Ordering;
+use crate::sys::clock;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+
+/// What a page holds of the ring, and how many slots come into circulation at creation: a page of cells.
+const PAGE: usize = 4096;
+const FIRST_SLOTS: usize = PAGE / size_of::<Cell>();
+
+/// Fills an empty file. It becomes a queue when it gets its name.
+pub(crate) fn create(
+    file: BorrowedFd<'_>,
+    layout: Layout,
+    mode: u32,
+) -> Result<Segment, OpenError> {
+    check_file_size_limit(layout.len)?;
+    rustix::fs::ftruncate(file, layout.len as u64)
+        .map_err(|e| OpenError::from_errno("ftruncate", e))?;
+    let segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+    let slots = FIRST_SLOTS.min(layout.slots);
+    for (offset, len) in [
+        (0, size_of::<Fixed>()),
+        (layout.levels, PAGE),
+        (layout.fifos, PAGE),
+        (layout.ring, PAGE),
+        (layout.cells, PAGE),
+    ] {
+        segment.populate(offset, len)?;
+    }
+    fill_in(&segment, slots, mode);
+    Ok(segment)
+}
+
+/// Growing a file past RLIMIT_FSIZE is answered with a signal that kills: asking first gives an error instead.
+fn check_file_size_limit(len: usize) -> Result<(), OpenError> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| limit < len as u64) {
+        return Err(OpenError::from_errno("ftruncate", Errno::FBIG));
+    }
+    Ok(())
+}
+
+fn fill_in(segment: &Segment, slots: usize, mode: u32) {
+    let fixed = segment.fixed();
+    let layout = segment.layout();
+    // Relaxed throughout: nobody else sees the segment before its file is linked.
+    for slot in 0..slots {
+        segment.ring_at(slot).store(slot as u32, Ordering::Relaxed);
+    }
+    let ring_len = (PAGE / 4).min(layout.ring_len);
+    fixed
+        .geometry
+        .ring_mask
+        .store((ring_len - 1) as u32, Ordering::Relaxed);
+    fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
+    fixed.published.freed.store(slots as u64, Ordering::Relaxed);
+    fixed.sender.freed_seen.set(slots as u64);
+    fixed.sender.fifo_pages.set(1);
+    let header = &fixed.header;
+    header.version.store(VERSION, Ordering::Relaxed);
+    header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);
+    header
+        .max_messages
+        .store(layout.max_messages as u32, Ordering::Relaxed);
+    header
+        .message_size
+        .store(layout.message_size as u32, Ordering::Relaxed);
+    header.len.store(layout.len as u64, Ordering::Relaxed);
+    header.mode.store(mode, Ordering::Relaxed);
+    header.creator.store(std::process::id(), Ordering::Relaxed);
+    header
+        .created_at
+        .store(clock::realtime(), Ordering::Relaxed);
+    header.magic.store(MAGIC, Ordering::Relaxed);
+    debug_assert!(Ring::of(segment).slot(0).is_ok());
+}

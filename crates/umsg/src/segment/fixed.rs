@@ -1,0 +1,244 @@
+//! The fixed part of a segment: who writes which line.
+//!
+//! Lines that different sides write are 128 bytes apart, because the prefetcher fetches lines in pairs.
+//!
+//! | part | written by | read by |
+//! |---|---|---|
+//! | [`Header`] | its creator; `mode` by who may change it | everybody, on attaching |
+//! | [`Board`] | receivers that block | every sender, after publishing |
+//! | [`Run`] | senders, when the priority changes | every receiver |
+//! | [`Geometry`] | who holds both locks | everybody |
+//! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by everybody |
+//! | [`Published`] | holder of the receiver lock | senders that find no room |
+//! | [`ReceiverSide`] | holder of the receiver lock | that holder; `drained` and `stored` by everybody |
+//! | [`ArenaRoots`] | holder of the sender lock | that holder |
+
+use crate::lock::Lock;
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+
+/// First eight bytes of every segment: "umsg-mq" and a zero.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
+/// Version of the format; another one is refused.
+pub(crate) const VERSION: u32 = 1;
+/// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
+#[cfg(not(loom))]
+pub(crate) const LAYOUT_HASH: u32 = layout_hash();
+
+/// Words of the second level of the priority bitmap.
+#[cfg(not(loom))]
+pub(crate) const LEVEL1: usize = super::PRIORITIES / 64 / 64;
+#[cfg(loom)]
+pub(crate) const LEVEL1: usize = 1;
+
+/// Free blocks are kept by size: a class a power of two of granules, each in this many steps.
+pub(crate) const ARENA_SUBCLASSES: usize = 8;
+/// See [`ARENA_SUBCLASSES`].
+pub(crate) const ARENA_CLASSES: usize = 32;
+
+/// What a segment is.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) layout_hash: AtomicU32,
+    pub(crate) max_messages: AtomicU32,
+    /// Bytes.
+    pub(crate) message_size: AtomicU32,
+    /// Length of the file, in bytes.
+    pub(crate) len: AtomicU64,
+    /// Permission bits as the queue's creator or fchmod set them.
+    pub(crate) mode: AtomicU32,
+    /// Process id of the creator.
+    pub(crate) creator: AtomicU32,
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    pub(crate) created_at: AtomicU64,
+    /// 1 once something was found that makes no sense.
+    pub(crate) damaged: AtomicU32,
+}
+
+/// What senders look at after publishing.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Board {
+    /// Who wants to be served, see [`crate::queue`]; 0 for nobody.
+    pub(crate) attention: AtomicU32,
+}
+
+/// The one-priority word.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Run {
+    /// `count << 16 | priority` of the last message sent; changes only when the priority does.
+    pub(crate) word: AtomicU64,
+}
+
+/// What is in use of the regions that grow.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Geometry {
+    /// Entries of the ring in use, a power of two, minus one.
+    pub(crate) ring_mask: AtomicU32,
+    /// Slots in circulation.
+    pub(crate) slots: AtomicU32,
+}
+
+/// The senders' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct SenderSide {
+    pub(crate) lock: Lock,
+    /// CLOCK_REALTIME_COARSE of the last send, in nanoseconds since 1970.
+    pub(crate) last_send: AtomicU64,
+    /// Ring position of the next message: how many were ever sent through the ring.
+    pub(crate) sent: AtomicU64,
+    /// Bytes ever sent through the ring; the element `sent & 1` is the one that counts, so that both change with the
+    /// one store to `sent`.
+    pub(crate) bytes: [AtomicU64; 2],
+    /// [`Published::freed`] and [`Published::removed`] as last read.
+    pub(crate) freed_seen: Guarded64,
+    pub(crate) removed_seen: Guarded64,
+    /// Which pages of the fifo region are real memory, one bit each.
+    pub(crate) fifo_pages: Guarded64,
+    /// Bytes of the arena in use, in granules.
+    pub(crate) arena_len: Guarded32,
+    /// 1 while the arena's lists are being changed.
+    pub(crate) arena_dirty: Guarded32,
+}
+
+/// What the receivers' side tells the senders' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Published {
+    /// Ring position up to which slots may be filled.
+    pub(crate) freed: AtomicU64,
+    /// `sent - removed` messages are queued.
+    pub(crate) removed: AtomicU64,
+    /// `bytes sent - removed_bytes` bytes are queued.
+    pub(crate) removed_bytes: AtomicU64,
+}
+
+/// Ends and length of a list of nodes. Ends are index + 1; 0 for none.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Links {
+    pub(crate) head: Guarded32,
+    pub(crate) tail: Guarded32,
+    /// Read by spinners and by `status` as a hint.
+    pub(crate) len: AtomicU32,
+}
+
+/// The receivers' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct ReceiverSide {
+    pub(crate) lock: Lock,
+    /// Blocked threads that want a message, have been offered one, want to send.
+    pub(crate) receivers: Links,
+    /// Ring position of the next message to be taken from the ring.
+    pub(crate) drained: AtomicU64,
+    /// Bytes ever taken from the ring; the element `drained & 1` counts.
+    pub(crate) bytes: [AtomicU64; 2],
+    /// The one-priority word for which everything in the ring is known to have its priority.
+    pub(crate) run_seen: Guarded64,
+    /// Messages in the store, and their bytes.
+    pub(crate) stored: AtomicU64,
+    pub(crate) stored_bytes: AtomicU64,
+    /// CLOCK_REALTIME_COARSE of the last receive, in nanoseconds since 1970.
+    pub(crate) last_receive: AtomicU64,
+    /// Third level of the priority bitmap.
+    pub(crate) level2: Guarded64,
+    // -- second pair of lines: blocking and the store
+    pub(crate) senders: Links,
+    pub(crate) offered: Links,
+    /// Nodes that are real memory.
+    pub(crate) nodes: Guarded32,
+    /// Where the search for a free node begins.
+    pub(crate) node_hint: Guarded32,
+    /// Next ticket of a waiter, next sequence number of a stored message.
+    pub(crate) ticket: Guarded64,
+    pub(crate) sequence: Guarded64,
+    /// Second level of the priority bitmap.
+    pub(crate) level1: [Guarded64; LEVEL1],
+    /// Repairs since creation: of the sender side, of the receiver side.
+    pub(crate) repairs: [AtomicU32; 2],
+}
+
+/// Free blocks of the arena by size; see [`crate::slots::arena`].
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct ArenaRoots {
+    /// Which classes have free blocks.
+    pub(crate) classes: Guarded32,
+    /// Length of the last block, in granules; 0 for an empty arena.
+    pub(crate) last: Guarded32,
+    /// Which steps of each class have.
+    pub(crate) subclasses: [Guarded32; ARENA_CLASSES],
+    /// First free block, as granule number + 1.
+    pub(crate) heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
+}
+
+/// One page of counters; see [`crate::counters`].
+pub(crate) use crate::counters::Counters;
+
+/// All of it, from the first byte of the file.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Fixed {
+    pub(crate) header: Header,
+    pub(crate) board: Board,
+    pub(crate) run: Run,
+    pub(crate) geometry: Geometry,
+    pub(crate) sender: SenderSide,
+    pub(crate) published: Published,
+    pub(crate) receiver: ReceiverSide,
+    pub(crate) arena: ArenaRoots,
+    pub(crate) counters: Counters,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::{offset_of, size_of};
+    assert!(size_of::<Header>() == 128 && size_of::<SenderSide>() == 128);
+    assert!(offset_of!(Fixed, board) == 128);
+    assert!(offset_of!(Fixed, run) == 256);
+    assert!(offset_of!(Fixed, geometry) == 384);
+    assert!(offset_of!(Fixed, sender) == 512);
+    assert!(offset_of!(Fixed, published) == 640);
+    assert!(offset_of!(Fixed, receiver) == 768);
+    assert!(offset_of!(Fixed, arena) == 1024);
+    // The receive path stays within the receiver side's first pair of lines.
+    assert!(offset_of!(ReceiverSide, senders) <= 128);
+};
+
+/// FNV-1a over every size and offset that another build could have chosen otherwise.
+#[cfg(not(loom))]
+const fn layout_hash() -> u32 {
+    use super::{Cell, Fifo, Node};
+    use std::mem::{offset_of, size_of};
+    let facts = [
+        size_of::<Fixed>(),
+        size_of::<Cell>(),
+        size_of::<Node>(),
+        size_of::<Fifo>(),
+        offset_of!(Fixed, sender),
+        offset_of!(Fixed, published),
+        offset_of!(Fixed, receiver),
+        offset_of!(Fixed, arena),
+        offset_of!(Fixed, counters),
+        offset_of!(SenderSide, sent),
+        offset_of!(ReceiverSide, drained),
+        offset_of!(ReceiverSide, senders),
+        offset_of!(Cell, payload),
+        super::NODES,
+        super::PRIORITIES,
+        super::GRANULE,
+    ];
+    let mut hash = 0x811c_9dc5_u32;
+    let mut index = 0;
+    while index < facts.len() {
+        hash = (hash ^ facts[index] as u32).wrapping_mul(0x0100_0193);
+        index += 1;
+    }
+    hash
+}

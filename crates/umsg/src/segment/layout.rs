@@ -1,0 +1,127 @@
+//! Where the regions of a segment lie: a function of two numbers.
+
+use super::{Cell, Fifo, Fixed, INLINE, Node};
+
+/// Priorities of POSIX: 0 to 32,767.
+#[cfg(not(loom))]
+pub(crate) const PRIORITIES: usize = 32_768;
+#[cfg(loom)]
+pub(crate) const PRIORITIES: usize = 4;
+
+/// Threads that can be blocked on a queue with their place kept; further ones look again every millisecond.
+#[cfg(not(loom))]
+pub(crate) const NODES: usize = 4096;
+#[cfg(loom)]
+pub(crate) const NODES: usize = 4;
+
+/// Slots beyond the number of messages and of nodes, so that senders have some in hand.
+#[cfg(not(loom))]
+const SPARE: usize = 64;
+#[cfg(loom)]
+const SPARE: usize = 2;
+
+/// The arena is counted in granules of this many bytes.
+pub(crate) const GRANULE: usize = 16;
+
+/// The arena of one queue is at most this long, in bytes: granule numbers have 32 bits.
+const ARENA_LIMIT: usize = 64 << 30;
+
+/// Regions start at multiples of this many bytes.
+const ALIGN: usize = 4096;
+
+/// Offsets in bytes from the start of the file, and how many items each region can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) max_messages: usize,
+    pub(crate) message_size: usize,
+    pub(crate) levels: usize,
+    pub(crate) fifos: usize,
+    pub(crate) nodes: usize,
+    pub(crate) ring: usize,
+    pub(crate) cells: usize,
+    pub(crate) arena: usize,
+    /// Length of the arena, in bytes.
+    pub(crate) arena_len: usize,
+    /// Slots that can ever be in use.
+    pub(crate) slots: usize,
+    /// Entries of the ring when it is largest: a power of two, not below `slots`.
+    pub(crate) ring_len: usize,
+    /// Length of the file, in bytes.
+    pub(crate) len: usize,
+}
+
+impl Layout {
+    /// The layout of a queue of up to `max_messages` messages of up to `message_size` bytes.
+    pub(crate) fn new(max_messages: usize, message_size: usize) -> Layout {
+        let slots = max_messages + NODES + SPARE;
+        let ring_len = slots.next_power_of_two();
+        let levels = size_of::<Fixed>().next_multiple_of(ALIGN);
+        let fifos = levels + (PRIORITIES.div_ceil(64) * 8).next_multiple_of(ALIGN);
+        let nodes = fifos + (PRIORITIES * size_of::<Fifo>()).next_multiple_of(ALIGN);
+        let ring = nodes + (NODES * size_of::<Node>()).next_multiple_of(ALIGN);
+        let cells = ring + (ring_len * 4).next_multiple_of(ALIGN);
+        let arena = cells + (slots * size_of::<Cell>()).next_multiple_of(ALIGN);
+        let arena_len = arena_len(slots, message_size);
+        Layout {
+            max_messages,
+            message_size,
+            levels,
+            fifos,
+            nodes,
+            ring,
+            cells,
+            arena,
+            arena_len,
+            slots,
+            ring_len,
+            len: arena + arena_len,
+        }
+    }
+}
+
+/// Room for every slot's largest message and its block header, with a quarter more for what lies between blocks.
+fn arena_len(slots: usize, message_size: usize) -> usize {
+    if message_size <= INLINE {
+        return 0;
+    }
+    let block = message_size.next_multiple_of(GRANULE) + GRANULE;
+    let all = slots.saturating_mul(block);
+    all.saturating_add(all / 4)
+        .min(ARENA_LIMIT)
+        .next_multiple_of(ALIGN)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_queue_fits_into_the_address_space() {
+        let layout = Layout::new(1_048_576, 16 << 20);
+        assert!(layout.len < 1 << 40, "{layout:?}");
+        assert_eq!(layout.arena_len, ARENA_LIMIT);
+    }
+
+    #[test]
+    fn regions_follow_each_other_without_overlap() {
+        let layout = Layout::new(10, 8192);
+        let ends = [
+            (layout.levels, PRIORITIES / 8),
+            (layout.fifos, PRIORITIES * 8),
+            (layout.nodes, NODES * 64),
+            (layout.ring, layout.ring_len * 4),
+            (layout.cells, layout.slots * 128),
+            (layout.arena, layout.arena_len),
+        ];
+        for pair in ends.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{layout:?}");
+        }
+        assert_eq!(layout.arena + layout.arena_len, layout.len);
+        assert!(layout.ring_len >= layout.slots);
+    }
+
+    #[test]
+    fn short_messages_need_no_arena() {
+        assert_eq!(Layout::new(10, INLINE).arena_len, 0);
+    }
+}

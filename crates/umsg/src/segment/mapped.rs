@@ -1,0 +1,198 @@
+//! A segment as it is: a mapped file.
+
+use super::quota::Quota;
+use super::{Cell, Fifo, Fixed, GRANULE, INLINE, Layout, NODES, Node, PRIORITIES};
+use crate::error::Trouble;
+use crate::sync::{AtomicU32, Guarded64};
+use crate::sys::map::Mapping;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+
+/// A mapped segment. Every accessor checks its index against the layout that this process computed itself, so nothing
+/// that a peer writes leads out of the mapping.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    map: Mapping,
+    layout: Layout,
+    quota: Option<Quota>,
+}
+
+impl Segment {
+    /// Maps a file that is known to have this layout.
+    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
+        Ok(Segment {
+            map: Mapping::of_file(file, layout.len)?,
+            layout,
+            quota: None,
+        })
+    }
+
+    /// From now on, memory that comes into use counts in a namespace.
+    pub(crate) fn set_quota(&mut self, quota: Quota) {
+        self.quota = Some(quota);
+    }
+
+    #[inline(always)]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The item at `index` of the region of `T`s at `offset`, which has `count` of them.
+    #[inline(always)]
+    fn item<T>(&self, offset: usize, index: usize, count: usize) -> Option<&T> {
+        if index >= count {
+            return None;
+        }
+        debug_assert!(offset + (index + 1) * size_of::<T>() <= self.map.len());
+        // SAFETY: the item lies inside the mapping, which lives as long as `self`; offsets are multiples of 4096 and
+        // the types are `repr(C)`, so it is aligned; every bit pattern is valid, because the types consist of atomics
+        // (and, in a cell, of bytes that are only reached through a raw pointer).
+        Some(unsafe { &*self.map.base().add(offset).cast::<T>().add(index) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn fixed(&self) -> &Fixed {
+        // SAFETY: as in `item`; every layout begins with the fixed part.
+        unsafe { &*self.map.base().cast::<Fixed>() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
+        self.item(self.layout.cells, slot as usize, self.layout.slots)
+            .ok_or(Trouble::Damaged)
+    }
+
+    /// The ring's entry for a position.
+    #[inline(always)]
+    pub(crate) fn ring(&self, position: u64) -> &AtomicU32 {
+        // Relaxed: changes only under both locks, and every holder of one of them has seen the last change.
+        let mask = self.fixed().geometry.ring_mask.load(Ordering::Relaxed);
+        self.ring_at(position as usize & mask as usize)
+    }
+
+    /// The ring's entry at an index.
+    #[inline(always)]
+    pub(crate) fn ring_at(&self, index: usize) -> &AtomicU32 {
+        let index = index & (self.layout.ring_len - 1);
+        debug_assert!(self.layout.ring + (index + 1) * 4 <= self.map.len());
+        // SAFETY: as in `item`; the index was masked with the length of the region, a power of two.
+        unsafe {
+            &*self
+                .map
+                .base()
+                .add(self.layout.ring)
+                .cast::<AtomicU32>()
+                .add(index)
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn node(&self, index: u32) -> Result<&Node, Trouble> {
+        self.item(self.layout.nodes, index as usize, NODES)
+            .ok_or(Trouble::Damaged)
+    }
+
+    #[inline(always)]
+    pub(crate) fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
+        self.item(self.layout.fifos, priority, PRIORITIES)
+            .ok_or(Trouble::Damaged)
+    }
+
+    /// First level of the priority bitmap.
+    #[inline(always)]
+    pub(crate) fn level0(&self, word: usize) -> Result<&Guarded64, Trouble> {
+        self.item(self.layout.levels, word, PRIORITIES / 64)
+            .ok_or(Trouble::Damaged)
+    }
+
+    /// One of the four words of the granule of the arena that heads a block.
+    #[inline(always)]
+    pub(crate) fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
+        self.item(
+            self.layout.arena,
+            granule as usize,
+            self.layout.arena_len / GRANULE,
+        )
+        .ok_or(Trouble::Damaged)
+    }
+
+    /// Where `len` bytes of payload lie: in the cell, or in the block that it names.
+    #[inline(always)]
+    fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Trouble> {
+        if len <= INLINE {
+            return Ok(cell.payload.base());
+        }
+        let offset = cell.block.get() as usize * GRANULE;
+        if offset == 0 || offset + len > self.layout.arena_len {
+            return Err(Trouble::Damaged);
+        }
+        // SAFETY: offset + len was checked against the arena, which lies inside the mapping.
+        Ok(unsafe { self.map.base().add(self.layout.arena + offset) })
+    }
+
+    /// Copies a message into its slot; a longer one than [`INLINE`] into the block that the cell names.
+    #[inline(always)]
+    pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+        let place = self.payload(cell, message.len())?;
+        // SAFETY: `place` has room for the message inside the mapping, and our caller's bytes lie elsewhere. A peer
+        // that breaks the protocol may write at the same time: then the bytes are arbitrary, as they may be anyway.
+        unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
+        Ok(())
+    }
+
+    /// Copies the message of `len` bytes out of its slot into the beginning of `buffer`.
+    #[inline(always)]
+    pub(crate) fn copy_out(
+        &self,
+        cell: &Cell,
+        len: usize,
+        buffer: &mut [u8],
+    ) -> Result<(), Trouble> {
+        if len > buffer.len() {
+            return Err(Trouble::Damaged);
+        }
+        let place = self.payload(cell, len)?;
+        // SAFETY: as in `copy_in`, the other way round.
+        unsafe { std::ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), len) };
+        Ok(())
+    }
+
+    /// Makes `len` bytes from `offset` on real memory.
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Trouble> {
+        if self.quota.as_ref().is_some_and(|quota| !quota.allows(len)) {
+            return Err(Trouble::NoSpace);
+        }
+        self.map.populate(offset, len).map_err(Trouble::from_memory)
+    }
+
+    /// Bytes in use by everything but the arena, with `slots` in circulation.
+    pub(crate) fn memory(&self, slots: usize) -> u64 {
+        let ring = self.fixed().geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
+        (self.layout.fifos
+            + 2 * 4096
+            + ring.min(self.layout.ring_len) * 4
+            + slots * size_of::<Cell>()) as u64
+    }
+
+    /// Begins to fetch the cell of a slot that is going to be written.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, slot: u32) {
+        if let Ok(cell) = self.cell(slot) {
+            prefetch_line(std::ptr::from_ref(cell).cast());
+            prefetch_line(cell.payload.base().wrapping_add(8));
+        }
+    }
+}
+
+/// Begins to fetch a cache line. A hint: the address need not even be valid.
+#[inline(always)]
+pub(crate) fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect but on the cache, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,85 @@
+//! A segment: the file that is a queue, and the map of it.
+//!
+//! ```text
+//! Fixed     header · board · run · geometry · sender side · published · receiver side · arena roots   (fixed.rs)
+//! levels    which of the 32,768 priorities have messages: 512 words of 64 bits
+//! fifos     head and tail of each priority's list
+//! nodes     one a blocked thread
+//! ring      slot numbers: received ones waiting to be filled, filled ones waiting to be received
+//! cells     one a slot: the message's header and its first 72 bytes
+//! arena     blocks for longer messages
+//! ```
+//!
+//! Where each region starts follows from two numbers, how many messages of which size the queue may hold; a reader
+//! computes it and believes nothing else. The file has its full length from the start and is sparse: regions come
+//! into use from their beginning on, always by [`Segment::populate`] first.
+
+#[cfg(not(loom))]
+mod attach;
+#[allow(unsafe_code, reason = "shared memory is Sync by protocol")]
+mod cell;
+#[cfg(not(loom))]
+mod create;
+mod fixed;
+mod layout;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
+mod mapped;
+#[cfg(not(loom))]
+mod quota;
+
+#[cfg(not(loom))]
+pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach};
+pub(crate) use cell::{Cell, INLINE};
+#[cfg(not(loom))]
+pub(crate) use create::create;
+pub(crate) use fixed::{ARENA_CLASSES, ARENA_SUBCLASSES, Fixed, LEVEL1, Links};
+#[cfg(not(loom))]
+pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION};
+pub(crate) use layout::{GRANULE, Layout, NODES, PRIORITIES};
+#[cfg(not(loom))]
+pub(crate) use mapped::Segment;
+#[cfg(not(loom))]
+pub(crate) use quota::Quota;
+
+#[cfg(loom)]
+pub(crate) use crate::model::segment::Segment;
+
+use crate::sync::{AtomicU32, Guarded32, Guarded64};
+
+/// Head and tail of the list of one priority's messages. Meaningful only while the priority's bit is set.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Fifo {
+    pub(crate) head: Guarded32,
+    pub(crate) tail: Guarded32,
+}
+
+/// What a blocked thread leaves for those who may end its waiting; see [`crate::waiters`].
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(crate) struct Node {
+    /// The state, and the futex that the thread sleeps on; see the table in [`crate::waiters`].
+    pub(crate) word: AtomicU32,
+    /// Which list the node is in.
+    pub(crate) list: Guarded32,
+    /// Neighbours in that list, as index + 1; 0 for none.
+    pub(crate) next: Guarded32,
+    pub(crate) previous: Guarded32,
+    /// A blocked sender's own message; the message offered to a receiver.
+    pub(crate) slot: Guarded32,
+    /// The thread's scheduling rank: lower is served first.
+    pub(crate) rank: Guarded32,
+    /// The thread, its process and its start time in clock ticks since boot: proof of its death where the kernel
+    /// could not mark the word.
+    pub(crate) tid: Guarded32,
+    pub(crate) pid: Guarded32,
+    pub(crate) birth: Guarded64,
+    /// Order of arrival among equal ranks.
+    pub(crate) ticket: Guarded64,
+    /// CLOCK_MONOTONIC, in nanoseconds, of the offer.
+    pub(crate) offered_at: Guarded64,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Node>() == 64 && size_of::<Fifo>() == 8);

@@ -1,0 +1,47 @@
+//! The namespace's limit of bytes, asked when memory comes into use.
+
+use crate::namespace::Namespace;
+use crate::sys::clock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long "there is no limit" is believed, in nanoseconds. A limit that is set is asked each time.
+const TRUST: u64 = 100_000_000;
+
+/// Which namespace a segment's memory counts in.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    namespace: Namespace,
+    /// CLOCK_MONOTONIC until which there is known to be no limit.
+    unlimited_until: AtomicU64,
+}
+
+impl Quota {
+    pub(crate) fn of(namespace: Namespace) -> Quota {
+        Quota {
+            namespace,
+            unlimited_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether `more` bytes may come into use.
+    pub(crate) fn allows(&self, more: usize) -> bool {
+        // Relaxed: a hint that only saves asking.
+        if clock::monotonic() < self.unlimited_until.load(Ordering::Relaxed) {
+            return true;
+        }
+        // A namespace that can't be asked any more (removed, or out of sight) has no say.
+        let Some(limit) = self
+            .namespace
+            .limits()
+            .ok()
+            .and_then(|limits| limits.max_bytes)
+        else {
+            self.unlimited_until
+                .store(clock::monotonic().saturating_add(TRUST), Ordering::Relaxed);
+            return true;
+        };
+        self.namespace
+            .allocated_bytes()
+            .is_ok_and(|used| used.saturating_add(more as u64) <= limit)
+    }
+}

@@ -1,0 +1,124 @@
+//! Mappings: of a segment's file, of scratch memory for a repair, of a page that a fork wipes.
+
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ptr::NonNull;
+
+/// Bytes in a page. Regions of a segment start at multiples of it.
+pub(crate) const PAGE: usize = 4096;
+
+/// Memory that is unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is memory; who may touch which part of it is decided by those who hand out references into it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file, shared, for reading and writing.
+    pub(crate) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+                file,
+                0,
+            )?
+        };
+        Ok(Mapping {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            len,
+        })
+    }
+
+    /// Maps `len` bytes of zeroed private memory. Unlike malloc it may be called from a signal handler.
+    pub(crate) fn scratch(len: usize) -> Result<Mapping, Errno> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: as in `of_file`.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len.max(1),
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?
+        };
+        Ok(Mapping {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            len: len.max(1),
+        })
+    }
+
+    /// The first byte.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes `len` bytes from `offset` on real memory, and maps it for writing in this process: a full file system
+    /// is an error here and never a SIGBUS later. The range is widened to whole pages.
+    ///
+    /// MADV_POPULATE_WRITE does what `fallocate` would, needs no descriptor (a daemon may have closed it), and saves
+    /// the page faults.
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
+        let start = offset / PAGE * PAGE;
+        let end = (offset + len)
+            .next_multiple_of(PAGE)
+            .min(self.len.next_multiple_of(PAGE));
+        if start >= end {
+            return Ok(());
+        }
+        loop {
+            // SAFETY: the range lies inside this mapping; the advice changes no contents.
+            let result = unsafe {
+                rustix::mm::madvise(
+                    self.base().add(start).cast(),
+                    end - start,
+                    Advice::LinuxPopulateWrite,
+                )
+            };
+            match result {
+                Err(Errno::INTR) => {}
+                // The kernel's word for "the write would have been answered with SIGBUS".
+                Err(Errno::FAULT) => return Err(Errno::NOSPC),
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is the one that was mapped, and nobody can hold a reference into it any longer.
+        let _ = unsafe { rustix::mm::munmap(self.base().cast(), self.len) };
+    }
+}
+
+/// One page that reads as zeroes in a forked child; never unmapped.
+///
+/// # Panics
+/// If the kernel has no memory for one page or does not know MADV_WIPEONFORK (Linux before 4.14).
+pub(crate) fn wiped_on_fork() -> *mut u8 {
+    let mapping = Mapping::scratch(PAGE).expect("one page of memory");
+    let base = mapping.base();
+    // SAFETY: the page was mapped just now and is ours.
+    unsafe { rustix::mm::madvise(base.cast(), PAGE, Advice::LinuxWipeOnFork) }
+        .expect("MADV_WIPEONFORK");
+    std::mem::forget(mapping);
+    base
+}

@@ -1,0 +1,20 @@
+//! The system below: threads and their robust lists, futexes, clocks, mappings.
+//!
+//! The unsafe system calls of the library live here and nowhere else.
+
+pub(crate) mod clock;
+pub(crate) mod cpu;
+pub(crate) mod futex;
+#[cfg(not(loom))]
+pub(crate) mod map;
+#[cfg(not(loom))]
+pub(crate) mod process;
+pub(crate) mod scratch;
+pub(crate) mod thread;
+
+/// The calling thread's errno.
+#[cfg(not(loom))]
+pub(crate) fn errno() -> i32 {
+    // SAFETY: glibc and musl return a pointer to the calling thread's errno, valid while the thread lives.
+    unsafe { *libc::__errno_location() }
+}

@@ -1,0 +1,256 @@
+//! Who the calling thread is, and how the kernel learns which lock word it holds.
+//!
+//! Linux walks a *robust list* when a thread dies: for each futex word named there that holds the thread's id it sets
+//! FUTEX_OWNER_DIED and wakes a waiter. The list head has one field, `list_op_pending`, that names a single word
+//! outside the list. A thread holds one of our locks at a time, so that field is all we need: name the word before
+//! taking it, restore what was there after letting go. Neither the kernel nor libc ever follows a pointer that lies
+//! in shared memory. Source: linux/kernel/futex/core.c, `exit_robust_list`; get_robust_list(2).
+
+#[cfg(loom)]
+pub(crate) use crate::model::thread::{Outer, Thread};
+#[cfg(not(loom))]
+pub(crate) use real::{Outer, Thread, current};
+
+#[cfg(not(loom))]
+mod real {
+    use crate::signals;
+    use crate::sync::AtomicU32;
+    use crate::sys::process;
+    use std::cell::Cell;
+    use std::ptr::null_mut;
+
+    /// `struct robust_list_head` of linux/futex.h.
+    #[repr(C)]
+    struct RobustListHead {
+        list: Cell<*mut RobustListHead>,
+        futex_offset: Cell<libc::c_long>,
+        list_op_pending: Cell<*mut u8>,
+    }
+
+    /// What a thread had named to the kernel before it named a word of ours.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Outer(*mut u8);
+
+    /// What a thread knows of itself. One a thread, in thread-local storage, never dropped.
+    pub(crate) struct Thread {
+        /// The process epoch in which the fields below were found out; 0 before.
+        epoch: Cell<u64>,
+        /// The kernel's id of the thread, as lock words hold it.
+        tid: Cell<u32>,
+        /// The process's id, and when the thread was started (0 until asked for).
+        pid: Cell<u32>,
+        birth: Cell<u64>,
+        /// The robust list head that the kernel has for this thread: libc's, or our own below.
+        robust: Cell<*const RobustListHead>,
+        /// How many critical sections the thread is in: signals are deferred while it is not 0.
+        pub(crate) critical: signals::Depth,
+        /// Head for a thread that libc did not register one for (made by a bare clone).
+        own: RobustListHead,
+    }
+
+    thread_local! {
+        static THREAD: Thread = const {
+            Thread {
+                epoch: Cell::new(0),
+                tid: Cell::new(0),
+                pid: Cell::new(0),
+                birth: Cell::new(0),
+                robust: Cell::new(std::ptr::null()),
+                critical: signals::Depth::new(),
+                own: RobustListHead {
+                    list: Cell::new(null_mut()),
+                    futex_offset: Cell::new(0),
+                    list_op_pending: Cell::new(null_mut()),
+                },
+            }
+        };
+    }
+
+    /// The calling thread.
+    #[inline(always)]
+    pub(crate) fn current() -> &'static Thread {
+        let thread = THREAD.with(std::ptr::from_ref);
+        // SAFETY: the storage lives as long as its thread and has no destructor; `Thread` is neither Send nor Sync,
+        // so the reference stays on the thread, and no caller keeps it beyond a call.
+        let thread = unsafe { &*thread };
+        if thread.epoch.get() != process::epoch() || thread.epoch.get() == 0 {
+            thread.introduce();
+        }
+        thread
+    }
+
+    impl Thread {
+        /// Finds out who the thread is: on its first call, and on the first after a fork.
+        #[cold]
+        fn introduce(&self) {
+            self.epoch.set(process::begin_epoch());
+            self.tid
+                .set(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+            self.pid
+                .set(rustix::process::getpid().as_raw_nonzero().get() as u32);
+            self.birth.set(0);
+            self.critical.reset();
+            self.robust.set(self.find_robust_list());
+        }
+
+        /// The head that libc registered, or ours, registered now.
+        fn find_robust_list(&self) -> *const RobustListHead {
+            let mut head: *const RobustListHead = std::ptr::null();
+            let mut length = 0_usize;
+            // SAFETY: pid 0 is the calling thread; both pointers are to locals that the kernel fills.
+            let result = unsafe {
+                libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length)
+            };
+            if result == 0 && !head.is_null() && length == size_of::<RobustListHead>() {
+                return head;
+            }
+            let own = &raw const self.own;
+            self.own.list.set(own.cast_mut());
+            // SAFETY: `own` is a well-formed empty list (it points to itself) in storage that lives as long as the
+            // thread, which is how long the kernel keeps the address.
+            unsafe { libc::syscall(libc::SYS_set_robust_list, own, size_of::<RobustListHead>()) };
+            own
+        }
+
+        /// The kernel's id of the thread.
+        #[inline(always)]
+        pub(crate) fn tid(&self) -> u32 {
+            self.tid.get()
+        }
+
+        /// The kernel's id of the process.
+        #[inline(always)]
+        pub(crate) fn pid(&self) -> u32 {
+            self.pid.get()
+        }
+
+        /// When the thread was started, in clock ticks since boot; 0 if that can't be found out.
+        pub(crate) fn birth(&self) -> u64 {
+            if self.birth.get() == 0 {
+                self.birth.set(super::birth_of(self.pid(), self.tid()));
+            }
+            self.birth.get()
+        }
+
+        /// The thread's place among waiters, as the kernel sorts those of its own queues: by priority, lower first;
+        /// 0 for a deadline thread, 1 to 99 for a real-time one, then by nice value.
+        pub(crate) fn rank(&self) -> u32 {
+            /// The beginning of `struct sched_attr` of linux/sched/types.h, its first version.
+            #[repr(C)]
+            #[derive(Default)]
+            struct Attributes {
+                size: u32,
+                policy: u32,
+                flags: u64,
+                nice: i32,
+                priority: u32,
+                deadline: [u64; 3],
+            }
+            let mut attributes = Attributes::default();
+            // SAFETY: 0 is the calling thread; the kernel writes at most the size given, which is the struct's.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_sched_getattr,
+                    0,
+                    &raw mut attributes,
+                    size_of::<Attributes>(),
+                    0,
+                )
+            };
+            match (result, attributes.policy as i32) {
+                (0, libc::SCHED_FIFO | libc::SCHED_RR) => {
+                    100_u32.saturating_sub(attributes.priority)
+                }
+                (0, libc::SCHED_DEADLINE) => 0,
+                (0, _) => 120_u32.saturating_add_signed(attributes.nice),
+                _ => 120,
+            }
+        }
+
+        #[inline(always)]
+        fn robust(&self) -> &RobustListHead {
+            // SAFETY: `introduce` stored a head that libc or we keep alive as long as the thread; Cells only.
+            unsafe { &*self.robust.get() }
+        }
+
+        /// Names `word` to the kernel: if the thread dies while the word holds its id, the kernel marks it.
+        /// Returns what was named before, for `unname`: a signal handler may run between the two and do the same.
+        #[inline(always)]
+        pub(crate) fn name(&self, word: &AtomicU32) -> Outer {
+            let outer = Outer(self.robust().list_op_pending.get());
+            self.rename(word);
+            outer
+        }
+
+        /// Names another word instead of the one that `name` named.
+        #[inline(always)]
+        pub(crate) fn rename(&self, word: &AtomicU32) {
+            let head = self.robust();
+            let entry = word
+                .as_ptr()
+                .cast::<u8>()
+                .wrapping_offset(-(head.futex_offset.get() as isize));
+            head.list_op_pending.set(entry);
+            // The kernel reads the field when the thread is dead: program order is all that matters.
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        }
+
+        /// Restores what was named before `name`.
+        #[inline(always)]
+        pub(crate) fn unname(&self, outer: Outer) {
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            self.robust().list_op_pending.set(outer.0);
+        }
+    }
+}
+
+/// Whether the thread is proved dead: no such thread any more, or its id belongs to one that started at another time.
+/// Unknown means alive.
+#[cfg(not(loom))]
+pub(crate) fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
+    // SAFETY: signal 0 only asks whether the thread exists.
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
+    if result != 0 && crate::sys::errno() == libc::ESRCH {
+        return true;
+    }
+    let now = birth_of(pid, tid);
+    birth != 0 && now != 0 && now != birth
+}
+
+#[cfg(loom)]
+pub(crate) use crate::model::thread::is_dead;
+
+/// When a thread was started, in clock ticks since boot; 0 if /proc does not say.
+///
+/// Field 22 of /proc/PID/task/TID/stat, see proc_pid_stat(5). Field 2, the command, may contain anything, but ends
+/// with the last closing parenthesis.
+#[cfg(not(loom))]
+fn birth_of(pid: u32, tid: u32) -> u64 {
+    use rustix::fs::{Mode, OFlags};
+    use std::io::Write;
+
+    let mut path = [0_u8; 64];
+    let written = write!(&mut path[..], "/proc/{pid}/task/{tid}/stat\0");
+    let Ok(path) = std::ffi::CStr::from_bytes_until_nul(&path) else {
+        return 0;
+    };
+    let Ok(file) = written.map_err(drop).and_then(|()| {
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(drop)
+    }) else {
+        return 0;
+    };
+    let mut text = [0_u8; 1024];
+    let len = rustix::io::read(&file, &mut text).unwrap_or(0);
+    let Some(command_end) = text[..len].iter().rposition(|&byte| byte == b')') else {
+        return 0;
+    };
+    let fields = text[command_end + 1..len]
+        .split(|&byte| byte == b' ')
+        .filter(|field| !field.is_empty());
+    // The first field behind the command is the third.
+    let start = fields
+        .into_iter()
+        .nth(22 - 3)
+        .and_then(|field| std::str::from_utf8(field).ok());
+    start.and_then(|field| field.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,354 @@
+//! Blocked threads: the node that each leaves, and the lists of them.
+//!
+//! A node's word is a futex in the kernel's robust form, and the thread names it to the kernel while it sleeps:
+//!
+//! | word | state | who may leave it | if the thread dies |
+//! |---|---|---|---|
+//! | 0 | free, or given up by its owner | the holder of the receiver lock reuses it | - |
+//! | tid | waiting | holder: to offered. Owner: to 0 | the kernel stores OWNER_DIED |
+//! | tid \| WAITERS | settled: a message is offered to a receiver, a sender's message is accepted | owner: to 0. Holder: an offer that is not taken up goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
+//! | OWNER_DIED [\| WAITERS] | its thread is dead | the holder reuses it; an offered message goes back to the head | - |
+//!
+//! Each change of the word is one compare-and-swap, and the loser obeys. Lists and all other fields belong to the
+//! holder of the receiver lock, who need not be the node's owner.
+
+use crate::error::Trouble;
+use crate::lock::{OWNER_DIED, TID, WAITERS};
+use crate::segment::{Links, NODES, Node, Segment};
+use crate::sync::{AtomicU32, Ordering};
+use crate::sys::thread::Thread;
+
+/// Which list a node is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum List {
+    /// In none: free; an accepted sender; a receiver that did not take up an offer and has to look by itself.
+    None = 0,
+    /// Wants a message.
+    Receivers = 1,
+    /// Has been offered one.
+    Offered = 2,
+    /// Wants to send.
+    Senders = 3,
+}
+
+impl List {
+    /// The list that a node says it is in.
+    pub(crate) fn of(node: &Node) -> List {
+        match node.list.get() {
+            1 => List::Receivers,
+            2 => List::Offered,
+            3 => List::Senders,
+            _ => List::None,
+        }
+    }
+}
+
+/// What a node's word says.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Free, or given up.
+    Free,
+    /// Its thread waits.
+    Waiting,
+    /// A message is offered to it, or its message is accepted.
+    Settled,
+    /// Its thread died while waiting.
+    DiedWaiting,
+    /// Its thread died after the outcome was settled and before it took note.
+    DiedSettled,
+}
+
+/// Reads a node's state.
+pub(crate) fn state(node: &Node) -> State {
+    // Acquire: HANDOVER. Pairs with the release in `settle`: the slot and what is in it are seen.
+    let word = node.word.load(Ordering::Acquire);
+    match (word & TID != 0, word & OWNER_DIED != 0, word & WAITERS != 0) {
+        (true, _, false) => State::Waiting,
+        (true, _, true) => State::Settled,
+        (false, true, false) => State::DiedWaiting,
+        (false, true, true) => State::DiedSettled,
+        (false, false, _) => State::Free,
+    }
+}
+
+/// Offers the message in the node's slot, or accepts it. False if the thread has given up or died.
+#[must_use]
+pub(crate) fn settle(node: &Node) -> bool {
+    let word = node.word.load(Ordering::Relaxed);
+    // Release: HANDOVER. The thread may be gone after this: its futex address stays mapped, nothing else is touched.
+    word & TID != 0
+        && word & WAITERS == 0
+        && node
+            .word
+            .compare_exchange(word, word | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+}
+
+/// Takes an offer back. False if the thread has given up or died meanwhile.
+#[must_use]
+pub(crate) fn unsettle(node: &Node) -> bool {
+    let word = node.word.load(Ordering::Relaxed);
+    word & TID != 0
+        && word & WAITERS != 0
+        && node
+            .word
+            .compare_exchange(word, word & !WAITERS, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+}
+
+/// The owner lets go of its node, in whatever state it is. Without the lock: the next holder sees to the rest.
+pub(crate) fn give_up(node: &Node) {
+    // Release: whoever reuses the node comes after everything that its owner did with it.
+    node.word.store(0, Ordering::Release);
+}
+
+/// The owner gives up a node that is still waiting, without the lock. False if the outcome was settled first.
+#[must_use]
+pub(crate) fn give_up_waiting(node: &Node) -> bool {
+    let word = node.word.load(Ordering::Relaxed);
+    // Release: as in `give_up`.
+    word & WAITERS == 0
+        && node
+            .word
+            .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+}
+
+/// The lists of a segment's nodes. Everything here is called under the receiver lock.
+pub(crate) struct Waiters<'a> {
+    segment: &'a Segment,
+}
+
+/// Longest list that a walk follows: a longer one was scribbled into a circle.
+const BOUND: usize = NODES;
+
+impl<'a> Waiters<'a> {
+    #[inline(always)]
+    pub(crate) fn of(segment: &'a Segment) -> Self {
+        Waiters { segment }
+    }
+
+    /// How many nodes a list has.
+    #[inline(always)]
+    pub(crate) fn len(&self, list: List) -> u32 {
+        // Relaxed: under the lock exact, otherwise a hint.
+        self.links(list)
+            .map_or(0, |links| links.len.load(Ordering::Relaxed))
+    }
+
+    fn links(&self, list: List) -> Option<&'a Links> {
+        let receiver = &self.segment.fixed().receiver;
+        match list {
+            List::None => None,
+            List::Receivers => Some(&receiver.receivers),
+            List::Offered => Some(&receiver.offered),
+            List::Senders => Some(&receiver.senders),
+        }
+    }
+
+    /// The first node of a list.
+    pub(crate) fn first(&self, list: List) -> Result<Option<(u32, &'a Node)>, Trouble> {
+        self.at(self.links(list).map_or(0, |links| links.head.get()))
+    }
+
+    /// The node behind another in its list.
+    pub(crate) fn next(&self, node: &Node) -> Result<Option<(u32, &'a Node)>, Trouble> {
+        self.at(node.next.get())
+    }
+
+    fn at(&self, link: u32) -> Result<Option<(u32, &'a Node)>, Trouble> {
+        let Some(index) = link.checked_sub(1) else {
+            return Ok(None);
+        };
+        Ok(Some((index, self.segment.node(index)?)))
+    }
+
+    /// Puts a node into a list, behind those of the same or a better rank that came before it.
+    pub(crate) fn insert(&self, list: List, index: u32) -> Result<(), Trouble> {
+        let Some(links) = self.links(list) else {
+            return Ok(());
+        };
+        let node = self.segment.node(index)?;
+        let key = (node.rank.get(), node.ticket.get());
+        let (mut after, mut steps) = (links.tail.get(), 0);
+        while let Some((_, before)) = self.at(after)? {
+            steps += 1;
+            if steps > BOUND {
+                return Err(Trouble::Damaged);
+            }
+            if (before.rank.get(), before.ticket.get()) <= key {
+                break;
+            }
+            after = before.previous.get();
+        }
+        self.link(links, node, index, after)?;
+        node.list.set(list as u32);
+        links
+            .len
+            .store(links.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Links a node behind the one that `after` names, or at the head.
+    fn link(&self, links: &Links, node: &Node, index: u32, after: u32) -> Result<(), Trouble> {
+        let next = match self.at(after)? {
+            Some((_, before)) => before.next.get(),
+            None => links.head.get(),
+        };
+        node.previous.set(after);
+        node.next.set(next);
+        match self.at(after)? {
+            Some((_, before)) => before.next.set(index + 1),
+            None => links.head.set(index + 1),
+        }
+        match self.at(next)? {
+            Some((_, behind)) => behind.previous.set(index + 1),
+            None => links.tail.set(index + 1),
+        }
+        Ok(())
+    }
+
+    /// Takes a node off the list that it is in, if it is in one.
+    pub(crate) fn remove(&self, node: &Node) -> Result<(), Trouble> {
+        self.unlink(node)?;
+        node.list.set(List::None as u32);
+        Ok(())
+    }
+
+    /// Moves a node to another list. What the node says of its list changes with one store: a repair goes by that.
+    pub(crate) fn relocate(&self, node: &Node, index: u32, list: List) -> Result<(), Trouble> {
+        self.unlink(node)?;
+        self.insert(list, index)
+    }
+
+    fn unlink(&self, node: &Node) -> Result<(), Trouble> {
+        let Some(links) = self.links(List::of(node)) else {
+            return Ok(());
+        };
+        let (previous, next) = (node.previous.get(), node.next.get());
+        match self.at(previous)? {
+            Some((_, before)) => before.next.set(next),
+            None => links.head.set(next),
+        }
+        match self.at(next)? {
+            Some((_, behind)) => behind.previous.set(previous),
+            None => links.tail.set(previous),
+        }
+        links.len.store(
+            links.len.load(Ordering::Relaxed).saturating_sub(1),
+            Ordering::Relaxed,
+        );
+        Ok(())
+    }
+
+    /// A node for the calling thread, in no list and waiting. None if all are taken.
+    pub(crate) fn claim(
+        &self,
+        thread: &Thread,
+        slot: u32,
+    ) -> Result<Option<(u32, &'a Node)>, Trouble> {
+        let Some(index) = self.find_free(Self::is_free)? else {
+            return Ok(None);
+        };
+        let node = self.segment.node(index)?;
+        let ticket = &self.segment.fixed().receiver.ticket;
+        ticket.set(ticket.get() + 1);
+        node.list.set(List::None as u32);
+        node.slot.set(slot);
+        node.rank.set(thread.rank());
+        node.tid.set(thread.tid());
+        node.pid.set(thread.pid());
+        node.birth.set(thread.birth());
+        node.ticket.set(ticket.get());
+        // Release: whoever finds the node by a scan after our death sees it whole.
+        node.word.store(thread.tid(), Ordering::Release);
+        Ok(Some((index, node)))
+    }
+
+    /// Whether nobody needs the node: in no list, and free or its thread marked dead. (A dead thread's node whose slot
+    /// still counts is in a list.)
+    fn is_free(node: &Node) -> bool {
+        List::of(node) == List::None && !matches!(state(node), State::Waiting | State::Settled)
+    }
+
+    /// Finds a node, first among those in use, then by bringing a page more into use, at last among those whose
+    /// threads are proved dead.
+    fn find_free(&self, is_free: impl Fn(&Node) -> bool) -> Result<Option<u32>, Trouble> {
+        let receiver = &self.segment.fixed().receiver;
+        let usable = receiver.nodes.get().min(NODES as u32);
+        let hint = receiver.node_hint.get();
+        for step in 0..usable {
+            let index = (hint + step) % usable;
+            if is_free(self.segment.node(index)?) {
+                receiver.node_hint.set(index + 1);
+                return Ok(Some(index));
+            }
+        }
+        if (usable as usize) < NODES {
+            self.grow(usable)?;
+            return Ok(Some(usable));
+        }
+        self.find_orphan(usable)
+    }
+
+    fn grow(&self, usable: u32) -> Result<(), Trouble> {
+        let page = (4096 / size_of::<Node>()).min(NODES - usable as usize);
+        let offset = self.segment.layout().nodes + usable as usize * size_of::<Node>();
+        self.segment.populate(offset, page * size_of::<Node>())?;
+        self.segment
+            .fixed()
+            .receiver
+            .nodes
+            .set(usable + page as u32);
+        Ok(())
+    }
+
+    fn find_orphan(&self, usable: u32) -> Result<Option<u32>, Trouble> {
+        for index in 0..usable {
+            let node = self.segment.node(index)?;
+            if List::of(node) == List::None && is_orphan(node) {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rebuilds the lists from the nodes: after the death of a holder of the receiver lock.
+    pub(crate) fn rebuild(&self) -> Result<(), Trouble> {
+        for list in [List::Receivers, List::Offered, List::Senders] {
+            if let Some(links) = self.links(list) {
+                links.head.set(0);
+                links.tail.set(0);
+                links.len.store(0, Ordering::Relaxed);
+            }
+        }
+        let usable = self.segment.fixed().receiver.nodes.get().min(NODES as u32);
+        for index in 0..usable {
+            let node = self.segment.node(index)?;
+            let list = List::of(node);
+            if list != List::None {
+                self.insert(list, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every node that has ever been used.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Node)> + use<'a> {
+        let segment = self.segment;
+        let usable = segment.fixed().receiver.nodes.get().min(NODES as u32);
+        (0..usable).filter_map(move |index| Some((index, segment.node(index).ok()?)))
+    }
+}
+
+/// Whether the node's thread is proved dead though the kernel did not mark the word.
+pub(crate) fn is_orphan(node: &Node) -> bool {
+    crate::sys::thread::is_dead(node.pid.get(), node.tid.get(), node.birth.get())
+}
+
+/// The futex that a node's thread sleeps on.
+pub(crate) fn futex(node: &Node) -> &AtomicU32 {
+    &node.word
+}
