@@ -71,6 +71,8 @@ impl Engine {
                 continue;
             }
             crash_point!(ADMIT_ACCEPTED);
+            // What is in the ring was sent before: it goes into the store first.
+            self.drain()?;
             self.store(&self.in_hand(node.slot.get())?)?;
             waiters.remove(node)?;
             wakes.add(index);
