@@ -1,0 +1,81 @@
+//! umsg itself, through its native interface.
+
+use std::path::PathBuf;
+
+use ::umsg::Namespace;
+use ::umsg::posix::{self, Queue};
+
+use super::{Errno, MessageQueue, Spec, Waiting, fresh_name};
+use crate::failure::Failure;
+
+/// A queue of umsg, in the namespace that the supervisor made.
+pub struct UmsgQueue {
+    queue: Queue,
+}
+
+/// Makes a queue that keeps its name, and gives the file that it consists of.
+pub fn make_with_file(spec: &Spec) -> Result<(UmsgQueue, PathBuf), Failure> {
+    let (queue, name) = make_named(spec)?;
+    let namespace = Namespace::resolve()
+        .map_err(|error| Failure::new(format!("umsg finds no namespace: {error}")))?;
+    let file = namespace
+        .path()
+        .join("mq")
+        .join(name.trim_start_matches('/'));
+    Ok((queue, file))
+}
+
+fn make_named(spec: &Spec) -> Result<(UmsgQueue, String), Failure> {
+    let name = fresh_name();
+    let queue = Queue::create(&name, spec.depth, spec.message_size)
+        .map_err(|error| Failure::new(format!("umsg makes no queue: {error}")))?;
+    Ok((UmsgQueue { queue }, name))
+}
+
+impl MessageQueue for UmsgQueue {
+    fn make(spec: &Spec) -> Result<Self, Failure> {
+        let (queue, name) = make_named(spec)?;
+        posix::unlink(&name)
+            .map_err(|error| Failure::new(format!("umsg does not unlink {name}: {error}")))?;
+        Ok(queue)
+    }
+
+    #[inline]
+    fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
+        self.queue
+            .send(message, priority)
+            .map_err(|error| Errno(error.errno()))
+    }
+
+    #[inline]
+    fn try_send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
+        self.queue
+            .try_send(message, priority)
+            .map_err(|error| Errno(error.errno()))
+    }
+
+    #[inline]
+    fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let received = self
+            .queue
+            .receive(buffer)
+            .map_err(|error| Errno(error.errno()))?;
+        Ok(received.len)
+    }
+
+    #[inline]
+    fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let received = self
+            .queue
+            .try_receive(buffer)
+            .map_err(|error| Errno(error.errno()))?;
+        Ok(received.len)
+    }
+
+    fn set_waiting(&self, waiting: Waiting) {
+        self.queue.set_waiting(match waiting {
+            Waiting::Adaptive => posix::Waiting::Adaptive,
+            Waiting::Blocking => posix::Waiting::Blocking,
+        });
+    }
+}
