@@ -43,29 +43,42 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Fills one queue further and further, and stops at each depth to measure; in nanoseconds.
-fn climb<Q: MessageQueue, P: Priorities>(plan: &Plan, declared: u32) -> Result<Vec<f64>, Failure> {
+/// What is found at one depth, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Stop {
+    pair: f64,
+    first_receive: f64,
+}
+
+/// Fills one queue further and further, and stops at each depth to measure.
+fn climb<Q: MessageQueue, P: Priorities>(plan: &Plan, declared: u32) -> Result<Vec<Stop>, Failure> {
     let queue = Q::make(&Spec {
         depth: declared,
         message_size: MESSAGE_SIZE as u32,
     })?;
     let mut priorities = P::FIRST;
     let mut held = 0;
-    let mut costs = Vec::new();
+    let mut stops = Vec::new();
     for depth in DEPTHS.into_iter().filter(|&depth| depth <= declared) {
-        pairs::fill(&queue, depth - 1 - held, &mut priorities)?;
+        pairs::fill(&queue, depth - held, &mut priorities)?;
         held = depth - 1;
-        costs.push(pairs::pair(&queue, &mut priorities, plan.budget)?);
+        stops.push(Stop {
+            first_receive: pairs::first_receive(&queue)?,
+            pair: pairs::pair(&queue, &mut priorities, plan.budget)?,
+        });
     }
-    Ok(costs)
+    Ok(stops)
 }
 
-fn order_rows(order: Order, umsg: &Side<Vec<f64>>, kernel: &Side<Vec<f64>>) -> Vec<Row> {
+fn order_rows(order: Order, umsg: &Side<Vec<Stop>>, kernel: &Side<Vec<Stop>>) -> Vec<Row> {
     let mut rows: Vec<Row> = DEPTHS
         .iter()
         .enumerate()
         .map(|(index, depth)| {
-            let (umsg, kernel) = (at(umsg, index), at(kernel, index));
+            let pair = |side| at(side, index, |stop| stop.pair);
+            let first = |side| at(side, index, |stop| stop.first_receive).median();
+            let (umsg_first, kernel_first) = (first(umsg), first(kernel));
+            let (umsg, kernel) = (pair(umsg), pair(kernel));
             Row::compare(
                 SUITE,
                 format!("{}, {depth}", order.name()),
@@ -74,12 +87,15 @@ fn order_rows(order: Order, umsg: &Side<Vec<f64>>, kernel: &Side<Vec<f64>>) -> V
                 &umsg,
                 &kernel,
             )
+            .column("umsg_first_receive", umsg_first)
+            .column("kernel_first_receive", kernel_first)
             .spreads(&umsg, &kernel)
+            .note("first receive: the one right after filling up to this depth, in ns")
         })
         .collect();
     // The ratio of a round's own figures, then the median over rounds.
-    let flatness = |side: &Side<Vec<f64>>| side.each(|costs| max(costs) / min(costs));
-    let (umsg_flat, kernel_flat) = (flatness(umsg), flatness(kernel));
+    let flat = |side: &Side<Vec<Stop>>| side.each(|stops| flatness(stops));
+    let (umsg_flat, kernel_flat) = (flat(umsg), flat(kernel));
     let met = umsg_flat.median().map(|flat| flat <= FLAT);
     let mut flat = Row::compare(
         SUITE,
@@ -98,20 +114,18 @@ fn order_rows(order: Order, umsg: &Side<Vec<f64>>, kernel: &Side<Vec<f64>>) -> V
     rows
 }
 
-/// One depth over the rounds; nothing where a side does not go that deep.
-fn at(side: &Side<Vec<f64>>, index: usize) -> Samples {
+/// One figure at one depth, over the rounds; nothing where a side does not go that deep.
+fn at(side: &Side<Vec<Stop>>, index: usize, figure: impl Fn(&Stop) -> f64) -> Samples {
+    let rounds = side.rounds.iter();
     Samples(
-        side.rounds
-            .iter()
-            .filter_map(|costs| costs.get(index).copied())
+        rounds
+            .filter_map(|stops| stops.get(index).map(&figure))
             .collect(),
     )
 }
 
-fn max(costs: &[f64]) -> f64 {
-    costs.iter().copied().fold(f64::MIN, f64::max)
-}
-
-fn min(costs: &[f64]) -> f64 {
-    costs.iter().copied().fold(f64::MAX, f64::min)
+/// The dearest depth of a round against its cheapest.
+fn flatness(stops: &[Stop]) -> f64 {
+    let pairs = || stops.iter().map(|stop| stop.pair);
+    pairs().fold(f64::MIN, f64::max) / pairs().fold(f64::MAX, f64::min)
 }
