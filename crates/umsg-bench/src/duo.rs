@@ -4,6 +4,7 @@ use std::hint;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::failure::Failure;
 use crate::machine;
 use crate::shared::SharedWords;
@@ -81,6 +82,41 @@ pub fn run(
         }
     }
     Ok(())
+}
+
+/// Nanoseconds that a cache line takes from one process to the other, one way: what no exchange of
+/// messages can beat. On some virtual machines two CPUs are one core, which this gives away.
+pub fn line_transfer(places: Places) -> Result<f64, Failure> {
+    const TRIPS: u64 = 200_000;
+    let line = SharedWords::new(1)?;
+    let result = SharedWords::new(1)?;
+    let wait_for = |value| {
+        while line.get(0) != value {
+            hint::spin_loop();
+        }
+    };
+    run(
+        places,
+        |barrier| {
+            barrier.meet();
+            let start = clock::now();
+            for trip in 0..TRIPS {
+                line.set(0, 2 * trip + 1);
+                wait_for(2 * trip + 2);
+            }
+            result.set(0, clock::now() - start);
+            Ok(())
+        },
+        |barrier| {
+            barrier.meet();
+            for trip in 0..TRIPS {
+                wait_for(2 * trip + 1);
+                line.set(0, 2 * trip + 2);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(result.get(0) as f64 / (2 * TRIPS) as f64)
 }
 
 /// Sleeps until a child that has not ended yet ends. Takes no CPU time from them.

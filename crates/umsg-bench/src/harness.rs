@@ -1,5 +1,6 @@
 //! What every suite needs to know, and rounds that alternate.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use crate::backends::dropin;
 use crate::backends::kernel::{self, Allowance};
 use crate::cli::{Cli, Suite};
 use crate::clock;
+use crate::duo::{self, Places};
 use crate::failure::Failure;
 use crate::machine::{self, Cpus};
 
@@ -21,6 +23,8 @@ pub struct Plan {
     /// How long two processes work within a round.
     pub duo_budget: Duration,
     pub cpus: Cpus,
+    /// Nanoseconds that a cache line takes from one of the CPUs to the other.
+    line_transfer: Option<f64>,
     /// How deep the kernel lets us go.
     pub allowance: Allowance,
     /// Why there is no column for the drop-in, if so.
@@ -40,6 +44,10 @@ impl Plan {
             budget: milliseconds(20, 60),
             duo_budget: milliseconds(80, 250),
             cpus,
+            line_transfer: match cpus.second {
+                Some(second) => Some(duo::line_transfer(Places::Apart(cpus.first, second))?),
+                None => None,
+            },
             allowance: kernel::allowance(cli.kernel_depth),
             no_dropin: dropin::load(cli.dropin.as_deref()).err(),
         })
@@ -47,13 +55,20 @@ impl Plan {
 
     /// The lines above the table of a suite.
     pub fn heading(&self, suite: Suite) -> String {
-        format!(
+        let mut heading = format!(
             "{}: {}; medians of {} rounds, reading the clock takes {:.0} ns",
             suite.name(),
             machine::describe(self.cpus),
             self.rounds,
             clock::overhead(),
-        )
+        );
+        if let Some(nanoseconds) = self.line_transfer {
+            let _ = write!(
+                heading,
+                ", moving a cache line from CPU to CPU {nanoseconds:.0} ns"
+            );
+        }
+        heading
     }
 
     /// Says on standard error what is going on.
