@@ -145,6 +145,7 @@ fn run_here(report_to: RawFd, kind: &Kind, directory: &Path, helper: &Path, case
     let backend = kind
         .make(directory)
         .unwrap_or_else(|why| panic!("no backend: {why}"));
+    backend.enter();
     case(&Site::new(backend, helper.to_path_buf()));
     report(Tag::Passed, b"");
     sys::leave(0)

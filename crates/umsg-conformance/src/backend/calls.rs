@@ -143,7 +143,6 @@ impl Called {
     /// # Errors
     /// The loader's message, when the library can't be loaded.
     pub fn dropin(library: &Path, directory: &Path) -> Result<Called, String> {
-        sys::set_environment("UMSG_DIR", directory);
         let calls = Calls::of_library(library)?;
         let preload = Preload {
             library: library.to_path_buf(),
@@ -203,6 +202,12 @@ impl From<mq_attr> for Attributes {
 impl Backend for Called {
     fn label(&self) -> &'static str {
         self.label
+    }
+
+    fn enter(&self) {
+        if let Some(preload) = &self.preload {
+            sys::set_environment("UMSG_DIR", &preload.directory);
+        }
     }
 
     fn open(

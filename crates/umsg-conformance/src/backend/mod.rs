@@ -117,6 +117,10 @@ pub trait Backend: Send + Sync {
         true
     }
 
+    /// To be called first in every process that is to use it, and by nobody who goes on without it: may change the
+    /// environment.
+    fn enter(&self) {}
+
     /// `mq_open`.
     fn open(
         &self,
@@ -255,8 +259,6 @@ impl Kind {
     }
 
     /// Makes the backend. `directory` is the namespace of those that have one.
-    ///
-    /// To be called in the process that uses it: it sets the environment.
     ///
     /// # Errors
     /// What prevents it, as a sentence.

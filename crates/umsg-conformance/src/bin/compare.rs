@@ -1,0 +1,135 @@
+//! Compares umsg with the kernel by random operations.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use umsg_conformance::backend::Kind;
+use umsg_conformance::compare::{self, Config, Failure};
+
+const USAGE: &str = "\
+usage: compare [--ops N] [--seed S] [--backend dropin|native|kernel] [--library PATH] [--counts]
+
+Performs N random operations (100000 if not said otherwise) on the kernel's queues and on umsg's in lockstep and
+compares every answer. Ends with status 1 at the first difference, after printing a short history that shows it.
+The seed is taken from the clock if it is not given; it is printed, so that a run can be repeated.
+
+--counts prints how often each call was answered how. --backend kernel compares the kernel with itself. --library says where libumsg_preload.so is; it is looked for beside
+this program.";
+
+struct Arguments {
+    operations: u64,
+    seed: u64,
+    backend: String,
+    library: Option<PathBuf>,
+    counts: bool,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let mut arguments = Arguments {
+        operations: 100_000,
+        seed: since.as_secs() % 1_000_000,
+        backend: "dropin".into(),
+        library: None,
+        counts: false,
+    };
+    while let Some(option) = words.next() {
+        if option == "--counts" {
+            arguments.counts = true;
+            continue;
+        }
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{option}: a value is missing\n{USAGE}"))?;
+        let number = || {
+            value
+                .replace('_', "")
+                .parse()
+                .map_err(|_| format!("{option} {value}: not a number"))
+        };
+        match option.as_str() {
+            "--ops" => arguments.operations = number()?,
+            "--seed" => arguments.seed = number()?,
+            "--backend" => arguments.backend = value,
+            "--library" => arguments.library = Some(value.into()),
+            _ => return Err(format!("{option}: no such option\n{USAGE}")),
+        }
+    }
+    Ok(arguments)
+}
+
+/// The drop-in beside this program.
+fn library() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let library = program.with_file_name("libumsg_preload.so");
+    if library.exists() {
+        Ok(library)
+    } else {
+        Err(format!("{}: no such file", library.display()))
+    }
+}
+
+fn kind(arguments: &Arguments) -> Result<Kind, String> {
+    match arguments.backend.as_str() {
+        "kernel" => Ok(Kind::Kernel),
+        "dropin" => Ok(Kind::Dropin(
+            arguments.library.clone().map_or_else(library, Ok)?,
+        )),
+        other => Err(format!("--backend {other}: no such backend\n{USAGE}")),
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let (arguments, backend) = match parse(words.into_iter()).and_then(|arguments| {
+        let kind = kind(&arguments)?;
+        Ok((arguments, kind))
+    }) {
+        Ok(both) => both,
+        Err(message) => {
+            eprintln!("compare: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    let Arguments {
+        operations, seed, ..
+    } = arguments;
+    println!(
+        "comparing the kernel with {}: {operations} operations, --seed {seed}",
+        arguments.backend
+    );
+    let said = std::cell::Cell::new(Instant::now());
+    let progress = |done: u64| {
+        if said.get().elapsed() >= Duration::from_secs(5) {
+            said.set(Instant::now());
+            println!("  {done} operations");
+        }
+    };
+    match compare::run(&Config {
+        operations,
+        seed,
+        backend,
+        progress: Some(&progress),
+    }) {
+        Ok(summary) => {
+            println!("{summary}");
+            for ((call, answer), count) in summary.seen.iter().filter(|_| arguments.counts) {
+                println!("{count:9}  {call}: {answer}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure @ Failure::Difference(_)) => {
+            println!("{failure}");
+            ExitCode::from(1)
+        }
+        Err(failure @ Failure::Impossible(_)) => {
+            eprintln!("compare: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! Histories by chance: what happens, and what the kernel can't be asked.
+
+use super::operation::{Deadline, Operation, SLOTS, Size, Slot, Step, WORKERS};
+use super::random::Random;
+use crate::backend::Attributes;
+use crate::sys::User;
+
+/// How far the kernel can be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The deepest queue, in messages.
+    pub max_messages: i64,
+    /// The longest message, in bytes.
+    pub max_message_size: i64,
+    /// How many bytes of queues a history may have: below RLIMIT_MSGQUEUE, of which others need a part.
+    pub budget: i64,
+    /// Whether other users can be played.
+    pub users: bool,
+    /// Whether descriptors are real ones on both sides.
+    pub descriptors: bool,
+    /// How many names are of queues that can exist; the names after these are invalid.
+    pub valid_names: usize,
+    /// How many names there are.
+    pub names: usize,
+}
+
+/// What was wished for and could not be asked of the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unasked {
+    /// Queues deeper than its limit.
+    pub depth: u64,
+    /// Messages longer than its limit.
+    pub length: u64,
+    /// Queues that take more memory than RLIMIT_MSGQUEUE leaves.
+    pub memory: u64,
+}
+
+/// The character of a history: what happens often in it.
+#[derive(Debug, Clone, Copy)]
+struct Character {
+    names: u64,
+    blocking: u64,
+    priorities: u64,
+    traffic: u64,
+    opening: u64,
+    descriptors: u64,
+    processes: u64,
+    slots: usize,
+}
+
+/// Makes histories.
+pub struct Generator {
+    random: Random,
+    bounds: Bounds,
+    character: Character,
+    left: i64,
+    sends: u64,
+    /// What could not be asked so far.
+    pub unasked: Unasked,
+}
+
+const USERS: [User; 4] = [
+    User::NOBODY,
+    User::SOMEBODY,
+    User::OF_ROOTS_GROUP,
+    User::WITH_ROOTS_GROUP,
+];
+
+impl Generator {
+    /// The generator of this seed.
+    pub fn new(seed: u64, bounds: Bounds) -> Generator {
+        let character = Character {
+            names: 1,
+            blocking: 0,
+            priorities: 1,
+            traffic: 0,
+            opening: 0,
+            descriptors: 0,
+            processes: 0,
+            slots: 1,
+        };
+        Generator {
+            random: Random::new(seed),
+            bounds,
+            character,
+            left: 0,
+            sends: 5,
+            unasked: Unasked::default(),
+        }
+    }
+
+    /// The next history.
+    pub fn history(&mut self, length: usize) -> Vec<Step> {
+        let random = &mut self.random;
+        self.character = Character {
+            names: 1 + random.below(3),
+            blocking: random.pick(&[0, 5, 30, 70]),
+            priorities: random.pick(&[1, 2, 4, 100, 32768]),
+            traffic: random.pick(&[40, 120, 400]),
+            opening: random.pick(&[5, 20, 60]),
+            descriptors: random.pick(&[2, 15, 60]),
+            processes: random.pick(&[2, 6, 20]),
+            slots: random.pick(&[1, 3, SLOTS]),
+        };
+        self.left = self.bounds.budget;
+        let mut steps = self.beginning();
+        while steps.len() < length {
+            if steps.len().is_multiple_of(30) {
+                self.sends = self.random.pick(&[2, 5, 8]);
+            }
+            steps.push(self.step());
+        }
+        steps
+    }
+
+    /// A queue to begin with, and other processes that have it open.
+    fn beginning(&mut self) -> Vec<Step> {
+        let attributes = Some(Attributes::new(1 + self.random.below(4) as i64, 16));
+        let flags = libc::O_CREAT | libc::O_RDWR | if self.blocks() { 0 } else { libc::O_NONBLOCK };
+        let open = Operation::Open {
+            slot: 0,
+            name: 0,
+            flags,
+            mode: 0o666,
+            attributes,
+        };
+        let mut steps = vec![Step {
+            worker: 0,
+            operation: Operation::Umask { mask: 0 },
+        }];
+        steps.push(Step {
+            worker: 0,
+            operation: open,
+        });
+        for child in 1..WORKERS {
+            if self.random.percent(50) {
+                steps.push(Step {
+                    worker: 0,
+                    operation: Operation::Fork {
+                        child,
+                        user: self.user(),
+                    },
+                });
+            }
+        }
+        steps
+    }
+
+    fn blocks(&mut self) -> bool {
+        self.random.percent(self.character.blocking)
+    }
+
+    fn user(&mut self) -> Option<User> {
+        (self.bounds.users && self.random.percent(40)).then(|| self.random.pick(&USERS))
+    }
+
+    fn slot(&mut self) -> Slot {
+        // The first one is open from the start.
+        if self.random.percent(50) {
+            return 0;
+        }
+        self.random.below(self.character.slots as u64) as Slot
+    }
+
+    fn step(&mut self) -> Step {
+        let Character {
+            traffic,
+            opening,
+            descriptors,
+            processes,
+            ..
+        } = self.character;
+        let descriptors = if self.bounds.descriptors {
+            descriptors
+        } else {
+            descriptors / 4
+        };
+        let make: fn(&mut Generator) -> Operation = self.random.weighted(&[
+            (traffic, Generator::traffic as _),
+            (opening, Generator::opening as _),
+            (descriptors, Generator::descriptor as _),
+            (processes, Generator::process as _),
+        ]);
+        let worker = self.random.weighted(&[(5, 0), (2, 1), (2, 2), (2, 3)]);
+        Step {
+            worker,
+            operation: make(self),
+        }
+    }
+
+    /// Sends and receives.
+    fn traffic(&mut self) -> Operation {
+        let (slot, deadline) = (self.slot(), self.deadline());
+        if self.random.below(10) < self.sends {
+            let wish = self.random.below(1 << 14) as usize;
+            let size = self.random.weighted(&[
+                (4, Size::Zero),
+                (2, Size::Within(1)),
+                (20, Size::Within(wish)),
+                (10, Size::Exact),
+                (2, Size::More(1)),
+                (1, Size::More(100_000)),
+            ]);
+            return Operation::Send {
+                slot,
+                size,
+                priority: self.priority(),
+                deadline,
+            };
+        }
+        let size = self.random.weighted(&[
+            (30, Size::Exact),
+            (8, Size::More(1)),
+            (4, Size::More(1000)),
+            (2, Size::OneLess),
+            (1, Size::Zero),
+        ]);
+        Operation::Receive {
+            slot,
+            size,
+            deadline,
+        }
+    }
+
+    fn priority(&mut self) -> u32 {
+        match self.random.below(60) {
+            0 => self.random.pick(&[32768, 65536, 1 << 31, u32::MAX]),
+            1 => self.random.pick(&[0, 31, 32, 1023, 1024, 32767]),
+            _ => self.random.below(self.character.priorities) as u32,
+        }
+    }
+
+    fn deadline(&mut self) -> Deadline {
+        let deadline = match self.random.below(100) {
+            0..70 => Deadline::Never,
+            70..73 => Deadline::Null,
+            73..87 => Deadline::Past,
+            87..88 => Deadline::Soon(1 + self.random.below(4) as i64),
+            88..96 => Deadline::Distant,
+            _ => Deadline::Invalid(self.random.below(Deadline::INVALIDS as u64) as usize),
+        };
+        match deadline {
+            Deadline::Invalid(_) if !self.bounds.descriptors => Deadline::Past,
+            deadline => deadline,
+        }
+    }
+
+    /// Opens, closes and unlinks.
+    fn opening(&mut self) -> Operation {
+        match self.random.below(20) {
+            0..11 => self.open(),
+            11..14 => Operation::Close { slot: self.slot() },
+            14 if self.bounds.descriptors => Operation::CloseDescriptor { slot: self.slot() },
+            14..17 => Operation::Unlink { name: self.name() },
+            _ => Operation::Umask {
+                mask: self.random.pick(&[0, 0, 0o022, 0o077, 0o027, 0o777]),
+            },
+        }
+    }
+
+    fn name(&mut self) -> usize {
+        if self.random.percent(90) {
+            return self.random.below(self.character.names) as usize;
+        }
+        self.random.below(self.bounds.names as u64) as usize
+    }
+
+    fn open(&mut self) -> Operation {
+        let mut access = self.random.weighted(&[
+            (12, libc::O_RDWR),
+            (4, libc::O_RDONLY),
+            (4, libc::O_WRONLY),
+            (1, 3),
+        ]);
+        if access == 3 && !self.bounds.descriptors {
+            access = libc::O_RDWR;
+        }
+        let mut flags = access;
+        for (percent, flag) in [(60, libc::O_CREAT), (12, libc::O_EXCL)] {
+            if self.random.percent(percent) {
+                flags |= flag;
+            }
+        }
+        if !self.blocks() {
+            flags |= libc::O_NONBLOCK;
+        }
+        let modes = [
+            0o600, 0o600, 0o600, 0o666, 0o660, 0o644, 0o640, 0o620, 0o400, 0o200, 0o222, 0, 0o4711,
+            0o7777,
+        ];
+        let mode = if self.random.percent(5) {
+            self.random.below(1 << 16) as u32
+        } else {
+            self.random.pick(&modes)
+        };
+        let name = self.name();
+        let attributes =
+            self.attributes(flags & libc::O_CREAT != 0 && name < self.bounds.valid_names);
+        Operation::Open {
+            slot: self.slot(),
+            name,
+            flags,
+            mode,
+            attributes,
+        }
+    }
+
+    /// Attributes for a queue to create, within what the kernel allows.
+    fn attributes(&mut self, creates: bool) -> Option<Attributes> {
+        if self.random.percent(6) {
+            let wrong = [0, -1, i64::MIN, i64::from(i32::MAX), i64::MAX];
+            let (messages, size) = (
+                self.random.pick(&wrong),
+                self.random.pick(&[8, 8, 0, -1, i64::MAX]),
+            );
+            return Some(match self.random.percent(50) && self.bounds.descriptors {
+                true => Attributes::new(messages, size),
+                false => Attributes::new(4, 0),
+            });
+        }
+        let mut messages = match self.random.below(20) {
+            0..14 => 1 + self.random.below(10) as i64,
+            14..18 => 1 + self.random.below(200) as i64,
+            _ => 1 + self.random.below(60_000) as i64,
+        };
+        let mut size = match self.random.below(20) {
+            0..15 => 1 + self.random.below(64) as i64,
+            15..18 => 1 + self.random.below(1024) as i64,
+            18 => 1 + self.random.below(8192) as i64,
+            _ => 1 + self.random.below(1 << 20) as i64,
+        };
+        if !creates {
+            return self
+                .random
+                .percent(50)
+                .then(|| Attributes::new(messages, size));
+        }
+        let default = self.random.percent(4);
+        if default {
+            (messages, size) = (10, 8192);
+        }
+        if messages > self.bounds.max_messages {
+            self.unasked.depth += 1;
+            messages = 1 + messages % self.bounds.max_messages;
+        }
+        if size > self.bounds.max_message_size {
+            self.unasked.length += 1;
+            size = 1 + size % self.bounds.max_message_size;
+        }
+        if self.cost(messages, size) > self.left {
+            self.unasked.memory += 1;
+            (messages, size) = (1 + messages % 4, 1 + size % 16);
+        }
+        self.left -= self.cost(messages, size);
+        let flags = if self.random.percent(10) {
+            i64::from(libc::O_NONBLOCK)
+        } else {
+            0
+        };
+        let default = default && (messages, size) == (10, 8192);
+        (!default).then(|| Attributes {
+            flags,
+            ..Attributes::new(messages, size)
+        })
+    }
+
+    /// What the kernel charges for a queue, in bytes, at most.
+    fn cost(&self, messages: i64, size: i64) -> i64 {
+        messages * (size + 128) + 1024
+    }
+
+    /// What else is done with a descriptor.
+    fn descriptor(&mut self) -> Operation {
+        let (slot, to) = (self.slot(), self.slot());
+        let nonblock = if self.blocks() { 0 } else { libc::O_NONBLOCK };
+        let many = if self.bounds.descriptors { 24 } else { 7 };
+        match self.random.below(many) {
+            0..4 => Operation::GetAttributes { slot },
+            4 => Operation::SetAttributes {
+                slot,
+                flags: i64::from(nonblock),
+            },
+            5 | 6 => Operation::Dup { slot, to },
+            7 => {
+                let wrong = [
+                    libc::O_APPEND,
+                    libc::O_RDWR,
+                    -1,
+                    libc::O_NONBLOCK | libc::O_CREAT,
+                    libc::O_CLOEXEC,
+                ];
+                Operation::SetAttributes {
+                    slot,
+                    flags: i64::from(self.random.pick(&wrong)),
+                }
+            }
+            8 => Operation::Dup2 { slot, onto: to },
+            9 => Operation::DupAbove {
+                slot,
+                to,
+                close_on_exec: self.random.percent(50),
+            },
+            10 => Operation::Fcntl {
+                slot,
+                command: libc::F_SETFL,
+                argument: nonblock,
+            },
+            11 => Operation::Fcntl {
+                slot,
+                command: libc::F_GETFL,
+                argument: 0,
+            },
+            12 => Operation::Fcntl {
+                slot,
+                command: libc::F_GETFD,
+                argument: 0,
+            },
+            13 => Operation::Fcntl {
+                slot,
+                command: libc::F_SETFD,
+                argument: self.random.pick(&[0, libc::FD_CLOEXEC]),
+            },
+            14..17 => Operation::Status { slot },
+            17 => Operation::ChangeMode {
+                slot,
+                mode: self.random.pick(&[0o600, 0o666, 0o640, 0, 0o444, 0o7777]),
+            },
+            18 if self.bounds.users => {
+                let (uid, gid) =
+                    self.random
+                        .pick(&[(0, 0), (65534, 65534), (65533, 0), (u32::MAX, u32::MAX)]);
+                Operation::ChangeOwner { slot, uid, gid }
+            }
+            18..20 => Operation::Read {
+                slot,
+                length: self.random.pick(&[1, 10, 100]),
+            },
+            20 => Operation::Write { slot },
+            21 => {
+                let whence = self.random.pick(&[
+                    libc::SEEK_SET,
+                    libc::SEEK_SET,
+                    libc::SEEK_CUR,
+                    libc::SEEK_END,
+                    9,
+                ]);
+                Operation::Seek {
+                    slot,
+                    offset: self.random.pick(&[0, 0, 5, -5, 100]),
+                    whence,
+                }
+            }
+            22 => Operation::Sync { slot },
+            _ => Operation::Map { slot },
+        }
+    }
+
+    /// Processes that come, go and are disturbed.
+    fn process(&mut self) -> Operation {
+        match self.random.below(20) {
+            0..10 => {
+                let child = 1 + self.random.below(WORKERS as u64 - 1) as usize;
+                Operation::Fork {
+                    child,
+                    user: self.user(),
+                }
+            }
+            10 | 11 => Operation::Exit,
+            12 => Operation::Kill,
+            13 => Operation::Nice {
+                nice: self.random.pick(&[0, 5, 10]),
+            },
+            14..17 => Operation::Interrupt,
+            17 | 18 => Operation::Disturb,
+            _ => Operation::StopAndContinue,
+        }
+    }
+}

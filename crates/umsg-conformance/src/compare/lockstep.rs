@@ -1,0 +1,356 @@
+//! Plays one history on both sides, step by step.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::AtomicU32;
+
+use super::operation::{Operation, Step, WORKERS};
+use super::reply::{Outcome, Reply};
+use super::side::{Settled, Setup, Side, Trouble};
+use crate::errno::Errno;
+
+/// What happened in one step.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// The step.
+    pub step: Step,
+    /// What each side answered; with a step of another worker that was let go by this one.
+    pub answers: Vec<Both>,
+}
+
+/// What both sides answered to one call.
+#[derive(Debug, Clone)]
+pub struct Both {
+    /// The worker that made the call.
+    pub worker: usize,
+    /// The answers in words.
+    pub words: [String; 2],
+}
+
+/// The end of a history.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// Both sides agreed on everything.
+    Agreed,
+    /// They did not, in the last line; the text says how.
+    Differed(String),
+    /// The kernel had no room for a queue: the rest could not be asked.
+    KernelRefused,
+}
+
+/// How often each call was answered how: "mq_send", "EAGAIN".
+pub type Seen = BTreeMap<(&'static str, String), u64>;
+
+/// A history as it went.
+#[derive(Debug, Clone)]
+pub struct Played {
+    /// How it ended.
+    pub end: End,
+    /// The operations that were performed on both sides.
+    pub operations: u64,
+    /// How many of them blocked.
+    pub blocked: u64,
+    /// How often each call was answered how.
+    pub seen: Seen,
+    /// The steps that were taken, with their answers.
+    pub lines: Vec<Line>,
+}
+
+/// Why a history is not played to its end.
+enum Stop {
+    Differed(String),
+    KernelRefused,
+}
+
+impl From<Trouble> for Stop {
+    fn from(Trouble(text): Trouble) -> Stop {
+        Stop::Differed(text)
+    }
+}
+
+/// Both sides while a history is played.
+struct Lockstep<'a> {
+    sides: [Side<'a>; 2],
+    steps: &'a [Step],
+    alive: [bool; WORKERS],
+    /// The step in which a worker is blocked.
+    blocked_in: [Option<usize>; WORKERS],
+    numbers: bool,
+    played: Played,
+}
+
+/// Plays a history. `memory` is shared with the workers: a number for each worker of each side.
+pub fn play(setups: &[Setup; 2], steps: &[Step], memory: &'static [AtomicU32]) -> Played {
+    let (first, second) = memory.split_at(WORKERS);
+    let sides = [
+        Side::start(&setups[0], steps, first),
+        Side::start(&setups[1], steps, &second[..WORKERS]),
+    ];
+    let numbers = sides.iter().all(Side::has_descriptors);
+    let mut lockstep = Lockstep {
+        sides,
+        steps,
+        alive: [true, false, false, false],
+        blocked_in: [None; WORKERS],
+        numbers,
+        played: Played {
+            end: End::Agreed,
+            operations: 0,
+            blocked: 0,
+            seen: Seen::new(),
+            lines: Vec::new(),
+        },
+    };
+    for number in 0..steps.len() {
+        match lockstep.take(number) {
+            Ok(()) => {}
+            Err(Stop::Differed(how)) => {
+                lockstep.played.end = End::Differed(how);
+                break;
+            }
+            Err(Stop::KernelRefused) => {
+                lockstep.played.end = End::KernelRefused;
+                break;
+            }
+        }
+    }
+    lockstep.played
+}
+
+impl Lockstep<'_> {
+    /// Takes a step, if it can be taken.
+    fn take(&mut self, number: usize) -> Result<(), Stop> {
+        let Step { worker, operation } = self.steps[number];
+        self.let_somebody_act()?;
+        let is_blocked = self.blocked_in[worker].is_some();
+        let can = self.alive[worker]
+            && match operation {
+                Operation::Kill => worker != 0,
+                Operation::Exit => worker != 0 && !is_blocked,
+                Operation::Fork { child, .. } => !is_blocked && !self.alive[child],
+                operation => is_blocked == operation.is_done_to_the_blocked(),
+            };
+        if !can {
+            return Ok(());
+        }
+        self.played.operations += 1;
+        if operation.is_done_to_the_blocked() || operation == Operation::Kill {
+            self.see(operation, if is_blocked { "blocked" } else { "idle" });
+        }
+        self.played.lines.push(Line {
+            step: self.steps[number],
+            answers: Vec::new(),
+        });
+        match operation {
+            Operation::Kill => self.kill(worker)?,
+            Operation::Interrupt => self.signal(worker, libc::SIGUSR1),
+            Operation::Disturb => self.signal(worker, libc::SIGUSR2),
+            Operation::StopAndContinue => {
+                for side in &self.sides {
+                    side.stop_and_continue(worker)?;
+                }
+            }
+            _ => self.call(number, worker, operation)?,
+        }
+        self.look_at_the_blocked()
+    }
+
+    /// If everybody is blocked, interrupts the first worker.
+    fn let_somebody_act(&mut self) -> Result<(), Stop> {
+        if (0..WORKERS).any(|worker| self.alive[worker] && self.blocked_in[worker].is_none()) {
+            return Ok(());
+        }
+        let step = Step {
+            worker: 0,
+            operation: Operation::Interrupt,
+        };
+        self.played.lines.push(Line {
+            step,
+            answers: Vec::new(),
+        });
+        self.signal(0, libc::SIGUSR1);
+        self.look_at_the_blocked()
+    }
+
+    fn signal(&self, worker: usize, signal: i32) {
+        for side in &self.sides {
+            side.signal(worker, signal);
+        }
+    }
+
+    fn bury(&mut self, worker: usize) -> Result<(), Trouble> {
+        for side in &mut self.sides {
+            side.bury(worker)?;
+        }
+        self.alive[worker] = false;
+        self.blocked_in[worker] = None;
+        Ok(())
+    }
+
+    fn kill(&mut self, worker: usize) -> Result<(), Trouble> {
+        self.signal(worker, libc::SIGKILL);
+        self.bury(worker)
+    }
+
+    /// Has a worker make a call.
+    fn call(&mut self, number: usize, worker: usize, operation: Operation) -> Result<(), Stop> {
+        for side in &self.sides {
+            side.command(worker, number)?;
+        }
+        let kernel = if operation.may_block() {
+            self.sides[0].settle(worker, number)?
+        } else {
+            Settled::Answered(self.sides[0].answer(worker)?)
+        };
+        match kernel {
+            Settled::Blocked => self.expect_blocked(worker, number),
+            Settled::Answered(kernel) => {
+                let other = self.sides[1].answer(worker)?;
+                self.compare(worker, number, &kernel, &other)?;
+                self.after(operation, worker, [&kernel, &other])
+            }
+        }
+    }
+
+    /// The kernel's worker is blocked: so the other one has to be.
+    fn expect_blocked(&mut self, worker: usize, number: usize) -> Result<(), Stop> {
+        match self.sides[1].settle(worker, number)? {
+            Settled::Blocked => {
+                self.played.blocked += 1;
+                self.blocked_in[worker] = Some(number);
+                self.see(self.steps[number].operation, "blocks");
+                self.note(worker, ["blocks".to_string(), "blocks".to_string()]);
+                Ok(())
+            }
+            Settled::Answered(reply) => {
+                self.note(worker, ["blocks".to_string(), reply.to_string()]);
+                Err(Stop::Differed(format!("w{worker} should be blocked")))
+            }
+        }
+    }
+
+    fn see(&mut self, operation: Operation, answer: &str) {
+        *self
+            .played
+            .seen
+            .entry((operation.kind(), answer.to_string()))
+            .or_default() += 1;
+    }
+
+    fn note(&mut self, worker: usize, words: [String; 2]) {
+        if let Some(line) = self.played.lines.last_mut() {
+            line.answers.push(Both { worker, words });
+        }
+    }
+
+    /// Compares two answers to a call.
+    fn compare(
+        &mut self,
+        worker: usize,
+        number: usize,
+        kernel: &Reply,
+        other: &Reply,
+    ) -> Result<(), Stop> {
+        self.note(worker, [kernel.to_string(), other.to_string()]);
+        match kernel.outcome {
+            Outcome::Failed(errno) => self.see(self.steps[number].operation, &errno.to_string()),
+            _ => self.see(self.steps[number].operation, "ok"),
+        }
+        if kernel.agrees(other, self.numbers) {
+            return Ok(());
+        }
+        let opens = matches!(self.steps[number].operation, Operation::Open { .. });
+        if opens && kernel.outcome == Outcome::Failed(Errno::EMFILE) {
+            return Err(Stop::KernelRefused);
+        }
+        Err(Stop::Differed(format!("the answers to w{worker} differ")))
+    }
+
+    /// What the coordinator has to do about a call that both sides answered alike.
+    fn after(
+        &mut self,
+        operation: Operation,
+        worker: usize,
+        replies: [&Reply; 2],
+    ) -> Result<(), Stop> {
+        match operation {
+            Operation::Exit => self.bury(worker)?,
+            Operation::Fork { child, .. } if matches!(replies[0].outcome, Outcome::Value(_)) => {
+                for (side, reply) in self.sides.iter_mut().zip(replies) {
+                    side.adopt(child, reply.child);
+                }
+                self.alive[child] = true;
+                let ready = [self.sides[0].answer(child)?, self.sides[1].answer(child)?];
+                if !ready[0].agrees(&ready[1], self.numbers) {
+                    return Err(Stop::Differed(format!(
+                        "w{child} could not begin on one side"
+                    )));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// After a step: whoever the kernel let go has to be let go by the other side, and nobody else.
+    fn look_at_the_blocked(&mut self) -> Result<(), Stop> {
+        for worker in 0..WORKERS {
+            let Some(number) = self.blocked_in[worker] else {
+                continue;
+            };
+            if let Settled::Answered(kernel) = self.sides[0].settle(worker, number)? {
+                self.blocked_in[worker] = None;
+                let other = match self.sides[1].answer(worker) {
+                    Ok(other) => other,
+                    Err(Trouble(text)) => {
+                        self.note(worker, [kernel.to_string(), "blocks".to_string()]);
+                        return Err(Stop::Differed(text));
+                    }
+                };
+                self.compare(worker, number, &kernel, &other)?;
+            }
+        }
+        for worker in 0..WORKERS {
+            let Some(number) = self.blocked_in[worker] else {
+                continue;
+            };
+            if let Settled::Answered(reply) = self.sides[1].settle(worker, number)? {
+                self.note(worker, ["blocks".to_string(), reply.to_string()]);
+                return Err(Stop::Differed(format!("w{worker} should still be blocked")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, line) in (1..).zip(&self.lines) {
+            writeln!(f, "{number:4}  {}", line.step)?;
+            for Both {
+                worker,
+                words: [kernel, other],
+            } in &line.answers
+            {
+                let whose = if *worker == line.step.worker {
+                    String::new()
+                } else {
+                    format!("w{worker}: ")
+                };
+                if kernel == other {
+                    writeln!(f, "          {whose}{kernel}")?;
+                } else {
+                    writeln!(
+                        f,
+                        "          {whose}kernel: {kernel}\n          {whose}other:  {other}"
+                    )?;
+                }
+            }
+        }
+        match &self.end {
+            End::Agreed => writeln!(f, "both sides agree"),
+            End::Differed(how) => writeln!(f, "      {how}"),
+            End::KernelRefused => writeln!(f, "      the kernel had no room for the queue"),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! One side of the comparison: its workers, and what the coordinator knows of them.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::operation::{Step, WORKERS};
+use super::reply::Reply;
+use super::worker::{FIRST_SOCKET, Shared, Worker};
+use crate::backend::Backend;
+use crate::sys::{self, Forked, Pause, Pid};
+
+/// How long to wait for what is bound to happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A side that is not as it should be, whatever the other one does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble(pub String);
+
+/// What a side is made of, for every history.
+pub struct Setup {
+    /// Whom the workers ask.
+    pub backend: Box<dyn Backend>,
+    /// The names that operations refer to.
+    pub names: Vec<CString>,
+    /// The IPC namespace that it has to itself, if it has one.
+    pub namespace: Option<OwnedFd>,
+}
+
+impl Setup {
+    /// Makes the calling process one that uses the backend.
+    fn enter(&self) {
+        if let Some(namespace) = &self.namespace {
+            sys::enter_ipc_namespace(namespace.as_fd()).expect("the namespace made for this");
+        }
+        self.backend.enter();
+    }
+
+    /// Removes whatever has one of the names.
+    pub fn remove_queues(&self) {
+        let Ok(forked) = sys::fork() else { return };
+        match forked {
+            Forked::Parent(child) => {
+                if sys::wait(child, PATIENCE).is_none() {
+                    sys::kill(child, libc::SIGKILL);
+                    sys::wait(child, PATIENCE);
+                }
+            }
+            Forked::Child => {
+                self.enter();
+                for name in &self.names {
+                    let _ = self.backend.unlink(name);
+                }
+                sys::leave(0);
+            }
+        }
+    }
+}
+
+/// Whether a worker is blocked, and if not what it answered.
+pub enum Settled {
+    /// It sleeps in the call.
+    Blocked,
+    /// It answered.
+    Answered(Reply),
+}
+
+/// The processes of one side during one history.
+pub struct Side<'a> {
+    setup: &'a Setup,
+    sockets: Vec<OwnedFd>,
+    begun: &'static [AtomicU32],
+    processes: [Option<Pid>; WORKERS],
+}
+
+impl<'a> Side<'a> {
+    /// Starts the first worker. `begun` is memory for one number a worker.
+    pub fn start(setup: &'a Setup, steps: &[Step], begun: &'static [AtomicU32]) -> Side<'a> {
+        for number in begun {
+            number.store(0, Ordering::Relaxed);
+        }
+        let (ours, theirs): (Vec<OwnedFd>, Vec<OwnedFd>) = (0..WORKERS)
+            .map(|_| sys::sockets().expect("sockets"))
+            .unzip();
+        let first = match sys::fork().expect("a process") {
+            Forked::Parent(first) => first,
+            Forked::Child => {
+                drop(ours);
+                begin(setup, steps, begun, theirs)
+            }
+        };
+        Side {
+            setup,
+            sockets: ours,
+            begun,
+            processes: [Some(first), None, None, None],
+        }
+    }
+
+    /// What to call it.
+    pub fn label(&self) -> &'static str {
+        self.setup.backend.label()
+    }
+
+    /// Whether descriptor numbers are real ones.
+    pub fn has_descriptors(&self) -> bool {
+        self.setup.backend.has_descriptors()
+    }
+
+    /// The process of a worker.
+    fn process(&self, worker: usize) -> Pid {
+        self.processes[worker].expect("a living worker")
+    }
+
+    /// Takes note of a worker that was forked.
+    pub fn adopt(&mut self, worker: usize, process: Pid) {
+        self.processes[worker] = Some(process);
+    }
+
+    /// Tells a worker to do a step.
+    pub fn command(&self, worker: usize, step: usize) -> Result<(), Trouble> {
+        let socket = self.sockets[worker].as_raw_fd();
+        sys::write_record(socket, &(step as u32).to_le_bytes())
+            .map_err(|error| self.trouble(worker, &format!("can't be told anything: {error}")))
+    }
+
+    fn trouble(&self, worker: usize, what: &str) -> Trouble {
+        Trouble(format!("on the {}, w{worker} {what}", self.label()))
+    }
+
+    fn read(&self, worker: usize) -> Result<Reply, Trouble> {
+        let mut buffer = vec![0; 128 * 1024];
+        let length = sys::read_record(self.sockets[worker].as_raw_fd(), &mut buffer).unwrap_or(0);
+        Reply::decode(&buffer[..length])
+            .ok_or_else(|| self.trouble(worker, "gave no proper answer"))
+    }
+
+    fn has_answered(&self, worker: usize) -> bool {
+        sys::readable(self.sockets[worker].as_raw_fd(), Duration::ZERO)
+    }
+
+    /// Waits for the answer of a worker that does not block.
+    pub fn answer(&self, worker: usize) -> Result<Reply, Trouble> {
+        let socket = self.sockets[worker].as_raw_fd();
+        if sys::readable(socket, Duration::from_millis(50)) {
+            return self.read(worker);
+        }
+        let mut pause = Pause::new(PATIENCE);
+        while pause.again() {
+            if sys::readable(socket, Duration::from_millis(50)) {
+                return self.read(worker);
+            }
+            if sys::is_gone(self.process(worker)) {
+                return Err(self.trouble(worker, "died"));
+            }
+        }
+        Err(self.trouble(
+            worker,
+            &format!("gave no answer within {} s", PATIENCE.as_secs()),
+        ))
+    }
+
+    /// Waits until a worker has answered or sleeps in the call of this step.
+    pub fn settle(&self, worker: usize, step: usize) -> Result<Settled, Trouble> {
+        let mut pause = Pause::new(PATIENCE);
+        loop {
+            if self.has_answered(worker) {
+                return self.read(worker).map(Settled::Answered);
+            }
+            let begun = self.begun[worker].load(Ordering::Acquire) == step as u32 + 1;
+            match sys::state(self.process(worker)) {
+                None | Some(b'Z' | b'X') => return Err(self.trouble(worker, "died")),
+                // It may have answered between the two looks.
+                Some(b'S') if begun && !self.has_answered(worker) => return Ok(Settled::Blocked),
+                _ if !pause.again() => {
+                    return Err(self.trouble(worker, "neither answers nor sleeps"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a worker a signal.
+    pub fn signal(&self, worker: usize, signal: i32) {
+        sys::kill(self.process(worker), signal);
+    }
+
+    /// Stops a worker and lets it go on.
+    pub fn stop_and_continue(&self, worker: usize) -> Result<(), Trouble> {
+        let process = self.process(worker);
+        sys::kill(process, libc::SIGSTOP);
+        let mut pause = Pause::new(PATIENCE);
+        while sys::state(process) != Some(b'T') {
+            if !pause.again() || sys::is_gone(process) {
+                return Err(self.trouble(worker, "can't be stopped"));
+            }
+        }
+        sys::kill(process, libc::SIGCONT);
+        Ok(())
+    }
+
+    /// Waits for the end of a worker that exits or was killed.
+    pub fn bury(&mut self, worker: usize) -> Result<(), Trouble> {
+        if !sys::wait_until_gone(self.process(worker), PATIENCE) {
+            return Err(self.trouble(worker, "does not end"));
+        }
+        self.processes[worker] = None;
+        Ok(())
+    }
+}
+
+/// The first worker's process.
+fn begin(setup: &Setup, steps: &[Step], begun: &'static [AtomicU32], sockets: Vec<OwnedFd>) -> ! {
+    sys::die_with_parent();
+    for (socket, number) in sockets.into_iter().zip(FIRST_SOCKET..) {
+        sys::place(socket, number).expect("a number for the socket");
+    }
+    let last = FIRST_SOCKET + WORKERS as i32;
+    setup.enter();
+    sys::close_all(3, FIRST_SOCKET as u32 - 1);
+    sys::close_all(last as u32, u32::MAX);
+    let shared = Shared {
+        backend: &*setup.backend,
+        names: &setup.names,
+        steps,
+        begun,
+    };
+    Worker::first(&shared).serve()
+}
+
+impl Drop for Side<'_> {
+    fn drop(&mut self) {
+        let processes: Vec<Pid> = self.processes.iter().flatten().copied().collect();
+        for &process in &processes {
+            sys::kill(process, libc::SIGKILL);
+        }
+        for (worker, &process) in processes.iter().enumerate() {
+            if worker == 0 {
+                sys::wait(process, PATIENCE);
+            } else {
+                sys::wait_until_gone(process, PATIENCE);
+            }
+        }
+        self.setup.remove_queues();
+    }
+}
