@@ -7,7 +7,7 @@
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::order::Priorities;
-use crate::queue::{Engine, next_run};
+use crate::queue::Engine;
 use crate::segment::{Node, Segment};
 use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
@@ -20,7 +20,7 @@ use crate::waiters::{List, State, Waiters, state};
 /// |---|---|---|
 /// | before the stamp | `ring[sent]` has an old stamp | nothing: the slot is filled again by the next sender |
 /// | between stamp and cursor | `ring[sent]` has its stamp | the cursor moves: the message was sent |
-/// | after announcing a priority | - | the word is changed once more, so that no receiver trusts the dead sender's |
+/// | after announcing a priority | the word names position `sent` | nothing: true of the next message, or changed by it |
 /// | in the arena | the mark | the lists are rebuilt from the slots |
 pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     let fixed = segment.fixed();
@@ -35,11 +35,6 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     }
     sender.freed_seen.set(freed);
     sender.removed_seen.set(removed);
-    let run = fixed.run.word.load(Ordering::Relaxed);
-    fixed
-        .run
-        .word
-        .store(next_run(run, run as u16 as usize), Ordering::Release);
     if sender.arena_dirty.get() != 0 {
         arena::rebuild(segment)?;
     }
@@ -69,11 +64,6 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     free_the_rest(engine, &survey);
     crash_point!(REPAIR_FREED);
     Waiters::of(segment).rebuild()?;
-    // No word that a sender stores: the fast path begins when the ring is next found empty.
-    fixed
-        .receiver
-        .run_seen
-        .set(!fixed.run.word.load(Ordering::Relaxed));
     engine.publish_counts();
     fixed.receiver.repairs[1].fetch_add(1, Ordering::Relaxed);
     Ok(())

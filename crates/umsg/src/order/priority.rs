@@ -60,7 +60,7 @@ impl<'a> Priorities<'a> {
         if self.segment.fifo(priority)?.tail.get() == slot {
             return Ok(None);
         }
-        Ok(Some(self.segment.cell(slot)?.next.get()))
+        Ok(Some(self.segment.link(slot)?.get()))
     }
 
     /// Adds a slot behind all others of its priority.
@@ -68,7 +68,7 @@ impl<'a> Priorities<'a> {
     pub(crate) fn push_back(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
         let fifo = self.segment.fifo(priority)?;
         if self.has(priority)? {
-            self.segment.cell(fifo.tail.get())?.next.set(slot);
+            self.segment.link(fifo.tail.get())?.set(slot);
             fifo.tail.set(slot);
             return Ok(());
         }
@@ -88,21 +88,21 @@ impl<'a> Priorities<'a> {
         };
         let mut next = fifo.head.get();
         if !earlier(next)? {
-            cell.next.set(next);
+            self.segment.link(slot)?.set(next);
             fifo.head.set(slot);
             return Ok(());
         }
         for _ in 0..self.segment.layout().slots {
-            let before = self.segment.cell(next)?;
+            let before = self.segment.link(next)?;
             if next == fifo.tail.get() {
-                before.next.set(slot);
+                before.set(slot);
                 fifo.tail.set(slot);
                 return Ok(());
             }
-            next = before.next.get();
+            next = before.get();
             if !earlier(next)? {
-                cell.next.set(next);
-                before.next.set(slot);
+                self.segment.link(slot)?.set(next);
+                before.set(slot);
                 return Ok(());
             }
         }
@@ -117,7 +117,7 @@ impl<'a> Priorities<'a> {
         if head == fifo.tail.get() {
             return self.end(priority);
         }
-        fifo.head.set(self.segment.cell(head)?.next.get());
+        fifo.head.set(self.segment.link(head)?.get());
         Ok(())
     }
 

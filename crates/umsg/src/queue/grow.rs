@@ -69,9 +69,16 @@ impl Engine {
             // Messages, waiters and spares are all accounted for: only scribbling leads here.
             return Err(Trouble::Damaged.into());
         }
-        self.segment().populate(
+        let segment = self.segment();
+        segment.populate(
             layout.cells + slots * size_of::<Cell>(),
             more * size_of::<Cell>(),
+        )?;
+        // The page on which the last link in use lies is real memory already.
+        let links = (slots * 4).next_multiple_of(4096);
+        segment.populate(
+            layout.links + links,
+            ((slots + more) * 4).saturating_sub(links),
         )?;
         self.widen_ring(slots + more)?;
         let freed = fixed.published.freed.load(Ordering::Relaxed);

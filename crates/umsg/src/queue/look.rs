@@ -1,5 +1,6 @@
 //! Looking without changing anything: counts, and messages where they are.
 
+use super::receive::has_begun;
 use super::{Engine, Refused};
 use crate::error::Trouble;
 use crate::order::Priorities;
@@ -78,12 +79,10 @@ impl Engine {
         let receiver = &fixed.receiver;
         // Acquire: RUN, as in `best`.
         let run = fixed.run.word.load(Ordering::Acquire);
-        if receiver.stored.load(Ordering::Relaxed) == 0 && run == receiver.run_seen.get() {
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
             // One priority: the ring is in order of delivery.
-            let position = receiver
-                .drained
-                .load(Ordering::Relaxed)
-                .wrapping_add(n as u64);
+            let position = drained.wrapping_add(n as u64);
             if n >= self.segment().layout().slots {
                 return Ok(None);
             }

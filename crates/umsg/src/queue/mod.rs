@@ -23,7 +23,6 @@ mod serve;
 mod wait;
 
 pub(crate) use receive::Taken;
-pub(crate) use send::next_run;
 pub use wait::Waiting;
 
 use crate::error::Trouble;

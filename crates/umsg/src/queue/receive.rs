@@ -12,6 +12,10 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
+/// How far ahead cells that will be read are fetched, in the ring and in the store.
+const AHEAD: u64 = 6;
+const STORED_AHEAD: usize = 2;
+
 /// What was received: the message is in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
@@ -95,6 +99,7 @@ impl Engine {
         let Some(found) = self.best()? else {
             return Err(Refused::NotNow);
         };
+        self.prefetch_upcoming(&found);
         let taken = self.consume(&found, buffer)?;
         if waiters.len(List::Senders) != 0 {
             self.admit(wakes)?;
@@ -124,18 +129,18 @@ impl Engine {
     pub(super) fn best(&self) -> Result<Option<Found<'_>>, Trouble> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
-        // Acquire: RUN. Read before the stamps: a message of another priority that was sent before this call has
-        // changed the word.
+        // Acquire: RUN. Read before the stamp: a message of another priority that was sent before this call has changed
+        // the word.
         let run = fixed.run.word.load(Ordering::Acquire);
         // Relaxed: under the receiver lock.
-        if receiver.stored.load(Ordering::Relaxed) == 0 && run == receiver.run_seen.get() {
-            let drained = receiver.drained.load(Ordering::Relaxed);
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
             let Some((slot, cell)) = Ring::of(self.segment()).published(drained)? else {
                 return Ok(None);
             };
             return self.found(slot, cell, false).map(Some);
         }
-        self.best_slow(run)
+        self.best_slow()
     }
 
     /// Checks what a cell says of its message.
@@ -156,15 +161,13 @@ impl Engine {
 
     /// More than one priority may be there: the ring is drained into the store.
     #[inline(never)]
-    fn best_slow(&self, run: u64) -> Result<Option<Found<'_>>, Trouble> {
+    fn best_slow(&self) -> Result<Option<Found<'_>>, Trouble> {
         let receiver = &self.segment().fixed().receiver;
         let ring = Ring::of(self.segment());
         // Relaxed: under the receiver lock, here and below.
         let drained = receiver.drained.load(Ordering::Relaxed);
         if receiver.stored.load(Ordering::Relaxed) == 0 {
             let Some((slot, cell)) = ring.published(drained)? else {
-                // Whatever follows in the ring is announced by a change of this word, if it has another priority.
-                receiver.run_seen.set(run);
                 return Ok(None);
             };
             if ring.published(drained.wrapping_add(1))?.is_none() {
@@ -186,6 +189,45 @@ impl Engine {
         }
     }
 
+    /// Begins to fetch the cell of a message that comes after this one.
+    #[inline(always)]
+    fn prefetch_upcoming(&self, found: &Found<'_>) {
+        if found.stored {
+            self.prefetch_stored(found);
+            return;
+        }
+        let drained = self
+            .segment()
+            .fixed()
+            .receiver
+            .drained
+            .load(Ordering::Relaxed);
+        if let Ok((slot, _)) = Ring::of(self.segment()).slot(drained + AHEAD) {
+            self.segment().prefetch(slot);
+        }
+    }
+
+    /// In the store: the one after the next; the next was fetched last time.
+    #[inline]
+    fn prefetch_stored(&self, found: &Found<'_>) {
+        let order = Priorities::of(self.segment());
+        let mut place = Some((found.key, found.slot));
+        for _ in 0..STORED_AHEAD {
+            let Some((priority, slot)) = place else {
+                return;
+            };
+            place = match order.after(priority, slot) {
+                Ok(Some(next)) => Some((priority, next)),
+                _ => order
+                    .next_below(priority)
+                    .and_then(|lower| Some((lower, order.first(lower).ok()?))),
+            };
+        }
+        if let Some((_, slot)) = place {
+            self.segment().prefetch(slot);
+        }
+    }
+
     /// Moves every published message from the ring into the store.
     #[inline]
     pub(super) fn drain(&self) -> Result<(), Trouble> {
@@ -196,6 +238,9 @@ impl Engine {
             let Some((slot, cell)) = ring.published(drained)? else {
                 return Ok(());
             };
+            if let Ok((ahead, _)) = ring.slot(drained + AHEAD) {
+                self.segment().prefetch(ahead);
+            }
             let found = self.found(slot, cell, false)?;
             self.store(&found)?;
             crash_point!(DRAIN_LINKED);
@@ -363,4 +408,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether every message from ring position `drained` on has the run's priority: the run began there or before.
+/// Positions are compared in the 48 bits that the word has for them.
+#[inline(always)]
+pub(super) fn has_begun(run: u64, drained: u64) -> bool {
+    drained.wrapping_sub(run >> 16) << 16 >> 63 == 0
 }

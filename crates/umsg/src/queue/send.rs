@@ -13,8 +13,9 @@ use crate::sys::thread::Thread;
 /// Priorities whose list heads share a page of the store.
 const FIFOS_A_PAGE: usize = 4096 / 8;
 
-/// How far ahead the cells that will be written are fetched.
-const AHEAD: u64 = 2;
+/// How far ahead the cells that will be written are fetched: far enough to hide a miss, and near enough that the line
+/// is still there when its turn comes.
+const AHEAD: u64 = 6;
 
 impl Engine {
     /// Sends, if there is room at once.
@@ -73,7 +74,7 @@ impl Engine {
         let (slot, cell) = ring.slot(position)?;
         self.fill(me, slot, cell, message, key)?;
         crash_point!(SEND_FILLED);
-        self.announce(key)?;
+        self.announce(position, key)?;
         let bytes = sender.bytes[position as usize & 1].load(Ordering::Relaxed);
         sender.bytes[(position + 1) as usize & 1]
             .store(bytes + message.len() as u64, Ordering::Relaxed);
@@ -82,8 +83,9 @@ impl Engine {
         // Release: whoever reads `sent` with acquire sees the message too.
         sender.sent.store(position + 1, Ordering::Release);
         crash_point!(SEND_COUNTED);
-        self.segment()
-            .prefetch(ring.slot(position + AHEAD).map_or(0, |(slot, _)| slot));
+        if let Ok((slot, _)) = ring.slot(position + AHEAD) {
+            self.segment().prefetch_to_write(slot);
+        }
         Ok(())
     }
 
@@ -132,25 +134,25 @@ impl Engine {
 
     /// Changes the one-priority word if this message's priority differs from the last one's.
     #[inline(always)]
-    pub(super) fn announce(&self, key: usize) -> Result<(), Trouble> {
+    fn announce(&self, position: u64, key: usize) -> Result<(), Trouble> {
         // Relaxed: only holders of the sender lock store it.
         let run = self.segment().fixed().run.word.load(Ordering::Relaxed);
         if run as u16 as usize == key {
-            Ok(())
-        } else {
-            self.announce_slow(run, key)
+            return Ok(());
         }
+        self.announce_slow(position, key)
     }
 
     #[inline(never)]
-    fn announce_slow(&self, run: u64, key: usize) -> Result<(), Trouble> {
+    fn announce_slow(&self, position: u64, key: usize) -> Result<(), Trouble> {
         self.provide_fifo(key)?;
         // Release: RUN. Stored before the stamp: who sees a message of another priority sees another word.
+        let run = position << 16 | key as u64;
         self.segment()
             .fixed()
             .run
             .word
-            .store(next_run(run, key), Ordering::Release);
+            .store(run, Ordering::Release);
         crash_point!(SEND_RUN_CHANGED);
         Ok(())
     }
@@ -269,10 +271,4 @@ impl Engine {
     pub(crate) fn is_priority(key: u32) -> bool {
         (key as usize) < PRIORITIES
     }
-}
-
-/// The one-priority word that follows `run` for a message of priority `key`.
-#[inline(always)]
-pub(crate) fn next_run(run: u64, key: usize) -> u64 {
-    ((run >> 16).wrapping_add(1) << 16) | key as u64
 }

@@ -3,9 +3,9 @@
 use crate::sync::{AtomicU64, Guarded32, Guarded64};
 
 /// Bytes of a message that lie in the cell itself; a longer one lies wholly in a block of the arena.
-pub(crate) const INLINE: usize = 72;
+pub(crate) const INLINE: usize = 80;
 
-/// See the module. What the fast path touches comes first: a message of up to eight bytes is one cache line.
+/// See the module. What the fast path touches comes first: a message of up to 16 bytes is one cache line.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct Cell {
@@ -18,17 +18,14 @@ pub(crate) struct Cell {
     pub(crate) len: Guarded32,
     /// The block of the arena that belongs to the slot, as granule number; 0 for none. A free slot keeps its block.
     pub(crate) block: Guarded32,
-    /// In the store: the next message of the same priority.
-    pub(crate) next: Guarded32,
     /// Whether the message is in the store: 1, or 0.
     pub(crate) stored: Guarded32,
+    /// Process id of the sender.
+    pub(crate) pid: Guarded32,
     /// In the store: its place among all that ever were; order within a priority.
     pub(crate) sequence: Guarded64,
     /// CLOCK_REALTIME_COARSE of the send, in nanoseconds since 1970.
     pub(crate) sent_at: Guarded64,
-    /// Process id of the sender.
-    pub(crate) pid: Guarded32,
-    reserved: Guarded32,
     pub(crate) payload: Inline,
 }
 

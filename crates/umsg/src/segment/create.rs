@@ -29,6 +29,7 @@ pub(crate) fn create(
         (layout.levels, PAGE),
         (layout.fifos, PAGE),
         (layout.ring, PAGE),
+        (layout.links, PAGE),
         (layout.cells, PAGE),
     ] {
         segment.populate(offset, len)?;

@@ -69,7 +69,8 @@ pub(crate) struct Board {
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct Run {
-    /// `count << 16 | priority` of the last message sent; changes only when the priority does.
+    /// `position << 16 | priority`: from this ring position on, every message sent so far has this priority. Changes
+    /// only when the priority does.
     pub(crate) word: AtomicU64,
 }
 
@@ -139,8 +140,6 @@ pub(crate) struct ReceiverSide {
     pub(crate) drained: AtomicU64,
     /// Bytes ever taken from the ring; the element `drained & 1` counts.
     pub(crate) bytes: [AtomicU64; 2],
-    /// The one-priority word for which everything in the ring is known to have its priority.
-    pub(crate) run_seen: Guarded64,
     /// Messages in the store, and their bytes.
     pub(crate) stored: AtomicU64,
     pub(crate) stored_bytes: AtomicU64,
@@ -230,6 +229,7 @@ const fn layout_hash() -> u32 {
         offset_of!(ReceiverSide, drained),
         offset_of!(ReceiverSide, senders),
         offset_of!(Cell, payload),
+        offset_of!(Cell, sequence),
         super::NODES,
         super::PRIORITIES,
         super::GRANULE,

@@ -38,6 +38,7 @@ pub(crate) struct Layout {
     pub(crate) fifos: usize,
     pub(crate) nodes: usize,
     pub(crate) ring: usize,
+    pub(crate) links: usize,
     pub(crate) cells: usize,
     pub(crate) arena: usize,
     /// Length of the arena, in bytes.
@@ -59,7 +60,8 @@ impl Layout {
         let fifos = levels + (PRIORITIES.div_ceil(64) * 8).next_multiple_of(ALIGN);
         let nodes = fifos + (PRIORITIES * size_of::<Fifo>()).next_multiple_of(ALIGN);
         let ring = nodes + (NODES * size_of::<Node>()).next_multiple_of(ALIGN);
-        let cells = ring + (ring_len * 4).next_multiple_of(ALIGN);
+        let links = ring + (ring_len * 4).next_multiple_of(ALIGN);
+        let cells = links + (slots * 4).next_multiple_of(ALIGN);
         let arena = cells + (slots * size_of::<Cell>()).next_multiple_of(ALIGN);
         let arena_len = arena_len(slots, message_size);
         Layout {
@@ -69,6 +71,7 @@ impl Layout {
             fifos,
             nodes,
             ring,
+            links,
             cells,
             arena,
             arena_len,
@@ -110,6 +113,7 @@ mod tests {
             (layout.fifos, PRIORITIES * 8),
             (layout.nodes, NODES * 64),
             (layout.ring, layout.ring_len * 4),
+            (layout.links, layout.slots * 4),
             (layout.cells, layout.slots * 128),
             (layout.arena, layout.arena_len),
         ];

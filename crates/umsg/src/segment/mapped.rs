@@ -3,7 +3,7 @@
 use super::quota::Quota;
 use super::{Cell, Fifo, Fixed, GRANULE, INLINE, Layout, NODES, Node, PRIORITIES};
 use crate::error::Trouble;
-use crate::sync::{AtomicU32, Guarded64};
+use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::map::Mapping;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -87,6 +87,14 @@ impl Segment {
         }
     }
 
+    /// The slot that follows a stored one in the list of its priority. Apart from the cells, so that linking a message
+    /// does not fetch its neighbour's.
+    #[inline(always)]
+    pub(crate) fn link(&self, slot: u32) -> Result<&Guarded32, Trouble> {
+        self.item(self.layout.links, slot as usize, self.layout.slots)
+            .ok_or(Trouble::Damaged)
+    }
+
     #[inline(always)]
     pub(crate) fn node(&self, index: u32) -> Result<&Node, Trouble> {
         self.item(self.layout.nodes, index as usize, NODES)
@@ -160,6 +168,9 @@ impl Segment {
 
     /// Makes `len` bytes from `offset` on real memory.
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Trouble> {
+        if len == 0 {
+            return Ok(());
+        }
         if self.quota.as_ref().is_some_and(|quota| !quota.allows(len)) {
             return Err(Trouble::NoSpace);
         }
@@ -175,24 +186,56 @@ impl Segment {
             + slots * size_of::<Cell>()) as u64
     }
 
-    /// Begins to fetch the cell of a slot that is going to be written.
+    /// Begins to fetch the cell of a slot that is going to be read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, slot: u32) {
         if let Ok(cell) = self.cell(slot) {
-            prefetch_line(std::ptr::from_ref(cell).cast());
-            prefetch_line(cell.payload.base().wrapping_add(8));
+            let first = std::ptr::from_ref(cell).cast::<u8>();
+            prefetch_line(first);
+            prefetch_line(first.wrapping_add(LINE));
+        }
+    }
+
+    /// Begins to fetch the cell of a slot that is going to be written.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_write(&self, slot: u32) {
+        if let Ok(cell) = self.cell(slot) {
+            let first = std::ptr::from_ref(cell).cast::<u8>();
+            prefetch_line_to_write(first);
+            prefetch_line_to_write(first.wrapping_add(LINE));
         }
     }
 }
 
+/// Bytes in a cache line.
+const LINE: usize = 64;
+
 /// Begins to fetch a cache line. A hint: the address need not even be valid.
 #[inline(always)]
-pub(crate) fn prefetch_line(address: *const u8) {
+fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect but on the cache, whatever the address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+}
+
+/// Begins to fetch a cache line for writing: the other core loses it at once, not when the store is made.
+#[inline(always)]
+fn prefetch_line_to_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect but on the cache; a processor that does not know this one does nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
 }

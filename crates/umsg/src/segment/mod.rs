@@ -6,7 +6,8 @@
 //! fifos     head and tail of each priority's list
 //! nodes     one a blocked thread
 //! ring      slot numbers: received ones waiting to be filled, filled ones waiting to be received
-//! cells     one a slot: the message's header and its first 72 bytes
+//! links     one a slot: the next stored message of the same priority
+//! cells     one a slot: the message's header and its first 80 bytes
 //! arena     blocks for longer messages
 //! ```
 //!

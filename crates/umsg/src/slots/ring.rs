@@ -2,7 +2,7 @@
 //!
 //! Receivers write the numbers of free slots into the ring; senders fill the slots *in that order*. So the message at
 //! ring position `p` is in slot `ring[p]`, the receiver knows before it arrives where it will be, and the slot's own
-//! stamp says when it is there: one cache line (two with more than eight bytes) carries the message and the news.
+//! stamp says when it is there: one cache line (two with more than 16 bytes) carries the message and the news.
 //!
 //! ```text
 //!        drained            sent                freed

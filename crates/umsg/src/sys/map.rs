@@ -80,7 +80,7 @@ impl Mapping {
         let end = (offset + len)
             .next_multiple_of(PAGE)
             .min(self.len.next_multiple_of(PAGE));
-        if start >= end {
+        if len == 0 || start >= end {
             return Ok(());
         }
         loop {
