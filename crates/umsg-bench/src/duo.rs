@@ -84,10 +84,11 @@ pub fn run(
     Ok(())
 }
 
-/// Nanoseconds that a cache line takes from one process to the other, one way: what no exchange of
+/// Nanoseconds that a cache line takes from one process to the other, one way, at best: what no exchange of
 /// messages can beat. On some virtual machines two CPUs are one core, which this gives away.
 pub fn line_transfer(places: Places) -> Result<f64, Failure> {
-    const TRIPS: u64 = 200_000;
+    const BLOCKS: u64 = 100;
+    const TRIPS: u64 = 2_000;
     let line = SharedWords::new(1)?;
     let result = SharedWords::new(1)?;
     let wait_for = |value| {
@@ -99,17 +100,21 @@ pub fn line_transfer(places: Places) -> Result<f64, Failure> {
         places,
         |barrier| {
             barrier.meet();
-            let start = clock::now();
-            for trip in 0..TRIPS {
-                line.set(0, 2 * trip + 1);
-                wait_for(2 * trip + 2);
+            let mut best = u64::MAX;
+            for block in 0..BLOCKS {
+                let start = clock::now();
+                for trip in block * TRIPS..(block + 1) * TRIPS {
+                    line.set(0, 2 * trip + 1);
+                    wait_for(2 * trip + 2);
+                }
+                best = best.min(clock::now() - start);
             }
-            result.set(0, clock::now() - start);
+            result.set(0, best);
             Ok(())
         },
         |barrier| {
             barrier.meet();
-            for trip in 0..TRIPS {
+            for trip in 0..BLOCKS * TRIPS {
                 wait_for(2 * trip + 1);
                 line.set(0, 2 * trip + 2);
             }

@@ -10,6 +10,7 @@
 mod backends;
 mod cli;
 mod clock;
+mod company;
 mod duo;
 mod failure;
 mod harness;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::cli::Cli;
+use crate::company::Company;
 use crate::failure::Failure;
 use crate::harness::Plan;
 
@@ -45,7 +47,11 @@ fn measure(cli: &Cli) -> Result<(), Failure> {
     let plan = Plan::new(cli)?;
     let mut rows = Vec::new();
     for suite in cli.suite.expand() {
-        let found = suites::run(suite, &plan)?;
+        let company = Company::watch();
+        let mut found = suites::run(suite, &plan)?;
+        if let Some(first) = found.first_mut() {
+            first.notes.extend(company.describe());
+        }
         if !cli.json {
             table::print(&plan.heading(suite), &found);
         }

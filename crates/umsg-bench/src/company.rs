@@ -1,0 +1,81 @@
+//! Who else was on the machine: what others take is missing in the figures, so it is said.
+
+use std::fs;
+use std::mem;
+
+use crate::clock;
+
+/// Below this share of a CPU nothing is said.
+const QUIET: f64 = 0.05;
+
+/// The state of things when a suite began.
+pub struct Company {
+    began: u64,
+    /// Seconds of all CPUs that were not idle, and of those that the hypervisor gave to others.
+    busy: f64,
+    stolen: f64,
+    /// Seconds of ours.
+    ours: f64,
+}
+
+impl Company {
+    pub fn watch() -> Self {
+        let (busy, stolen) = machine().unwrap_or_default();
+        Self {
+            began: clock::now(),
+            busy,
+            stolen,
+            ours: ours(),
+        }
+    }
+
+    /// What others took since, as a sentence; none if the machine was quiet.
+    pub fn describe(&self) -> Option<String> {
+        let seconds = (clock::now() - self.began) as f64 / 1e9;
+        let (busy, stolen) = machine()?;
+        let others = ((busy - self.busy) - (ours() - self.ours)) / seconds;
+        let stolen = (stolen - self.stolen) / seconds;
+        if others.max(stolen) < QUIET {
+            return None;
+        }
+        Some(format!(
+            "the machine was not quiet: other processes took {others:.2} CPUs meanwhile, \
+             other machines {stolen:.2}"
+        ))
+    }
+}
+
+/// CPU seconds of this process and of its children that have ended.
+fn ours() -> f64 {
+    let of = |who| {
+        // SAFETY: all-zero is a valid rusage, which the call fills.
+        let usage = unsafe {
+            let mut usage: libc::rusage = mem::zeroed();
+            libc::getrusage(who, &raw mut usage);
+            usage
+        };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    };
+    of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)
+}
+
+/// Busy and stolen seconds of the machine, from the first line of /proc/stat: user, nice, system,
+/// idle, iowait, irq, softirq, steal, in ticks.
+fn machine() -> Option<(f64, f64)> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<f64> = text
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    // SAFETY: sysconf has no conditions.
+    let a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let busy: f64 = [0, 1, 2, 5, 6]
+        .iter()
+        .filter_map(|&field| ticks.get(field))
+        .sum();
+    Some((busy / a_second, ticks.get(7)? / a_second))
+}
