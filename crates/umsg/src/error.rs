@@ -1,5 +1,6 @@
 //! Errors: one enum an operation family, one table to errno.
 
+#[cfg(not(loom))]
 use crate::namespace::NamespaceError;
 
 /// What can go wrong inside the engine, whatever the operation.
@@ -169,6 +170,7 @@ impl From<Trouble> for ReceiveError {
 }
 
 /// Why a queue was not opened, created or attached to.
+#[cfg(not(loom))]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -248,6 +250,7 @@ pub enum OpenError {
     },
 }
 
+#[cfg(not(loom))]
 impl OpenError {
     /// The error number that mq_open(3) gives, or would give, for it.
     pub fn errno(&self) -> i32 {
@@ -290,6 +293,7 @@ impl OpenError {
 }
 
 /// Why a queue was not unlinked.
+#[cfg(not(loom))]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlinkError {
@@ -310,6 +314,7 @@ pub enum UnlinkError {
     System(std::io::Error),
 }
 
+#[cfg(not(loom))]
 impl UnlinkError {
     /// The error number that mq_unlink(3) gives, or would give, for it.
     pub fn errno(&self) -> i32 {

@@ -201,3 +201,93 @@ fn lower(word: &Guarded64, index: usize) -> bool {
     word.set(rest);
     rest == 0
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::segment::testing;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// What the store has to do, said plainly: priorities in order, each with its slots by sequence number.
+    #[derive(Default)]
+    struct Model(BTreeMap<usize, Vec<(u64, u32)>>);
+
+    impl Model {
+        fn add(&mut self, priority: usize, sequence: u64, slot: u32) {
+            let list = self.0.entry(priority).or_default();
+            list.push((sequence, slot));
+            list.sort_unstable();
+        }
+
+        fn pop(&mut self) -> Option<(usize, u64, u32)> {
+            let mut highest = self.0.last_entry()?;
+            let priority = *highest.key();
+            let (sequence, slot) = highest.get_mut().remove(0);
+            if highest.get().is_empty() {
+                highest.remove();
+            }
+            Some((priority, sequence, slot))
+        }
+
+        fn in_order(&self) -> Vec<(usize, u32)> {
+            let lists = self.0.iter().rev();
+            lists
+                .flat_map(|(&priority, list)| list.iter().map(move |&(_, slot)| (priority, slot)))
+                .collect()
+        }
+    }
+
+    fn walk(order: &Priorities<'_>) -> Vec<(usize, u32)> {
+        let (mut found, mut priority) = (Vec::new(), order.highest());
+        while let Some(of) = priority {
+            let mut slot = Some(order.first(of).unwrap());
+            while let Some(here) = slot {
+                found.push((of, here));
+                slot = order.after(of, here).unwrap();
+            }
+            priority = order.next_below(of);
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_store_delivers_what_a_sorted_map_would(
+            few in any::<bool>(),
+            steps in prop::collection::vec((0..3_u8, 0..PRIORITIES), 1..300),
+        ) {
+            let segment = testing::segment(400, 8);
+            let order = Priorities::of(&segment);
+            let (mut model, mut returned) = (Model::default(), Vec::new());
+            for (slot, (step, priority)) in steps.into_iter().enumerate() {
+                let priority = if few { priority % 3 * 64 } else { priority };
+                match (step, model.0.is_empty()) {
+                    (0, false) => {
+                        let (priority, sequence, slot) = model.pop().unwrap();
+                        prop_assert_eq!(order.highest(), Some(priority));
+                        prop_assert_eq!(order.first(priority).unwrap(), slot);
+                        order.pop(priority).unwrap();
+                        returned.push((priority, sequence, slot));
+                    }
+                    (1, _) if !returned.is_empty() => {
+                        let (priority, sequence, slot) = returned.swap_remove(priority % returned.len());
+                        order.push_in_order(priority, slot).unwrap();
+                        model.add(priority, sequence, slot);
+                    }
+                    _ => {
+                        let slot = slot as u32;
+                        segment.cell(slot).unwrap().sequence.set(u64::from(slot));
+                        order.push_back(priority, slot).unwrap();
+                        model.add(priority, u64::from(slot), slot);
+                    }
+                }
+                prop_assert_eq!(walk(&order), model.in_order());
+            }
+            order.clear().unwrap();
+            prop_assert_eq!(order.highest(), None);
+        }
+    }
+}

@@ -33,7 +33,10 @@ pub(crate) const LEVEL1: usize = 1;
 /// Free blocks are kept by size: a class a power of two of granules, each in this many steps.
 pub(crate) const ARENA_SUBCLASSES: usize = 8;
 /// See [`ARENA_SUBCLASSES`].
+#[cfg(not(loom))]
 pub(crate) const ARENA_CLASSES: usize = 32;
+#[cfg(loom)]
+pub(crate) const ARENA_CLASSES: usize = 1;
 
 /// What a segment is.
 #[repr(C, align(128))]

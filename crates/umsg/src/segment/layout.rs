@@ -23,8 +23,8 @@ const SPARE: usize = 2;
 /// The arena is counted in granules of this many bytes.
 pub(crate) const GRANULE: usize = 16;
 
-/// The arena of one queue is at most this long, in bytes: granule numbers have 32 bits.
-const ARENA_LIMIT: usize = 64 << 30;
+/// The arena of one queue is at most this long, in bytes: block lengths are counted in granules and have 31 bits.
+const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
 
 /// Regions start at multiples of this many bytes.
 const ALIGN: usize = 4096;

@@ -84,3 +84,23 @@ pub(crate) struct Node {
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Node>() == 64 && size_of::<Fifo>() == 8);
+
+/// Segments for unit tests, in memory that has no name.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod testing {
+    use super::{Layout, Segment, create};
+    use std::os::fd::AsFd;
+
+    /// An empty segment whose slots are all in circulation and real memory, as many as messages.
+    pub(crate) fn segment(max_messages: usize, message_size: usize) -> Segment {
+        let file = rustix::fs::memfd_create("umsg-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let layout = Layout::new(max_messages, message_size);
+        let segment = create(file.as_fd(), layout, 0o600).unwrap();
+        segment.populate(layout.cells, max_messages * 128).unwrap();
+        segment.populate(layout.links, max_messages * 4).unwrap();
+        segment
+            .populate(layout.fifos, super::PRIORITIES * 8)
+            .unwrap();
+        segment
+    }
+}

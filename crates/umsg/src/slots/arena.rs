@@ -136,20 +136,14 @@ fn class(length: u32) -> (usize, usize) {
     (class as usize, step as usize)
 }
 
-/// The class and step from which on every block is at least this long.
-fn class_above(length: u32) -> (usize, usize) {
-    let class_bits = length.ilog2();
-    let round = if class_bits < ARENA_SUBCLASSES.ilog2() {
-        // Steps are not told apart here: the whole next class.
-        if length.is_power_of_two() {
-            0
-        } else {
-            (1 << (class_bits + 1)) - length
-        }
-    } else {
-        (1 << (class_bits - ARENA_SUBCLASSES.ilog2())) - 1
-    };
-    class(length.saturating_add(round))
+/// The shortest length of the class and step from which on every block has at least `need` granules.
+fn rounded(need: u32) -> u32 {
+    let steps = ARENA_SUBCLASSES.ilog2();
+    match need.ilog2().checked_sub(steps) {
+        Some(shift) => need.saturating_add((1 << shift) - 1) >> shift << shift,
+        // Steps are not told apart in the small classes: the whole next class.
+        None => need.next_power_of_two(),
+    }
 }
 
 fn head(segment: &Segment, class: usize, step: usize) -> &Guarded32 {
@@ -197,7 +191,7 @@ fn unlist(segment: &Segment, block: u32, length: u32) -> Result<(), Trouble> {
 
 /// The first free block that is surely long enough.
 fn find(segment: &Segment, need: u32) -> Option<u32> {
-    let (class, step) = class_above(need);
+    let (class, step) = class(rounded(need));
     let roots = &segment.fixed().arena;
     let steps = roots.subclasses.get(class)?.get() & u32::MAX << step;
     let (class, steps) = if steps != 0 {
@@ -298,8 +292,9 @@ fn collect(segment: &Segment) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Makes the arena longer by at least `need` granules.
+/// Makes the arena longer, so that a block of `need` granules is found.
 fn extend(segment: &Segment, need: u32) -> Result<(), Trouble> {
+    let need = rounded(need);
     let len = &segment.fixed().sender.arena_len;
     let (old, limit) = (len.get(), (segment.layout().arena_len / GRANULE) as u32);
     let step = need.max(STEP).max(old / 16).min(limit.saturating_sub(old));
@@ -369,4 +364,141 @@ fn is_named(segment: &Segment, block: u32) -> Result<bool, Trouble> {
 /// Granules in use by slots, and in all: for `status`.
 pub(crate) fn allocated(segment: &Segment) -> usize {
     segment.fixed().sender.arena_len.get() as usize * GRANULE
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::segment::testing;
+    use proptest::prelude::*;
+
+    const SLOTS: u32 = 24;
+    const LONGEST: usize = 40_000;
+
+    /// Payload granules of every slot's block, checked to lie apart from all others.
+    fn check_apart(segment: &Segment) {
+        let mut taken = std::collections::BTreeMap::new();
+        for slot in 0..SLOTS {
+            let block = segment.cell(slot).unwrap().block.get();
+            if block != 0 {
+                let long = length(segment, block - 1).unwrap();
+                assert!(!is_free(segment, block - 1).unwrap());
+                assert!(taken.insert(block - 1, long).is_none());
+            }
+        }
+        let mut end = 0;
+        for (start, long) in taken {
+            assert!(start >= end, "blocks overlap at granule {start}");
+            end = start + long;
+        }
+        assert!(end <= segment.fixed().sender.arena_len.get());
+    }
+
+    /// Walks the chain of blocks and returns the lengths of the free ones.
+    fn free_blocks(segment: &Segment) -> Vec<u32> {
+        let (mut block, mut before, mut found) = (0, 0, Vec::new());
+        while block < segment.fixed().sender.arena_len.get() {
+            assert_eq!(
+                get(segment, block, 1).unwrap(),
+                before,
+                "length of the block before {block}"
+            );
+            before = length(segment, block).unwrap();
+            if is_free(segment, block).unwrap() {
+                found.push(before);
+            }
+            block += before;
+        }
+        assert_eq!(segment.fixed().arena.last.get(), before);
+        found
+    }
+
+    fn release_all(segment: &Segment) {
+        for slot in 0..SLOTS {
+            release(segment, segment.cell(slot).unwrap()).unwrap();
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn blocks_never_overlap_and_all_memory_comes_back(
+            steps in prop::collection::vec((0..SLOTS, 0..LONGEST, prop::bool::weighted(0.3)), 1..200),
+        ) {
+            let segment = testing::segment(100, LONGEST);
+            for (slot, len, give_back) in steps {
+                let cell = segment.cell(slot).unwrap();
+                if give_back {
+                    release(&segment, cell).unwrap();
+                } else {
+                    ensure(&segment, slot, cell, len).unwrap();
+                    prop_assert!(length(&segment, cell.block.get() - 1).unwrap() >= granules(len));
+                }
+                check_apart(&segment);
+            }
+            free_blocks(&segment);
+            release_all(&segment);
+            prop_assert_eq!(free_blocks(&segment), [segment.fixed().sender.arena_len.get()]);
+        }
+
+        #[test]
+        fn a_rebuilt_arena_keeps_every_named_block_and_frees_the_rest(
+            lens in prop::collection::vec(0..LONGEST, 1..SLOTS as usize),
+            forgotten in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let segment = testing::segment(100, LONGEST);
+            for (slot, &len) in lens.iter().enumerate() {
+                ensure(&segment, slot as u32, segment.cell(slot as u32).unwrap(), len).unwrap();
+            }
+            // A death between taking a block and naming it leaves it used and nobody's.
+            for index in forgotten {
+                segment.cell(index.index(lens.len()) as u32).unwrap().block.set(0);
+            }
+            rebuild(&segment).unwrap();
+            check_apart(&segment);
+            free_blocks(&segment);
+            release_all(&segment);
+            prop_assert_eq!(free_blocks(&segment), [segment.fixed().sender.arena_len.get()]);
+        }
+    }
+
+    #[test]
+    fn a_block_found_for_a_length_is_never_shorter() {
+        for need in SHORTEST..5000 {
+            let (rounded_class, rounded_step) = class(rounded(need));
+            let (own_class, own_step) = class(need);
+            assert!(
+                rounded(need) >= need && (rounded_class, rounded_step) >= (own_class, own_step)
+            );
+            // Every length of the class and step is long enough.
+            assert!(
+                (need..rounded(need)).all(|shorter| class(shorter) < (rounded_class, rounded_step))
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_of_the_largest_size_finds_room_in_a_fresh_arena() {
+        let segment = testing::segment(1, 16 << 20);
+        ensure(&segment, 0, segment.cell(0).unwrap(), 16 << 20).unwrap();
+    }
+
+    #[test]
+    fn a_full_arena_is_an_error_and_keeps_what_it_holds() {
+        let segment = testing::segment(1, LONGEST);
+        let mut slot = 0;
+        while ensure(
+            &segment,
+            slot % 32,
+            segment.cell(slot % 32).unwrap(),
+            LONGEST,
+        )
+        .is_ok()
+            && slot < 32
+        {
+            slot += 1;
+        }
+        check_apart(&segment);
+    }
 }

@@ -76,18 +76,5 @@ pub(crate) fn realtime_coarse() -> u64 {
     read(rustix::time::ClockId::RealtimeCoarse)
 }
 
-/// Time stands still in a model: deadlines are `Monotonic(0)` (passed) or later (not passed).
 #[cfg(loom)]
-mod model {
-    pub(crate) fn monotonic() -> u64 {
-        1
-    }
-    pub(crate) fn realtime() -> u64 {
-        1
-    }
-    pub(crate) fn realtime_coarse() -> u64 {
-        1
-    }
-}
-#[cfg(loom)]
-pub(crate) use model::{monotonic, realtime, realtime_coarse};
+pub(crate) use crate::model::time::{monotonic, realtime, realtime_coarse};

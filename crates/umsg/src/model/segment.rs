@@ -1,0 +1,125 @@
+//! A segment of a few items, in vectors.
+
+use crate::error::Trouble;
+use crate::segment::{Cell, Fifo, Fixed, Layout, NODES, Node, PRIORITIES};
+use crate::sync::{AtomicU32, Guarded64, Ordering};
+
+/// The bytes in a cell: eight of them, watched by loom.
+#[derive(Default)]
+pub(crate) struct Inline(Guarded64);
+
+/// See the module.
+pub(crate) struct Segment {
+    layout: Layout,
+    fixed: Box<Fixed>,
+    levels: Vec<Guarded64>,
+    fifos: Vec<Fifo>,
+    nodes: Vec<Node>,
+    ring: Vec<AtomicU32>,
+    cells: Vec<Cell>,
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment").finish_non_exhaustive()
+    }
+}
+
+fn some<T: Default>(count: usize) -> Vec<T> {
+    std::iter::repeat_with(T::default).take(count).collect()
+}
+
+impl Segment {
+    /// A queue of up to `max_messages`, with `slots` in circulation and the shortest ring that holds them (of 2
+    /// entries at least): what `segment::create` does.
+    pub(crate) fn new(max_messages: usize, slots: usize) -> Segment {
+        let layout = Layout::new(max_messages, 8);
+        let segment = Segment {
+            layout,
+            fixed: Box::default(),
+            levels: some(PRIORITIES.div_ceil(64)),
+            fifos: some(PRIORITIES),
+            nodes: some(NODES),
+            ring: some(layout.ring_len),
+            cells: some(layout.slots),
+        };
+        for slot in 0..slots {
+            segment.ring[slot].store(slot as u32, Ordering::Relaxed);
+        }
+        let fixed = segment.fixed();
+        let mask = slots.next_power_of_two().max(2) - 1;
+        fixed
+            .geometry
+            .ring_mask
+            .store(mask as u32, Ordering::Relaxed);
+        fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
+        fixed.published.freed.store(slots as u64, Ordering::Relaxed);
+        fixed.sender.freed_seen.set(slots as u64);
+        fixed.sender.fifo_pages.set(1);
+        segment
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn fixed(&self) -> &Fixed {
+        &self.fixed
+    }
+
+    pub(crate) fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
+        self.cells.get(slot as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub(crate) fn ring(&self, position: u64) -> &AtomicU32 {
+        // Relaxed: as in the mapped segment.
+        let mask = self.fixed.geometry.ring_mask.load(Ordering::Relaxed);
+        self.ring_at(position as usize & mask as usize)
+    }
+
+    pub(crate) fn ring_at(&self, index: usize) -> &AtomicU32 {
+        &self.ring[index & (self.layout.ring_len - 1)]
+    }
+
+    pub(crate) fn node(&self, index: u32) -> Result<&Node, Trouble> {
+        self.nodes.get(index as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub(crate) fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
+        self.fifos.get(priority).ok_or(Trouble::Damaged)
+    }
+
+    pub(crate) fn level0(&self, word: usize) -> Result<&Guarded64, Trouble> {
+        self.levels.get(word).ok_or(Trouble::Damaged)
+    }
+
+    /// There is no arena: messages have at most eight bytes.
+    pub(crate) fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
+        Err(Trouble::Damaged)
+    }
+
+    pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+        let mut bytes = [0; 8];
+        bytes[..message.len()].copy_from_slice(message);
+        cell.payload.0.set(u64::from_ne_bytes(bytes));
+        Ok(())
+    }
+
+    pub(crate) fn copy_out(
+        &self,
+        cell: &Cell,
+        len: usize,
+        buffer: &mut [u8],
+    ) -> Result<(), Trouble> {
+        let bytes = cell.payload.0.get().to_ne_bytes();
+        buffer[..len].copy_from_slice(&bytes[..len]);
+        Ok(())
+    }
+
+    /// Memory is always there.
+    pub(crate) fn populate(&self, _offset: usize, _len: usize) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    pub(crate) fn prefetch(&self, _slot: u32) {}
+}

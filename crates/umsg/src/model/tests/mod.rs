@@ -1,0 +1,3 @@
+//! The models.
+mod lock;
+mod stage;

@@ -1,0 +1,176 @@
+//! A thread of a model: its id, its time, the word that it has named to the kernel.
+
+use super::world;
+use crate::lock::{OWNER_DIED, TID, WAITERS};
+use crate::sync::{AtomicU32, Ordering};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::null;
+
+/// The time at which every thread begins, in nanoseconds.
+pub(crate) const BEGINNING: u64 = 1;
+
+/// What a thread had named to the kernel before it named a word of ours.
+#[derive(Clone, Copy)]
+pub(crate) struct Outer(*const AtomicU32);
+
+/// Critical sections that a thread is in.
+#[derive(Default)]
+pub(crate) struct Depth(Cell<u32>);
+
+impl Depth {
+    pub(crate) fn enter(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.0
+            .set(self.0.get().checked_sub(1).expect("a section to leave"));
+    }
+}
+
+/// See the module.
+pub(crate) struct Thread {
+    tid: u32,
+    pub(super) now: Cell<u64>,
+    pub(crate) critical: Depth,
+    named: Cell<*const AtomicU32>,
+}
+
+loom::thread_local! {
+    /// The thread that is running.
+    static CURRENT: Cell<*const Thread> = Cell::new(null());
+}
+
+/// The panic with which a thread leaves the operation in which it dies.
+struct Died;
+
+/// The calling thread, if it is one of a model's.
+pub(super) fn with_current<T>(work: impl FnOnce(Option<&Thread>) -> T) -> T {
+    let current = CURRENT.with(Cell::get);
+    // SAFETY: `live` sets the pointer to a thread on its own stack and takes it back before that is gone.
+    work(unsafe { current.as_ref() })
+}
+
+/// Begins a thread of the model. Its result is None if it dies.
+pub(crate) fn spawn<T: 'static>(
+    tid: u32,
+    life: impl FnOnce(&Thread) -> T + 'static,
+) -> loom::thread::JoinHandle<Option<T>> {
+    world::with(|world| world.living += 1);
+    loom::thread::spawn(move || live_on(tid, life))
+}
+
+/// The same on the calling thread of loom.
+pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
+    world::with(|world| world.living += 1);
+    live_on(tid, life)
+}
+
+fn live_on<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
+    let thread = Thread {
+        tid,
+        now: Cell::new(BEGINNING),
+        critical: Depth::default(),
+        named: Cell::new(null()),
+    };
+    CURRENT.with(|current| current.set(&raw const thread));
+    let outcome = catch_unwind(AssertUnwindSafe(|| life(&thread)));
+    match outcome {
+        Ok(result) => {
+            CURRENT.with(|current| current.set(null()));
+            assert_eq!(thread.critical.0.get(), 0, "left a critical section open");
+            assert!(thread.named.get().is_null(), "left a word named");
+            world::with(|world| {
+                world.living -= 1;
+                world.pass_time();
+            });
+            Some(result)
+        }
+        Err(panic) if panic.is::<Died>() => {
+            CURRENT.with(|current| current.set(null()));
+            None
+        }
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+impl Thread {
+    pub(crate) fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.tid
+    }
+
+    pub(crate) fn birth(&self) -> u64 {
+        u64::from(self.tid)
+    }
+
+    /// All alike.
+    pub(crate) fn rank(&self) -> u32 {
+        120
+    }
+
+    pub(crate) fn name(&self, word: &AtomicU32) -> Outer {
+        let outer = Outer(self.named.get());
+        self.rename(word);
+        outer
+    }
+
+    pub(crate) fn rename(&self, word: &AtomicU32) {
+        self.named.set(word);
+    }
+
+    pub(crate) fn unname(&self, outer: Outer) {
+        self.named.set(outer.0);
+    }
+
+    /// Dies: the kernel marks the word that is named, then the stack is left.
+    pub(super) fn die(&self) -> ! {
+        // SAFETY: what is named is a word of the segment, which outlives the threads that use it.
+        if let Some(word) = unsafe { self.named.get().as_ref() } {
+            exit_robust_list(word, self.tid);
+        }
+        world::with(|world| {
+            world.dead.push(self.tid);
+            world.living -= 1;
+            world.pass_time();
+        });
+        resume_unwind(Box::new(Died));
+    }
+}
+
+/// What the kernel does to the word that a dead thread has named: linux/kernel/futex/core.c, `handle_futex_death`.
+fn exit_robust_list(word: &AtomicU32, tid: u32) {
+    // Adding nothing reads the newest value, as the kernel does.
+    let mut now = word.fetch_or(0, Ordering::Relaxed);
+    loop {
+        if now == 0 {
+            super::futex::wake_unless_dead(word, 1);
+            return;
+        }
+        if now & TID != tid {
+            return;
+        }
+        match word.compare_exchange(
+            now,
+            now & WAITERS | OWNER_DIED,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
+            Ok(_) if now & WAITERS != 0 => {
+                super::futex::wake_unless_dead(word, 1);
+                return;
+            }
+            Ok(_) => return,
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// Whether the thread has died.
+pub(crate) fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
+    world::has_died(tid)
+}
