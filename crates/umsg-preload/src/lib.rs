@@ -1,1 +1,32 @@
-//! The drop-in.
+//! The drop-in: a library to be preloaded, which answers the mq_* functions of libc from shared memory.
+//!
+//! ```text
+//! LD_PRELOAD=/path/to/libumsg_preload.so program
+//! ```
+//!
+//! The program keeps real descriptors, those of the queues' files; a table in the process says which they are.
+//!
+//! | what | where |
+//! |---|---|
+//! | the exported names, a subject a file | [`hooks`] |
+//! | the libc functions behind them | [`next`] |
+//! | descriptor → queue | [`table`], for what it doesn't know [`adopt`] and [`arrivals`], and [`ours`] for when to trust it |
+//! | the queues a process is attached to, and when they are unmapped | [`attachments`], [`holds`] |
+//! | whose table it is, after fork and vfork | [`process`] |
+//!
+//! Exported names have no symbol version: the dynamic linker takes such a name in a preloaded library for a reference to any
+//! version, so programs linked against libc's GLIBC_2.34 and librt's GLIBC_2.3.4 names are caught alike.
+#![cfg_attr(
+    test,
+    allow(
+        dead_code,
+        reason = "the exported functions have no caller in the test program"
+    )
+)]
+
+mod errno;
+mod fd;
+mod names;
+mod next;
+mod pointer;
+mod timeout;

@@ -1,0 +1,31 @@
+//! How the drop-in fails: errno and -1.
+
+use std::ffi::c_int;
+
+/// Sets the calling thread's errno.
+pub(crate) fn set(errno: c_int) {
+    // SAFETY: libc returns the address of the calling thread's own errno.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// The calling thread's errno.
+pub(crate) fn get() -> c_int {
+    // SAFETY: as in `set`.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets errno and gives what a failed call returns.
+#[cold]
+pub(crate) fn fail<T: From<i8>>(errno: c_int) -> T {
+    set(errno);
+    T::from(-1)
+}
+
+/// The outcome of a call to another library, as a result: its errno, or what it returned.
+pub(crate) fn result<T: PartialEq + From<i8>>(outcome: T) -> Result<T, c_int> {
+    if outcome == T::from(-1) {
+        Err(get())
+    } else {
+        Ok(outcome)
+    }
+}

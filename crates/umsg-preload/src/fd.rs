@@ -1,0 +1,32 @@
+//! What the drop-in asks the kernel about a descriptor, by bare system calls: libc's names lead back to us.
+
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// A descriptor as the type that says "open": which the kernel, not we, will judge.
+pub(crate) fn borrow(number: c_int) -> Option<BorrowedFd<'static>> {
+    // SAFETY: not -1. The number is the program's; it is only handed to system calls, which answer EBADF if it is not
+    // open, and nothing here closes it.
+    (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
+}
+
+/// Flags of the open file description, with the access mode.
+pub(crate) fn status_flags(descriptor: BorrowedFd<'_>) -> Result<c_int, Errno> {
+    // The flags are an int that rustix holds as unsigned.
+    rustix::fs::fcntl_getfl(descriptor).map(|flags| flags.bits().cast_signed())
+}
+
+/// Whether calls on a descriptor must not block; an error if it is not open.
+pub(crate) fn is_nonblocking(number: c_int) -> Result<bool, Errno> {
+    let flags = rustix::fs::fcntl_getfl(borrow(number).ok_or(Errno::BADF)?)?;
+    Ok(flags.contains(OFlags::NONBLOCK))
+}
+
+/// Device and inode of the open file.
+pub(crate) fn identity(number: c_int) -> Option<(u64, u64)> {
+    let status = rustix::fs::fstat(borrow(number)?).ok()?;
+    Some((status.st_dev, status.st_ino))
+}

@@ -1,0 +1,210 @@
+//! The functions that the drop-in stands in front of, as the next library in the chain has them.
+//!
+//! What is not ours goes to the next library that exports the name: to libc, or to another preloaded library such as
+//! fakeroot. Addresses are looked up when the library starts ([`resolve_all`]), and on first use where another
+//! library's constructor calls before ours ran. A successful dlsym allocates nothing (glibc 2.34 and later), so a
+//! look-up may happen inside an allocator's own start. All look-ups come before any state of ours is touched.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, sigevent, size_t, ssize_t, stat, timespec,
+};
+
+use crate::errno;
+
+/// An address that is looked up once.
+pub(crate) struct Symbol {
+    /// With its terminating NUL.
+    name: &'static str,
+    /// Null before the look-up, [`Symbol::ABSENT`] after one that found nothing.
+    address: AtomicPtr<c_void>,
+}
+
+impl Symbol {
+    const ABSENT: *mut c_void = std::ptr::without_provenance_mut(1);
+
+    pub(crate) const fn named(name: &'static str) -> Symbol {
+        Symbol {
+            name,
+            address: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// The address, or `None` if no later library has the name.
+    #[inline(always)]
+    pub(crate) fn address(&self) -> Option<*mut c_void> {
+        // Relaxed: the address is the whole message; what it points to was there before us.
+        let known = self.address.load(Ordering::Relaxed);
+        let address = if known.is_null() {
+            self.look_up()
+        } else {
+            known
+        };
+        (address != Symbol::ABSENT).then_some(address)
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        let name = CStr::from_bytes_with_nul(self.name.as_bytes()).unwrap_or(c"");
+        // SAFETY: RTLD_NEXT and a NUL-terminated name are what dlsym asks for.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        let address = if found.is_null() {
+            Symbol::ABSENT
+        } else {
+            found
+        };
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+/// What a function of libc returns when it fails.
+trait Failure {
+    const FAILED: Self;
+}
+
+impl Failure for c_int {
+    const FAILED: c_int = -1;
+}
+
+impl Failure for i64 {
+    const FAILED: i64 = -1;
+}
+
+impl Failure for ssize_t {
+    const FAILED: ssize_t = -1;
+}
+
+impl Failure for *mut c_void {
+    /// As mmap fails.
+    const FAILED: *mut c_void = libc::MAP_FAILED;
+}
+
+impl Failure for () {
+    const FAILED: () = ();
+}
+
+#[cold]
+fn absent<T: Failure>() -> T {
+    errno::set(libc::ENOSYS);
+    T::FAILED
+}
+
+/// Declares functions of the same name and signature as those of the next library. A name that nobody exports fails
+/// with ENOSYS.
+macro_rules! next_functions {
+    ($( fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?; )*) => {
+        #[allow(non_upper_case_globals, reason = "named as what they stand for")]
+        mod symbols {
+            use super::Symbol;
+            $( pub(super) static $name: Symbol = Symbol::named(concat!(stringify!($name), "\0")); )*
+            pub(super) static ALL: &[&Symbol] = &[$( &$name ),*];
+        }
+        $(
+            /// The next library's function of this name.
+            ///
+            /// # Safety
+            /// As for the function of libc.
+            #[inline(always)]
+            pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
+                type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
+                let Some(address) = symbols::$name.address() else { return absent() };
+                // SAFETY: the symbol of this name has this signature in every libc (variadic ones are called with
+                // their arguments in the same registers, see `hooks`).
+                let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
+                // SAFETY: handed on to the caller.
+                unsafe { function($($argument),*) }
+            }
+        )*
+    };
+}
+
+next_functions! {
+    fn mq_timedsend(fd: c_int, message: *const c_char, len: size_t, priority: c_uint, deadline: *const timespec) -> c_int;
+    fn mq_timedreceive(fd: c_int, buffer: *mut c_char, len: size_t, priority: *mut c_uint, deadline: *const timespec) -> ssize_t;
+    fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int;
+    fn mq_notify(fd: c_int, event: *const sigevent) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fn closefrom(first: c_int);
+    fn dup(fd: c_int) -> c_int;
+    fn dup2(fd: c_int, new: c_int) -> c_int;
+    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
+    fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t;
+    fn pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+    fn pread64(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t;
+    fn __pread_chk(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t, room: size_t) -> ssize_t;
+    fn __pread64_chk(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t, room: size_t) -> ssize_t;
+    fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t;
+    fn pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t;
+    fn pwrite64(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t;
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn fsync(fd: c_int) -> c_int;
+    fn fdatasync(fd: c_int) -> c_int;
+    fn ftruncate(fd: c_int, len: off_t) -> c_int;
+    fn ftruncate64(fd: c_int, len: off_t) -> c_int;
+    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t;
+    fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t;
+    fn mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
+    fn mmap64(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
+    fn fchmod(fd: c_int, mode: mode_t) -> c_int;
+    fn fstat(fd: c_int, out: *mut stat) -> c_int;
+    fn fstat64(fd: c_int, out: *mut stat) -> c_int;
+    fn __fxstat(version: c_int, fd: c_int, out: *mut stat) -> c_int;
+    fn __fxstat64(version: c_int, fd: c_int, out: *mut stat) -> c_int;
+    fn fstatat(directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
+    fn fstatat64(directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
+    fn __fxstatat(version: c_int, directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
+    fn __fxstatat64(version: c_int, directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
+    fn statx(directory: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx) -> c_int;
+    fn readlink(path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t;
+    fn readlinkat(directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t;
+    fn __readlink_chk(path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t;
+    fn __readlinkat_chk(directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+}
+
+/// Looks up every name, so that no later call has to: not in a signal handler, not in a vfork child.
+pub(crate) fn resolve_all() {
+    for symbol in symbols::ALL {
+        symbol.address();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Symbol;
+
+    #[test]
+    fn a_name_that_nobody_exports_is_absent() {
+        static NOBODYS: Symbol = Symbol::named("umsg_no_such_function\0");
+        assert_eq!(NOBODYS.address(), None);
+        assert_eq!(NOBODYS.address(), None, "the second look finds the same");
+    }
+
+    #[test]
+    fn a_name_of_libc_is_found() {
+        static CLOSE: Symbol = Symbol::named("close\0");
+        assert!(CLOSE.address().is_some());
+    }
+
+    #[test]
+    fn a_missing_function_fails_with_enosys() {
+        assert_eq!(super::absent::<i32>(), -1);
+        assert_eq!(
+            std::io::Error::last_os_error().raw_os_error(),
+            Some(libc::ENOSYS)
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! Time-outs of mq_timedsend and mq_timedreceive: absolute, CLOCK_REALTIME.
+
+use std::ffi::c_int;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use libc::timespec;
+
+use crate::pointer;
+
+/// Until when a call may block; `None` is for ever. A bad address is EFAULT, a time that is none EINVAL, and both are
+/// the first errors that a call reports, whether it would block or not.
+///
+/// # Safety
+/// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.
+#[inline(always)]
+pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemTime>, c_int> {
+    if timeout.is_null() {
+        return Ok(None);
+    }
+    if pointer::is_bad(timeout) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    let time = unsafe { timeout.read_unaligned() };
+    let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
+    let nanoseconds = u32::try_from(time.tv_nsec)
+        .ok()
+        .filter(|&n| n < 1_000_000_000);
+    let since_epoch = Duration::new(seconds, nanoseconds.ok_or(libc::EINVAL)?);
+    // A time beyond what the type can hold is no deadline at all.
+    Ok(UNIX_EPOCH.checked_add(since_epoch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::deadline;
+    use libc::timespec;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn of(tv_sec: i64, tv_nsec: i64) -> Result<Option<std::time::SystemTime>, i32> {
+        // SAFETY: a timespec.
+        unsafe { deadline(&timespec { tv_sec, tv_nsec }) }
+    }
+
+    #[test]
+    fn null_is_for_ever() {
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { deadline(std::ptr::null()) }, Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_time_is_einval() {
+        assert_eq!(of(0, -1), Err(libc::EINVAL));
+        assert_eq!(of(0, 1_000_000_000), Err(libc::EINVAL));
+        assert_eq!(of(-1, 0), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_time_is_kept_to_the_nanosecond() {
+        assert_eq!(
+            of(7, 999_999_999),
+            Ok(Some(UNIX_EPOCH + Duration::new(7, 999_999_999)))
+        );
+        assert!(of(i64::MAX, 0).is_ok());
+    }
+
+    #[test]
+    fn a_small_number_is_efault() {
+        // SAFETY: an address that is refused.
+        let refused = unsafe { deadline(std::ptr::without_provenance(8)) };
+        assert_eq!(refused, Err(libc::EFAULT));
+    }
+}
