@@ -24,9 +24,16 @@
     )
 )]
 
+mod adopt;
+mod attachments;
+mod chunks;
 mod errno;
 mod fd;
+mod holds;
 mod names;
 mod next;
+mod ours;
 mod pointer;
+mod process;
+mod table;
 mod timeout;

@@ -1,0 +1,59 @@
+//! Descriptors that the table does not know: inherited over exec, received over a socket, opened through /proc.
+
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::FileType;
+use umsg::posix::{OpenError, Queue};
+
+use crate::attachments::{self, Attached};
+use crate::table::{self, Held, Word};
+use crate::{fd, process};
+
+/// Attaches to the queue that a descriptor leads to, and enters it into the table.
+///
+/// `Ok(None)`: not a queue of ours. An error is an errno: it is one, but can't be used.
+#[cold]
+pub(crate) fn adopt(number: c_int) -> Result<Option<Held>, c_int> {
+    let Some(descriptor) = fd::borrow(number) else {
+        return Ok(None);
+    };
+    let Ok(status) = rustix::fs::fstat(descriptor) else {
+        return Ok(None);
+    };
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let Some(name) = name_of(number) else {
+        return Ok(None);
+    };
+    match Queue::from_fd(descriptor) {
+        Ok(queue) => hold_new(descriptor, number, Attached::new(queue, &name)).map(Some),
+        // The latter two: it was closed meanwhile, in another thread.
+        Err(OpenError::NotAQueue(_) | OpenError::NotFound | OpenError::System { .. }) => Ok(None),
+        Err(error) => Err(error.errno()),
+    }
+}
+
+fn hold_new(descriptor: BorrowedFd<'_>, number: c_int, attached: Attached) -> Result<Held, c_int> {
+    let flags = fd::status_flags(descriptor).map_err(|_| libc::EBADF)?;
+    let attachment = attachments::attach(attached).ok_or(libc::ENOMEM)?;
+    let held = Held::counted(attachment, flags);
+    // A vfork child has descriptors of its own, but not a table.
+    if process::owns_table() && attachment.count() {
+        table::enter(number, Word::new(attachment, flags));
+    }
+    Ok(held)
+}
+
+/// The name of the queue, with its slash, by where the system says that the descriptor leads: to a file in the `mq`
+/// directory of a namespace. No other file is touched.
+fn name_of(number: c_int) -> Option<Vec<u8>> {
+    let target = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).ok()?;
+    let target = target.as_bytes();
+    let target = target.strip_suffix(b" (deleted)").unwrap_or(target);
+    let slash = target.iter().rposition(|&byte| byte == b'/')?;
+    target[..slash]
+        .ends_with(b"/mq")
+        .then(|| target[slash..].to_vec())
+}

@@ -1,0 +1,191 @@
+//! Which attachment each thread is using: so that a close in one thread unmaps nothing under a call in another.
+//!
+//! Hazard pointers, with all the cost on the rare side. A thread notes the attachment in a record of its own, with a
+//! plain store, and looks again whether the descriptor still leads there. Who wants to detach first takes the
+//! attachment out of the table, then makes every thread of the process pass a full barrier (membarrier(2)), then
+//! reads the records:
+//!
+//! | caller | closer |
+//! |---|---|
+//! | `record.holds = A` | table entry = none |
+//! | (the closer's barrier) | membarrier |
+//! | table entry still A? then use it | any `record.holds == A`? then keep it |
+//!
+//! Whichever barrier order the machine chooses, either the caller sees that the entry is gone, or the closer sees the
+//! note. A counted reference does the same at the price of two locked instructions on a shared line; it is what a call
+//! uses where it can't have the record: in a signal handler that interrupted another call, where the records ran
+//! out, and where the kernel has no membarrier.
+//!
+//! Records belong to thread pointers, the address that the architecture keeps for thread-local storage: reading it
+//! takes one instruction, and a thread that gets a dead one's address gets its record with it, so none is ever given
+//! back. A note left by a thread that a longjmp took out of a call only sends that thread to the counted path.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+
+use crate::attachments::Attachment;
+
+const RECORDS: usize = 1024;
+/// How many places a thread's record may be in.
+const PROBES: usize = 16;
+
+/// One thread's note, alone on its cache line.
+#[repr(C, align(64))]
+pub(crate) struct Record {
+    /// The thread pointer of the owner, 0 for none. Never changes once set, except in a forked child.
+    thread: AtomicUsize,
+    /// The attachment that the thread is using, as an address; 0 for none.
+    holds: AtomicUsize,
+}
+
+static ALL: [Record; RECORDS] = [const {
+    Record {
+        thread: AtomicUsize::new(0),
+        holds: AtomicUsize::new(0),
+    }
+}; RECORDS];
+
+/// Whether membarrier works in this process, so that notes are seen.
+static NOTES_ARE_SEEN: AtomicBool = AtomicBool::new(false);
+
+impl Record {
+    /// Notes that the thread is about to use an attachment. The caller looks afterwards whether it is still there.
+    #[inline(always)]
+    pub(crate) fn note(&self, attachment: *const Attachment) {
+        // Relaxed: the closer's membarrier orders it before the look that follows; see the table above.
+        self.holds.store(attachment.addr(), Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// The call is over.
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        // Release: what the call did to the attachment comes before the closer's detaching (Acquire in `is_held`).
+        self.holds.store(0, Ordering::Release);
+    }
+}
+
+/// The calling thread's record, if it has one and no call of the thread is using it.
+#[inline(always)]
+pub(crate) fn my_idle_record() -> Option<&'static Record> {
+    let thread = thread_pointer();
+    let home = home_of(thread);
+    let mut record = &ALL[home];
+    // Relaxed everywhere: only this thread writes its own record.
+    if record.thread.load(Ordering::Relaxed) != thread {
+        record = find_or_claim(thread, home)?;
+    }
+    let usable =
+        record.holds.load(Ordering::Relaxed) == 0 && NOTES_ARE_SEEN.load(Ordering::Relaxed);
+    usable.then_some(record)
+}
+
+#[cold]
+fn find_or_claim(thread: usize, home: usize) -> Option<&'static Record> {
+    if thread == 0 {
+        return None;
+    }
+    (home..home + PROBES)
+        .map(|place| &ALL[place % RECORDS])
+        .find(|record| {
+            let owner =
+                record
+                    .thread
+                    .compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
+            owner.is_ok() || owner == Err(thread)
+        })
+}
+
+#[inline(always)]
+fn home_of(thread: usize) -> usize {
+    // Fibonacci hashing: thread pointers differ in the middle bits.
+    thread.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (usize::BITS - RECORDS.trailing_zeros())
+}
+
+#[inline(always)]
+fn thread_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: by the psABI the word at fs:0 holds the thread pointer itself; nothing is written.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register that user space may read.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        // No record: every call is counted.
+        pointer = 0;
+    }
+    pointer
+}
+
+/// Asks the kernel for membarrier; called once, when the process is likely to have one thread (then it costs nothing).
+pub(crate) fn start() {
+    let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+    NOTES_ARE_SEEN.store(registered, Ordering::Relaxed);
+}
+
+/// Makes every note that came before this call visible to [`is_held`]. If the kernel refuses, nothing can be known.
+pub(crate) fn see_notes() -> bool {
+    !NOTES_ARE_SEEN.load(Ordering::Relaxed) || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    let errno = crate::errno::get();
+    // SAFETY: takes numbers only, and only orders memory.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
+    crate::errno::set(errno);
+    done
+}
+
+/// Whether a thread has noted that it uses an attachment. After [`see_notes`].
+pub(crate) fn is_held(attachment: *const Attachment) -> bool {
+    // Acquire: see `clear`.
+    ALL.iter()
+        .any(|record| record.holds.load(Ordering::Acquire) == attachment.addr())
+}
+
+/// In a forked child: the parent's other threads do not exist here.
+pub(crate) fn forget_other_threads() {
+    let me = thread_pointer();
+    for record in &ALL {
+        if record.thread.load(Ordering::Relaxed) != me {
+            record.thread.store(0, Ordering::Relaxed);
+            record.holds.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_has_a_record_of_its_own_and_keeps_it() {
+        start();
+        let mine = my_idle_record().expect("records are left");
+        let again = my_idle_record().unwrap();
+        assert!(std::ptr::eq(mine, again));
+        let others = std::thread::spawn(|| std::ptr::from_ref(my_idle_record().unwrap()).addr())
+            .join()
+            .unwrap();
+        assert_ne!(std::ptr::from_ref(mine).addr(), others);
+    }
+
+    #[test]
+    fn a_record_in_use_is_not_given_to_a_nested_call() {
+        start();
+        let record = my_idle_record().unwrap();
+        let attachment = std::ptr::without_provenance(64 * 1234);
+        record.note(attachment);
+        assert!(my_idle_record().is_none());
+        assert!(see_notes());
+        assert!(is_held(attachment));
+        record.clear();
+        assert!(my_idle_record().is_some());
+        assert!(!is_held(attachment));
+    }
+}

@@ -1,0 +1,41 @@
+//! Is a descriptor a queue of ours? For calls that can afford to ask the kernel; a send or a receive asks only the table.
+
+use std::ffi::c_int;
+
+use crate::adopt::adopt;
+use crate::table::{self, Held};
+use crate::{fd, process};
+
+/// For calls that mean any file (read, fstat, lseek ...): costs a look at the table where it is not ours, and is checked
+/// against the file itself where the table says it is.
+#[inline(always)]
+pub(crate) fn file(number: c_int) -> Option<Held> {
+    if table::knows(number) {
+        checked(number)
+    } else {
+        None
+    }
+}
+
+/// For mq_* functions, which mean a queue: what the table does not know is looked at.
+///
+/// `Ok(None)`: not ours, pass on. An error is an errno.
+pub(crate) fn checked_queue(number: c_int) -> Result<Option<Held>, c_int> {
+    match file(number) {
+        Some(held) => Ok(Some(held)),
+        None => adopt(number),
+    }
+}
+
+#[cold]
+fn checked(number: c_int) -> Option<Held> {
+    let held = table::hold(number)?;
+    if fd::identity(number) == Some(held.identity) {
+        return Some(held);
+    }
+    // Closed behind our back, by a system call that did not pass through here; the number may be another file's.
+    if process::owns_table() {
+        table::forget(number, held.word());
+    }
+    None
+}

@@ -1,0 +1,226 @@
+//! The descriptor table: which descriptors are queues of ours. An array look-up, no lock, no system call.
+//!
+//! It is a cache. What is missing is found out by asking the file ([`crate::adopt`]); what is stale, because the number was
+//! closed behind our back by a raw system call, is noticed by whoever compares the file's identity
+//! ([`crate::ours`]). An entry is one word, the address of an [`Attachment`] and the access mode of the open file
+//! description, and holds one count of the attachment.
+
+use std::ffi::c_int;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::attachments::{Attached, Attachment};
+use crate::chunks::{Chunks, Zeroed};
+use crate::holds::{self, Record};
+
+const CHUNK: usize = 1024;
+/// Descriptors beyond (fs.nr_open is 1,048,576 unless raised) are not cached but asked anew at each call.
+const MOST: usize = 1 << 20;
+
+static TABLE: Chunks<Entry, CHUNK, { MOST / CHUNK }> = Chunks::new();
+
+struct Entry(AtomicUsize);
+
+// SAFETY: zero is a number (and stands for "not a queue of ours"), atomics are for sharing, and it needs no drop.
+unsafe impl Zeroed for Entry {}
+
+/// What an entry says: an attachment and an access mode; 0 for nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word(usize);
+
+const READ: usize = 1;
+const WRITE: usize = 2;
+const FLAGS: usize = READ | WRITE;
+
+impl Word {
+    /// For an attachment and the flags of an open file description, of which the access mode counts.
+    pub(crate) fn new(attachment: &'static Attachment, flags: c_int) -> Word {
+        let access = match flags & libc::O_ACCMODE {
+            libc::O_RDONLY => READ,
+            libc::O_WRONLY => WRITE,
+            libc::O_RDWR => READ | WRITE,
+            _ => 0,
+        };
+        Word(std::ptr::from_ref(attachment).expose_provenance() | access)
+    }
+
+    #[inline(always)]
+    fn attachment(self) -> Option<&'static Attachment> {
+        let address = self.0 & !FLAGS;
+        // SAFETY: words hold 0 or the address of a slot, and slots live for ever.
+        (address != 0).then(|| unsafe { &*std::ptr::with_exposed_provenance(address) })
+    }
+}
+
+/// A queue that a call is using: it stays attached until this is dropped, whoever closes the descriptor meanwhile.
+pub(crate) struct Held {
+    word: Word,
+    attachment: &'static Attachment,
+    /// `None` if the use is counted.
+    note: Option<&'static Record>,
+}
+
+impl Held {
+    #[inline(always)]
+    pub(crate) fn can_read(&self) -> bool {
+        self.word.0 & READ != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn can_write(&self) -> bool {
+        self.word.0 & WRITE != 0
+    }
+
+    /// What the table said.
+    pub(crate) fn word(&self) -> Word {
+        self.word
+    }
+
+    /// Takes over one count of an attachment that is in no entry.
+    pub(crate) fn counted(attachment: &'static Attachment, flags: c_int) -> Held {
+        Held {
+            word: Word::new(attachment, flags),
+            attachment,
+            note: None,
+        }
+    }
+}
+
+impl Deref for Held {
+    type Target = Attached;
+
+    #[inline(always)]
+    fn deref(&self) -> &Attached {
+        // SAFETY: the note or the count keeps the slot in use.
+        unsafe { self.attachment.attached() }
+    }
+}
+
+impl Drop for Held {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match self.note {
+            Some(record) => record.clear(),
+            None => self.attachment.release(),
+        }
+    }
+}
+
+#[inline(always)]
+fn entry(fd: c_int) -> Option<&'static Entry> {
+    // A negative number becomes one beyond the table.
+    TABLE.get(fd as u32 as usize)
+}
+
+/// Whether the table has something to say about a descriptor.
+#[inline(always)]
+pub(crate) fn knows(fd: c_int) -> bool {
+    // Relaxed: a hint; whoever acts on it looks again.
+    entry(fd).is_some_and(|entry| entry.0.load(Ordering::Relaxed) != 0)
+}
+
+/// The queue behind a descriptor, if the table has it.
+#[inline(always)]
+pub(crate) fn hold(fd: c_int) -> Option<Held> {
+    let entry = entry(fd)?;
+    // Acquire: pairs with the release in `enter`; the attachment is filled.
+    let word = Word(entry.0.load(Ordering::Acquire));
+    let attachment = word.attachment()?;
+    if let Some(record) = holds::my_idle_record() {
+        record.note(attachment);
+        if entry.0.load(Ordering::Acquire) == word.0 {
+            return Some(Held {
+                word,
+                attachment,
+                note: Some(record),
+            });
+        }
+        record.clear();
+    }
+    hold_counted(entry)
+}
+
+#[cold]
+fn hold_counted(entry: &'static Entry) -> Option<Held> {
+    loop {
+        let word = Word(entry.0.load(Ordering::Acquire));
+        let attachment = word.attachment()?;
+        if !attachment.count() {
+            // Closed since, and so is the entry.
+            continue;
+        }
+        let held = Held {
+            word,
+            attachment,
+            note: None,
+        };
+        // The slot may have been another queue's by the time it was counted.
+        if entry.0.load(Ordering::Acquire) == word.0 {
+            return Some(held);
+        }
+    }
+}
+
+/// Enters a descriptor; the entry takes over one count of the attachment. What was there before is stale, and
+/// dropped. Gives the count back if the number is beyond the table.
+pub(crate) fn enter(fd: c_int, word: Word) {
+    match TABLE.get_or_grow(fd as u32 as usize) {
+        // AcqRel: the attachment is filled before it is found here; see `hold`.
+        Some(entry) => release(Word(entry.0.swap(word.0, Ordering::AcqRel))),
+        None => release(word),
+    }
+}
+
+/// Enters a further descriptor for a queue that is in use.
+pub(crate) fn enter_duplicate(fd: c_int, held: &Held) {
+    if held.attachment.count() {
+        enter(fd, held.word);
+    }
+}
+
+/// Takes a descriptor out; the caller has its count, and gives it back with [`release`] or [`put_back`].
+pub(crate) fn take(fd: c_int) -> Option<Word> {
+    let word = Word(entry(fd)?.0.swap(0, Ordering::AcqRel));
+    (word.0 != 0).then_some(word)
+}
+
+/// Undoes [`take`], unless the number was entered anew.
+pub(crate) fn put_back(fd: c_int, word: Word) {
+    let undone = entry(fd).is_some_and(|entry| {
+        entry
+            .0
+            .compare_exchange(0, word.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    });
+    if !undone {
+        release(word);
+    }
+}
+
+/// Drops an entry if it still says `word`.
+pub(crate) fn forget(fd: c_int, word: Word) {
+    let forgotten = entry(fd).is_some_and(|entry| {
+        entry
+            .0
+            .compare_exchange(word.0, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    });
+    if forgotten {
+        release(word);
+    }
+}
+
+/// Gives back the count of an entry.
+pub(crate) fn release(word: Word) {
+    if let Some(attachment) = word.attachment() {
+        attachment.release();
+    }
+}
+
+/// The descriptors from `first` to `last` that the table has.
+pub(crate) fn known_between(first: u32, last: u32) -> impl Iterator<Item = c_int> {
+    TABLE
+        .range(first as usize, last as usize)
+        .filter(|(_, entry)| entry.0.load(Ordering::Relaxed) != 0)
+        .filter_map(|(fd, _)| c_int::try_from(fd).ok())
+}
