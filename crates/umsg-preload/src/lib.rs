@@ -25,15 +25,20 @@
 )]
 
 mod adopt;
+mod arrivals;
 mod attachments;
 mod chunks;
+mod debug;
 mod errno;
 mod fd;
 mod holds;
+mod home;
+mod hooks;
 mod names;
 mod next;
 mod ours;
 mod pointer;
 mod process;
+mod start;
 mod table;
 mod timeout;

@@ -1,0 +1,24 @@
+//! `UMSG_DEBUG=1`: why a call failed, one line on standard error.
+//!
+//! A program shows its user an errno at best, and EACCES does not say that a directory is not trusted.
+
+use std::fmt::Display;
+
+use crate::fd;
+
+/// Says why `function` failed on a name, if the user asked for it.
+pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
+    if std::env::var_os("UMSG_DEBUG").is_none_or(|value| value.is_empty() || value == "0") {
+        return;
+    }
+    let line = format!("umsg: {function}(\"{}\"): {why}\n", name.escape_ascii());
+    say(line.as_bytes());
+}
+
+/// Writes to standard error, by a bare system call.
+pub(crate) fn say(line: &[u8]) {
+    if let Some(stderr) = fd::borrow(libc::STDERR_FILENO) {
+        // There is nobody to tell if this fails.
+        let _ = rustix::io::write(stderr, line);
+    }
+}

@@ -1,0 +1,78 @@
+//! close, mq_close, close_range, closefrom.
+//!
+//! The entry leaves the table before the number is closed: afterwards, another thread may already have it for a
+//! queue of its own.
+
+use std::ffi::{c_int, c_uint};
+
+use crate::{fd, next, process, table};
+
+/// Closes a descriptor, which may be a queue's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if table::knows(fd) {
+        // SAFETY: the caller's promises to libc's close are handed on.
+        return unsafe { close_known(fd) };
+    }
+    // SAFETY: as above.
+    unsafe { next::close(fd) }
+}
+
+/// Closes a queue's descriptor; as in glibc, any other as well.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
+    // SAFETY: the caller's promises are those that close asks for.
+    unsafe { close(fd) }
+}
+
+/// # Safety
+/// As for libc's close.
+#[cold]
+unsafe fn close_known(fd: c_int) -> c_int {
+    if !process::owns_table() {
+        // SAFETY: by this function's contract.
+        return unsafe { next::close(fd) };
+    }
+    let word = table::take(fd);
+    // SAFETY: by this function's contract.
+    let outcome = unsafe { next::close(fd) };
+    if let Some(word) = word {
+        table::release(word);
+    }
+    drop_if_readopted(fd);
+    outcome
+}
+
+/// A call in another thread may have found the number open and entered it again before it was closed.
+fn drop_if_readopted(fd: c_int) {
+    if table::knows(fd) && fd::identity(fd).is_none() {
+        table::take(fd).into_iter().for_each(table::release);
+    }
+}
+
+/// Closes all descriptors from `first` to `last`, or marks them close-on-exec.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
+    let closes = flags & !known == 0 && flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
+    if closes && first <= last {
+        forget_between(first, last);
+    }
+    // SAFETY: the caller's promises to libc's close_range are handed on.
+    unsafe { next::close_range(first, last, flags) }
+}
+
+/// Closes all descriptors from `first` on.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    forget_between(first.max(0).cast_unsigned(), c_uint::MAX);
+    // SAFETY: the caller's promises to libc's closefrom are handed on.
+    unsafe { next::closefrom(first) };
+}
+
+fn forget_between(first: c_uint, last: c_uint) {
+    let mut known = table::known_between(first, last).peekable();
+    if known.peek().is_some() && process::owns_table() {
+        known.filter_map(table::take).for_each(table::release);
+    }
+}

@@ -1,0 +1,81 @@
+//! dlopen without RTLD_DEEPBIND.
+//!
+//! A library loaded with that flag looks for names in itself and what it depends on before it looks in the preloaded
+//! library: mq_open would be libc's. PHP loads its extensions so. The flag is cleared, and nothing else is done:
+//! dlopen finds out by its return address which library calls it (whose RUNPATH, whose namespace), so it is entered
+//! by a jump, with the caller's return address in its place.
+
+use std::arch::naked_asm;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::next::Symbol;
+
+static DLOPEN: Symbol = Symbol::named("dlopen\0");
+
+/// Where to jump. Null before [`resolve`].
+static TARGET: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Looks up the next library's dlopen.
+pub(crate) extern "C" fn resolve() {
+    let target = DLOPEN.address().unwrap_or(std::ptr::without_provenance_mut(
+        refuse as *const () as usize,
+    ));
+    TARGET.store(target, Ordering::Relaxed);
+}
+
+/// Stands in for a dlopen that isn't there.
+extern "C" fn refuse() -> *mut c_void {
+    std::ptr::null_mut()
+}
+
+/// Loads a library, without RTLD_DEEPBIND (8).
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlopen() {
+    naked_asm!(
+        "and esi, {keep}",
+        "mov rax, [rip + {target}]",
+        "test rax, rax",
+        "jnz 2f",
+        // Another library's constructor came before ours. At entry the stack is off by 8 from a multiple of 16.
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {resolve}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "mov rax, [rip + {target}]",
+        "2: jmp rax",
+        keep = const !libc::RTLD_DEEPBIND,
+        target = sym TARGET,
+        resolve = sym resolve,
+    )
+}
+
+/// Loads a library, without RTLD_DEEPBIND (8).
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlopen() {
+    naked_asm!(
+        "and w1, w1, {keep}",
+        "adrp x16, {target}",
+        "ldr x16, [x16, :lo12:{target}]",
+        "cbnz x16, 2f",
+        // Another library's constructor came before ours.
+        "stp x29, x30, [sp, -32]!",
+        "stp x0, x1, [sp, 16]",
+        "bl {resolve}",
+        "ldp x0, x1, [sp, 16]",
+        "ldp x29, x30, [sp], 32",
+        "adrp x16, {target}",
+        "ldr x16, [x16, :lo12:{target}]",
+        "2: br x16",
+        keep = const !libc::RTLD_DEEPBIND,
+        target = sym TARGET,
+        resolve = sym resolve,
+    )
+}

@@ -1,0 +1,80 @@
+//! mq_getattr and mq_setattr: one function in the kernel, one here.
+
+use std::ffi::{c_int, c_long};
+
+use libc::mq_attr;
+use rustix::fs::OFlags;
+
+use crate::table::Held;
+use crate::{errno, fd, next, ours, pointer};
+
+/// Reads a queue's attributes.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
+    // SAFETY: the caller's promises to libc's mq_getattr are handed on.
+    unsafe { exchange(fd, std::ptr::null(), out) }.unwrap_or_else(errno::fail)
+}
+
+/// Sets O_NONBLOCK, the only attribute that can be set, and reads what the attributes were.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
+    // SAFETY: the caller's promises to libc's mq_setattr are handed on.
+    unsafe { exchange(fd, new, old) }.unwrap_or_else(errno::fail)
+}
+
+/// # Safety
+/// `new` is readable and `old` writable, or NULL, or addresses that a pointer check refuses.
+unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<c_int, c_int> {
+    // SAFETY: by this function's contract.
+    let wanted = unsafe { wanted_flags(new)? };
+    let Some(held) = ours::checked_queue(fd)? else {
+        // SAFETY: by this function's contract.
+        return errno::result(unsafe { next::mq_setattr(fd, new, old) });
+    };
+    let descriptor = fd::borrow(fd).ok_or(libc::EBADF)?;
+    let flags = rustix::fs::fcntl_getfl(descriptor).map_err(|_| libc::EBADF)?;
+    if let Some(wanted) = wanted {
+        let all = (flags - OFlags::NONBLOCK) | wanted;
+        rustix::fs::fcntl_setfl(descriptor, all).map_err(|error| error.raw_os_error())?;
+    }
+    // SAFETY: by this function's contract.
+    unsafe { write_attributes(&held, flags & OFlags::NONBLOCK, old) }
+}
+
+/// # Safety
+/// `new` is readable, or NULL, or an address that a pointer check refuses.
+unsafe fn wanted_flags(new: *const mq_attr) -> Result<Option<OFlags>, c_int> {
+    if new.is_null() {
+        return Ok(None);
+    }
+    if pointer::is_bad(new) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    let flags = unsafe { (&raw const (*new).mq_flags).read_unaligned() };
+    match u32::try_from(flags).map(OFlags::from_bits_retain) {
+        Ok(flags) if OFlags::NONBLOCK.contains(flags) => Ok(Some(flags)),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// # Safety
+/// `out` is writable, or NULL, or an address that a pointer check refuses.
+unsafe fn write_attributes(held: &Held, flags: OFlags, out: *mut mq_attr) -> Result<c_int, c_int> {
+    if out.is_null() {
+        return Ok(0);
+    }
+    if pointer::is_bad(out) {
+        return Err(libc::EFAULT);
+    }
+    let now = held.queue.attributes();
+    // SAFETY: mq_attr is numbers, for which zero is a value; the reserved ones stay zero, as the kernel leaves them.
+    let mut attributes: mq_attr = unsafe { std::mem::zeroed() };
+    attributes.mq_flags = c_long::from(flags.bits());
+    attributes.mq_maxmsg = now.max_messages as c_long;
+    attributes.mq_msgsize = now.message_size as c_long;
+    attributes.mq_curmsgs = now.messages as c_long;
+    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    unsafe { out.write_unaligned(attributes) };
+    Ok(0)
+}

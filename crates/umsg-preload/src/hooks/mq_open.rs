@@ -1,0 +1,217 @@
+//! mq_open and its fortified variant.
+
+use std::ffi::{OsStr, c_char, c_int};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use libc::{mode_t, mq_attr, mqd_t};
+use rustix::fs::{Mode, OFlags};
+use umsg::posix::{OpenError, OpenOptions, Queue};
+
+use crate::attachments::{self, Attached};
+use crate::table::{self, Word};
+use crate::{debug, errno, fd, home, names, pointer};
+
+/// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_open(
+    name: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+    attributes: *const mq_attr,
+) -> mqd_t {
+    // SAFETY: the caller's promises to libc's mq_open are handed on; without O_CREAT the last two are not read.
+    let opened = unsafe {
+        if flags & libc::O_CREAT == 0 {
+            open(name, flags, 0, std::ptr::null())
+        } else {
+            open(name, flags, mode, attributes)
+        }
+    };
+    opened.unwrap_or_else(errno::fail)
+}
+
+/// What mq_open becomes in a program compiled with _FORTIFY_SOURCE that passes two arguments.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t {
+    if flags & libc::O_CREAT != 0 {
+        fortify_fail();
+    }
+    // SAFETY: the caller's promises to libc's function are handed on.
+    unsafe { open(name, flags, 0, std::ptr::null()) }.unwrap_or_else(errno::fail)
+}
+
+/// As glibc ends such a program.
+fn fortify_fail() -> ! {
+    debug::say(b"*** invalid mq_open call: O_CREAT without mode and attr ***: terminated\n");
+    std::process::abort()
+}
+
+/// # Safety
+/// `name` is a C string, `attributes` NULL or what a pointer check can refuse or a readable mq_attr.
+unsafe fn open(
+    name: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+    attributes: *const mq_attr,
+) -> Result<mqd_t, c_int> {
+    // SAFETY: by this function's contract.
+    let name = unsafe { names::bytes(name) };
+    let rest = names::leading_slash(name)?;
+    // SAFETY: by this function's contract.
+    let attributes = unsafe { read_attributes(attributes)? };
+    names::check(rest)?;
+    let request = Request {
+        name,
+        flags,
+        mode,
+        attributes,
+    };
+    let opened = if flags & libc::O_ACCMODE == libc::O_ACCMODE {
+        request.open_without_access()
+    } else {
+        request.open()
+    };
+    opened.map_err(|refusal| refusal.errno(name))
+}
+
+/// # Safety
+/// As for [`open`].
+unsafe fn read_attributes(attributes: *const mq_attr) -> Result<Option<mq_attr>, c_int> {
+    match attributes {
+        _ if attributes.is_null() => Ok(None),
+        _ if pointer::is_bad(attributes) => Err(libc::EFAULT),
+        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        _ => Ok(Some(unsafe { attributes.read_unaligned() })),
+    }
+}
+
+/// Why there is no descriptor.
+enum Refusal {
+    Library(OpenError),
+    Namespace(umsg::NamespaceError),
+    Errno(c_int),
+}
+
+impl Refusal {
+    #[cold]
+    fn errno(self, name: &[u8]) -> c_int {
+        match self {
+            Refusal::Library(error) => {
+                debug::explain("mq_open", name, &error);
+                error.errno()
+            }
+            Refusal::Namespace(error) => {
+                debug::explain("mq_open", name, &error);
+                error.errno()
+            }
+            Refusal::Errno(errno) => errno,
+        }
+    }
+}
+
+struct Request<'a> {
+    name: &'a [u8],
+    flags: c_int,
+    mode: mode_t,
+    attributes: Option<mq_attr>,
+}
+
+impl Request<'_> {
+    fn open(&self) -> Result<mqd_t, Refusal> {
+        let (queue, descriptor) = self.ask(&self.options())?;
+        self.finish(queue, descriptor, self.flags)
+    }
+
+    /// Access mode 3 is refused on a queue that exists, but creates one, which can only be closed.
+    fn open_without_access(&self) -> Result<mqd_t, Refusal> {
+        if self.flags & libc::O_CREAT == 0 {
+            return match self.ask(OpenOptions::new().read(true)) {
+                Err(Refusal::Library(OpenError::NotFound)) => Err(Refusal::Errno(libc::ENOENT)),
+                _ => Err(Refusal::Errno(libc::EINVAL)),
+            };
+        }
+        let mut options = self.options();
+        let (queue, descriptor) = match self.ask(options.read(true).write(true).exclusive(true)) {
+            Err(Refusal::Library(OpenError::AlreadyExists)) if self.flags & libc::O_EXCL == 0 => {
+                return Err(Refusal::Errno(libc::EINVAL));
+            }
+            other => other?,
+        };
+        drop_access(&descriptor);
+        self.finish(queue, descriptor, libc::O_ACCMODE)
+    }
+
+    fn options(&self) -> OpenOptions {
+        let access = self.flags & libc::O_ACCMODE;
+        let mut options = OpenOptions::new();
+        options
+            .read(access != libc::O_WRONLY)
+            .write(access != libc::O_RDONLY)
+            .create(self.flags & libc::O_CREAT != 0)
+            .exclusive(self.flags & libc::O_EXCL != 0)
+            .mode(self.mode & 0o7777);
+        if let Some(attributes) = self.attributes {
+            // What is no count becomes one that no queue can have: only a creation judges it.
+            options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
+            options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
+        }
+        options
+    }
+
+    fn ask(&self, options: &OpenOptions) -> Result<(Queue, OwnedFd), Refusal> {
+        let namespace = home::namespace().map_err(Refusal::Namespace)?;
+        let nonblocking = self.flags & libc::O_NONBLOCK != 0;
+        options
+            .clone()
+            .namespace(namespace)
+            .open_with_descriptor(OsStr::from_bytes(self.name), nonblocking)
+            .map_err(Refusal::Library)
+    }
+
+    fn finish(&self, queue: Queue, descriptor: OwnedFd, access: c_int) -> Result<mqd_t, Refusal> {
+        let descriptor = lowest(descriptor);
+        self.set_further_flags(&descriptor);
+        let attached = Attached::new(queue, self.name);
+        let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
+        let number = descriptor.into_raw_fd();
+        table::enter(number, Word::new(attachment, access));
+        Ok(number)
+    }
+
+    /// The kernel keeps flags that mean nothing to a queue, and F_GETFL shows them.
+    fn set_further_flags(&self, descriptor: &OwnedFd) {
+        let further = self.flags & (libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME);
+        if further != 0 {
+            let all = (further | self.flags & libc::O_NONBLOCK).cast_unsigned();
+            // What the kernel refuses is left out: nothing depends on it.
+            let _ = rustix::fs::fcntl_setfl(descriptor, OFlags::from_bits_retain(all));
+        }
+    }
+}
+
+/// The descriptor on the lowest free number: others may have been in use while it was opened.
+fn lowest(descriptor: OwnedFd) -> OwnedFd {
+    match rustix::io::fcntl_dupfd_cloexec(&descriptor, 0) {
+        Ok(lower) if lower.as_raw_fd() < descriptor.as_raw_fd() => lower,
+        _ => descriptor,
+    }
+}
+
+/// Makes the open file description one that can neither read nor write, on the same number. Where the system won't
+/// have it, F_GETFL shows O_RDWR, and the table still refuses every use.
+fn drop_access(descriptor: &OwnedFd) {
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let flags = OFlags::from_bits_retain(libc::O_ACCMODE.cast_unsigned()) | OFlags::CLOEXEC;
+    let Ok(without) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return;
+    };
+    if let Some(number) = fd::borrow(descriptor.as_raw_fd()) {
+        replace(number.as_raw_fd(), &without);
+    }
+}
+
+fn replace(number: c_int, with: &OwnedFd) {
+    // SAFETY: dup3 takes numbers; `number` is a descriptor that the caller owns and goes on owning.
+    unsafe { libc::syscall(libc::SYS_dup3, with.as_raw_fd(), number, libc::O_CLOEXEC) };
+}

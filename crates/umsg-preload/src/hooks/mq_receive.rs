@@ -1,0 +1,189 @@
+//! mq_receive and mq_timedreceive.
+//!
+//! Order of errors, as in the kernel: time-out, descriptor, room in the buffer, then whether it would block.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::time::SystemTime;
+
+use libc::{size_t, ssize_t, timespec};
+use umsg::posix::{ReceiveError, Received};
+
+use crate::table::{self, Held};
+use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
+
+/// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_receive(
+    fd: c_int,
+    buffer: *mut c_char,
+    len: size_t,
+    priority: *mut c_uint,
+) -> ssize_t {
+    let call = Call {
+        fd,
+        buffer,
+        len,
+        priority,
+        timeout: std::ptr::null(),
+    };
+    // SAFETY: the caller's promises to libc's mq_receive are handed on.
+    unsafe { call.run() }.unwrap_or_else(errno::fail)
+}
+
+/// Receives a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_timedreceive(
+    fd: c_int,
+    buffer: *mut c_char,
+    len: size_t,
+    priority: *mut c_uint,
+    timeout: *const timespec,
+) -> ssize_t {
+    let call = Call {
+        fd,
+        buffer,
+        len,
+        priority,
+        timeout,
+    };
+    // SAFETY: the caller's promises to libc's mq_timedreceive are handed on.
+    unsafe { call.run() }.unwrap_or_else(errno::fail)
+}
+
+struct Call {
+    fd: c_int,
+    buffer: *mut c_char,
+    len: size_t,
+    priority: *mut c_uint,
+    timeout: *const timespec,
+}
+
+impl Call {
+    /// # Safety
+    /// `buffer` has `len` writable bytes, `priority` is NULL or writable, `timeout` NULL or a timespec, or they are
+    /// addresses that a pointer check refuses.
+    #[inline(always)]
+    unsafe fn run(&self) -> Result<ssize_t, c_int> {
+        // SAFETY: by this function's contract.
+        let deadline = unsafe { timeout::deadline(self.timeout)? };
+        match table::hold(self.fd) {
+            // SAFETY: by this function's contract.
+            Some(held) => unsafe { self.receive_from(held, deadline) },
+            // SAFETY: by this function's contract.
+            None => unsafe { self.receive_from_unknown(deadline) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`Call::run`].
+    #[inline(always)]
+    unsafe fn receive_from(
+        &self,
+        held: Held,
+        deadline: Option<SystemTime>,
+    ) -> Result<ssize_t, c_int> {
+        if !held.can_read() {
+            return Err(libc::EBADF);
+        }
+        if self.len < held.message_size {
+            return Err(libc::EMSGSIZE);
+        }
+        if pointer::is_bad(self.buffer) {
+            // SAFETY: by this function's contract.
+            return unsafe { self.receive_nowhere(held, deadline) };
+        }
+        // SAFETY: the caller promises `len` writable bytes, of which a message needs no more than these; not NULL.
+        let buffer =
+            unsafe { std::slice::from_raw_parts_mut(self.buffer.cast(), held.message_size) };
+        match held.queue.try_receive(buffer) {
+            // SAFETY: by this function's contract.
+            Ok(received) => unsafe { self.deliver(&received) },
+            // SAFETY: by this function's contract.
+            Err(ReceiveError::Empty) => unsafe { self.receive_from_empty(held, buffer, deadline) },
+            Err(error) => Err(error.errno()),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Call::run`].
+    #[inline(always)]
+    unsafe fn deliver(&self, received: &Received) -> Result<ssize_t, c_int> {
+        if !self.priority.is_null() {
+            if pointer::is_bad(self.priority) {
+                // The message is gone, as with the kernel.
+                return Err(libc::EFAULT);
+            }
+            // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+            unsafe { self.priority.write_unaligned(received.priority) };
+        }
+        Ok(received.len.cast_signed())
+    }
+
+    /// Only here it matters whether the descriptor is to block.
+    ///
+    /// # Safety
+    /// As for [`Call::run`].
+    #[cold]
+    unsafe fn receive_from_empty(
+        &self,
+        held: Held,
+        buffer: &mut [u8],
+        deadline: Option<SystemTime>,
+    ) -> Result<ssize_t, c_int> {
+        if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
+            return Err(libc::EAGAIN);
+        }
+        let outcome = match deadline {
+            None => held.queue.receive(buffer),
+            Some(until) => held.queue.receive_deadline(buffer, until),
+        };
+        drop(held);
+        attachments::reap();
+        // SAFETY: by this function's contract.
+        unsafe { self.deliver(&outcome.map_err(|error| error.errno())?) }
+    }
+
+    /// Receives into a buffer that can't be: the message is consumed all the same, and only one without bytes arrives.
+    ///
+    /// # Safety
+    /// As for [`Call::run`].
+    #[cold]
+    unsafe fn receive_nowhere(
+        &self,
+        held: Held,
+        deadline: Option<SystemTime>,
+    ) -> Result<ssize_t, c_int> {
+        let mut elsewhere = vec![0; held.message_size];
+        let call = Call {
+            buffer: elsewhere.as_mut_ptr().cast(),
+            len: elsewhere.len(),
+            ..*self
+        };
+        // SAFETY: `elsewhere` has these many bytes; the rest by this function's contract.
+        match unsafe { call.receive_from(held, deadline)? } {
+            0 => Ok(0),
+            _ => Err(libc::EFAULT),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Call::run`].
+    #[cold]
+    unsafe fn receive_from_unknown(&self, deadline: Option<SystemTime>) -> Result<ssize_t, c_int> {
+        match adopt::adopt(self.fd)? {
+            // SAFETY: by this function's contract.
+            Some(held) => unsafe { self.receive_from(held, deadline) },
+            // SAFETY: by this function's contract. A queue of the kernel's, or no queue: the kernel will tell.
+            None => unsafe {
+                let outcome = next::mq_timedreceive(
+                    self.fd,
+                    self.buffer,
+                    self.len,
+                    self.priority,
+                    self.timeout,
+                );
+                errno::result(outcome)
+            },
+        }
+    }
+}

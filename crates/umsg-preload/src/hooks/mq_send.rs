@@ -1,0 +1,157 @@
+//! mq_send and mq_timedsend.
+//!
+//! Order of errors, as in the kernel: time-out, priority, descriptor, length, then whether it would block.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::time::SystemTime;
+
+use libc::{size_t, timespec};
+use umsg::posix::SendError;
+
+use crate::table::{self, Held};
+use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
+
+/// Priorities are below this.
+const MQ_PRIO_MAX: c_uint = 32_768;
+
+/// Sends a message; blocks while the queue is full, unless the descriptor has O_NONBLOCK.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_send(
+    fd: c_int,
+    message: *const c_char,
+    len: size_t,
+    priority: c_uint,
+) -> c_int {
+    let call = Call {
+        fd,
+        message,
+        len,
+        priority,
+        timeout: std::ptr::null(),
+    };
+    // SAFETY: the caller's promises to libc's mq_send are handed on.
+    unsafe { call.run() }.unwrap_or_else(errno::fail)
+}
+
+/// Sends a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mq_timedsend(
+    fd: c_int,
+    message: *const c_char,
+    len: size_t,
+    priority: c_uint,
+    timeout: *const timespec,
+) -> c_int {
+    let call = Call {
+        fd,
+        message,
+        len,
+        priority,
+        timeout,
+    };
+    // SAFETY: the caller's promises to libc's mq_timedsend are handed on.
+    unsafe { call.run() }.unwrap_or_else(errno::fail)
+}
+
+struct Call {
+    fd: c_int,
+    message: *const c_char,
+    len: size_t,
+    priority: c_uint,
+    timeout: *const timespec,
+}
+
+impl Call {
+    /// # Safety
+    /// `message` has `len` readable bytes and `timeout` is NULL or a timespec, or they are addresses that a pointer
+    /// check refuses.
+    #[inline(always)]
+    unsafe fn run(&self) -> Result<c_int, c_int> {
+        // SAFETY: by this function's contract.
+        let deadline = unsafe { timeout::deadline(self.timeout)? };
+        if self.priority >= MQ_PRIO_MAX {
+            return Err(libc::EINVAL);
+        }
+        match table::hold(self.fd) {
+            // SAFETY: by this function's contract.
+            Some(held) => unsafe { self.send_to(held, deadline) },
+            // SAFETY: by this function's contract.
+            None => unsafe { self.send_to_unknown(deadline) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`Call::run`].
+    #[inline(always)]
+    unsafe fn send_to(&self, held: Held, deadline: Option<SystemTime>) -> Result<c_int, c_int> {
+        if !held.can_write() {
+            return Err(libc::EBADF);
+        }
+        if self.len > held.message_size {
+            return Err(libc::EMSGSIZE);
+        }
+        // SAFETY: by this function's contract; `len` is at most a message's size, so below isize::MAX.
+        let bytes = unsafe { self.bytes()? };
+        match held.queue.try_send(bytes, self.priority) {
+            Ok(()) => Ok(0),
+            Err(SendError::Full) => self.send_to_full(held, bytes, deadline),
+            Err(error) => Err(error.errno()),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Call::run`], and `len` is no more than isize::MAX.
+    #[inline(always)]
+    unsafe fn bytes(&self) -> Result<&[u8], c_int> {
+        if pointer::is_bad(self.message) {
+            return if self.len == 0 {
+                Ok(&[])
+            } else {
+                Err(libc::EFAULT)
+            };
+        }
+        // SAFETY: by this function's contract; not NULL, and bytes have no alignment.
+        Ok(unsafe { std::slice::from_raw_parts(self.message.cast(), self.len) })
+    }
+
+    /// Only here it matters whether the descriptor is to block.
+    #[cold]
+    fn send_to_full(
+        &self,
+        held: Held,
+        bytes: &[u8],
+        deadline: Option<SystemTime>,
+    ) -> Result<c_int, c_int> {
+        if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
+            return Err(libc::EAGAIN);
+        }
+        let outcome = match deadline {
+            None => held.queue.send(bytes, self.priority),
+            Some(until) => held.queue.send_deadline(bytes, self.priority, until),
+        };
+        drop(held);
+        attachments::reap();
+        outcome.map(|()| 0).map_err(|error| error.errno())
+    }
+
+    /// # Safety
+    /// As for [`Call::run`].
+    #[cold]
+    unsafe fn send_to_unknown(&self, deadline: Option<SystemTime>) -> Result<c_int, c_int> {
+        match adopt::adopt(self.fd)? {
+            // SAFETY: by this function's contract.
+            Some(held) => unsafe { self.send_to(held, deadline) },
+            // SAFETY: by this function's contract. A queue of the kernel's, or no queue: the kernel will tell.
+            None => unsafe {
+                let outcome = next::mq_timedsend(
+                    self.fd,
+                    self.message,
+                    self.len,
+                    self.priority,
+                    self.timeout,
+                );
+                errno::result(outcome)
+            },
+        }
+    }
+}

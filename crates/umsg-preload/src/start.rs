@@ -1,0 +1,33 @@
+//! What happens when the library is loaded, before the program's main.
+//!
+//! Nothing depends on it having run: another library's constructor may call before ours. What it does is to do early,
+//! in a process with one thread and no lock held, what would otherwise have to be done late.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static DONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the constructor has run. Before, `malloc` itself may be starting.
+pub(crate) fn is_done() -> bool {
+    // Relaxed: what the constructor found out is read through atomics that fend for themselves.
+    DONE.load(Ordering::Relaxed)
+}
+
+/// Run by the dynamic linker.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = start;
+
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "the test program has no constructor")
+)]
+extern "C" fn start() {
+    crate::next::resolve_all();
+    crate::hooks::dlopen::resolve();
+    crate::holds::start();
+    crate::process::start();
+    crate::arrivals::inherited();
+    DONE.store(true, Ordering::Relaxed);
+}
