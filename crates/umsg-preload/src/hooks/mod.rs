@@ -6,9 +6,19 @@
 
 mod close;
 pub(crate) mod dlopen;
+mod dup;
+mod fchmod;
+mod fcntl;
+mod lseek;
+mod mmap;
 mod mq_attr;
 mod mq_notify;
 mod mq_open;
 mod mq_receive;
 mod mq_send;
 mod mq_unlink;
+mod read;
+mod readlink;
+mod recvmsg;
+mod stat;
+mod write;

@@ -1,0 +1,71 @@
+//! dup, dup2, dup3: a further number for the same open file description.
+
+use std::ffi::c_int;
+
+use crate::{next, ours, process, table};
+
+/// Duplicates to the lowest free number.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: the caller's promises to libc's dup are handed on.
+    let new = unsafe { next::dup(fd) };
+    enter_duplicate(fd, new);
+    new
+}
+
+/// Duplicates to a number of the caller's choice, which is closed first.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
+    // SAFETY: the caller's promises to libc's dup2 are handed on.
+    replace(fd, new, || unsafe { next::dup2(fd, new) })
+}
+
+/// As dup2, with O_CLOEXEC if asked for.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promises to libc's dup3 are handed on.
+    replace(fd, new, || unsafe { next::dup3(fd, new, flags) })
+}
+
+/// Enters `new` if it is a queue's descriptor because `fd` is.
+#[inline(always)]
+pub(super) fn enter_duplicate(fd: c_int, new: c_int) {
+    if new >= 0 && table::knows(fd) {
+        enter_known_duplicate(fd, new);
+    }
+}
+
+#[cold]
+fn enter_known_duplicate(fd: c_int, new: c_int) {
+    if !process::owns_table() {
+        return;
+    }
+    if let Some(held) = ours::file(fd) {
+        table::enter_duplicate(new, &held);
+    }
+}
+
+#[inline(always)]
+fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if fd == new || !(table::knows(fd) || table::knows(new)) {
+        return call();
+    }
+    replace_known(fd, new, call)
+}
+
+#[cold]
+fn replace_known(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if !process::owns_table() {
+        return call();
+    }
+    let replaced = table::take(new);
+    let outcome = call();
+    match replaced {
+        // `new` is open still.
+        Some(word) if outcome < 0 => table::put_back(new, word),
+        Some(word) => table::release(word),
+        None => {}
+    }
+    enter_duplicate(fd, outcome);
+    outcome
+}

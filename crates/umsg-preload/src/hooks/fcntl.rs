@@ -1,0 +1,50 @@
+//! fcntl: the commands that duplicate a descriptor, and the one that shows its flags.
+
+use std::ffi::c_int;
+
+use super::dup::enter_duplicate;
+use crate::{next, ours, table};
+
+/// The kernel's O_LARGEFILE, which open(2) sets on every file and libc calls 0.
+const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
+    0o400_000
+} else {
+    0o100_000
+};
+
+/// Flags that come from how the segment's file was opened; a queue's descriptor has them not.
+const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
+
+/// Manipulates a descriptor.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's promises to libc's fcntl are handed on.
+    let outcome = unsafe { next::fcntl(fd, command, argument) };
+    if table::knows(fd) {
+        amend(fd, command, outcome)
+    } else {
+        outcome
+    }
+}
+
+/// The name of fcntl in programs compiled for files larger than 2 GB.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's promises to libc's fcntl64 are handed on.
+    let outcome = unsafe { next::fcntl64(fd, command, argument) };
+    if table::knows(fd) {
+        amend(fd, command, outcome)
+    } else {
+        outcome
+    }
+}
+
+#[cold]
+fn amend(fd: c_int, command: c_int, outcome: c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => enter_duplicate(fd, outcome),
+        libc::F_GETFL if outcome >= 0 && ours::file(fd).is_some() => return outcome & !FOREIGN,
+        _ => {}
+    }
+    outcome
+}

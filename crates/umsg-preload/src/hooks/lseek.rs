@@ -1,0 +1,44 @@
+//! lseek: a queue's descriptor has a position, in a file of 80 bytes.
+
+use std::ffi::c_int;
+
+use libc::off_t;
+
+use super::stat::SIZE;
+use crate::{errno, next, ours};
+
+/// Moves the position.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+    match ours::file(fd) {
+        Some(_) => seek(fd, offset, whence),
+        // SAFETY: takes numbers.
+        None => unsafe { next::lseek(fd, offset, whence) },
+    }
+}
+
+/// lseek under its other name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+    match ours::file(fd) {
+        Some(_) => seek(fd, offset, whence),
+        // SAFETY: takes numbers.
+        None => unsafe { next::lseek64(fd, offset, whence) },
+    }
+}
+
+/// The position belongs to the open file description, so the segment's file keeps it; only its size is not told.
+#[cold]
+fn seek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+    let (offset, whence) = match whence {
+        libc::SEEK_END => (SIZE.saturating_add(offset), libc::SEEK_SET),
+        libc::SEEK_DATA | libc::SEEK_HOLE if !(0..SIZE).contains(&offset) => {
+            return errno::fail(libc::ENXIO);
+        }
+        libc::SEEK_DATA => (offset, libc::SEEK_SET),
+        libc::SEEK_HOLE => (SIZE, libc::SEEK_SET),
+        other => (offset, other),
+    };
+    // SAFETY: takes numbers.
+    unsafe { next::lseek(fd, offset, whence) }
+}

@@ -1,0 +1,95 @@
+//! mmap: a queue's descriptor can't be mapped.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use libc::{off_t, size_t};
+
+use crate::table::Held;
+use crate::{errno, next, ours, start};
+
+/// Maps memory.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    len: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    if let Some(held) = queue(flags, fd) {
+        return refuse(&held, len, protection, flags, offset);
+    }
+    if !start::is_done() {
+        // SAFETY: the caller's promises to libc's mmap are handed on.
+        return unsafe { early(address, len, protection, flags, fd, offset) };
+    }
+    // SAFETY: as above.
+    unsafe { next::mmap(address, len, protection, flags, fd, offset) }
+}
+
+/// mmap under its other name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    len: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    if let Some(held) = queue(flags, fd) {
+        return refuse(&held, len, protection, flags, offset);
+    }
+    if !start::is_done() {
+        // SAFETY: the caller's promises to libc's mmap64 are handed on.
+        return unsafe { early(address, len, protection, flags, fd, offset) };
+    }
+    // SAFETY: as above.
+    unsafe { next::mmap64(address, len, protection, flags, fd, offset) }
+}
+
+#[inline(always)]
+fn queue(flags: c_int, fd: c_int) -> Option<Held> {
+    if flags & libc::MAP_ANONYMOUS != 0 {
+        None
+    } else {
+        ours::file(fd)
+    }
+}
+
+/// Before this library's constructor an allocator may be starting, from inside of which no dlsym should be called.
+///
+/// # Safety
+/// As for libc's mmap.
+#[cold]
+unsafe fn early(
+    address: *mut c_void,
+    len: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let [protection, flags, fd] = [protection, flags, fd].map(c_long::from);
+    // SAFETY: by this function's contract.
+    let mapped =
+        unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) };
+    std::ptr::with_exposed_provenance_mut(mapped as usize)
+}
+
+/// What the kernel says to a mapping of a queue, in its order.
+#[cold]
+fn refuse(held: &Held, len: size_t, protection: c_int, flags: c_int, offset: off_t) -> *mut c_void {
+    let kind = flags & libc::MAP_TYPE;
+    let shared = matches!(kind, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
+    let writes = shared && protection & libc::PROT_WRITE != 0;
+    errno::set(match () {
+        () if offset & 0xfff != 0 || len == 0 => libc::EINVAL,
+        () if !shared && kind != libc::MAP_PRIVATE => libc::EINVAL,
+        () if writes && !held.can_write() => libc::EACCES,
+        () if !held.can_read() => libc::EACCES,
+        () => libc::ENODEV,
+    });
+    libc::MAP_FAILED
+}

@@ -1,0 +1,284 @@
+//! read and its relatives: a queue's descriptor reads as one line about the queue.
+
+use std::ffi::{c_int, c_void};
+use std::io::Write;
+
+use libc::{iovec, off_t, size_t, ssize_t};
+
+use crate::table::Held;
+use crate::{errno, next, ours, pointer};
+
+/// Reads from the descriptor's position.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+    match ours::file(fd) {
+        // SAFETY: the caller's promises to libc's read are handed on.
+        Some(held) => unsafe { read_here(&held, fd, &[part(buffer, len)]) },
+        // SAFETY: as above.
+        None => unsafe { next::read(fd, buffer, len) },
+    }
+}
+
+/// read, as _FORTIFY_SOURCE calls it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    room: size_t,
+) -> ssize_t {
+    match ours::file(fd) {
+        // SAFETY: the caller's promises to libc's read are handed on.
+        Some(held) if len <= room => unsafe { read_here(&held, fd, &[part(buffer, len)]) },
+        // SAFETY: as above.
+        _ => unsafe { next::__read_chk(fd, buffer, len, room) },
+    }
+}
+
+/// Reads from a position of the caller's choice.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pread(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    offset: off_t,
+) -> ssize_t {
+    match ours::file(fd) {
+        // SAFETY: the caller's promises to libc's pread are handed on.
+        Some(held) => unsafe { read_there(&held, &[part(buffer, len)], offset) },
+        // SAFETY: as above.
+        None => unsafe { next::pread(fd, buffer, len, offset) },
+    }
+}
+
+/// pread under its other name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pread64(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    offset: off_t,
+) -> ssize_t {
+    match ours::file(fd) {
+        // SAFETY: the caller's promises to libc's pread64 are handed on.
+        Some(held) => unsafe { read_there(&held, &[part(buffer, len)], offset) },
+        // SAFETY: as above.
+        None => unsafe { next::pread64(fd, buffer, len, offset) },
+    }
+}
+
+/// pread, as _FORTIFY_SOURCE calls it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __pread_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    offset: off_t,
+    room: size_t,
+) -> ssize_t {
+    match ours::file(fd) {
+        // SAFETY: the caller's promises to libc's pread are handed on.
+        Some(held) if len <= room => unsafe { read_there(&held, &[part(buffer, len)], offset) },
+        // SAFETY: as above.
+        _ => unsafe { next::__pread_chk(fd, buffer, len, offset, room) },
+    }
+}
+
+/// pread64, as _FORTIFY_SOURCE calls it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __pread64_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    offset: off_t,
+    room: size_t,
+) -> ssize_t {
+    match ours::file(fd) {
+        // SAFETY: the caller's promises to libc's pread64 are handed on.
+        Some(held) if len <= room => unsafe { read_there(&held, &[part(buffer, len)], offset) },
+        // SAFETY: as above.
+        _ => unsafe { next::__pread64_chk(fd, buffer, len, offset, room) },
+    }
+}
+
+/// Reads into several buffers.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's promises to libc's readv are handed on.
+    unsafe {
+        match ours::file(fd) {
+            Some(held) => {
+                slice(parts, count).map_or_else(errno::fail, |parts| read_here(&held, fd, parts))
+            }
+            None => next::readv(fd, parts, count),
+        }
+    }
+}
+
+/// Reads into several buffers from a position of the caller's choice.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn preadv(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: the caller's promises to libc's preadv are handed on.
+    unsafe {
+        match ours::file(fd) {
+            Some(held) => slice(parts, count)
+                .map_or_else(errno::fail, |parts| read_there(&held, parts, offset)),
+            None => next::preadv(fd, parts, count, offset),
+        }
+    }
+}
+
+/// preadv under its other name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn preadv64(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: the caller's promises to libc's preadv64 are handed on.
+    unsafe {
+        match ours::file(fd) {
+            Some(held) => slice(parts, count)
+                .map_or_else(errno::fail, |parts| read_there(&held, parts, offset)),
+            None => next::preadv64(fd, parts, count, offset),
+        }
+    }
+}
+
+fn part(buffer: *mut c_void, len: size_t) -> iovec {
+    iovec {
+        iov_base: buffer,
+        iov_len: len,
+    }
+}
+
+/// # Safety
+/// `parts` has `count` elements, or is an address that a pointer check refuses.
+unsafe fn slice<'a>(parts: *const iovec, count: c_int) -> Result<&'a [iovec], c_int> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        Err(_) => Err(libc::EINVAL),
+        Ok(_) if pointer::is_bad(parts) => Err(libc::EFAULT),
+        // SAFETY: by this function's contract.
+        Ok(count) => Ok(unsafe { std::slice::from_raw_parts(parts, count) }),
+    }
+}
+
+/// Reads at the open file description's own position, and moves it on.
+///
+/// # Safety
+/// As for [`copy`].
+#[cold]
+unsafe fn read_here(held: &Held, fd: c_int, parts: &[iovec]) -> ssize_t {
+    // SAFETY: lseek takes numbers.
+    let position = unsafe { next::lseek(fd, 0, libc::SEEK_CUR) };
+    if position < 0 {
+        return -1;
+    }
+    // SAFETY: by this function's contract.
+    let read = unsafe { read_there(held, parts, position) };
+    if read > 0 {
+        // SAFETY: lseek takes numbers.
+        unsafe { next::lseek(fd, position + read as off_t, libc::SEEK_SET) };
+    }
+    read
+}
+
+/// # Safety
+/// As for [`copy`].
+#[cold]
+unsafe fn read_there(held: &Held, parts: &[iovec], offset: off_t) -> ssize_t {
+    let Ok(offset) = usize::try_from(offset) else {
+        return errno::fail(libc::EINVAL);
+    };
+    if !held.can_read() {
+        return errno::fail(libc::EBADF);
+    }
+    let mut line = [0; 80];
+    let text = describe(held.queue.attributes().bytes, &mut line);
+    // SAFETY: by this function's contract.
+    unsafe { copy(text.get(offset..).unwrap_or(&[]), parts) }
+}
+
+/// The line as linux/ipc/mqueue.c, mqueue_read_file, writes it. Nobody is registered for a notification.
+fn describe(bytes: u64, line: &mut [u8; 80]) -> &[u8] {
+    let mut rest = line.as_mut_slice();
+    // Seventy-one bytes at most: it fits.
+    let _ = writeln!(
+        rest,
+        "QSIZE:{bytes:<10} NOTIFY:{:<5} SIGNO:{:<5} NOTIFY_PID:{:<6}",
+        0, 0, 0
+    );
+    let left = rest.len();
+    &line[..line.len() - left]
+}
+
+/// # Safety
+/// Each part has as many writable bytes as it says, or an address that a pointer check refuses.
+unsafe fn copy(text: &[u8], parts: &[iovec]) -> ssize_t {
+    let mut rest = text;
+    for part in parts {
+        let (now, later) = rest.split_at(rest.len().min(part.iov_len));
+        if !now.is_empty() && pointer::is_bad(part.iov_base) {
+            return if rest.len() < text.len() {
+                (text.len() - rest.len()).cast_signed()
+            } else {
+                errno::fail(libc::EFAULT)
+            };
+        }
+        // SAFETY: by this function's contract; `now` is no longer than the part, and ours, so they don't overlap.
+        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), now.len()) };
+        rest = later;
+    }
+    (text.len() - rest.len()).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{copy, describe, part};
+
+    #[test]
+    fn the_line_is_the_kernels() {
+        let mut line = [0; 80];
+        let expected = "QSIZE:129        NOTIFY:0     SIGNO:0     NOTIFY_PID:0     \n";
+        assert_eq!(
+            std::str::from_utf8(describe(129, &mut line)).unwrap(),
+            expected
+        );
+        assert_eq!(describe(u64::MAX, &mut line).len(), 70);
+    }
+
+    #[test]
+    fn a_text_is_spread_over_the_parts() {
+        let mut first = [0_u8; 2];
+        let mut second = [0_u8; 9];
+        let parts = [
+            part(first.as_mut_ptr().cast(), 2),
+            part(second.as_mut_ptr().cast(), 9),
+        ];
+        // SAFETY: the parts are the two arrays.
+        assert_eq!(unsafe { copy(b"abcde", &parts) }, 5);
+        assert_eq!((&first, &second[..4]), (b"ab", b"cde\0".as_slice()));
+    }
+
+    #[test]
+    fn a_bad_address_after_some_bytes_shortens_the_read() {
+        let mut first = [0_u8; 2];
+        let parts = [
+            part(first.as_mut_ptr().cast(), 2),
+            part(std::ptr::null_mut(), 9),
+        ];
+        // SAFETY: the first part is the array, the second is refused.
+        assert_eq!(unsafe { copy(b"abcde", &parts) }, 2);
+        // SAFETY: the only part is refused.
+        assert_eq!(unsafe { copy(b"abcde", &parts[1..]) }, -1);
+        // SAFETY: as above.
+        assert_eq!(unsafe { copy(b"", &parts[1..]) }, 0);
+    }
+}

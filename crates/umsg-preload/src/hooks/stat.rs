@@ -1,0 +1,174 @@
+//! fstat and its relatives: a queue's descriptor is a regular file of 80 bytes with the queue's mode.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use libc::{off_t, stat};
+
+use crate::table::Held;
+use crate::{next, ours};
+
+/// What the kernel gives a queue for a size.
+pub(super) const SIZE: off_t = 80;
+
+const BLOCK: u32 = 4096;
+
+/// What an mqueue file system knows: all but the time of birth.
+const STATX_KNOWN: c_uint = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
+
+/// The status of an open file.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fstat(fd: c_int, out: *mut stat) -> c_int {
+    // SAFETY: the caller's promises to libc's fstat are handed on.
+    unsafe { amend(fd, out, next::fstat(fd, out)) }
+}
+
+/// fstat under its other name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fstat64(fd: c_int, out: *mut stat) -> c_int {
+    // SAFETY: the caller's promises to libc's fstat64 are handed on; the two structures are one on 64 bits.
+    unsafe { amend(fd, out, next::fstat64(fd, out)) }
+}
+
+/// fstat in programs linked against glibc before 2.33.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __fxstat(version: c_int, fd: c_int, out: *mut stat) -> c_int {
+    // SAFETY: the caller's promises to libc's function are handed on.
+    unsafe { amend(fd, out, next::__fxstat(version, fd, out)) }
+}
+
+/// fstat64 in programs linked against glibc before 2.33.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __fxstat64(version: c_int, fd: c_int, out: *mut stat) -> c_int {
+    // SAFETY: the caller's promises to libc's function are handed on.
+    unsafe { amend(fd, out, next::__fxstat64(version, fd, out)) }
+}
+
+/// The status of a file by its path, or of an open one by an empty path.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fstatat(
+    directory: c_int,
+    path: *const c_char,
+    out: *mut stat,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's fstatat are handed on.
+    unsafe {
+        amend(
+            meant(directory, path, flags),
+            out,
+            next::fstatat(directory, path, out, flags),
+        )
+    }
+}
+
+/// fstatat under its other name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fstatat64(
+    directory: c_int,
+    path: *const c_char,
+    out: *mut stat,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's fstatat64 are handed on.
+    unsafe {
+        amend(
+            meant(directory, path, flags),
+            out,
+            next::fstatat64(directory, path, out, flags),
+        )
+    }
+}
+
+/// fstatat in programs linked against glibc before 2.33.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __fxstatat(
+    version: c_int,
+    directory: c_int,
+    path: *const c_char,
+    out: *mut stat,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's function are handed on.
+    unsafe {
+        let outcome = next::__fxstatat(version, directory, path, out, flags);
+        amend(meant(directory, path, flags), out, outcome)
+    }
+}
+
+/// fstatat64 in programs linked against glibc before 2.33.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __fxstatat64(
+    version: c_int,
+    directory: c_int,
+    path: *const c_char,
+    out: *mut stat,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's function are handed on.
+    unsafe {
+        let outcome = next::__fxstatat64(version, directory, path, out, flags);
+        amend(meant(directory, path, flags), out, outcome)
+    }
+}
+
+/// The extended status of a file.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn statx(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut libc::statx,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's statx are handed on; a successful call has filled `out`.
+    unsafe {
+        let outcome = next::statx(directory, path, flags, mask, out);
+        if outcome == 0
+            && let Some(held) = ours::file(meant(directory, path, flags))
+        {
+            disguise_statx(&held, &mut *out);
+        }
+        outcome
+    }
+}
+
+/// The descriptor that a call with a path is about, or -1.
+///
+/// # Safety
+/// `path` is NULL or a C string, of which one byte is read, and that only with AT_EMPTY_PATH.
+#[inline(always)]
+unsafe fn meant(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: by this function's contract.
+    let is_empty = flags & libc::AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { *path == 0 });
+    if is_empty { directory } else { -1 }
+}
+
+/// # Safety
+/// If `outcome` is 0, `out` is a status.
+#[inline(always)]
+unsafe fn amend(fd: c_int, out: *mut stat, outcome: c_int) -> c_int {
+    if outcome == 0
+        && let Some(held) = ours::file(fd)
+    {
+        // SAFETY: by this function's contract.
+        disguise(&held, unsafe { &mut *out });
+    }
+    outcome
+}
+
+#[cold]
+fn disguise(held: &Held, status: &mut stat) {
+    status.st_mode = libc::S_IFREG | held.queue.mode();
+    status.st_size = SIZE;
+    status.st_blocks = 0;
+    status.st_blksize = BLOCK.into();
+}
+
+#[cold]
+fn disguise_statx(held: &Held, status: &mut libc::statx) {
+    status.stx_mask &= STATX_KNOWN;
+    status.stx_mode = (libc::S_IFREG | held.queue.mode()) as u16;
+    status.stx_size = SIZE.cast_unsigned();
+    status.stx_blocks = 0;
+    status.stx_blksize = BLOCK;
+}
