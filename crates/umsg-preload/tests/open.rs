@@ -1,0 +1,17 @@
+//! Opening, creating and unlinking: the drop-in against the kernel.
+
+mod support;
+
+cases_on_both! { "open":
+    bad_names_are_refused_as_by_the_kernel,
+    a_name_of_255_bytes_is_fine,
+    opening_tells_missing_existing_and_wrong_access_apart,
+    access_mode_3_creates_a_queue_that_can_only_be_closed,
+    attributes_count_only_when_a_queue_is_created,
+    without_attributes_a_queue_takes_10_messages_of_8192_bytes,
+    mq_flags_given_at_creation_are_ignored,
+    a_bad_address_of_attributes_is_efault_before_the_name_is_judged,
+    an_unlinked_queue_lives_until_its_last_close_and_its_name_is_free,
+    messages_persist_with_no_opener,
+    the_mode_is_masked_by_the_umask,
+}

@@ -1,0 +1,14 @@
+//! Descriptors that go from one process to another: the drop-in against the kernel.
+
+mod support;
+
+cases_on_both! { "processes":
+    a_forked_child_shares_the_descriptor,
+    a_grandchild_of_a_bare_fork_shares_the_descriptor,
+    exec_drops_the_descriptor,
+    without_close_on_exec_the_descriptor_survives_exec,
+    a_duplicate_survives_exec,
+    a_descriptor_sent_over_a_socket_shares_the_open_file_description,
+    a_vfork_child_closes_only_its_own_descriptors,
+    a_vfork_child_of_a_forked_child_closes_only_its_own_descriptors,
+}

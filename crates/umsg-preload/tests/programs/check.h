@@ -1,0 +1,116 @@
+/* A program of cases: `program CASE` runs one and exits with 0 if all held. The same binary runs on the kernel's
+ * queues and, preloaded, on umsg's. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s does not hold (errno: %s)\n", __FILE__, __LINE__, #condition,                   \
+                    strerrorname_np(errno));                                                                           \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#define EXPECT_ERRNO(call, expected)                                                                                   \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        long result_ = (long)(call);                                                                                   \
+        if (result_ != -1 || errno != (expected)) {                                                                    \
+            fprintf(stderr, "%s:%d: %s is %ld (%s) instead of %s\n", __FILE__, __LINE__, #call, result_,               \
+                    strerrorname_np(errno), #expected);                                                                \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* NULL, where the compiler can't see it and complain. */
+__attribute__((unused)) static void *volatile nowhere;
+
+struct test_case {
+    const char *name;
+    void (*run)(void);
+    struct test_case *next;
+};
+static struct test_case *cases;
+
+#define CASE(id)                                                                                                       \
+    static void id(void);                                                                                              \
+    static struct test_case case_##id = {#id, id, NULL};                                                               \
+    __attribute__((constructor)) static void add_##id(void) {                                                          \
+        case_##id.next = cases;                                                                                        \
+        cases = &case_##id;                                                                                            \
+    }                                                                                                                  \
+    static void id(void)
+
+static char queue_name[64];
+static pid_t queue_maker;
+
+static void unlink_queue(void) {
+    if (getpid() == queue_maker) mq_unlink(queue_name);
+}
+
+/* The name of this program's queue, removed when it ends. */
+__attribute__((unused)) static const char *name(void) {
+    if (!queue_name[0]) {
+        queue_maker = getpid();
+        snprintf(queue_name, sizeof queue_name, "/umsg-preload-test-%d", (int)queue_maker);
+        atexit(unlink_queue);
+    }
+    return queue_name;
+}
+
+/* Creates the program's queue: `depth` messages of at most 16 bytes. */
+__attribute__((unused)) static mqd_t create(int flags, long depth) {
+    struct mq_attr attributes = {.mq_maxmsg = depth, .mq_msgsize = 16};
+    mqd_t queue = mq_open(name(), flags | O_CREAT | O_EXCL, 0600, &attributes);
+    EXPECT(queue >= 0);
+    return queue;
+}
+
+/* Number of messages in a queue. */
+__attribute__((unused)) static long count(mqd_t queue) {
+    struct mq_attr attributes;
+    EXPECT(mq_getattr(queue, &attributes) == 0);
+    return attributes.mq_curmsgs;
+}
+
+/* Waits for a child, which must have ended well. */
+__attribute__((unused)) static void expect_success(pid_t child) {
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        fprintf(stderr, "child ended with status %#x\n", (unsigned)status);
+        exit(1);
+    }
+}
+
+/* A time of CLOCK_REALTIME so many milliseconds from now. */
+__attribute__((unused)) static struct timespec in_ms(long ms) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    long nanoseconds = time.tv_nsec + ms % 1000 * 1000000;
+    time.tv_sec += ms / 1000 + nanoseconds / 1000000000;
+    time.tv_nsec = nanoseconds % 1000000000;
+    return time;
+}
+
+int main(int argc, char **argv) {
+    for (struct test_case *one = cases; one; one = one->next)
+        if (argc > 1 && !strcmp(one->name, argv[1])) {
+            one->run();
+            return 0;
+        }
+    fprintf(stderr, "no such case\n");
+    return 2;
+}

@@ -1,0 +1,118 @@
+/* mq_open and mq_unlink. */
+#include "check.h"
+
+static char long_name[5000];
+
+static const char *of_length(int length) {
+    memset(long_name, 'a', sizeof long_name);
+    long_name[0] = '/';
+    long_name[length] = 0;
+    return long_name;
+}
+
+CASE(bad_names_are_refused_as_by_the_kernel) {
+    struct {
+        const char *name;
+        int error;
+    } names[] = {{"x", EINVAL},      {"", EINVAL},       {"/", ENOENT},
+                 {"//", EACCES},     {"/a/", EACCES},    {"/a/b", EACCES},
+                 {"/.", EACCES},     {"/..", EACCES},    {"/umsg-preload-no-such-queue", ENOENT}};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        EXPECT_ERRNO(mq_open(names[i].name, O_RDWR), names[i].error);
+        EXPECT_ERRNO(mq_unlink(names[i].name), names[i].error);
+    }
+    EXPECT_ERRNO(mq_open(of_length(257), O_RDWR | O_CREAT, 0600, NULL), ENAMETOOLONG);
+    EXPECT_ERRNO(mq_unlink(of_length(257)), ENAMETOOLONG);
+    EXPECT_ERRNO(mq_open(of_length(4097), O_RDWR), ENAMETOOLONG);
+}
+
+CASE(a_name_of_255_bytes_is_fine) {
+    mqd_t queue = mq_open(of_length(256), O_RDWR | O_CREAT, 0600, NULL);
+    int unlinked = mq_unlink(of_length(256));
+    EXPECT(queue >= 0 && unlinked == 0);
+}
+
+CASE(opening_tells_missing_existing_and_wrong_access_apart) {
+    EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);
+    EXPECT_ERRNO(mq_open(name(), O_ACCMODE), ENOENT);
+    create(O_RDWR, 4);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL), EEXIST);
+    EXPECT_ERRNO(mq_open(name(), O_ACCMODE), EINVAL);
+    EXPECT_ERRNO(mq_open(name(), O_ACCMODE | O_CREAT, 0600, NULL), EINVAL);
+    EXPECT_ERRNO(mq_open(name(), O_ACCMODE | O_CREAT | O_EXCL, 0600, NULL), EEXIST);
+}
+
+CASE(access_mode_3_creates_a_queue_that_can_only_be_closed) {
+    struct mq_attr attributes = {.mq_maxmsg = 4, .mq_msgsize = 16};
+    mqd_t queue = mq_open(name(), O_ACCMODE | O_CREAT, 0600, &attributes);
+    EXPECT(queue >= 0);
+    EXPECT(fcntl(queue, F_GETFL) == O_ACCMODE);
+    char buffer[16];
+    EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADF);
+    EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADF);
+    EXPECT(count(queue) == 0);
+    EXPECT(mq_close(queue) == 0);
+}
+
+CASE(attributes_count_only_when_a_queue_is_created) {
+    struct mq_attr none = {.mq_maxmsg = 0, .mq_msgsize = 16};
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_CREAT, 0600, &none), EINVAL);
+    struct mq_attr negative = {.mq_maxmsg = 4, .mq_msgsize = -1};
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_CREAT, 0600, &negative), EINVAL);
+    struct mq_attr huge = {.mq_maxmsg = 1L << 40, .mq_msgsize = 16};
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_CREAT, 0600, &huge), EINVAL);
+    create(O_RDWR, 4);
+    EXPECT(mq_open(name(), O_RDWR | O_CREAT, 0600, &none) >= 0);
+    EXPECT(mq_open(name(), O_RDWR, 0600, &none) >= 0);
+}
+
+CASE(without_attributes_a_queue_takes_10_messages_of_8192_bytes) {
+    mqd_t queue = mq_open(name(), O_RDWR | O_CREAT, 0600, NULL);
+    struct mq_attr attributes;
+    EXPECT(mq_getattr(queue, &attributes) == 0);
+    EXPECT(attributes.mq_maxmsg == 10 && attributes.mq_msgsize == 8192);
+    EXPECT(attributes.mq_flags == 0 && attributes.mq_curmsgs == 0);
+}
+
+CASE(mq_flags_given_at_creation_are_ignored) {
+    struct mq_attr attributes = {.mq_flags = O_NONBLOCK, .mq_maxmsg = 4, .mq_msgsize = 16};
+    mqd_t queue = mq_open(name(), O_RDWR | O_CREAT, 0600, &attributes);
+    EXPECT(queue >= 0);
+    EXPECT(fcntl(queue, F_GETFL) == O_RDWR);
+}
+
+CASE(a_bad_address_of_attributes_is_efault_before_the_name_is_judged) {
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_CREAT, 0600, (void *)8), EFAULT);
+    EXPECT_ERRNO(mq_open("/", O_RDWR | O_CREAT, 0600, (void *)8), EFAULT);
+    EXPECT_ERRNO(mq_open("x", O_RDWR | O_CREAT, 0600, (void *)8), EINVAL);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR, 0600, (void *)8), ENOENT);
+}
+
+CASE(an_unlinked_queue_lives_until_its_last_close_and_its_name_is_free) {
+    mqd_t old = create(O_RDWR | O_NONBLOCK, 4);
+    EXPECT(mq_send(old, "old", 3, 0) == 0);
+    EXPECT(mq_unlink(name()) == 0);
+    EXPECT_ERRNO(mq_unlink(name()), ENOENT);
+    mqd_t fresh = create(O_RDWR | O_NONBLOCK, 4);
+    char buffer[16];
+    EXPECT_ERRNO(mq_receive(fresh, buffer, 16, NULL), EAGAIN);
+    EXPECT(mq_receive(old, buffer, 16, NULL) == 3 && !memcmp(buffer, "old", 3));
+}
+
+CASE(messages_persist_with_no_opener) {
+    mqd_t queue = create(O_WRONLY, 4);
+    EXPECT(mq_send(queue, "kept", 4, 7) == 0);
+    EXPECT(mq_close(queue) == 0);
+    queue = mq_open(name(), O_RDONLY);
+    char buffer[16];
+    unsigned priority;
+    EXPECT(mq_receive(queue, buffer, 16, &priority) == 4 && priority == 7);
+}
+
+CASE(the_mode_is_masked_by_the_umask) {
+    umask(022);
+    mqd_t queue = mq_open(name(), O_RDWR | O_CREAT, 07777, NULL);
+    struct stat status;
+    EXPECT(fstat(queue, &status) == 0);
+    EXPECT(status.st_mode == (S_IFREG | 07755));
+}

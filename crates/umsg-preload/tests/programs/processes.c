@@ -1,0 +1,181 @@
+/* Descriptors that go from one process to another. */
+#include "check.h"
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+static void expect_message(mqd_t queue, const char *expected) {
+    char buffer[16];
+    struct timespec later = in_ms(20000);
+    ssize_t length = mq_timedreceive(queue, buffer, 16, NULL, &later);
+    EXPECT(length == (ssize_t)strlen(expected) && !memcmp(buffer, expected, length));
+}
+
+CASE(a_forked_child_shares_the_descriptor) {
+    mqd_t queue = create(O_RDWR, 4);
+    pid_t child = fork();
+    if (child == 0) {
+        EXPECT(mq_send(queue, "child", 5, 0) == 0);
+        EXPECT(fcntl(queue, F_SETFL, O_NONBLOCK) == 0);
+        EXPECT(mq_close(queue) == 0);
+        EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADF);
+        _exit(0);
+    }
+    expect_success(child);
+    EXPECT(fcntl(queue, F_GETFL) == (O_RDWR | O_NONBLOCK));
+    expect_message(queue, "child");
+    EXPECT(mq_send(queue, "parent", 6, 0) == 0);
+}
+
+CASE(a_grandchild_of_a_bare_fork_shares_the_descriptor) {
+    mqd_t queue = create(O_RDWR, 4);
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        EXPECT(mq_send(queue, "one", 3, 0) == 0);
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            EXPECT(mq_send(queue, "two", 3, 0) == 0);
+            EXPECT(mq_close(queue) == 0);
+            _exit(0);
+        }
+        expect_success(grandchild);
+        EXPECT(mq_send(queue, "three", 5, 0) == 0);
+        _exit(0);
+    }
+    expect_success(child);
+    EXPECT(count(queue) == 3);
+}
+
+/* What a program does that is started with an open queue: run by the two cases below. */
+CASE(use_inherited) {
+    mqd_t queue = atoi(getenv("QUEUE"));
+    char text[100];
+    EXPECT(read(queue, text, sizeof text) == 60);
+    struct mq_attr attributes;
+    EXPECT(mq_getattr(queue, &attributes) == 0 && attributes.mq_maxmsg == 4 && attributes.mq_curmsgs == 1);
+    struct stat status;
+    EXPECT(fstat(queue, &status) == 0 && status.st_size == 80);
+    expect_message(queue, "before");
+    EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADF);
+    EXPECT(mq_close(queue) == 0);
+    EXPECT_ERRNO(mq_close(queue), EBADF);
+}
+
+CASE(expect_nothing_inherited) {
+    EXPECT_ERRNO(mq_getattr(atoi(getenv("QUEUE")), &(struct mq_attr){0}), EBADF);
+    EXPECT_ERRNO(close(atoi(getenv("QUEUE"))), EBADF);
+}
+
+static pid_t start(const char *program, mqd_t queue) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", queue);
+    setenv("QUEUE", number, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "program", program, NULL);
+        _exit(1);
+    }
+    return child;
+}
+
+CASE(exec_drops_the_descriptor) {
+    expect_success(start("expect_nothing_inherited", create(O_RDWR, 4)));
+}
+
+CASE(without_close_on_exec_the_descriptor_survives_exec) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "before", 6, 0) == 0);
+    mqd_t reader = mq_open(name(), O_RDONLY);
+    EXPECT(fcntl(reader, F_SETFD, 0) == 0);
+    expect_success(start("use_inherited", reader));
+}
+
+CASE(a_duplicate_survives_exec) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "before", 6, 0) == 0);
+    expect_success(start("use_inherited", dup(mq_open(name(), O_RDONLY))));
+}
+
+static void send_descriptor(int socket, int descriptor) {
+    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    EXPECT(sendmsg(socket, &message, 0) == 1);
+}
+
+static int receive_descriptor(int socket) {
+    char byte, control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    EXPECT(recvmsg(socket, &message, 0) == 1);
+    int descriptor;
+    memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
+    return descriptor;
+}
+
+CASE(a_descriptor_sent_over_a_socket_shares_the_open_file_description) {
+    int sockets[2];
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        mqd_t queue = receive_descriptor(sockets[1]);
+        char text[100];
+        EXPECT(read(queue, text, sizeof text) == 60);
+        expect_message(queue, "passed");
+        EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADF);
+        EXPECT(fcntl(queue, F_SETFL, O_NONBLOCK) == 0);
+        EXPECT_ERRNO(mq_receive(queue, text, 100, NULL), EAGAIN);
+        _exit(0);
+    }
+    EXPECT(mq_send(create(O_RDWR, 4), "passed", 6, 0) == 0);
+    mqd_t reader = mq_open(name(), O_RDONLY);
+    send_descriptor(sockets[0], reader);
+    expect_success(child);
+    EXPECT(fcntl(reader, F_GETFL) == O_NONBLOCK);
+}
+
+/* As Python's subprocess does it: the child of vfork closes descriptors on its parent's memory. */
+CASE(a_vfork_child_closes_only_its_own_descriptors) {
+    mqd_t queue = create(O_RDWR, 4);
+    mqd_t other = mq_open(name(), O_RDWR);
+    pid_t child = vfork();
+    if (child == 0) {
+        if (close(queue) != 0 || dup2(0, other) != other) _exit(1);
+        close_range(3, ~0U, 0);
+        execl("/bin/true", "true", NULL);
+        _exit(1);
+    }
+    expect_success(child);
+    EXPECT(mq_send(queue, "still", 5, 0) == 0);
+    expect_message(other, "still");
+    struct stat status;
+    EXPECT(fstat(queue, &status) == 0 && status.st_size == 80);
+    EXPECT(mq_close(queue) == 0 && mq_close(other) == 0);
+    EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADF);
+}
+
+CASE(a_vfork_child_of_a_forked_child_closes_only_its_own_descriptors) {
+    mqd_t queue = create(O_RDWR, 4);
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t grandchild = vfork();
+        if (grandchild == 0) {
+            if (close(queue) != 0) _exit(1);
+            execl("/bin/true", "true", NULL);
+            _exit(1);
+        }
+        expect_success(grandchild);
+        struct stat status;
+        EXPECT(fstat(queue, &status) == 0 && status.st_size == 80);
+        EXPECT(mq_send(queue, "x", 1, 0) == 0);
+        EXPECT(mq_close(queue) == 0);
+        EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADF);
+        _exit(0);
+    }
+    expect_success(child);
+    EXPECT(count(queue) == 1);
+}
