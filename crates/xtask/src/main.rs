@@ -1,2 +1,75 @@
-//! Entry.
-fn main() {}
+//! `cargo xtask`: demo, tests and everything that a person would otherwise have to remember.
+
+mod bench;
+mod failure;
+mod shell;
+mod steps;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Result;
+use crate::workspace::Workspace;
+
+/// Tasks of the umsg workspace
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run all tests, in well under a quarter of an hour
+    Test {
+        /// Leave out the loom models and the soak, and compare only a tenth as much
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Compare umsg with the kernel by random operations
+    Compare {
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = test::OPERATIONS)]
+        ops: u64,
+    },
+    /// Kill senders and receivers at random moments, and count what arrives
+    Soak {
+        /// For how long
+        #[arg(long, value_name = "N", default_value_t = test::SOAK_SECONDS)]
+        seconds: u64,
+    },
+    /// Measure umsg beside the kernel
+    Bench {
+        /// Suites of umsg-bench
+        #[arg(default_values_t = ["mqueue", "stream", "pingpong"].map(String::from))]
+        suites: Vec<String>,
+        /// Shorter rounds, less certain figures
+        #[arg(long)]
+        quick: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\ncargo xtask: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(task: &Task) -> Result<()> {
+    let workspace = Workspace::find()?;
+    match task {
+        Task::Test { quick } => test::run(&workspace, *quick),
+        Task::Compare { ops } => test::compare(&workspace, *ops),
+        Task::Soak { seconds } => test::soak(&workspace, *seconds),
+        Task::Bench { suites, quick } => bench::run(&workspace, suites, *quick),
+    }
+}

@@ -1,0 +1,50 @@
+//! What can go wrong in a task, as a sentence for the person who runs it.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What a task comes to.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a task stopped.
+#[derive(Debug)]
+pub enum Failure {
+    /// Something failed, and the sentence says what.
+    Failed(String),
+    /// A signal of this number said to stop.
+    Interrupted(i32),
+}
+
+impl Failure {
+    pub fn new(sentence: impl Into<String>) -> Self {
+        Self::Failed(sentence.into())
+    }
+
+    /// How the process ends, as a shell would report it.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Failed(_) => ExitCode::FAILURE,
+            Failure::Interrupted(signal) => ExitCode::from(128 + (signal & 0x7f) as u8),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Failed(sentence) => f.write_str(sentence),
+            Failure::Interrupted(signal) => write!(f, "stopped by signal {signal}"),
+        }
+    }
+}
+
+/// Says what was being done when a call of the standard library failed.
+pub trait Context<T> {
+    fn context(self, what: impl fmt::Display) -> Result<T>;
+}
+
+impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+    fn context(self, what: impl fmt::Display) -> Result<T> {
+        self.map_err(|error| Failure::Failed(format!("{what}: {error}")))
+    }
+}

@@ -1,0 +1,69 @@
+//! Where the checkout and what was built from it are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::{Context as _, Failure, Result};
+
+/// The directories of this checkout.
+pub struct Workspace {
+    /// Where the workspace's Cargo.toml lies.
+    pub root: PathBuf,
+    /// Where cargo puts what it builds.
+    pub target: PathBuf,
+}
+
+impl Workspace {
+    /// Asks cargo, which knows of CARGO_TARGET_DIR and of configuration files.
+    pub fn find() -> Result<Self> {
+        let output = Command::new(cargo())
+            .args(["metadata", "--no-deps", "--format-version", "1"])
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+            .stderr(std::process::Stdio::inherit())
+            .output()
+            .context("cargo metadata")?;
+        if !output.status.success() {
+            return Err(Failure::new("cargo metadata failed"));
+        }
+        let metadata: serde_json::Value =
+            serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+        let directory = |key: &str| {
+            metadata[key]
+                .as_str()
+                .map(PathBuf::from)
+                .ok_or_else(|| Failure::new(format!("cargo metadata names no {key}")))
+        };
+        Ok(Self {
+            root: directory("workspace_root")?,
+            target: directory("target_directory")?,
+        })
+    }
+
+    /// A file that a release build makes.
+    pub fn release(&self, name: &str) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+
+    /// A command that runs in the root of the checkout.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// A cargo command, with the cargo that runs us.
+    pub fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(cargo());
+        command.args(arguments);
+        command
+    }
+
+    /// Builds all that a user installs, and the tools that measure and compare.
+    pub fn build_release(&self) -> Command {
+        self.cargo(&["build", "--release", "--workspace", "--exclude", "xtask"])
+    }
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
