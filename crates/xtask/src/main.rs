@@ -1,7 +1,10 @@
 //! `cargo xtask`: demo, tests and everything that a person would otherwise have to remember.
 
 mod bench;
+mod demo;
 mod failure;
+mod interrupt;
+mod python;
 mod shell;
 mod steps;
 mod test;
@@ -24,6 +27,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Build, and run programs that know nothing of umsg: first on the kernel's queues, then on umsg's
+    Demo,
     /// Run all tests, in well under a quarter of an hour
     Test {
         /// Leave out the loom models and the soak, and compare only a tenth as much
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
 fn run(task: &Task) -> Result<()> {
     let workspace = Workspace::find()?;
     match task {
+        Task::Demo => demo::run(&workspace),
         Task::Test { quick } => test::run(&workspace, *quick),
         Task::Compare { ops } => test::compare(&workspace, *ops),
         Task::Soak { seconds } => test::soak(&workspace, *seconds),

@@ -1,0 +1,39 @@
+//! `cargo xtask demo`: programs that know nothing of umsg, on the kernel's queues and on umsg's.
+//!
+//! ```text
+//! Stage ─┬─ programs: C, compiled here by cc; pmqtest and Python's posix_ipc if they are installed
+//!        ├─ umsg, libumsg_preload.so
+//!        └─ Namespace: a directory of queues in /dev/shm, of the caller or of an unprivileged user
+//! ```
+//!
+//! Everything lies in temporary directories, which go when the stage does: at the end, on a failure and on Ctrl-C.
+
+mod deep;
+mod format;
+mod pmqtest;
+mod python;
+mod rate;
+mod rounds;
+mod stage;
+
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::shell;
+use crate::workspace::Workspace;
+
+use stage::Stage;
+
+/// Builds everything and shows it.
+pub fn run(workspace: &Workspace) -> Result<()> {
+    interrupt::install();
+    let mut build = workspace.build_release();
+    println!("Building: {}", shell::line(&build));
+    if !interrupt::run(&mut build)?.success() {
+        return Err(Failure::new("the build failed"));
+    }
+    let stage = Stage::new(workspace)?;
+    rate::show(&stage)?;
+    pmqtest::show(&stage)?;
+    python::show(&stage)?;
+    deep::show(&stage)
+}

@@ -1,0 +1,107 @@
+//! pmqtest of rt-tests: how long a message takes to a thread that sleeps until it comes.
+
+use std::path::{Path, PathBuf};
+
+use super::rounds::{alternate, median};
+use super::stage::{Stage, answer};
+use crate::failure::{Failure, Result};
+
+const ROUNDS: usize = 3;
+/// A thousand messages, one a millisecond.
+const ARGUMENTS: [&str; 5] = [
+    "--quiet",
+    "--loops=1000",
+    "--interval=1000",
+    "--distance=0",
+    "--threads=1",
+];
+
+pub fn show(stage: &Stage) -> Result<()> {
+    println!("\n== 2. pmqtest, from Debian's rt-tests ==");
+    let Some(program) = find() else {
+        println!("Not installed (apt-get install rt-tests): skipped.");
+        return Ok(());
+    };
+    let namespace = stage.namespace()?;
+    if let Err(Failure::Failed(why)) =
+        answer(&mut namespace.on_kernel(&program, &["--quiet", "--loops=1"]))
+    {
+        println!(
+            "It does not run on the kernel's queues here (it wants real-time priority): skipped.\n{why}"
+        );
+        return Ok(());
+    }
+    println!(
+        "It sends a message a millisecond and takes the time until the sleeping receiver has it: what it measures is the\n\
+         scheduler's wake-up, no rate, so about the same is to be expected. {ROUNDS} rounds on each in turn, medians."
+    );
+    let sides = alternate(
+        ROUNDS,
+        || Latency::of(&answer(&mut namespace.on_kernel(&program, &ARGUMENTS))?),
+        || Latency::of(&answer(&mut namespace.on_umsg(&program, &ARGUMENTS))?),
+    )?;
+    println!("\n{:42}{:>9}{:>9}{:>9}", "", "min µs", "avg µs", "max µs");
+    row("kernel:  pmqtest", &sides.kernel);
+    row("umsg:    umsg run -- pmqtest", &sides.umsg);
+    Ok(())
+}
+
+/// Debian has it in a directory that is on every PATH.
+fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .chain([
+            Path::new("/usr/bin").to_owned(),
+            Path::new("/usr/sbin").to_owned(),
+        ])
+        .map(|directory| directory.join("pmqtest"))
+        .find(|program| program.is_file())
+}
+
+fn row(what: &str, rounds: &[Latency]) {
+    println!(
+        "{what:42}{:>9}{:>9}{:>9}",
+        median(rounds, |latency| latency.min),
+        median(rounds, |latency| latency.avg),
+        median(rounds, |latency| latency.max),
+    );
+}
+
+/// The last line of pmqtest, in microseconds.
+#[derive(Debug, PartialEq)]
+struct Latency {
+    min: f64,
+    avg: f64,
+    max: f64,
+}
+
+impl Latency {
+    fn of(printed: &str) -> Result<Self> {
+        let number = |label: &str| {
+            let (_, rest) = printed.rsplit_once(label)?;
+            rest.split([',', '\n']).next()?.trim().parse().ok()
+        };
+        match (number("Min"), number("Avg"), number("Max")) {
+            (Some(min), Some(avg), Some(max)) => Ok(Self { min, avg, max }),
+            _ => Err(Failure::new(format!("pmqtest printed {printed:?}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_read() {
+        let printed = "#0: ID8536, P0, CPU0, I1000; #1: ID8540, P0, CPU0, TO 0, Cycles 1000\n\
+                       #1 -> #0, Min    2, Cur    4, Avg    3, Max   23\n";
+        let latency = Latency::of(printed).ok();
+        let expected = Latency {
+            min: 2.0,
+            avg: 3.0,
+            max: 23.0,
+        };
+        assert_eq!(latency, Some(expected));
+    }
+}

@@ -1,0 +1,91 @@
+//! A C program with a sender and a receiver: messages a second.
+
+use super::format::grouped;
+use super::rounds::{alternate, median};
+use super::stage::{Stage, answer};
+use crate::failure::{Failure, Result};
+
+const ROUNDS: usize = 5;
+/// How long each round takes, in seconds.
+const SECONDS: &str = "1";
+/// How many messages the queue holds: what the kernel allows anybody.
+const DEPTH: &str = "10";
+/// A queue that the kernel refuses to users who are not root.
+const DEEPER: &str = "1024";
+
+pub fn show(stage: &Stage) -> Result<()> {
+    let program = stage.compile("rate", include_str!("rate.c"))?;
+    let namespace = stage.namespace()?;
+    println!("\n== 1. A C program, from one process to another ==");
+    println!(
+        "rate.c: 64-byte messages through mq_send and mq_receive, compiled just now by cc without anything of umsg.\n\
+         A queue of {DEPTH} messages, {ROUNDS} rounds of {SECONDS} s on each in turn, medians."
+    );
+    let sides = alternate(
+        ROUNDS,
+        || {
+            Round::of(&answer(
+                &mut namespace.on_kernel(&program, &[DEPTH, SECONDS]),
+            )?)
+        },
+        || {
+            Round::of(&answer(
+                &mut namespace.on_umsg(&program, &[DEPTH, SECONDS]),
+            )?)
+        },
+    )?;
+    let deeper = (0..3)
+        .map(|_| {
+            Round::of(&answer(
+                &mut namespace.on_umsg(&program, &[DEEPER, SECONDS]),
+            )?)
+        })
+        .collect::<Result<Vec<_>>>()?;
+
+    println!(
+        "\n{:42}{:>12}{:>22}",
+        "", "messages/s", "CPU time a message"
+    );
+    row("kernel:  rate", &sides.kernel);
+    row("umsg:    umsg run -- rate", &sides.umsg);
+    let ratio = median(&sides.umsg, Round::rate) / median(&sides.kernel, Round::rate);
+    println!("{:42}{ratio:>12.1}", "ratio");
+    row("umsg, a queue of 1,024 messages", &deeper);
+    Ok(())
+}
+
+fn row(what: &str, rounds: &[Round]) {
+    let nanoseconds = median(rounds, |round| round.cpu * 1e9 / round.messages);
+    println!(
+        "{what:42}{:>12}{nanoseconds:>19.0} ns",
+        grouped(median(rounds, Round::rate))
+    );
+}
+
+/// What one run of rate.c printed.
+struct Round {
+    messages: f64,
+    seconds: f64,
+    cpu: f64,
+}
+
+impl Round {
+    fn of(printed: &str) -> Result<Self> {
+        let numbers: Option<Vec<f64>> = printed
+            .split_whitespace()
+            .map(|word| word.parse().ok())
+            .collect();
+        match numbers.as_deref() {
+            Some(&[messages, seconds, cpu]) => Ok(Self {
+                messages,
+                seconds,
+                cpu,
+            }),
+            _ => Err(Failure::new(format!("rate printed {printed:?}"))),
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        self.messages / self.seconds
+    }
+}

@@ -1,0 +1,33 @@
+//! Two sides measured in turn, so that whatever else the machine does meets both alike.
+
+use crate::failure::Result;
+
+/// What each side gave in each round.
+pub struct Sides<T> {
+    pub kernel: Vec<T>,
+    pub umsg: Vec<T>,
+}
+
+/// Measures the kernel, then umsg, as often as asked.
+pub fn alternate<T>(
+    rounds: usize,
+    mut kernel: impl FnMut() -> Result<T>,
+    mut umsg: impl FnMut() -> Result<T>,
+) -> Result<Sides<T>> {
+    let mut sides = Sides {
+        kernel: Vec::new(),
+        umsg: Vec::new(),
+    };
+    for _ in 0..rounds {
+        sides.kernel.push(kernel()?);
+        sides.umsg.push(umsg()?);
+    }
+    Ok(sides)
+}
+
+/// The median of one figure of each round; of an even number, the upper one.
+pub fn median<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,166 @@
+//! Where the demonstration takes place: its programs, and namespaces that go away with it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use crate::failure::{Context as _, Failure, Result};
+use crate::interrupt;
+use crate::shell;
+use crate::workspace::Workspace;
+
+/// Debian's user and group for whoever owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// The programs of the demonstration.
+pub struct Stage {
+    /// Everybody may look into it: an unprivileged user runs programs from here.
+    directory: TempDir,
+    pub root: bool,
+}
+
+impl Stage {
+    /// Copies what was built to where an unprivileged user can run it, whoever owns the checkout.
+    pub fn new(workspace: &Workspace) -> Result<Self> {
+        let root = geteuid().is_root();
+        let directory = tempfile::Builder::new()
+            .prefix("umsg-demo-")
+            .permissions(Permissions::from_mode(0o755))
+            // Only root's checkout may be out of the unprivileged user's sight; a temporary directory may forbid
+            // running programs.
+            .tempdir_in(if root {
+                std::env::temp_dir()
+            } else {
+                workspace.target.clone()
+            })
+            .context("a directory for the demo's programs")?;
+        let stage = Self { directory, root };
+        for file in ["umsg", "libumsg_preload.so"] {
+            let built = workspace.release(file);
+            fs::copy(&built, stage.program(file)).context(built.display())?;
+        }
+        Ok(stage)
+    }
+
+    /// A program of ours.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Compiles a C program that knows only <mqueue.h>.
+    pub fn compile(&self, name: &str, source: &str) -> Result<PathBuf> {
+        let file = self.program(&format!("{name}.c"));
+        fs::write(&file, source).context(file.display())?;
+        let program = self.program(name);
+        let mut cc = Command::new("cc");
+        cc.args(["-std=gnu11", "-O2", "-o"])
+            .arg(&program)
+            .arg(&file);
+        // Where glibc has not taken in librt, the calls are there.
+        cc.arg("-lrt");
+        if interrupt::run(&mut cc)?.success() {
+            Ok(program)
+        } else {
+            Err(Failure::new(format!("cc can't compile {name}.c")))
+        }
+    }
+
+    /// Writes a script.
+    pub fn script(&self, name: &str, source: &str) -> Result<PathBuf> {
+        let file = self.program(name);
+        fs::write(&file, source).context(file.display())?;
+        Ok(file)
+    }
+
+    /// A namespace of the caller's own.
+    pub fn namespace(&self) -> Result<Namespace> {
+        Namespace::new(self, None)
+    }
+
+    /// A namespace of somebody who is not root: of the caller, if he is not.
+    pub fn unprivileged_namespace(&self) -> Result<Namespace> {
+        Namespace::new(self, self.root.then_some(NOBODY))
+    }
+}
+
+/// A directory of queues, and who uses it.
+pub struct Namespace {
+    directory: TempDir,
+    umsg: PathBuf,
+    user: Option<u32>,
+}
+
+impl Namespace {
+    fn new(stage: &Stage, user: Option<u32>) -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("umsg-demo-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in("/dev/shm")
+            .context("a directory in /dev/shm")?;
+        if user.is_some() {
+            chown(directory.path(), user, user).context(directory.path().display())?;
+        }
+        Ok(Self {
+            directory,
+            umsg: stage.program("umsg"),
+            user,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Who uses it, if not the caller.
+    pub fn user(&self) -> Option<u32> {
+        self.user
+    }
+
+    /// A program on the kernel's queues, run by the namespace's user.
+    pub fn on_kernel(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        self.as_user(command)
+    }
+
+    /// The same program under `umsg run`.
+    pub fn on_umsg(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = self.umsg(&["run", "--"]);
+        command.arg(program).args(arguments);
+        command
+    }
+
+    /// The command line tool on this namespace.
+    pub fn umsg(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.umsg);
+        command.args(arguments).env("UMSG_DIR", self.path());
+        self.as_user(command)
+    }
+
+    fn as_user(&self, mut command: Command) -> Command {
+        if let Some(user) = self.user {
+            // Setting the user drops the capabilities and, from root, the supplementary groups too.
+            command.uid(user).gid(user).current_dir("/");
+        }
+        command
+    }
+}
+
+/// Runs a program that has to succeed, and returns what it printed.
+pub fn answer(command: &mut Command) -> Result<String> {
+    let output = interrupt::output(command)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(Failure::new(format!(
+        "{} ended with {}: {}",
+        shell::line(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
+}

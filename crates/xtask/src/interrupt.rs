@@ -1,0 +1,77 @@
+//! Ctrl-C and its like as an ordinary failure, so that what was made is removed on the way out.
+
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use crate::failure::{Context as _, Failure, Result};
+use crate::shell;
+
+/// How often a waiting task looks for a signal: rarely enough not to disturb what is being measured.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The signal that came, or 0.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note(signal: libc::c_int) {
+    // Relaxed: the number is all there is to see.
+    SIGNAL.store(signal, Ordering::Relaxed);
+}
+
+/// From here on, a signal that would end the process is only noted. Children start with the default again, because
+/// exec resets handlers.
+#[allow(
+    unsafe_code,
+    reason = "installing a handler has no safe form without a further crate"
+)]
+pub fn install() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler stores to an atomic and does nothing else, which a handler may; it has the type that
+        // signal() asks for.
+        unsafe { libc::signal(signal, note as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Fails if a signal came.
+pub fn check() -> Result<()> {
+    match SIGNAL.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        signal => Err(Failure::Interrupted(signal)),
+    }
+}
+
+/// Runs a command to its end; on a signal kills and reaps it.
+pub fn run(command: &mut Command) -> Result<ExitStatus> {
+    let mut child = spawn(command.stdin(Stdio::null()))?;
+    wait(&mut child)
+}
+
+/// As `run`, and returns what the command printed, which must be little enough to fit into a pipe.
+pub fn output(command: &mut Command) -> Result<Output> {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn(command)?;
+    wait(&mut child)?;
+    child.wait_with_output().context(shell::line(command))
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    check()?;
+    command.spawn().context(shell::line(command))
+}
+
+fn wait(child: &mut Child) -> Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait().context("wait")? {
+            check()?;
+            return Ok(status);
+        }
+        if let Err(interrupted) = check() {
+            // Either call fails only if the child is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(interrupted);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
