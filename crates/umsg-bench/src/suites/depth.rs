@@ -1,6 +1,6 @@
 //! Does a send and a receive cost the same at any depth?
 
-use super::pairs::{self, MESSAGE_SIZE};
+use super::pairs::{self, Extent, MESSAGE_SIZE};
 use super::priorities::{Order, Priorities, with_order};
 use crate::backends::kernel::KernelQueue;
 use crate::backends::umsg::UmsgQueue;
@@ -64,7 +64,7 @@ fn climb<Q: MessageQueue, P: Priorities>(plan: &Plan, declared: u32) -> Result<V
         held = depth - 1;
         stops.push(Stop {
             first_receive: pairs::first_receive(&queue)?,
-            pair: pairs::pair(&queue, &mut priorities, plan.budget)?,
+            pair: pairs::pair(&queue, &mut priorities, Extent::published(plan.budget))?,
         });
     }
     Ok(stops)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backends::{MessageQueue, Spec};
 use crate::clock;
 use crate::failure::Failure;
-use crate::suites::pairs::{self, MESSAGE_SIZE};
+use crate::suites::pairs::{self, Extent, MESSAGE_SIZE};
 use crate::suites::priorities::{Constant, Priorities};
 
 /// Queues shallower than this are filled and drained several times, for the clock's sake.
@@ -35,8 +35,9 @@ impl Figures {
 /// Sends and receives while the queue holds nothing else.
 pub fn empty<Q: MessageQueue>(depth: u32, budget: Duration) -> Result<Figures, Failure> {
     let queue = Q::make(&spec(depth))?;
-    let pair = pairs::pair(&queue, &mut Constant, budget)?;
-    let send_share = pairs::send_share(&queue, &mut Constant, budget / 4)?;
+    let extent = Extent::timed(budget);
+    let pair = pairs::pair(&queue, &mut Constant, extent)?;
+    let send_share = pairs::send_share(&queue, &mut Constant, extent.quarter())?;
     Ok(Figures {
         pair,
         send_share,
@@ -64,8 +65,9 @@ pub fn full<Q: MessageQueue, P: Priorities>(
     times.first.add(fill_and_drain::<Q, P>(&queue, depth - 1)?);
     let mut priorities = P::FIRST;
     times.again.fill += timed(|| pairs::fill(&queue, depth - 1, &mut priorities))?;
-    let pair = pairs::pair(&queue, &mut priorities, budget)?;
-    let send_share = pairs::send_share(&queue, &mut priorities, budget / 4)?;
+    let extent = Extent::published(budget);
+    let pair = pairs::pair(&queue, &mut priorities, extent)?;
+    let send_share = pairs::send_share(&queue, &mut priorities, extent.quarter())?;
     times.again.drain += timed(|| drain_exactly(&queue, depth - 1))?;
     let each = |time: f64| (time / f64::from(cycles) - clock::overhead()) / f64::from(depth - 1);
     Ok(Figures {
