@@ -39,7 +39,7 @@ points! {
     ARENA_NAMED;
     /// The message is copied out; nothing is changed: it stays in the queue.
     RECEIVE_COPIED;
-    /// The slot is written behind the free ones, not published: the message stays in the queue.
+    /// A slot that nobody uses is written behind the free ones, not published: the repair frees it.
     RECEIVE_RETURNED;
     /// The message is taken from the ring, its slot is in nobody's hands: received, the repair frees the slot.
     RECEIVE_TAKEN;
@@ -148,8 +148,8 @@ mod armed {
         if ARMED.load(Ordering::SeqCst) == point as u32 + 1
             && PASSES.fetch_sub(1, Ordering::SeqCst) == 1
         {
-            // SAFETY: a signal to ourselves; SIGKILL does not return.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            use rustix::process::{Signal, getpid, kill_process};
+            let _ = kill_process(getpid(), Signal::KILL);
             loop {
                 std::hint::spin_loop();
             }
