@@ -19,7 +19,7 @@ pub fn show(stage: &Stage) -> Result<()> {
     println!("\n== 1. A C program, from one process to another ==");
     println!(
         "rate.c: 64-byte messages through mq_send and mq_receive, compiled just now by cc without anything of umsg.\n\
-         A queue of {DEPTH} messages, {ROUNDS} rounds of {SECONDS} s on each in turn, medians."
+         A queue of {DEPTH} messages, as deep as the kernel allows anybody; {ROUNDS} rounds of {SECONDS} s on each in turn, medians."
     );
     let sides = alternate(
         ROUNDS,
@@ -43,22 +43,31 @@ pub fn show(stage: &Stage) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
 
     println!(
-        "\n{:42}{:>12}{:>22}",
-        "", "messages/s", "CPU time a message"
+        "\n{:36}{:>12}{:>20}{:>8}",
+        "", "messages/s", "CPU a message", "ratio"
     );
-    row("kernel:  rate", &sides.kernel);
-    row("umsg:    umsg run -- rate", &sides.umsg);
-    let ratio = median(&sides.umsg, Round::rate) / median(&sides.kernel, Round::rate);
-    println!("{:42}{ratio:>12.1}", "ratio");
-    row("umsg, a queue of 1,024 messages", &deeper);
+    row("kernel:  rate", &sides.kernel, None);
+    row(
+        "umsg:    umsg run -- rate",
+        &sides.umsg,
+        Some(&sides.kernel),
+    );
+    row(
+        "umsg, a queue of 1,024 messages",
+        &deeper,
+        Some(&sides.kernel),
+    );
     Ok(())
 }
 
-fn row(what: &str, rounds: &[Round]) {
+fn row(what: &str, rounds: &[Round], base: Option<&[Round]>) {
+    let rate = median(rounds, Round::rate);
     let nanoseconds = median(rounds, |round| round.cpu * 1e9 / round.messages);
+    let ratio = base.map(|base| format!("{:.1}", rate / median(base, Round::rate)));
     println!(
-        "{what:42}{:>12}{nanoseconds:>19.0} ns",
-        grouped(median(rounds, Round::rate))
+        "{what:36}{:>12}{nanoseconds:>17.0} ns{:>8}",
+        grouped(rate),
+        ratio.unwrap_or_default()
     );
 }
 
