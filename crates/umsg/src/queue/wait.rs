@@ -121,8 +121,8 @@ impl From<End> for Refused {
         match end {
             End::Interrupted => Refused::Interrupted,
             End::TimedOut => Refused::TimedOut,
-            // The node says otherwise than its list: somebody scribbled.
-            End::Settled => Refused::Trouble(Trouble::Damaged),
+            // The outcome was withdrawn, or its node says otherwise than its list.
+            End::Settled => Refused::NotNow,
         }
     }
 }
@@ -181,7 +181,11 @@ impl Engine {
         crash_point!(WAIT_WOKEN);
         let result = self.end_receiver(me, node, buffer, end, deadline);
         me.unname(outer);
-        result.map(Some)
+        match result {
+            // The offer was withdrawn before we got the lock.
+            Err(Refused::NotNow) => Ok(None),
+            other => other.map(Some),
+        }
     }
 
     /// Drops the lock. If the caller is enlisted, names its node to the kernel and wakes whom it served on the way.
