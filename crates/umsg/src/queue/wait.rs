@@ -414,11 +414,13 @@ fn nap() {
     let _ = futex::wait(&word, 0, Deadline::after(NAP));
 }
 
-/// How long the end of a wait waits for the lock.
+/// How long the end of a wait waits for the lock: what was settled is worth waiting for until the deadline.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
-    match (end, deadline) {
-        (End::Settled, Deadline::Never) => Deadline::Never,
-        _ => Deadline::after(GRACE),
+    let is_far = deadline.or_slice(GRACE.as_nanos() as u64) != deadline;
+    if end == End::Settled && is_far {
+        deadline
+    } else {
+        Deadline::after(GRACE)
     }
 }
 
