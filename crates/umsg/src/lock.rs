@@ -209,8 +209,11 @@ impl Lock {
             if word & TID == thread.tid() {
                 return Err(LockError::OwnedByCaller);
             }
-            self.sleep(word, patience)?;
-            marked = LENT | WAITERS;
+            // A word that was free, and was taken and dropped meanwhile, has nobody who would wake us.
+            if word & TID != 0 {
+                self.sleep(word, patience)?;
+                marked = LENT | WAITERS;
+            }
         }
     }
 
