@@ -52,6 +52,10 @@ mod segment;
 )]
 pub mod signals;
 mod slots;
+#[cfg_attr(
+    loom,
+    allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")
+)]
 mod sync;
 #[allow(
     unsafe_code,

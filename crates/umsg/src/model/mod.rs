@@ -24,4 +24,4 @@ mod tests;
 )]
 pub(crate) mod thread;
 pub(crate) mod time;
-mod world;
+pub(crate) mod world;

@@ -2,7 +2,7 @@
 
 use crate::error::Trouble;
 use crate::segment::{Cell, Fifo, Fixed, Layout, NODES, Node, PRIORITIES};
-use crate::sync::{AtomicU32, Guarded64, Ordering};
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 
 /// The bytes in a cell: eight of them, watched by loom.
 #[derive(Default)]
@@ -17,6 +17,7 @@ pub(crate) struct Segment {
     nodes: Vec<Node>,
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
+    links: Vec<Guarded32>,
 }
 
 impl std::fmt::Debug for Segment {
@@ -42,6 +43,7 @@ impl Segment {
             nodes: some(NODES),
             ring: some(layout.ring_len),
             cells: some(layout.slots),
+            links: some(layout.slots),
         };
         for slot in 0..slots {
             segment.ring[slot].store(slot as u32, Ordering::Relaxed);
@@ -120,6 +122,12 @@ impl Segment {
     pub(crate) fn populate(&self, _offset: usize, _len: usize) -> Result<(), Trouble> {
         Ok(())
     }
+
+    pub(crate) fn link(&self, slot: u32) -> Result<&Guarded32, Trouble> {
+        self.links.get(slot as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub(crate) fn prefetch_to_write(&self, _slot: u32) {}
 
     pub(crate) fn prefetch(&self, _slot: u32) {}
 }

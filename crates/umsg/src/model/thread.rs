@@ -128,7 +128,7 @@ impl Thread {
     }
 
     /// Dies: the kernel marks the word that is named, then the stack is left.
-    pub(super) fn die(&self) -> ! {
+    pub(crate) fn die(&self) -> ! {
         // SAFETY: what is named is a word of the segment, which outlives the threads that use it.
         if let Some(word) = unsafe { self.named.get().as_ref() } {
             exit_robust_list(word, self.tid);

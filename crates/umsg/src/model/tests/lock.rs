@@ -1,0 +1,151 @@
+//! The lock that knows its owner.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+//! | the unlock or the lock orders nothing | a race on what the lock guards |
+//! | a sleeper does not say WAITERS; one that has slept forgets that others may sleep | a deadlock |
+//! | the dead owner's lock is got like any other | a half-done change is seen |
+//! | the word is not named before it is taken, or no longer while its sleeper is being woken | a deadlock |
+
+use super::stage::{Slices, alive, explore};
+use crate::lock::{Left, Lock};
+use crate::model::thread::{self, Thread};
+use crate::model::world::{self, Death};
+use crate::sync::Guarded64;
+use crate::sys::clock::Deadline;
+use std::sync::Arc;
+
+/// Two words that are equal whenever the lock is free.
+#[derive(Default)]
+struct Guarded {
+    lock: Lock,
+    first: Guarded64,
+    second: Guarded64,
+}
+
+impl Guarded {
+    /// Adds one to both words; mends them first if an owner died in between. Answers how the lock was left.
+    fn add(&self, me: &Thread) -> Left {
+        let (held, left) = self.lock.lock(me, Deadline::Never).expect("the lock");
+        if left == Left::ByTheDead {
+            self.second.set(self.first.get());
+        }
+        assert_eq!(self.first.get(), self.second.get());
+        self.first.set(self.first.get() + 1);
+        self.second.set(self.second.get() + 1);
+        held.unlock();
+        left
+    }
+
+    /// Dies between the two words.
+    fn add_half(&self, me: &Thread) {
+        let (_held, left) = self.lock.lock(me, Deadline::Never).expect("the lock");
+        if left == Left::ByTheDead {
+            self.second.set(self.first.get());
+        }
+        self.first.set(self.first.get() + 1);
+        me.die();
+    }
+}
+
+#[test]
+fn owners_exclude_each_other_and_no_sleeper_is_forgotten() {
+    explore("lock: three owners", 3, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        let threads = [1, 2].map(|tid| {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(tid, move |me| guarded.add(me))
+        });
+        thread::live(3, |me| guarded.add(me));
+        for thread in threads {
+            assert_eq!(alive(thread), Left::InOrder);
+        }
+        assert_eq!(guarded.first.get(), 3);
+    });
+}
+
+#[test]
+fn two_owners_in_every_interleaving() {
+    explore("lock: two owners", 100, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        let other = {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(1, move |me| {
+                let _ = guarded.add(me);
+                let _ = guarded.add(me);
+            })
+        };
+        thread::live(3, |me| guarded.add(me));
+        alive(other);
+        assert_eq!(guarded.first.get(), 3);
+    });
+}
+
+#[test]
+fn the_next_owner_learns_of_a_death_and_its_sleepers_are_woken() {
+    explore("lock: an owner dies", 3, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        let victim = {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(1, move |me| guarded.add_half(me))
+        };
+        let bystander = {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(2, move |me| guarded.add(me))
+        };
+        let mine = thread::live(3, |me| guarded.add(me));
+        assert!(victim.join().unwrap().is_none());
+        let theirs = alive(bystander);
+        let found = [mine, Some(theirs)]
+            .iter()
+            .filter(|left| **left == Some(Left::ByTheDead))
+            .count();
+        let last = thread::live(4, |me| guarded.add(me)).unwrap();
+        assert_eq!(found + usize::from(last == Left::ByTheDead), 1);
+        assert_eq!((guarded.first.get(), guarded.second.get()), (4, 4));
+    });
+}
+
+#[test]
+fn who_dies_before_waking_a_sleeper_is_stood_in_for_by_the_kernel() {
+    explore("lock: the waker dies", 3, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        world::doom(1, Death::Waking, 1);
+        let victim = {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(1, move |me| guarded.add(me))
+        };
+        let bystander = {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(2, move |me| guarded.add(me))
+        };
+        thread::live(3, |me| guarded.add(me));
+        let _ = victim.join().unwrap();
+        let _ = alive(bystander);
+        assert_eq!(guarded.first.get(), 3);
+    });
+}
+
+#[test]
+fn a_loan_excludes_owners_and_ends() {
+    explore("lock: a loan", 3, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        let owner = {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(1, move |me| {
+                let _ = guarded.add(me);
+                let _ = guarded.add(me);
+            })
+        };
+        thread::live(3, |me| {
+            let left = guarded.lock.borrow(me, Deadline::Never).expect("the loan");
+            assert_eq!(left, Left::InOrder);
+            assert_eq!(guarded.first.get(), guarded.second.get());
+            guarded.first.set(guarded.first.get() + 1);
+            guarded.second.set(guarded.second.get() + 1);
+            guarded.lock.give_back();
+        });
+        alive(owner);
+        assert_eq!(guarded.first.get(), 3);
+    });
+}
