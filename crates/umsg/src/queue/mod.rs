@@ -17,13 +17,14 @@
 
 mod grow;
 mod look;
+mod pacing;
 mod receive;
 mod send;
 mod serve;
 mod wait;
 
+pub use pacing::Waiting;
 pub(crate) use receive::Taken;
-pub use wait::Waiting;
 
 use crate::error::Trouble;
 use crate::lock::{Held, Left, LockError};
@@ -76,14 +77,14 @@ impl From<Trouble> for Refused {
 #[derive(Debug)]
 pub(crate) struct Engine {
     segment: Segment,
-    pub(crate) pacing: wait::Pacing,
+    pub(crate) pacing: pacing::Pacing,
 }
 
 impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
             segment,
-            pacing: wait::Pacing::default(),
+            pacing: pacing::Pacing::default(),
         }
     }
 

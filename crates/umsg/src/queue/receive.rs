@@ -15,6 +15,8 @@ use crate::waiters::{List, Waiters};
 /// How far ahead cells that will be read are fetched, in the ring and in the store.
 const AHEAD: u64 = 6;
 const STORED_AHEAD: usize = 2;
+/// In a stream, every so many messages the receiver looks how far its senders are.
+const LOOK_AT_SENT: u32 = 8;
 
 /// What was received: the message is in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,7 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Taken, Refused> {
         if !self.seems_filled() && !self.needs_a_look() {
+            self.pacing.found_nothing();
             return Err(Refused::NotNow);
         }
         self.with_receiver_lock(me, deadline, |wakes| self.receive_locked(buffer, wakes))
@@ -99,7 +102,7 @@ impl Engine {
         let Some(found) = self.best()? else {
             return Err(Refused::NotNow);
         };
-        self.prefetch_upcoming(&found);
+        self.prefetch_upcoming(&found, self.pacing.received());
         let taken = self.consume(&found, buffer)?;
         if waiters.len(List::Senders) != 0 {
             self.admit(wakes)?;
@@ -189,21 +192,30 @@ impl Engine {
         }
     }
 
-    /// Begins to fetch the cell of a message that comes after this one.
+    /// Begins to fetch the cell of a message that comes after this one, in the midst of a stream.
     #[inline(always)]
-    fn prefetch_upcoming(&self, found: &Found<'_>) {
+    fn prefetch_upcoming(&self, found: &Found<'_>, streak: u32) {
         if found.stored {
             self.prefetch_stored(found);
-            return;
+        } else if streak != 0 {
+            self.prefetch_in_ring(streak);
         }
-        let drained = self
-            .segment()
-            .fixed()
-            .receiver
-            .drained
-            .load(Ordering::Relaxed);
-        if let Ok((slot, _)) = Ring::of(self.segment()).slot(drained + AHEAD) {
-            self.segment().prefetch(slot);
+    }
+
+    /// In the ring: only what has been sent. To fetch a line that its sender is still going to write would cost both a
+    /// transfer; and so would reading `sent` for each message.
+    #[inline(always)]
+    fn prefetch_in_ring(&self, streak: u32) {
+        let fixed = self.segment().fixed();
+        let sent_seen = &fixed.receiver.sent_seen;
+        // Relaxed: hints.
+        let position = fixed.receiver.drained.load(Ordering::Relaxed) + AHEAD;
+        if (sent_seen.get().wrapping_sub(position) as i64) > 0 {
+            if let Ok((slot, _)) = Ring::of(self.segment()).slot(position) {
+                self.segment().prefetch(slot);
+            }
+        } else if streak % LOOK_AT_SENT == 1 {
+            sent_seen.set(fixed.sender.sent.load(Ordering::Relaxed));
         }
     }
 
@@ -396,7 +408,7 @@ impl Engine {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if self.spin(deadline, || self.seems_filled()) {
+            if self.spin_for_message(deadline) {
                 continue;
             }
             self.segment().fixed().counters.count(Event::ReceiveBlocked);

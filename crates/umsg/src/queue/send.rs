@@ -197,7 +197,7 @@ impl Engine {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if self.spin(deadline, || self.seems_roomy()) {
+            if self.spin_for_room(deadline) {
                 continue;
             }
             self.segment().fixed().counters.count(Event::SendBlocked);

@@ -1,4 +1,4 @@
-//! Waiting: spinning as long as it pays, then a node and a sleep.
+//! Waiting: a node, and a sleep in slices.
 
 use super::{Engine, Refused, Taken, Wakes};
 use crate::counters::Event;
@@ -6,106 +6,18 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::{Held, SLICE};
 use crate::segment::Node;
-use crate::sync::{Ordering, fence, spin_hint};
-use crate::sys::clock::{self, Deadline};
-use crate::sys::cpu;
+use crate::sync::{Ordering, fence};
+use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State, Waiters};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How a call on this handle waits for a message or for room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Waiting {
-    /// Spins for some microseconds as long as that has paid lately and there is another processor, then sleeps.
-    #[default]
-    Adaptive,
-    /// Sleeps at once: the least CPU time.
-    Blocking,
-    /// Spins until the deadline: the least latency, and a processor's whole time.
-    Spinning,
-}
-
-/// The longest spin, and the first one, in nanoseconds.
-const LONGEST: u32 = 50_000;
-const FIRST: u32 = 20_000;
-/// A spin shorter than this is not worth its while.
-const SHORTEST: u32 = 2_000;
-/// After spinning has not paid, so many waits sleep at once before it is tried again.
-const PAUSE: u32 = 64;
-/// Looks between two readings of the clock.
-const LOOKS: u32 = 16;
-
-/// How long a call spins that finds no node free, or that has been told to look again, in nanoseconds.
+/// How long a call sleeps that finds no node free.
 const NAP: Duration = Duration::from_millis(1);
 
 /// How long the end of a timed wait waits for the lock.
 const GRACE: Duration = Duration::from_millis(10);
-
-/// What a handle remembers of its waits. Private to the process; races between its threads cost a wrong guess.
-#[derive(Debug)]
-pub(crate) struct Pacing {
-    mode: AtomicU32,
-    /// How long the next wait spins, in nanoseconds; below [`SHORTEST`]: not at all, so many waits are left of the pause.
-    budget: AtomicU32,
-}
-
-impl Default for Pacing {
-    fn default() -> Self {
-        Pacing {
-            mode: AtomicU32::new(0),
-            budget: AtomicU32::new(FIRST),
-        }
-    }
-}
-
-// Relaxed throughout: heuristics.
-impl Pacing {
-    pub(crate) fn set(&self, waiting: Waiting) {
-        self.mode.store(waiting as u32, Relaxed);
-    }
-
-    fn mode(&self) -> Waiting {
-        match self.mode.load(Relaxed) {
-            1 => Waiting::Blocking,
-            2 => Waiting::Spinning,
-            _ => Waiting::Adaptive,
-        }
-    }
-
-    /// How long to spin now, in nanoseconds; 0 for not at all.
-    fn allowance(&self) -> u32 {
-        if cpu::available() < 2 {
-            return 0;
-        }
-        match self.budget.load(Relaxed) {
-            0 => {
-                self.budget.store(SHORTEST, Relaxed);
-                0
-            }
-            pause if pause < SHORTEST => {
-                self.budget.store(pause - 1, Relaxed);
-                0
-            }
-            budget => budget,
-        }
-    }
-
-    fn paid(&self, budget: u32) {
-        if budget < LONGEST {
-            self.budget
-                .store((budget + budget / 4).min(LONGEST), Relaxed);
-        }
-    }
-
-    fn lost(&self, budget: u32) {
-        let half = budget / 2;
-        self.budget
-            .store(if half < SHORTEST { PAUSE } else { half }, Relaxed);
-    }
-}
 
 /// Why a sleep is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,31 +50,6 @@ enum Enlisted<'a, T> {
 }
 
 impl Engine {
-    /// Looks until `ready`, as long as the handle's pacing says. True if it is worth another attempt.
-    pub(super) fn spin(&self, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
-        let budget = match self.pacing.mode() {
-            Waiting::Blocking => return false,
-            Waiting::Spinning => u32::MAX,
-            Waiting::Adaptive => self.pacing.allowance(),
-        };
-        if budget == 0 {
-            return false;
-        }
-        let paid = spin_until(budget, deadline, ready);
-        if budget != u32::MAX {
-            if paid {
-                self.pacing.paid(budget)
-            } else {
-                self.pacing.lost(budget)
-            }
-        }
-        if paid {
-            self.segment().fixed().counters.count(Event::SpinPaid);
-        }
-        // A handle that only spins goes back to the attempt, which finds the deadline passed.
-        paid || budget == u32::MAX
-    }
-
     /// Waits for a message with a node. None: try again.
     pub(super) fn block_receiver(
         &self,
@@ -421,21 +308,5 @@ fn last_patience(end: End, deadline: Deadline) -> Deadline {
         deadline
     } else {
         Deadline::after(GRACE)
-    }
-}
-
-/// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: until the deadline).
-fn spin_until(budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
-    let end = clock::monotonic().saturating_add(u64::from(budget));
-    loop {
-        for _ in 0..LOOKS {
-            if ready() {
-                return true;
-            }
-            spin_hint();
-        }
-        if deadline.has_passed() || (budget != u32::MAX && clock::monotonic() >= end) {
-            return false;
-        }
     }
 }

@@ -146,6 +146,8 @@ pub(crate) struct ReceiverSide {
     /// Messages in the store, and their bytes.
     pub(crate) stored: AtomicU64,
     pub(crate) stored_bytes: AtomicU64,
+    /// [`SenderSide::sent`] as last read: up to there the ring is worth fetching ahead.
+    pub(crate) sent_seen: Guarded64,
     /// CLOCK_REALTIME_COARSE of the last receive, in nanoseconds since 1970.
     pub(crate) last_receive: AtomicU64,
     /// Third level of the priority bitmap.

@@ -1,0 +1,217 @@
+//! How long a call looks before it sleeps.
+//!
+//! A sleep costs its waker more than a microsecond and its sleeper several, so a call that finds nothing first looks
+//! again for some microseconds, as long as that has paid lately: each spin that found something makes the next one
+//! longer, each that did not halves it, and after a few in vain the next waits sleep at once. On a single processor
+//! nobody spins.
+//!
+//! *When* it looks matters too. Two cores that pass a cache line to and fro for each message move some three million
+//! messages a second; a receiver that lets a few gather moves several times as many. So a receiver that finds nothing
+//! in the middle of a stream looks away for half a microsecond. Whether it is one, it knows from how many messages it
+//! got since it last waited; in a ping-pong that is always one, and it looks without a pause.
+
+use super::Engine;
+use crate::counters::Event;
+use crate::sync::spin_hint;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::cpu;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// How a call on this handle waits for a message or for room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// Spins for some microseconds as long as that has paid lately and there is another processor, then sleeps.
+    #[default]
+    Adaptive,
+    /// Sleeps at once: the least CPU time.
+    Blocking,
+    /// Spins until the deadline: the least latency, and a processor's whole time.
+    Spinning,
+}
+
+/// The longest spin, and the first one, in nanoseconds.
+const LONGEST: u32 = 50_000;
+const FIRST: u32 = 20_000;
+/// A spin shorter than this is not worth its while.
+const SHORTEST: u32 = 2_000;
+/// After spinning has not paid, so many waits sleep at once before it is tried again.
+const PAUSE: u32 = 64;
+/// Looks between two readings of the clock.
+const LOOKS: u32 = 16;
+/// How long a stream's receiver looks away, in nanoseconds: so long for each message that the queue can hold, ...
+const GATHER_EACH: u64 = 20;
+/// ... and at most so long.
+const GATHER: u64 = 500;
+/// In a ping-pong, every so many waits it is tried whether messages gather after all.
+const TRIAL: u32 = 64;
+
+/// What a handle remembers of its waits. Private to the process; a race between its threads costs a wrong guess.
+#[derive(Debug)]
+pub(crate) struct Pacing {
+    mode: AtomicU32,
+    /// How long the next wait spins, in nanoseconds; below [`SHORTEST`]: not at all, and how many more waits not.
+    budget: AtomicU32,
+    /// Messages received one after another, now and until nothing was found last.
+    streak: AtomicU32,
+    last_streak: AtomicU32,
+    /// 0: let messages gather. Otherwise after how many waits to try it.
+    trial: AtomicU32,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Pacing {
+            mode: AtomicU32::new(0),
+            budget: AtomicU32::new(FIRST),
+            streak: AtomicU32::new(0),
+            last_streak: AtomicU32::new(0),
+            trial: AtomicU32::new(TRIAL),
+        }
+    }
+}
+
+// Relaxed throughout: heuristics.
+impl Pacing {
+    pub(crate) fn set(&self, waiting: Waiting) {
+        self.mode.store(waiting as u32, Relaxed);
+    }
+
+    fn mode(&self) -> Waiting {
+        match self.mode.load(Relaxed) {
+            _ if cfg!(loom) => Waiting::Blocking,
+            1 => Waiting::Blocking,
+            2 => Waiting::Spinning,
+            _ => Waiting::Adaptive,
+        }
+    }
+
+    /// How long to spin now, in nanoseconds; 0 for not at all, u32::MAX for until the deadline.
+    fn allowance(&self) -> u32 {
+        match self.mode() {
+            Waiting::Blocking => return 0,
+            Waiting::Spinning => return u32::MAX,
+            Waiting::Adaptive => {}
+        }
+        if cpu::available() < 2 {
+            return 0;
+        }
+        match self.budget.load(Relaxed) {
+            0 => {
+                self.budget.store(FIRST, Relaxed);
+                FIRST
+            }
+            pause if pause < SHORTEST => {
+                self.budget.store(pause - 1, Relaxed);
+                0
+            }
+            budget => budget,
+        }
+    }
+
+    /// Draws the lesson from a spin of up to `budget` nanoseconds.
+    fn learn(&self, budget: u32, paid: bool) {
+        let next = match paid {
+            true => (budget + budget / 4).min(LONGEST),
+            false if budget / 2 < SHORTEST => PAUSE,
+            false => budget / 2,
+        };
+        self.budget.store(next, Relaxed);
+    }
+
+    /// Counts a received message; answers how many came before it without a pause.
+    #[inline(always)]
+    pub(super) fn received(&self) -> u32 {
+        let streak = self.streak.load(Relaxed);
+        self.streak.store(streak.wrapping_add(1), Relaxed);
+        streak
+    }
+
+    /// Notes that nothing was found.
+    #[inline(always)]
+    pub(super) fn found_nothing(&self) {
+        let streak = self.streak.load(Relaxed);
+        if streak != 0 {
+            self.last_streak.store(streak, Relaxed);
+            self.streak.store(0, Relaxed);
+        }
+    }
+
+    /// How long a receiver that found nothing looks away, in nanoseconds.
+    fn gathering_time(&self, max_messages: usize) -> u64 {
+        let streaming = self.last_streak.load(Relaxed) > 1;
+        let gather = match (streaming, self.trial.load(Relaxed)) {
+            (true, _) | (false, 1) => 0,
+            (false, 0) => TRIAL,
+            (false, left) => left - 1,
+        };
+        self.trial.store(gather, Relaxed);
+        if gather == 0 {
+            (max_messages as u64 * GATHER_EACH).min(GATHER)
+        } else {
+            0
+        }
+    }
+}
+
+impl Engine {
+    /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
+    pub(super) fn spin_for_message(&self, deadline: Deadline) -> bool {
+        let budget = self.pacing.allowance();
+        if budget != 0 {
+            look_away(
+                self.pacing
+                    .gathering_time(self.segment().layout().max_messages),
+            );
+        }
+        self.spin(budget, deadline, || self.seems_filled())
+    }
+
+    /// Looks for room as long as the handle's pacing says. True if it is worth another attempt.
+    pub(super) fn spin_for_room(&self, deadline: Deadline) -> bool {
+        self.spin(self.pacing.allowance(), deadline, || self.seems_roomy())
+    }
+
+    fn spin(&self, budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
+        if budget == 0 {
+            return false;
+        }
+        let paid = spin_until(budget, deadline, ready);
+        if budget == u32::MAX {
+            // Back to the attempt, which finds a message, or that the deadline has passed.
+            return true;
+        }
+        self.pacing.learn(budget, paid);
+        if paid {
+            self.segment().fixed().counters.count(Event::SpinPaid);
+        }
+        paid
+    }
+}
+
+/// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: until the deadline).
+fn spin_until(budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
+    let end = clock::monotonic().saturating_add(u64::from(budget));
+    loop {
+        for _ in 0..LOOKS {
+            if ready() {
+                return true;
+            }
+            spin_hint();
+        }
+        if deadline.has_passed() || (budget != u32::MAX && clock::monotonic() >= end) {
+            return false;
+        }
+    }
+}
+
+/// Looks at nothing that others write, for so many nanoseconds.
+fn look_away(time: u64) {
+    if time == 0 {
+        return;
+    }
+    let end = clock::monotonic().saturating_add(time);
+    while clock::monotonic() < end {
+        spin_hint();
+    }
+}
