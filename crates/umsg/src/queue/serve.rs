@@ -67,12 +67,13 @@ impl Engine {
             if !self.has_room_now() {
                 return Ok(());
             }
+            // What is in the ring was sent before: it goes into the store first, and before the node is settled, because
+            // a repair stores the message of a settled node at once.
+            self.drain()?;
             if !waiters::settle(node) {
                 continue;
             }
             crash_point!(ADMIT_ACCEPTED);
-            // What is in the ring was sent before: it goes into the store first.
-            self.drain()?;
             self.store(&self.in_hand(node.slot.get())?)?;
             waiters.remove(node)?;
             wakes.add(index);
