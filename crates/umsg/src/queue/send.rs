@@ -34,6 +34,10 @@ impl Engine {
             match result {
                 Ok(()) => break,
                 Err(Refused::NoSlot) => self.grow(me, deadline)?,
+                // A receiver died, maybe after it made room: whoever gets its lock repairs, and tells of it.
+                Err(Refused::NotNow) if self.segment().fixed().receiver.lock.is_orphaned() => {
+                    self.with_receiver_lock(me, deadline, |_| Ok(()))?;
+                }
                 Err(refused) => return Err(refused),
             }
         }
