@@ -36,7 +36,7 @@ impl Engine {
         let mut counts = Counts::default();
         for _ in 0..ATTEMPTS {
             // Acquire: both cursors are read twice, and in between nothing else is read earlier or later.
-            let sent = fixed.sender.sent.load(Ordering::Acquire);
+            let sent = self.ever_sent();
             let removed = fixed.published.removed.load(Ordering::Acquire);
             let bytes = fixed.sender.bytes[sent as usize & 1].load(Ordering::Acquire);
             let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
@@ -44,13 +44,26 @@ impl Engine {
                 messages: (sent.wrapping_sub(removed) as i64).max(0) as u64,
                 bytes: (bytes.wrapping_sub(removed_bytes) as i64).max(0) as u64,
             };
-            if fixed.sender.sent.load(Ordering::Acquire) == sent
+            if self.ever_sent() == sent
                 && fixed.published.removed.load(Ordering::Acquire) == removed
             {
                 break;
             }
         }
         counts
+    }
+
+    /// How many messages were ever sent through the ring. A sender that died between stamp and cursor has sent: the next
+    /// one moves the cursor.
+    fn ever_sent(&self) -> u64 {
+        let sender = &self.segment().fixed().sender;
+        // Acquire: nothing is read earlier than this.
+        let sent = sender.sent.load(Ordering::Acquire);
+        let is_one_behind = sender.lock.is_orphaned()
+            && Ring::of(self.segment())
+                .published(sent)
+                .is_ok_and(|message| message.is_some());
+        sent.wrapping_add(u64::from(is_one_behind))
     }
 
     /// The n-th message in order of delivery, counted from 0. Holds the receiver lock for a time in proportion to n.
