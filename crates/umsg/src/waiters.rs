@@ -185,9 +185,10 @@ impl<'a> Waiters<'a> {
         }
         self.link(links, node, index, after)?;
         node.list.set(list as u32);
-        links
-            .len
-            .store(links.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        links.len.store(
+            links.len.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
         Ok(())
     }
 
@@ -254,7 +255,7 @@ impl<'a> Waiters<'a> {
         };
         let node = self.segment.node(index)?;
         let ticket = &self.segment.fixed().receiver.ticket;
-        ticket.set(ticket.get() + 1);
+        ticket.set(ticket.get().wrapping_add(1));
         node.list.set(List::None as u32);
         node.slot.set(slot);
         node.rank.set(thread.rank());
@@ -280,7 +281,7 @@ impl<'a> Waiters<'a> {
         let usable = receiver.nodes.get().min(NODES as u32);
         let hint = receiver.node_hint.get();
         for step in 0..usable {
-            let index = (hint + step) % usable;
+            let index = (hint.wrapping_add(step)) % usable;
             if is_free(self.segment.node(index)?) {
                 receiver.node_hint.set(index + 1);
                 return Ok(Some(index));

@@ -127,6 +127,11 @@ impl Thread {
         self.named.set(outer.0);
     }
 
+    /// Lets time pass, for this thread alone.
+    pub(crate) fn oversleep(&self, nanoseconds: u64) {
+        self.now.set(self.now.get() + nanoseconds);
+    }
+
     /// Dies: the kernel marks the word that is named, then the stack is left.
     pub(crate) fn die(&self) -> ! {
         // SAFETY: what is named is a word of the segment, which outlives the threads that use it.

@@ -83,7 +83,7 @@ impl Engine {
         self.widen_ring(slots + more)?;
         let freed = fixed.published.freed.load(Ordering::Relaxed);
         for step in 0..more {
-            Ring::of(self.segment()).write(freed + step as u64, (slots + step) as u32);
+            Ring::of(self.segment()).write(freed.wrapping_add(step as u64), (slots + step) as u32);
         }
         crash_point!(GROW_WRITTEN);
         fixed
@@ -95,8 +95,8 @@ impl Engine {
         fixed
             .published
             .freed
-            .store(freed + more as u64, Ordering::Release);
-        fixed.sender.freed_seen.set(freed + more as u64);
+            .store(freed.wrapping_add(more as u64), Ordering::Release);
+        fixed.sender.freed_seen.set(freed.wrapping_add(more as u64));
         Ok(())
     }
 

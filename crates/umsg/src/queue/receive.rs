@@ -95,7 +95,7 @@ impl Engine {
     ) -> Result<Taken, Refused> {
         let waiters = Waiters::of(self.segment());
         // Those who wait were here first.
-        if waiters.len(List::Receivers) + waiters.len(List::Offered) != 0 {
+        if waiters.len(List::Receivers) | waiters.len(List::Offered) != 0 {
             self.serve(wakes)?;
             self.update_board();
         }
@@ -209,7 +209,11 @@ impl Engine {
         let fixed = self.segment().fixed();
         let sent_seen = &fixed.receiver.sent_seen;
         // Relaxed: hints.
-        let position = fixed.receiver.drained.load(Ordering::Relaxed) + AHEAD;
+        let position = fixed
+            .receiver
+            .drained
+            .load(Ordering::Relaxed)
+            .wrapping_add(AHEAD);
         if (sent_seen.get().wrapping_sub(position) as i64) > 0 {
             if let Ok((slot, _)) = Ring::of(self.segment()).slot(position) {
                 self.segment().prefetch(slot);
@@ -250,7 +254,7 @@ impl Engine {
             let Some((slot, cell)) = ring.published(drained)? else {
                 return Ok(());
             };
-            if let Ok((ahead, _)) = ring.slot(drained + AHEAD) {
+            if let Ok((ahead, _)) = ring.slot(drained.wrapping_add(AHEAD)) {
                 self.segment().prefetch(ahead);
             }
             let found = self.found(slot, cell, false)?;
@@ -302,9 +306,10 @@ impl Engine {
     pub(crate) fn advance(&self, drained: u64, len: usize) {
         let receiver = &self.segment().fixed().receiver;
         let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
-        receiver.bytes[(drained + 1) as usize & 1].store(bytes + len as u64, Ordering::Relaxed);
+        let next = drained.wrapping_add(1);
+        receiver.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
         // Release: `seems_filled` reads it without the lock, and the bytes go with it.
-        receiver.drained.store(drained + 1, Ordering::Release);
+        receiver.drained.store(next, Ordering::Release);
     }
 
     /// Takes a message from the queue. Its slot is then in the caller's hands.
@@ -336,7 +341,9 @@ impl Engine {
         Ring::of(self.segment()).write(freed, slot);
         crash_point!(RECEIVE_RETURNED);
         // Release: FREED. Pairs with the acquire in `send_locked`: the entry is there, and we are done with the cell.
-        published.freed.store(freed + 1, Ordering::Release);
+        published
+            .freed
+            .store(freed.wrapping_add(1), Ordering::Release);
     }
 
     /// Tells senders how many messages are gone. Last, when those who waited for room have got theirs.

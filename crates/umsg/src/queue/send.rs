@@ -80,14 +80,15 @@ impl Engine {
         crash_point!(SEND_FILLED);
         self.announce(position, key)?;
         let bytes = sender.bytes[position as usize & 1].load(Ordering::Relaxed);
-        sender.bytes[(position + 1) as usize & 1]
-            .store(bytes + message.len() as u64, Ordering::Relaxed);
+        let next = position.wrapping_add(1);
+        sender.bytes[next as usize & 1]
+            .store(bytes.wrapping_add(message.len() as u64), Ordering::Relaxed);
         Ring::publish(cell, position);
         crash_point!(SEND_PUBLISHED);
         // Release: whoever reads `sent` with acquire sees the message too.
-        sender.sent.store(position + 1, Ordering::Release);
+        sender.sent.store(next, Ordering::Release);
         crash_point!(SEND_COUNTED);
-        if let Ok((slot, _)) = ring.slot(position + AHEAD) {
+        if let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD)) {
             self.segment().prefetch_to_write(slot);
         }
         Ok(())
@@ -255,10 +256,11 @@ impl Engine {
             self.grow_borrowed()?;
             freed = fixed.published.freed.load(Ordering::Relaxed);
         }
-        let (slot, cell) = Ring::of(self.segment()).slot(freed - 1)?;
+        let last = freed.wrapping_sub(1);
+        let (slot, cell) = Ring::of(self.segment()).slot(last)?;
         // Release: as in `free_slot`. Both locks are held: nobody is filling the slot.
-        fixed.published.freed.store(freed - 1, Ordering::Release);
-        fixed.sender.freed_seen.set(freed - 1);
+        fixed.published.freed.store(last, Ordering::Release);
+        fixed.sender.freed_seen.set(last);
         crash_point!(PARK_SLOT_TAKEN);
         let filled = self
             .fill(me, slot, cell, message, key)

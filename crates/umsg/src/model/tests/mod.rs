@@ -1,3 +1,10 @@
-//! The models.
+//! The models, one protocol a file; [`stage`] has what they share.
+//!
+//! The table at the head of each file says which defects it was seen to catch when they were made on purpose.
+
+mod grow;
+mod handover;
 mod lock;
+mod priority;
+mod sides;
 mod stage;

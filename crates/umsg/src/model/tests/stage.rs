@@ -113,6 +113,12 @@ impl Queue {
         thread::spawn(tid, move |me| life(&queue, me))
     }
 
+    /// Slots in circulation.
+    pub(super) fn slots(&self) -> u32 {
+        let geometry = &self.0.segment().fixed().geometry;
+        geometry.slots.load(Ordering::Relaxed)
+    }
+
     /// At the end, when nobody uses the queue: every slot is in exactly one place, and the cursors agree with what is
     /// there.
     pub(super) fn audit(&self) {
@@ -154,4 +160,15 @@ impl Queue {
 /// The end of a thread that was not to die.
 pub(super) fn alive<T>(thread: JoinHandle<Option<T>>) -> T {
     thread.join().unwrap().expect("nobody killed this thread")
+}
+
+/// Tries until it is possible.
+pub(super) fn polled<T>(mut attempt: impl FnMut() -> Result<T, Refused>) -> T {
+    loop {
+        match attempt() {
+            Ok(result) => return result,
+            Err(Refused::NotNow) => crate::sync::spin_hint(),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
 }

@@ -1,0 +1,72 @@
+//! Bringing slots into circulation while both sides go on: the ring is doubled under their feet.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+
+use super::stage::{Queue, Slices, alive, explore, polled};
+use crate::sys::clock::Deadline;
+
+#[test]
+fn a_receiver_does_not_notice_that_the_ring_is_doubled() {
+    explore("grow: under a receiver", 2, Slices::Endless, || {
+        let queue = Queue::new(3, 2);
+        // The ring's two entries have been used once around.
+        queue.direct(|queue, me| {
+            queue.send(me, (0, 0), Deadline::Passed).unwrap();
+            assert_eq!(queue.receive(me, Deadline::Passed), Ok((0, 0)));
+        });
+        let sender = queue.spawn(1, |queue, me| {
+            for number in 1..=3 {
+                queue.send(me, (number, 0), Deadline::Never).unwrap();
+            }
+        });
+        let received = queue
+            .direct(|queue, me| [(); 3].map(|()| polled(|| queue.receive(me, Deadline::Passed))));
+        assert_eq!(received, [(1, 0), (2, 0), (3, 0)]);
+        alive(sender);
+        queue.audit();
+    });
+}
+
+#[test]
+fn two_senders_that_find_no_slot_both_get_one() {
+    explore("grow: two senders", 2, Slices::Endless, || {
+        let queue = Queue::new(4, 1);
+        let senders = [1, 2].map(|tid| {
+            queue.spawn(tid, move |queue, me| {
+                let number = u64::from(tid) * 10;
+                queue.send(me, (number, 0), Deadline::Never).unwrap();
+                queue.send(me, (number + 1, 0), Deadline::Never).unwrap();
+            })
+        });
+        senders.map(alive);
+        let mut received = queue.empty();
+        let of = |tid: u64| received.iter().filter(move |message| message.0 / 10 == tid);
+        assert!(of(1).is_sorted() && of(2).is_sorted(), "{received:?}");
+        received.sort_unstable();
+        assert_eq!(received, [(10, 0), (11, 0), (20, 0), (21, 0)]);
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_blocked_sender_brings_a_slot_for_its_own_message() {
+    explore("grow: for a blocked sender", 2, Slices::Endless, || {
+        let queue = Queue::new(1, 1);
+        queue.direct(|queue, me| queue.send(me, (0, 0), Deadline::Passed).unwrap());
+        let senders = [1, 2].map(|tid| {
+            queue.spawn(tid, move |queue, me| {
+                queue
+                    .send(me, (u64::from(tid), 0), Deadline::Never)
+                    .unwrap();
+            })
+        });
+        let mut received =
+            queue.direct(|queue, me| [(); 3].map(|()| queue.receive(me, Deadline::Never).unwrap()));
+        senders.map(alive);
+        assert_eq!(received[0], (0, 0));
+        received.sort_unstable();
+        assert_eq!(received, [(0, 0), (1, 0), (2, 0)]);
+        queue.audit();
+    });
+}

@@ -1,0 +1,172 @@
+//! The one-priority word: messages of one priority are taken straight from the ring, and yet none overtakes one of a
+//! higher priority whose send had returned.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+
+use super::stage::{Message, Queue, Slices, alive, explore, polled};
+use crate::crash::Point;
+use crate::model::thread::Thread;
+use crate::model::world::{self, Death};
+use crate::sys::clock::Deadline;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+/// A queue, what is sent through it, and how many of these sends have returned.
+struct Log {
+    queue: Queue,
+    messages: Vec<Message>,
+    returned: AtomicUsize,
+}
+
+impl Log {
+    /// Messages of these priorities, numbered from 0.
+    fn of(priorities: &[usize]) -> Arc<Log> {
+        Arc::new(Log {
+            queue: Queue::new(priorities.len() + 1, priorities.len() + 1),
+            messages: priorities
+                .iter()
+                .enumerate()
+                .map(|(number, &priority)| (number as u64, priority))
+                .collect(),
+            returned: AtomicUsize::new(0),
+        })
+    }
+
+    fn send(&self, me: &Thread, message: Message) {
+        self.queue.send(me, message, Deadline::Passed).unwrap();
+        self.returned
+            .store(message.0 as usize + 1, Ordering::Release);
+    }
+
+    fn send_all(&self, me: &Thread) {
+        for &message in &self.messages {
+            self.send(me, message);
+        }
+    }
+
+    /// Receives all of them. Nothing that was sent before a call to receive may be better than what the call returns.
+    fn receive_all(&self, me: &Thread) {
+        let mut left = self.messages.clone();
+        while !left.is_empty() {
+            let (returned, received) = polled(|| {
+                let returned = self.returned.load(Ordering::Acquire);
+                let received = self.queue.receive(me, Deadline::Passed)?;
+                Ok((returned, received))
+            });
+            for &(number, priority) in &left {
+                let better = priority > received.1 || priority == received.1 && number < received.0;
+                assert!(
+                    number as usize >= returned || !better,
+                    "{received:?} overtook {:?}",
+                    (number, priority)
+                );
+            }
+            left.retain(|&message| message != received);
+        }
+    }
+}
+
+/// One sender, one receiver.
+fn keeps_order(name: &str, priorities: &'static [usize]) {
+    explore(name, 2, Slices::Endless, move || {
+        let log = Log::of(priorities);
+        let sender = {
+            let log = Arc::clone(&log);
+            crate::model::thread::spawn(1, move |me| log.send_all(me))
+        };
+        log.queue.direct(|_, me| log.receive_all(me));
+        alive(sender);
+        log.queue.audit();
+    });
+}
+
+#[test]
+fn a_higher_priority_comes_first_once_its_send_has_returned() {
+    keeps_order("priority: up", &[0, 3]);
+    keeps_order("priority: up and down", &[0, 3, 0]);
+    keeps_order("priority: down and up", &[3, 0, 3]);
+}
+
+#[test]
+fn a_higher_priority_is_seen_behind_a_backlog() {
+    explore("priority: behind a backlog", 3, Slices::Endless, || {
+        let log = Log::of(&[1, 1, 2]);
+        // The word stands still for a while: the fast path is taken.
+        log.queue.direct(|queue, me| {
+            log.send(me, log.messages[0]);
+            log.send(me, log.messages[1]);
+            assert_eq!(queue.receive(me, Deadline::Passed), Ok((0, 1)));
+        });
+        let sender = {
+            let log = Arc::clone(&log);
+            crate::model::thread::spawn(1, move |me| log.send(me, log.messages[2]))
+        };
+        log.queue.direct(|queue, me| {
+            let returned = log.returned.load(Ordering::Acquire);
+            let first = queue.receive(me, Deadline::Passed).unwrap();
+            if returned == 3 {
+                assert_eq!(first, (2, 2));
+            }
+            let second = polled(|| queue.receive(me, Deadline::Passed));
+            assert_ne!(first, second);
+        });
+        alive(sender);
+        log.queue.audit();
+    });
+}
+
+#[test]
+fn what_a_dead_sender_announced_misleads_nobody() {
+    for point in [
+        Point::SEND_FILLED,
+        Point::SEND_RUN_CHANGED,
+        Point::SEND_PUBLISHED,
+        Point::SEND_COUNTED,
+    ] {
+        for heir in [1, 3] {
+            let name = format!("priority: death at {point:?}, then {heir}");
+            explore(&name, 2, Slices::End, move || {
+                let log = Log::of(&[1, 3, heir]);
+                log.queue.direct(|_, me| log.send(me, log.messages[0]));
+                world::doom(1, Death::At(point), 1);
+                let victim = {
+                    let log = Arc::clone(&log);
+                    crate::model::thread::spawn(1, move |me| {
+                        let _ = log.queue.send(me, log.messages[1], Deadline::Never);
+                    })
+                };
+                let heir = {
+                    let log = Arc::clone(&log);
+                    crate::model::thread::spawn(2, move |me| {
+                        log.queue
+                            .send(me, log.messages[2], Deadline::Never)
+                            .unwrap();
+                        log.returned.store(3, Ordering::Release);
+                    })
+                };
+                let received = log.queue.direct(|queue, me| {
+                    let returned = log.returned.load(Ordering::Acquire);
+                    let first = queue.receive(me, Deadline::Passed).unwrap();
+                    if returned == 3 {
+                        assert!(first.1 == 3 || log.messages[2].1 == 1, "{first:?}");
+                    }
+                    first
+                });
+                assert!(victim.join().unwrap().is_none());
+                alive(heir);
+                let mut rest = log.queue.empty();
+                // What is left when nothing moves any more is in order.
+                assert!(rest.is_sorted_by(|a, b| a.1 >= b.1), "{rest:?}");
+                rest.push(received);
+                rest.sort_unstable();
+                let mut expected = log.messages.clone();
+                if matches!(point, Point::SEND_FILLED | Point::SEND_RUN_CHANGED) {
+                    expected.remove(1);
+                }
+                assert_eq!(rest, expected);
+                log.queue.audit();
+            });
+        }
+    }
+}
