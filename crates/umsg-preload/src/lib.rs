@@ -27,6 +27,7 @@
 mod adopt;
 mod arrivals;
 mod attachments;
+mod cancellation;
 mod chunks;
 mod debug;
 mod errno;

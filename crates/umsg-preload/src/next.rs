@@ -9,7 +9,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, sigevent, size_t, ssize_t, stat, timespec,
+    iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, size_t, ssize_t, stat,
+    timespec,
 };
 
 use crate::errno;
@@ -172,6 +173,7 @@ next_functions! {
     fn __readlink_chk(path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t;
     fn __readlinkat_chk(directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn pthread_cancel(thread: pthread_t) -> c_int;
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
 }
 

@@ -8,12 +8,16 @@ use std::time::SystemTime;
 use libc::{size_t, ssize_t, timespec};
 use umsg::posix::{ReceiveError, Received};
 
+use crate::cancellation::cancellation_point;
 use crate::table::{self, Held};
 use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
 
-/// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mq_receive(
+cancellation_point! {
+    /// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
+    mq_receive => receive
+}
+
+unsafe extern "C" fn receive(
     fd: c_int,
     buffer: *mut c_char,
     len: size_t,
@@ -30,9 +34,12 @@ pub unsafe extern "C" fn mq_receive(
     unsafe { call.run() }.unwrap_or_else(errno::fail)
 }
 
-/// Receives a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mq_timedreceive(
+cancellation_point! {
+    /// Receives a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
+    mq_timedreceive => timed_receive
+}
+
+unsafe extern "C" fn timed_receive(
     fd: c_int,
     buffer: *mut c_char,
     len: size_t,

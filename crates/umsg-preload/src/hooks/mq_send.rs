@@ -8,15 +8,19 @@ use std::time::SystemTime;
 use libc::{size_t, timespec};
 use umsg::posix::SendError;
 
+use crate::cancellation::cancellation_point;
 use crate::table::{self, Held};
 use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
 
 /// Priorities are below this.
 const MQ_PRIO_MAX: c_uint = 32_768;
 
-/// Sends a message; blocks while the queue is full, unless the descriptor has O_NONBLOCK.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mq_send(
+cancellation_point! {
+    /// Sends a message; blocks while the queue is full, unless the descriptor has O_NONBLOCK.
+    mq_send => send
+}
+
+unsafe extern "C" fn send(
     fd: c_int,
     message: *const c_char,
     len: size_t,
@@ -33,9 +37,12 @@ pub unsafe extern "C" fn mq_send(
     unsafe { call.run() }.unwrap_or_else(errno::fail)
 }
 
-/// Sends a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mq_timedsend(
+cancellation_point! {
+    /// Sends a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
+    mq_timedsend => timed_send
+}
+
+unsafe extern "C" fn timed_send(
     fd: c_int,
     message: *const c_char,
     len: size_t,

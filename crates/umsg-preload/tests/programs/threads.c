@@ -104,3 +104,37 @@ CASE(threads_that_come_and_go_leave_nothing_mapped) {
     one_message((void *)-1L);
     EXPECT(mapped_queues() == 0);
 }
+
+static pthread_barrier_t barrier;
+static int cleaned_up;
+
+static void clean_up(void *unused) {
+    (void)unused;
+    cleaned_up++;
+}
+
+static void *send_when_cancelled(void *unused) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    pthread_cleanup_push(clean_up, NULL);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    mq_send(queue, "x", 1, 0);
+    pthread_cleanup_pop(0);
+    return unused;
+}
+
+CASE(a_cancelled_thread_ends_on_entry_to_mq_send) {
+    queue = create(O_RDWR | O_NONBLOCK, 4);
+    pthread_barrier_init(&barrier, NULL, 2);
+    for (int round = 1; round <= 3; round++) {
+        pthread_t thread;
+        void *result;
+        EXPECT(pthread_create(&thread, NULL, send_when_cancelled, NULL) == 0);
+        pthread_barrier_wait(&barrier);
+        EXPECT(pthread_cancel(thread) == 0);
+        pthread_barrier_wait(&barrier);
+        EXPECT(pthread_join(thread, &result) == 0);
+        EXPECT(result == PTHREAD_CANCELED && cleaned_up == round && count(queue) == 0);
+    }
+}
