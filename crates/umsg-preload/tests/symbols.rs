@@ -1,0 +1,229 @@
+//! Which names the drop-in exports, and that programs reach them however they were linked or load what uses queues.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use support::{Namespace, compile_with, finish, library, succeed};
+
+const EXPORTED: &[&str] = &[
+    "__fxstat",
+    "__fxstat64",
+    "__fxstatat",
+    "__fxstatat64",
+    "__mq_open_2",
+    "__pread64_chk",
+    "__pread_chk",
+    "__read_chk",
+    "__readlink_chk",
+    "__readlinkat_chk",
+    "close",
+    "close_range",
+    "closefrom",
+    "dlopen",
+    "dup",
+    "dup2",
+    "dup3",
+    "fchmod",
+    "fcntl",
+    "fcntl64",
+    "fdatasync",
+    "fstat",
+    "fstat64",
+    "fstatat",
+    "fstatat64",
+    "fsync",
+    "ftruncate",
+    "ftruncate64",
+    "lseek",
+    "lseek64",
+    "mmap",
+    "mmap64",
+    "mq_close",
+    "mq_getattr",
+    "mq_notify",
+    "mq_open",
+    "mq_receive",
+    "mq_send",
+    "mq_setattr",
+    "mq_timedreceive",
+    "mq_timedsend",
+    "mq_unlink",
+    "pread",
+    "pread64",
+    "preadv",
+    "preadv64",
+    "pthread_cancel",
+    "pwrite",
+    "pwrite64",
+    "pwritev",
+    "pwritev64",
+    "read",
+    "readlink",
+    "readlinkat",
+    "readv",
+    "recvmmsg",
+    "recvmsg",
+    "statx",
+    "write",
+    "writev",
+];
+
+/// With a space and the version behind a name that has one.
+fn dynamic_symbols(library: &Path) -> BTreeSet<String> {
+    let listing = succeed(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(library),
+    );
+    listing
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn is_queue_of(namespace: &Namespace, name: &str) -> bool {
+    namespace.path().join("mq").join(name).exists()
+}
+
+/// Flags for dlopen.
+const RTLD_NOW: &str = "2";
+const RTLD_NOW_AND_DEEPBIND: &str = "10";
+
+fn loader() -> std::path::PathBuf {
+    let plugin = compile_with(
+        "plugin",
+        "libumsg_test_plugin.so",
+        &["-shared", "-fPIC", "-lrt"],
+    );
+    let run_path = format!(
+        "-Wl,--enable-new-dtags,-rpath,{}",
+        plugin.parent().unwrap().display()
+    );
+    compile_with("loader", "loader", &[&run_path])
+}
+
+#[test]
+fn only_names_of_libc_are_exported_and_none_has_a_version() {
+    let expected: BTreeSet<String> = EXPORTED.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(dynamic_symbols(library()), expected);
+}
+
+#[test]
+fn names_of_librt_and_of_libc_are_both_caught() {
+    let namespace = Namespace::new();
+    let program = compile_with("versions", "versions", &[]);
+    let references = succeed(Command::new("nm").arg("-D").arg(&program));
+    assert!(
+        references.contains("mq_open@GLIBC_2.3.4") && references.contains("mq_send@GLIBC_2.34")
+    );
+    succeed(namespace.command(program).arg("/versions"));
+    assert!(is_queue_of(&namespace, "versions"));
+}
+
+#[test]
+fn a_fortified_program_is_caught() {
+    let namespace = Namespace::new();
+    let program = compile_with("fortified", "fortified", &["-O2", "-D_FORTIFY_SOURCE=2"]);
+    let references = succeed(Command::new("nm").arg("-D").arg(&program));
+    for name in ["__mq_open_2", "__read_chk", "__pread_chk", "__readlink_chk"] {
+        assert!(references.contains(name), "{name} is not used");
+    }
+    succeed(
+        namespace
+            .command(&program)
+            .arg("checked_names_know_queues_too"),
+    );
+    let ended = finish(
+        namespace
+            .command(&program)
+            .arg("creating_without_a_mode_ends_the_program"),
+    );
+    assert_eq!(ended.status.signal(), Some(libc::SIGABRT));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("O_CREAT without mode"));
+}
+
+#[test]
+fn a_library_loaded_with_deepbind_is_caught() {
+    let namespace = Namespace::new();
+    succeed(
+        namespace
+            .command(loader())
+            .args([RTLD_NOW_AND_DEEPBIND, "/deep"]),
+    );
+    assert!(is_queue_of(&namespace, "deep"));
+}
+
+#[test]
+fn dlopen_still_searches_the_run_path_of_its_caller() {
+    let namespace = Namespace::new();
+    succeed(namespace.command(loader()).args([RTLD_NOW, "/plain"]));
+    assert!(is_queue_of(&namespace, "plain"));
+}
+
+#[test]
+fn a_constructor_that_runs_before_ours_can_use_queues() {
+    let namespace = Namespace::new();
+    let early = compile_with("early", "libearly.so", &["-shared", "-fPIC"]);
+    let both = format!("{}:{}", library().display(), early.display());
+    succeed(namespace.command("/bin/true").env("LD_PRELOAD", both));
+    assert!(is_queue_of(&namespace, "early"));
+}
+
+#[test]
+fn an_allocator_that_calls_mmap_before_we_start_is_not_called_by_itself() {
+    let namespace = Namespace::new();
+    let allocator = compile_with("allocator", "liballocator.so", &["-shared", "-fPIC"]);
+    let program = compile_with("messages", "messages", &[]);
+    for both in [[library(), &allocator], [&allocator, library()]] {
+        let both = both.map(|path| path.display().to_string()).join(":");
+        let mut command = namespace.command(&program);
+        succeed(
+            command
+                .arg("errors_come_in_the_kernels_order")
+                .env("LD_PRELOAD", both),
+        );
+    }
+}
+
+#[test]
+fn another_preloaded_library_gets_what_is_not_ours() {
+    let namespace = Namespace::new();
+    let chain = compile_with("chain", "libchain.so", &["-shared", "-fPIC"]);
+    let program = compile_with("chained", "chained", &[]);
+    let behind = format!("{}:{}", library().display(), chain.display());
+    let seen = succeed(namespace.command(&program).env("LD_PRELOAD", behind));
+    let closes: u32 = seen.split(' ').next().unwrap().parse().unwrap();
+    assert!(closes >= 2, "the file's and the queue's: {seen}");
+}
+
+#[test]
+fn without_a_namespace_mq_open_fails_and_says_why_if_asked() {
+    let namespace = Namespace::new();
+    let program = compile_with("versions", "versions", &[]);
+    let missing = namespace.path().join("missing");
+    let silent = finish(
+        namespace
+            .command(&program)
+            .arg("/x")
+            .env("UMSG_DIR", &missing),
+    );
+    assert!(!silent.status.success() && silent.stderr.is_empty());
+    let mut command = namespace.command(&program);
+    let explained = finish(
+        command
+            .arg("/x")
+            .env("UMSG_DIR", &missing)
+            .env("UMSG_DEBUG", "1"),
+    );
+    let line = String::from_utf8(explained.stderr).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(
+        line.starts_with("umsg: mq_open(\"/x\"): ") && line.contains("missing"),
+        "{line}"
+    );
+}
