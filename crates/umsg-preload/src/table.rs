@@ -224,3 +224,176 @@ pub(crate) fn known_between(first: u32, last: u32) -> impl Iterator<Item = c_int
         .filter(|(_, entry)| entry.0.load(Ordering::Relaxed) != 0)
         .filter_map(|(fd, _)| c_int::try_from(fd).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachments;
+    use std::path::Path;
+    use std::time::Duration;
+    use tempfile::TempDir;
+    use umsg::Namespace;
+    use umsg::posix::OpenOptions;
+
+    /// A queue in a directory of its own, which tells whether it is mapped.
+    struct Home {
+        directory: TempDir,
+        fd: c_int,
+    }
+
+    impl Home {
+        /// Numbers are the test's own, and no open descriptors: the table does not care.
+        fn with_queue_as(fd: c_int) -> Home {
+            let home = Home {
+                directory: tempfile::tempdir_in("/dev/shm").unwrap(),
+                fd,
+            };
+            enter(fd, Word::new(home.attach(), libc::O_RDWR));
+            home
+        }
+
+        fn attach(&self) -> &'static Attachment {
+            let namespace = Namespace::at(self.directory.path()).unwrap();
+            let mut options = OpenOptions::new();
+            options
+                .read(true)
+                .write(true)
+                .create(true)
+                .namespace(&namespace);
+            attachments::attach(Attached::new(options.open("/q").unwrap(), b"/q")).unwrap()
+        }
+
+        fn is_mapped(&self) -> bool {
+            fn mentions(maps: &str, path: &Path) -> bool {
+                maps.contains(path.to_str().unwrap())
+            }
+            mentions(
+                &std::fs::read_to_string("/proc/self/maps").unwrap(),
+                self.directory.path(),
+            )
+        }
+
+        /// Waits: another test's thread may just be looking at what is retired.
+        fn is_unmapped(&self) -> bool {
+            (0..1000).any(|_| {
+                attachments::reap();
+                std::thread::sleep(Duration::from_millis(1));
+                !self.is_mapped()
+            })
+        }
+    }
+
+    #[test]
+    fn an_entered_descriptor_is_found_until_it_is_taken_out() {
+        let home = Home::with_queue_as(70_001);
+        assert!(knows(home.fd));
+        assert_eq!(hold(home.fd).unwrap().name.as_ref(), b"/q");
+        release(take(home.fd).unwrap());
+        assert!(!knows(home.fd) && hold(home.fd).is_none() && take(home.fd).is_none());
+        assert!(home.is_unmapped());
+    }
+
+    #[test]
+    fn a_queue_in_use_stays_attached_when_its_descriptor_is_closed() {
+        holds::start();
+        let home = Home::with_queue_as(70_002);
+        let held = hold(home.fd).unwrap();
+        assert!(held.note.is_some(), "noted, not counted");
+        release(take(home.fd).unwrap());
+        attachments::reap();
+        assert!(home.is_mapped());
+        held.queue.try_send(b"still there", 0).unwrap();
+        drop(held);
+        assert!(home.is_unmapped());
+    }
+
+    #[test]
+    fn a_nested_use_is_counted_and_keeps_the_queue_attached_too() {
+        holds::start();
+        let home = Home::with_queue_as(70_003);
+        let outer = hold(home.fd).unwrap();
+        let inner = hold(home.fd).unwrap();
+        assert!(outer.note.is_some() && inner.note.is_none());
+        drop(outer);
+        release(take(home.fd).unwrap());
+        attachments::reap();
+        assert!(home.is_mapped());
+        drop(inner);
+        assert!(home.is_unmapped());
+    }
+
+    #[test]
+    fn a_duplicate_keeps_the_queue_attached() {
+        let home = Home::with_queue_as(70_004);
+        enter_duplicate(70_005, &hold(home.fd).unwrap());
+        release(take(home.fd).unwrap());
+        assert!(home.is_mapped() && hold(70_005).is_some());
+        release(take(70_005).unwrap());
+        assert!(home.is_unmapped());
+    }
+
+    #[test]
+    fn the_access_mode_is_that_of_the_descriptor() {
+        let home = Home::with_queue_as(70_006);
+        let modes = [
+            libc::O_RDONLY,
+            libc::O_WRONLY,
+            libc::O_RDWR,
+            libc::O_ACCMODE,
+        ];
+        let rights = modes.map(|mode| {
+            enter(home.fd, Word::new(home.attach(), mode | libc::O_NONBLOCK));
+            let held = hold(home.fd).unwrap();
+            (held.can_read(), held.can_write())
+        });
+        assert_eq!(
+            rights,
+            [(true, false), (false, true), (true, true), (false, false)]
+        );
+        release(take(home.fd).unwrap());
+    }
+
+    #[test]
+    fn an_entry_is_forgotten_only_as_long_as_it_is_the_same() {
+        let home = Home::with_queue_as(70_007);
+        let old = hold(home.fd).unwrap().word();
+        enter(home.fd, Word::new(home.attach(), libc::O_RDWR));
+        forget(home.fd, old);
+        assert!(knows(home.fd));
+        forget(home.fd, hold(home.fd).unwrap().word());
+        assert!(!knows(home.fd));
+    }
+
+    #[test]
+    fn what_was_taken_out_can_be_put_back_unless_the_number_is_in_use_again() {
+        let home = Home::with_queue_as(70_008);
+        let taken = take(home.fd).unwrap();
+        put_back(home.fd, taken);
+        let first = take(home.fd).unwrap();
+        enter(home.fd, Word::new(home.attach(), libc::O_RDONLY));
+        put_back(home.fd, first);
+        assert!(!hold(home.fd).unwrap().can_write());
+        release(take(home.fd).unwrap());
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_known_to_nobody() {
+        let home = Home::with_queue_as(MOST as c_int);
+        for fd in [-1, c_int::MIN, home.fd, c_int::MAX] {
+            assert!(!knows(fd) && hold(fd).is_none() && take(fd).is_none());
+        }
+        assert!(home.is_unmapped());
+    }
+
+    #[test]
+    fn known_descriptors_of_a_range_are_listed() {
+        let homes = [70_010, 70_012, 75_000].map(Home::with_queue_as);
+        let between = |first, last| known_between(first, last).collect::<Vec<_>>();
+        assert_eq!(between(70_009, 70_011), [70_010]);
+        assert_eq!(between(70_010, u32::MAX), [70_010, 70_012, 75_000]);
+        for home in &homes {
+            release(take(home.fd).unwrap());
+        }
+        assert!(between(70_010, u32::MAX).is_empty());
+    }
+}
