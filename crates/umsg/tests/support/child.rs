@@ -1,0 +1,140 @@
+//! Processes that may be killed at any time, and never survive the test.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// What a child exits with that panicked.
+pub const PANICKED: i32 = 101;
+
+/// A forked child. Killed and reaped when dropped.
+pub struct Child {
+    pid: libc::pid_t,
+    exit: Option<Exit>,
+}
+
+impl Child {
+    /// Forks; the child does `work` and exits with what that returns, without running any destructor.
+    pub fn run(work: impl FnOnce() -> i32) -> Child {
+        // SAFETY: the child leaves with _exit; between, it calls the library and libc's malloc, which glibc makes
+        // usable in a child of a process with threads.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "fork");
+        if pid == 0 {
+            die_with_parent();
+            complain_directly();
+            let code = std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(code) };
+        }
+        Child { pid, exit: None }
+    }
+
+    pub fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    /// Sends a signal, unless the child was reaped.
+    pub fn signal(&self, signal: i32) {
+        if self.exit.is_none() {
+            // SAFETY: a signal to a child of ours that was not reaped: nobody else has its id.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
+    /// Waits for the child's end.
+    pub fn wait(&mut self, patience: Duration) -> Option<Exit> {
+        if self.exit.is_some() {
+            return self.exit;
+        }
+        if !self.ends_within(patience) {
+            return None;
+        }
+        let mut status = 0;
+        // SAFETY: our own child; the status is a local.
+        let pid = unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
+        assert_eq!(pid, self.pid, "waitpid");
+        self.exit = Some(if libc::WIFSIGNALED(status) {
+            Exit::Signal(libc::WTERMSIG(status))
+        } else {
+            Exit::Code(libc::WEXITSTATUS(status))
+        });
+        self.exit
+    }
+
+    /// Waits for the child's end; fails the test if it does not come.
+    #[track_caller]
+    pub fn expect(&mut self, exit: Exit, what: &str) {
+        match self.wait(Duration::from_secs(10)) {
+            Some(end) => assert_eq!(end, exit, "{what}"),
+            None => panic!("{what}: stuck"),
+        }
+    }
+
+    fn ends_within(&self, patience: Duration) -> bool {
+        // SAFETY: a descriptor of our own child's, closed below.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) } as i32;
+        assert!(descriptor >= 0, "pidfd_open");
+        let mut poll = libc::pollfd {
+            fd: descriptor,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let patience = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: one entry, a local; the descriptor is ours.
+        unsafe {
+            let ended = libc::poll(&raw mut poll, 1, patience) == 1;
+            libc::close(descriptor);
+            ended
+        }
+    }
+
+    /// Kills and reaps.
+    pub fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        self.wait(Duration::from_secs(10)).expect("a killed child");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            self.signal(libc::SIGKILL);
+            let mut status = 0;
+            // SAFETY: our own child; the status is a local.
+            unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
+        }
+    }
+}
+
+/// A test that is killed leaves no children.
+fn die_with_parent() {
+    // SAFETY: a setting of this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// A child's panic is written to standard error: the harness would keep it in memory that dies with the child.
+fn complain_directly() {
+    std::panic::set_hook(Box::new(|info| {
+        let text = format!("child {}: {info}\n", std::process::id());
+        // SAFETY: the bytes of a live string.
+        unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    }));
+}
+
+/// Makes SIGUSR1 end a blocking call with EINTR.
+pub fn let_calls_be_interrupted() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: a handler that does nothing, without SA_RESTART; the structure is zeroed as sigaction(2) allows.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,287 @@
+//! The record of every message, in memory that a killed process leaves behind.
+//!
+//! A message is its number (4 bytes) and a pattern that follows from it. What its sender notes before and after the
+//! call, and what its receiver notes, is enough to judge at the end: nothing lost, nothing twice, nothing mangled.
+
+use super::now;
+use super::shared::Zeroed;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+use umsg::posix::{Queue, ReceiveError, SendError};
+
+/// Messages that a journal has room for.
+pub const MESSAGES: usize = 1 << 21;
+/// Processes that take part.
+pub const ROLES: usize = 16;
+/// Shortest message, in bytes: its number.
+pub const SHORTEST: usize = 4;
+
+/// What became of a send.
+pub const BEGUN: u8 = 1;
+pub const RETURNED: u8 = 2;
+pub const REFUSED: u8 = 3;
+
+#[repr(C)]
+pub struct Message {
+    pub state: AtomicU8,
+    pub sender: AtomicU8,
+    pub priority: AtomicU16,
+    pub len: AtomicU32,
+    /// How often it was received.
+    pub received: AtomicU32,
+}
+
+/// What is known of one process.
+#[repr(C)]
+pub struct Role {
+    /// 1 while it is inside of a receive.
+    pub receiving: AtomicU32,
+    /// Set by the process when it is ready, and by others to let it go on.
+    pub ready: AtomicU32,
+    pub go: AtomicU32,
+    /// Calls that returned, and when the last one did.
+    pub done: AtomicU64,
+    pub done_at: AtomicU64,
+    /// When a call that is still going on was begun; 0 for none.
+    pub begun_at: AtomicU64,
+    /// The first call that returned after [`Journal::mark`].
+    pub first_after_mark: AtomicU64,
+    /// The longest call.
+    pub longest: AtomicU64,
+}
+
+#[repr(C)]
+pub struct Journal {
+    pub next: AtomicU32,
+    /// Messages that were received other than they were sent.
+    pub mangled: AtomicU32,
+    /// A moment of CLOCK_MONOTONIC that somebody set; see [`Role::first_after_mark`].
+    pub mark: AtomicU64,
+    pub roles: [Role; ROLES],
+    pub messages: [Message; MESSAGES],
+}
+
+// SAFETY: atomics only.
+unsafe impl Zeroed for Journal {}
+
+/// How to call.
+#[derive(Clone, Copy, Debug)]
+pub enum How {
+    Try,
+    Block,
+    Within(Duration),
+}
+
+impl Journal {
+    /// Forgets everything. When nobody else uses it.
+    pub fn reset(&self) {
+        for message in &self.messages[..self.used()] {
+            message.state.store(0, SeqCst);
+            message.received.store(0, SeqCst);
+        }
+        for role in &self.roles {
+            for word in [
+                &role.done,
+                &role.done_at,
+                &role.begun_at,
+                &role.first_after_mark,
+                &role.longest,
+            ] {
+                word.store(0, SeqCst);
+            }
+            for word in [&role.receiving, &role.ready, &role.go] {
+                word.store(0, SeqCst);
+            }
+        }
+        self.mark.store(0, SeqCst);
+        self.next.store(0, SeqCst);
+    }
+
+    /// How many numbers were given out.
+    pub fn used(&self) -> usize {
+        (self.next.load(SeqCst) as usize).min(MESSAGES)
+    }
+
+    pub fn messages(&self) -> &[Message] {
+        &self.messages[..self.used()]
+    }
+
+    /// Judges every message, once everybody has ended and the queue was drained: those whose send returned were
+    /// received once, others at most once. Returns how many are missing.
+    #[track_caller]
+    pub fn missing(&self, what: &str) -> usize {
+        assert_eq!(self.mangled.load(SeqCst), 0, "{what}: mangled messages");
+        let mut missing = 0;
+        for (number, message) in self.messages().iter().enumerate() {
+            let (state, received) = (message.state.load(SeqCst), message.received.load(SeqCst));
+            match (state, received) {
+                (RETURNED, 0) => missing += 1,
+                (RETURNED | BEGUN, 1) | (BEGUN | REFUSED | 0, 0) => {}
+                _ => {
+                    panic!("{what}: message {number} (state {state}) was received {received} times")
+                }
+            }
+        }
+        missing
+    }
+
+    /// How many messages were received.
+    pub fn received(&self) -> usize {
+        self.messages()
+            .iter()
+            .filter(|message| message.received.load(SeqCst) != 0)
+            .count()
+    }
+
+    /// Fails unless `numbers`, in the order in which a single process received them from a queue at rest, are in the
+    /// order of delivery: by priority, and those of one sender and priority as they were sent. What `before` says was
+    /// sent before everything else comes first too.
+    #[track_caller]
+    pub fn check_order(
+        &self,
+        numbers: &[usize],
+        before: impl Fn(usize, usize) -> bool,
+        what: &str,
+    ) {
+        let priority = |number: usize| self.messages[number].priority.load(SeqCst);
+        let sender = |number: usize| self.messages[number].sender.load(SeqCst);
+        let mut latest: std::collections::HashMap<(u16, u8), usize> =
+            std::collections::HashMap::new();
+        for (place, &number) in numbers.iter().enumerate() {
+            if place > 0 {
+                let earlier = numbers[place - 1];
+                assert!(
+                    priority(earlier) >= priority(number),
+                    "{what}: priority {} was received before {}",
+                    priority(earlier),
+                    priority(number)
+                );
+            }
+            let key = (priority(number), sender(number));
+            for (&(other_priority, other), &last) in &latest {
+                if other_priority == key.0
+                    && (other == key.1 && last > number || before(number, last))
+                {
+                    panic!(
+                        "{what}: message {last} of role {other} was received before {number} of role {}, both of priority {}",
+                        key.1, key.0
+                    );
+                }
+            }
+            latest.insert(key, number);
+        }
+    }
+}
+
+/// A process's part: a queue and the record of what it does with it.
+pub struct Actor<'a> {
+    pub queue: &'a Queue,
+    pub journal: &'a Journal,
+    pub role: usize,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Actor<'a> {
+    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize) -> Actor<'a> {
+        Actor {
+            queue,
+            journal,
+            role,
+            buffer: vec![0; queue.attributes().message_size],
+        }
+    }
+
+    pub fn me(&self) -> &Role {
+        &self.journal.roles[self.role]
+    }
+
+    /// Sends the next message; returns its number.
+    pub fn send(&mut self, how: How, priority: u16, len: usize) -> Result<usize, SendError> {
+        let number = self.journal.next.fetch_add(1, SeqCst) as usize;
+        assert!(number < MESSAGES, "the journal is full");
+        let message = &self.journal.messages[number];
+        let len = len.clamp(SHORTEST, self.buffer.len());
+        message.sender.store(self.role as u8, SeqCst);
+        message.priority.store(priority, SeqCst);
+        message.len.store(len as u32, SeqCst);
+        message.state.store(BEGUN, SeqCst);
+        write_pattern(&mut self.buffer[..len], number as u32);
+        self.begin();
+        let (bytes, priority) = (&self.buffer[..len], u32::from(priority));
+        let result = match how {
+            How::Try => self.queue.try_send(bytes, priority),
+            How::Block => self.queue.send(bytes, priority),
+            How::Within(time) => self.queue.send_timeout(bytes, priority, time),
+        };
+        let state = if result.is_ok() { RETURNED } else { REFUSED };
+        message.state.store(state, SeqCst);
+        self.end();
+        result.map(|()| number)
+    }
+
+    /// Receives a message; returns its number.
+    pub fn receive(&mut self, how: How) -> Result<usize, ReceiveError> {
+        self.me().receiving.store(1, SeqCst);
+        self.begin();
+        let result = match how {
+            How::Try => self.queue.try_receive(&mut self.buffer),
+            How::Block => self.queue.receive(&mut self.buffer),
+            How::Within(time) => self.queue.receive_timeout(&mut self.buffer, time),
+        };
+        let result = result.map(|received| self.note(received.len, received.priority));
+        self.me().receiving.store(0, SeqCst);
+        self.end();
+        result
+    }
+
+    fn note(&self, len: usize, priority: u32) -> usize {
+        let bytes = &self.buffer[..len];
+        let number = read_pattern(bytes).map_or(usize::MAX, |number| number as usize);
+        match self.journal.messages.get(number) {
+            Some(message)
+                if message.len.load(SeqCst) as usize == len
+                    && u32::from(message.priority.load(SeqCst)) == priority =>
+            {
+                message.received.fetch_add(1, SeqCst);
+            }
+            _ => {
+                self.journal.mangled.fetch_add(1, SeqCst);
+            }
+        }
+        number
+    }
+
+    fn begin(&self) {
+        self.me().begun_at.store(now(), SeqCst);
+    }
+
+    fn end(&self) {
+        let (me, now) = (self.me(), now());
+        me.longest
+            .fetch_max(now.saturating_sub(me.begun_at.swap(0, SeqCst)), SeqCst);
+        me.done.fetch_add(1, SeqCst);
+        me.done_at.store(now, SeqCst);
+        let mark = self.journal.mark.load(SeqCst);
+        if mark != 0 && now > mark {
+            let _ = me.first_after_mark.compare_exchange(0, now, SeqCst, SeqCst);
+        }
+    }
+}
+
+fn write_pattern(bytes: &mut [u8], number: u32) {
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = (number as usize + index * 7) as u8;
+    }
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+}
+
+/// The number of a message, if every byte is as it was sent.
+fn read_pattern(bytes: &[u8]) -> Option<u32> {
+    let number = u32::from_le_bytes(*bytes.first_chunk()?);
+    bytes
+        .iter()
+        .enumerate()
+        .skip(4)
+        .all(|(index, &byte)| byte == (number as usize + index * 7) as u8)
+        .then_some(number)
+}

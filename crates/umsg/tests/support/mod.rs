@@ -1,0 +1,64 @@
+//! What the tests that kill and starve share: a directory of their own, processes, memory that outlives them, and the
+//! record of every message.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub mod child;
+pub mod journal;
+pub mod place;
+pub mod shared;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tests that measure stalls take turns: libtest would run them side by side.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// CLOCK_MONOTONIC in nanoseconds: comparable between processes.
+pub fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Looks every fifth of a millisecond whether `ready`, for at most `patience`.
+#[must_use]
+pub fn wait_until(patience: Duration, mut ready: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
+    loop {
+        if ready() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Nanoseconds as milliseconds, for people.
+pub fn milliseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e6
+}
+
+/// A small generator (xorshift64*): the same numbers for the same seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

@@ -1,0 +1,50 @@
+//! A namespace of the test's own, gone when dropped.
+
+use std::path::Path;
+use tempfile::TempDir;
+use umsg::Namespace;
+use umsg::posix::{OpenOptions, Queue};
+
+/// A directory in /dev/shm.
+pub struct Place {
+    dir: TempDir,
+    pub namespace: Namespace,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let dir = tempfile::Builder::new()
+            .prefix("umsg-test-")
+            .tempdir_in("/dev/shm")
+            .expect("a directory in /dev/shm");
+        let namespace = Namespace::at(dir.path()).expect("a namespace");
+        Place { dir, namespace }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Opens a queue for sending and receiving; creates it if it does not exist.
+    pub fn create(&self, name: &str, max_messages: u32, message_size: u32) -> Queue {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .max_messages(max_messages)
+            .message_size(message_size)
+            .namespace(&self.namespace)
+            .open(name)
+            .expect("a queue")
+    }
+
+    /// Opens a queue that exists.
+    pub fn open(&self, name: &str) -> Queue {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .namespace(&self.namespace)
+            .open(name)
+            .expect("an existing queue")
+    }
+}

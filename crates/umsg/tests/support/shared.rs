@@ -1,0 +1,56 @@
+//! Memory that parent and children share and that a killed child leaves behind.
+
+use std::ops::Deref;
+use std::ptr::null_mut;
+
+/// A value in memory that stays shared across fork. Zeroed at first.
+pub struct Shared<T> {
+    place: *mut T,
+}
+
+/// Types made of atomics, for which zeroes are a value.
+///
+/// # Safety
+/// All zeroes must be a valid value, and the type must be Sync by being made of atomics only.
+pub unsafe trait Zeroed: Sync {}
+
+impl<T: Zeroed> Shared<T> {
+    pub fn new() -> Shared<T> {
+        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        let place = unsafe {
+            libc::mmap(
+                null_mut(),
+                size_of::<T>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(place, libc::MAP_FAILED, "shared memory");
+        Shared {
+            place: place.cast(),
+        }
+    }
+}
+
+impl<T: Zeroed> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: mapped, page-aligned, zeroed and so valid by the trait's promise; lives as long as `self`.
+        unsafe { &*self.place }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, to which no reference is left.
+        unsafe { libc::munmap(self.place.cast(), size_of::<T>()) };
+    }
+}
+
+// SAFETY: a pointer to a value that is Sync.
+unsafe impl<T: Zeroed> Sync for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Zeroed> Send for Shared<T> {}
