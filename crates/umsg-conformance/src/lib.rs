@@ -22,6 +22,7 @@ pub mod backend;
 pub mod cases;
 pub mod compare;
 pub mod errno;
+pub mod library;
 pub mod runner;
 pub mod site;
 pub mod sys;

@@ -277,6 +277,7 @@ pub fn run(kind: &Kind, helper: &Path, title: &str, case: Case) {
     let label = match kind {
         Kind::Kernel => "kernel",
         Kind::Dropin(_) => "drop-in",
+        Kind::Native => "native API",
         Kind::Flawed(_) => "flawed kernel",
     };
     match verdict(kind, helper, case) {

@@ -176,7 +176,10 @@ impl Site {
     pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
         let (reading, writing) = sys::pipe().expect("a pipe");
         let started = &sys::shared_words(1).expect("shared memory")[0];
-        match sys::fork().expect("a process") {
+        let held = self.backend.hold();
+        let forked = sys::fork().expect("a process");
+        drop(held);
+        match forked {
             Forked::Child => {
                 started.store(1, Ordering::Release);
                 let result = work();

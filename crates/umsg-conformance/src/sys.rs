@@ -438,6 +438,22 @@ impl User {
     }
 }
 
+/// Gives up CAP_SYS_RESOURCE, with which the kernel's limits on queues would not hold.
+pub fn give_up_raised_limits() {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    // Effective, permitted and inheritable capabilities, the lower 32 and then the upper 32.
+    let mut sets = [[0_u32; 3]; 2];
+    // SAFETY: a header for this thread and two sets, as version 3 has them.
+    unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+    for set in &mut sets[0] {
+        *set &= !(1 << CAP_SYS_RESOURCE);
+    }
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+}
+
 /// Sets the file mode creation mask and returns the one before.
 pub fn umask(mask: u32) -> u32 {
     // SAFETY: has no preconditions.

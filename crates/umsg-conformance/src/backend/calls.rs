@@ -8,6 +8,8 @@ use std::ptr;
 
 use libc::{mode_t, mq_attr, mqd_t, off_t, size_t, ssize_t, timespec};
 
+use umsg::Namespace;
+
 use super::{Answer, Attributes, Backend, Failure, Fd, Ownership, Status};
 use crate::errno::Errno;
 use crate::sys;
@@ -125,7 +127,7 @@ pub struct Called {
 /// Where the drop-in and its queues are.
 struct Preload {
     library: PathBuf,
-    directory: PathBuf,
+    namespace: Namespace,
 }
 
 impl Called {
@@ -144,9 +146,10 @@ impl Called {
     /// The loader's message, when the library can't be loaded.
     pub fn dropin(library: &Path, directory: &Path) -> Result<Called, String> {
         let calls = Calls::of_library(library)?;
+        let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
         let preload = Preload {
             library: library.to_path_buf(),
-            directory: directory.to_path_buf(),
+            namespace,
         };
         Ok(Called {
             label: "drop-in",
@@ -206,7 +209,7 @@ impl Backend for Called {
 
     fn enter(&self) {
         if let Some(preload) = &self.preload {
-            sys::set_environment("UMSG_DIR", &preload.directory);
+            sys::set_environment("UMSG_DIR", preload.namespace.path());
         }
     }
 
@@ -436,8 +439,8 @@ impl Backend for Called {
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
-        if self.preload.is_some() {
-            return Err(Failure::Unsupported("its limits can't be set for one test"));
+        if let Some(preload) = &self.preload {
+            return super::set_limits(&preload.namespace, |limits| limits.max_queues = max_queues);
         }
         sys::enter_private_ipc_namespace()
             .and_then(|()| {
@@ -448,13 +451,23 @@ impl Backend for Called {
             ))
     }
 
+    fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
+        let Some(preload) = &self.preload else {
+            return Ok(());
+        };
+        super::set_limits(&preload.namespace, |limits| {
+            limits.max_messages = max_messages;
+            limits.max_message_size = max_message_size;
+        })
+    }
+
     fn environment(&self) -> Answer<Vec<(&'static str, PathBuf)>> {
         Ok(match &self.preload {
             None => Vec::new(),
-            Some(Preload { library, directory }) => {
+            Some(Preload { library, namespace }) => {
                 vec![
                     ("LD_PRELOAD", library.clone()),
-                    ("UMSG_DIR", directory.clone()),
+                    ("UMSG_DIR", namespace.path().to_path_buf()),
                 ]
             }
         })

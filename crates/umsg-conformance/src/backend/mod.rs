@@ -5,13 +5,17 @@
 
 mod calls;
 mod flawed;
+mod native;
 
 pub use calls::{Called, Calls};
 pub use flawed::{Flaw, Flawed};
+pub use native::Native;
 
 use std::ffi::CStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use umsg::{Limits, Namespace, NamespaceError};
 
 use crate::errno::Errno;
 
@@ -101,6 +105,9 @@ pub struct Ownership {
     pub gid: u32,
 }
 
+/// Something that is held, and let go when dropped.
+pub trait Held {}
+
 const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
 
 /// Something that behaves like the `mq_*` calls of C.
@@ -120,6 +127,11 @@ pub trait Backend: Send + Sync {
     /// To be called first in every process that is to use it, and by nobody who goes on without it: may change the
     /// environment.
     fn enter(&self) {}
+
+    /// To be held around a fork, so that the child finds the backend's own table in order.
+    fn hold(&self) -> Option<Box<dyn Held + '_>> {
+        None
+    }
 
     /// `mq_open`.
     fn open(
@@ -230,15 +242,29 @@ pub trait Backend: Send + Sync {
         crate::sys::handle_signal(libc::sigaction, signal, handler, flags).map_err(Failure::from)
     }
 
-    /// Sets the depth up to which queues can be created and how many there can be, where that can be done for this
-    /// process or namespace alone.
+    /// Sets how many queues there can be, where that can be done for this process or namespace alone.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         Err(Failure::Unsupported("its limits can't be set for one test"))
+    }
+    /// Sets the most messages and the longest messages of queues that are created, where that can be done for this
+    /// process or namespace alone; the kernel's limits are taken as they are.
+    fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
+        Ok(())
     }
     /// The environment in which another program reaches the same queues by the plain C names.
     fn environment(&self) -> Answer<Vec<(&'static str, PathBuf)>> {
         Err(Failure::Unsupported("it has no C names"))
     }
+}
+
+/// Changes the limits of a namespace.
+fn set_limits(namespace: &Namespace, change: impl FnOnce(&mut Limits)) -> Answer<()> {
+    let set = || {
+        let mut limits = namespace.limits()?;
+        change(&mut limits);
+        namespace.set_limits(&limits)
+    };
+    set().map_err(|error: NamespaceError| Errno(error.errno()).into())
 }
 
 /// Which backend to make.
@@ -248,6 +274,8 @@ pub enum Kind {
     Kernel,
     /// The symbols of `libumsg_preload.so`, loaded from here.
     Dropin(PathBuf),
+    /// The native API.
+    Native,
     /// The kernel with one deliberate mistake, to prove that mistakes are found.
     Flawed(Flaw),
 }
@@ -255,7 +283,7 @@ pub enum Kind {
 impl Kind {
     /// Whether it keeps its queues in a directory, and not in the kernel.
     pub fn needs_directory(&self) -> bool {
-        matches!(self, Kind::Dropin(_))
+        matches!(self, Kind::Dropin(_) | Kind::Native)
     }
 
     /// Makes the backend. `directory` is the namespace of those that have one.
@@ -266,6 +294,7 @@ impl Kind {
         Ok(match self {
             Kind::Kernel => Box::new(Called::kernel()),
             Kind::Dropin(library) => Box::new(Called::dropin(library, directory)?),
+            Kind::Native => Box::new(Native::new(directory)?),
             Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
         })
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use umsg_conformance::backend::Kind;
 use umsg_conformance::compare::{self, Config, Failure};
+use umsg_conformance::library;
 
 const USAGE: &str = "\
 usage: compare [--ops N] [--seed S] [--backend dropin|native|kernel] [--library PATH] [--counts]
@@ -59,23 +60,14 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// The drop-in beside this program.
-fn library() -> Result<PathBuf, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let library = program.with_file_name("libumsg_preload.so");
-    if library.exists() {
-        Ok(library)
-    } else {
-        Err(format!("{}: no such file", library.display()))
-    }
-}
-
 fn kind(arguments: &Arguments) -> Result<Kind, String> {
     match arguments.backend.as_str() {
         "kernel" => Ok(Kind::Kernel),
-        "dropin" => Ok(Kind::Dropin(
-            arguments.library.clone().map_or_else(library, Ok)?,
-        )),
+        "native" => Ok(Kind::Native),
+        "dropin" => Ok(Kind::Dropin(match &arguments.library {
+            Some(library) => library.clone(),
+            None => library::path()?.to_path_buf(),
+        })),
         other => Err(format!("--backend {other}: no such backend\n{USAGE}")),
     }
 }

@@ -308,15 +308,7 @@ impl Generator {
     /// Attributes for a queue to create, within what the kernel allows.
     fn attributes(&mut self, creates: bool) -> Option<Attributes> {
         if self.random.percent(6) {
-            let wrong = [0, -1, i64::MIN, i64::from(i32::MAX), i64::MAX];
-            let (messages, size) = (
-                self.random.pick(&wrong),
-                self.random.pick(&[8, 8, 0, -1, i64::MAX]),
-            );
-            return Some(match self.random.percent(50) && self.bounds.descriptors {
-                true => Attributes::new(messages, size),
-                false => Attributes::new(4, 0),
-            });
+            return Some(self.wrong_attributes());
         }
         let mut messages = match self.random.below(20) {
             0..14 => 1 + self.random.below(10) as i64,
@@ -362,6 +354,32 @@ impl Generator {
             flags,
             ..Attributes::new(messages, size)
         })
+    }
+
+    /// Attributes that no queue can have.
+    fn wrong_attributes(&mut self) -> Attributes {
+        let (most, longest) = (
+            self.bounds.max_messages + 1,
+            self.bounds.max_message_size + 1,
+        );
+        let (messages, size) = self.random.pick(&[
+            (0, 8),
+            (4, 0),
+            (0, 0),
+            (most, 8),
+            (4, longest),
+            (i64::from(i32::MAX), 8),
+            (4, i64::from(i32::MAX)),
+            (-1, 8),
+            (4, -1),
+            (i64::MIN, 8),
+            (i64::MAX, i64::MAX),
+        ]);
+        if self.bounds.descriptors || messages.min(size) >= 0 && messages.max(size) < 1 << 32 {
+            return Attributes::new(messages, size);
+        }
+        // The native API has no way of asking for these.
+        Attributes::new(0, 8)
     }
 
     /// What the kernel charges for a queue, in bytes, at most.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use super::operation::{Operation, Step, WORKERS};
 use super::reply::{Outcome, Reply};
@@ -75,16 +76,24 @@ struct Lockstep<'a> {
     alive: [bool; WORKERS],
     /// The step in which a worker is blocked.
     blocked_in: [Option<usize>; WORKERS],
+    /// Whether `O_NONBLOCK` may have changed since a worker is blocked.
+    flag_changed: [bool; WORKERS],
     numbers: bool,
     played: Played,
 }
 
-/// Plays a history. `memory` is shared with the workers: a number for each worker of each side.
-pub fn play(setups: &[Setup; 2], steps: &[Step], memory: &'static [AtomicU32]) -> Played {
+/// Plays a history. `memory` is shared with the workers: a number for each worker of each side. `patience` is how long
+/// one side may take for what the other has done.
+pub fn play(
+    setups: &[Setup; 2],
+    steps: &[Step],
+    memory: &'static [AtomicU32],
+    patience: Duration,
+) -> Played {
     let (first, second) = memory.split_at(WORKERS);
     let sides = [
-        Side::start(&setups[0], steps, first),
-        Side::start(&setups[1], steps, &second[..WORKERS]),
+        Side::start(&setups[0], steps, first, patience),
+        Side::start(&setups[1], steps, &second[..WORKERS], patience),
     ];
     let numbers = sides.iter().all(Side::has_descriptors);
     let mut lockstep = Lockstep {
@@ -92,6 +101,7 @@ pub fn play(setups: &[Setup; 2], steps: &[Step], memory: &'static [AtomicU32]) -
         steps,
         alive: [true, false, false, false],
         blocked_in: [None; WORKERS],
+        flag_changed: [false; WORKERS],
         numbers,
         played: Played {
             end: End::Agreed,
@@ -128,6 +138,7 @@ impl Lockstep<'_> {
                 Operation::Kill => worker != 0,
                 Operation::Exit => worker != 0 && !is_blocked,
                 Operation::Fork { child, .. } => !is_blocked && !self.alive[child],
+                Operation::Disturb | Operation::StopAndContinue => self.may_be_restarted(worker),
                 operation => is_blocked == operation.is_done_to_the_blocked(),
             };
         if !can {
@@ -141,6 +152,9 @@ impl Lockstep<'_> {
             step: self.steps[number],
             answers: Vec::new(),
         });
+        if operation.may_change_flag() {
+            self.flag_changed = [true; WORKERS];
+        }
         match operation {
             Operation::Kill => self.kill(worker)?,
             Operation::Interrupt => self.signal(worker, libc::SIGUSR1),
@@ -153,6 +167,15 @@ impl Lockstep<'_> {
             _ => self.call(number, worker, operation)?,
         }
         self.look_at_the_blocked()
+    }
+
+    /// Whether a blocked call can be begun anew by the kernel and nobody notice.
+    ///
+    /// After a handler with SA_RESTART, or a stop, the kernel begins the call again: it waits behind everybody else
+    /// then, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was. That is not compared.
+    fn may_be_restarted(&self, worker: usize) -> bool {
+        let alone = self.blocked_in.iter().flatten().count() == 1;
+        self.blocked_in[worker].is_some() && alone && !self.flag_changed[worker]
     }
 
     /// If everybody is blocked, interrupts the first worker.
@@ -218,6 +241,7 @@ impl Lockstep<'_> {
             Settled::Blocked => {
                 self.played.blocked += 1;
                 self.blocked_in[worker] = Some(number);
+                self.flag_changed[worker] = false;
                 self.see(self.steps[number].operation, "blocks");
                 self.note(worker, ["blocks".to_string(), "blocks".to_string()]);
                 Ok(())

@@ -12,6 +12,9 @@
 //! be blocked too, and whichever later step lets one go has to let the other go. Nobody waits for ever: what blocks
 //! is noticed by the state that `/proc` shows, and all workers are killed when the history ends.
 //!
+//! One thing that the kernel does is not compared: when a blocked call begins anew after a handler with SA_RESTART or
+//! a stop, it waits behind everybody else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
+//!
 //! Where a queue is wished for that the kernel has no room for, a smaller one is taken and the wish is counted.
 
 mod generate;
@@ -45,6 +48,9 @@ use side::Setup;
 
 /// How many steps a history has.
 const HISTORY: usize = 250;
+
+/// How long to wait for an answer when a difference is looked at again: often in vain.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What to compare.
 pub struct Config<'a> {
@@ -297,9 +303,15 @@ impl<'a> Comparison<'a> {
         };
         let (kernel, valid_names) = setup(&Kind::Kernel, 'k')?;
         let (other, _) = setup(&config.backend, 'o')?;
+        let max_message_size = kernel_limit("msgsize_max");
+        let limits = (u32::try_from(max_messages), u32::try_from(max_message_size));
+        if let (Ok(messages), Ok(size)) = limits {
+            let limited = other.backend.limit_sizes(messages, size);
+            limited.map_err(|failure| format!("no limits can be set: {failure:?}"))?;
+        }
         let bounds = Bounds {
             max_messages,
-            max_message_size: kernel_limit("msgsize_max"),
+            max_message_size,
             // Two sides in the kernel share it, as do other tests.
             budget: 150_000,
             users: sys::is_root(),
@@ -318,8 +330,8 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    fn play(&self, steps: &[Step]) -> Played {
-        let mut played = lockstep::play(&self.setups, steps, self.memory);
+    fn play(&self, steps: &[Step], patience: Duration) -> Played {
+        let mut played = lockstep::play(&self.setups, steps, self.memory, patience);
         if let (End::Agreed, Some(left)) = (&played.end, self.left_behind()) {
             played.end = End::Differed(left);
         }
@@ -341,13 +353,13 @@ impl<'a> Comparison<'a> {
         let differs = |played: &Played| matches!(played.end, End::Differed(_));
         const ATTEMPTS: u32 = 5;
         let again = (0..ATTEMPTS)
-            .filter(|_| differs(&self.play(&steps)))
+            .filter(|_| differs(&self.play(&steps, AGAIN)))
             .count() as u32;
         let mut text = first.to_string();
         if again == ATTEMPTS {
             let mut shortest = None;
             shrink::shrink(steps, |steps| {
-                let played = self.play(steps);
+                let played = self.play(steps, AGAIN);
                 let still = differs(&played);
                 if still {
                     shortest = Some(played);
@@ -380,7 +392,7 @@ pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
     };
     while summary.operations < config.operations {
         let steps = generator.history(HISTORY);
-        let played = comparison.play(&steps);
+        let played = comparison.play(&steps, side::PATIENCE);
         summary.add(&played);
         match played.end {
             End::Agreed => {}

@@ -259,6 +259,15 @@ impl Operation {
         }
     }
 
+    /// Whether it may set or clear `O_NONBLOCK` for others.
+    pub fn may_change_flag(self) -> bool {
+        match self {
+            Operation::SetAttributes { .. } => true,
+            Operation::Fcntl { command, .. } => command == libc::F_SETFL,
+            _ => false,
+        }
+    }
+
     /// Whether it is done to a worker that is blocked, and not by one that is free.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(

@@ -72,11 +72,18 @@ pub struct Side<'a> {
     sockets: Vec<OwnedFd>,
     begun: &'static [AtomicU32],
     processes: [Option<Pid>; WORKERS],
+    patience: Duration,
 }
 
 impl<'a> Side<'a> {
-    /// Starts the first worker. `begun` is memory for one number a worker.
-    pub fn start(setup: &'a Setup, steps: &[Step], begun: &'static [AtomicU32]) -> Side<'a> {
+    /// Starts the first worker. `begun` is memory for one number a worker; `patience` is how long to wait for an
+    /// answer that the other side has given.
+    pub fn start(
+        setup: &'a Setup,
+        steps: &[Step],
+        begun: &'static [AtomicU32],
+        patience: Duration,
+    ) -> Side<'a> {
         for number in begun {
             number.store(0, Ordering::Relaxed);
         }
@@ -95,6 +102,7 @@ impl<'a> Side<'a> {
             sockets: ours,
             begun,
             processes: [Some(first), None, None, None],
+            patience,
         }
     }
 
@@ -143,22 +151,23 @@ impl<'a> Side<'a> {
     /// Waits for the answer of a worker that does not block.
     pub fn answer(&self, worker: usize) -> Result<Reply, Trouble> {
         let socket = self.sockets[worker].as_raw_fd();
-        if sys::readable(socket, Duration::from_millis(50)) {
-            return self.read(worker);
-        }
-        let mut pause = Pause::new(PATIENCE);
-        while pause.again() {
+        let mut pause = Pause::new(self.patience);
+        loop {
             if sys::readable(socket, Duration::from_millis(50)) {
                 return self.read(worker);
             }
-            if sys::is_gone(self.process(worker)) {
+            if sys::is_gone(self.process(worker)) && !self.has_answered(worker) {
                 return Err(self.trouble(worker, "died"));
             }
+            if !pause.again() {
+                let state = sys::state(self.process(worker)).map_or('?', char::from);
+                let what = format!(
+                    "gave no answer within {:?} (its state is {state})",
+                    self.patience
+                );
+                return Err(self.trouble(worker, &what));
+            }
         }
-        Err(self.trouble(
-            worker,
-            &format!("gave no answer within {} s", PATIENCE.as_secs()),
-        ))
     }
 
     /// Waits until a worker has answered or sleeps in the call of this step.
@@ -218,6 +227,7 @@ fn begin(setup: &Setup, steps: &[Step], begun: &'static [AtomicU32], sockets: Ve
     }
     let last = FIRST_SOCKET + WORKERS as i32;
     setup.enter();
+    sys::give_up_raised_limits();
     sys::close_all(3, FIRST_SOCKET as u32 - 1);
     sys::close_all(last as u32, u32::MAX);
     let shared = Shared {

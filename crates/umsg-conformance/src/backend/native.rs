@@ -1,0 +1,270 @@
+//! The native API, `umsg::posix`, behind the C calls.
+//!
+//! Rust has handles where C has descriptors, so this file keeps a table of handles under small numbers. What a number
+//! without a handle is answered, and the flag `O_NONBLOCK`, are therefore its own; everything else is the library's.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use umsg::Namespace;
+use umsg::posix::{OpenOptions, Queue, unlink_in};
+
+use super::{Answer, Attributes, Backend, Failure, Fd, Held, Ownership};
+use crate::errno::Errno;
+use crate::sys;
+
+/// The number of the first handle: where the descriptors of a process begin that has the three standard ones.
+const FIRST: usize = 3;
+
+/// What several handles share after a `dup` or a fork.
+struct Description {
+    queue: Queue,
+    /// In shared memory, as the flag of an open file is shared with forked children.
+    nonblocking: &'static AtomicU32,
+}
+
+impl Description {
+    fn is_nonblocking(&self) -> bool {
+        self.nonblocking.load(Ordering::Acquire) != 0
+    }
+}
+
+/// A backend that calls the library.
+pub struct Native {
+    namespace: Namespace,
+    handles: Mutex<Vec<Option<Arc<Description>>>>,
+}
+
+impl Held for MutexGuard<'_, Vec<Option<Arc<Description>>>> {}
+
+/// When a timed call gives up.
+enum Until {
+    Never,
+    At(SystemTime),
+}
+
+impl Native {
+    /// The library, with its queues in `directory`.
+    ///
+    /// # Errors
+    /// Why the directory is no namespace.
+    pub fn new(directory: &Path) -> Result<Native, String> {
+        let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
+        Ok(Native {
+            namespace,
+            handles: Mutex::new(Vec::new()),
+        })
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Vec<Option<Arc<Description>>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self, fd: Fd) -> Result<Arc<Description>, Failure> {
+        let at = usize::try_from(fd)
+            .ok()
+            .and_then(|at| at.checked_sub(FIRST));
+        let handle = at.and_then(|at| self.handles().get(at).cloned().flatten());
+        handle.ok_or(Failure::Errno(Errno::EBADF))
+    }
+
+    /// Puts a handle at the lowest free number.
+    fn keep(&self, description: Arc<Description>) -> Fd {
+        let mut handles = self.handles();
+        let at = handles
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(handles.len());
+        if at == handles.len() {
+            handles.push(None);
+        }
+        handles[at] = Some(description);
+        (at + FIRST) as Fd
+    }
+
+    fn send_until(&self, fd: Fd, message: &[u8], priority: u32, until: Until) -> Answer<()> {
+        let handle = match self.handle(fd) {
+            Err(_) if priority > 32767 => return Err(Errno::EINVAL.into()),
+            handle => handle?,
+        };
+        let sent = match until {
+            _ if handle.is_nonblocking() => handle.queue.try_send(message, priority),
+            Until::Never => handle.queue.send(message, priority),
+            Until::At(deadline) => handle.queue.send_deadline(message, priority, deadline),
+        };
+        sent.map_err(|error| Errno(error.errno()).into())
+    }
+
+    fn receive_until(&self, fd: Fd, buffer: &mut [u8], until: Until) -> Answer<(usize, u32)> {
+        let handle = self.handle(fd)?;
+        let received = match until {
+            _ if handle.is_nonblocking() => handle.queue.try_receive(buffer),
+            Until::Never => handle.queue.receive(buffer),
+            Until::At(deadline) => handle.queue.receive_deadline(buffer, deadline),
+        };
+        match received {
+            Ok(received) => Ok((received.len, received.priority)),
+            Err(error) => Err(Errno(error.errno()).into()),
+        }
+    }
+}
+
+/// The point in time of a timespec, if it is one.
+fn until(deadline: Option<&libc::timespec>) -> Answer<Until> {
+    const NO_TIME: Failure = Failure::Unsupported("a SystemTime is always a point in time");
+    let Some(deadline) = deadline else {
+        return Ok(Until::Never);
+    };
+    let seconds = u64::try_from(deadline.tv_sec).map_err(|_| NO_TIME)?;
+    let nanoseconds = u32::try_from(deadline.tv_nsec).map_err(|_| NO_TIME)?;
+    if nanoseconds >= 1_000_000_000 {
+        return Err(NO_TIME);
+    }
+    let since = Duration::new(seconds, nanoseconds);
+    SystemTime::UNIX_EPOCH
+        .checked_add(since)
+        .map(Until::At)
+        .ok_or(NO_TIME)
+}
+
+/// An attribute as the number that the library takes.
+fn attribute(value: i64) -> Answer<u32> {
+    u32::try_from(value).map_err(|_| Failure::Unsupported("its attributes are of type u32"))
+}
+
+impl Backend for Native {
+    fn label(&self) -> &'static str {
+        "native API"
+    }
+
+    fn has_descriptors(&self) -> bool {
+        false
+    }
+
+    fn hold(&self) -> Option<Box<dyn Held + '_>> {
+        Some(Box::new(self.handles()))
+    }
+
+    fn open(
+        &self,
+        name: &CStr,
+        flags: i32,
+        mode: u32,
+        attributes: Option<&Attributes>,
+    ) -> Answer<Fd> {
+        let access = flags & libc::O_ACCMODE;
+        let mut options = OpenOptions::new();
+        options
+            .read(matches!(access, libc::O_RDONLY | libc::O_RDWR))
+            .write(matches!(access, libc::O_WRONLY | libc::O_RDWR))
+            .create(flags & libc::O_CREAT != 0)
+            .exclusive(flags & libc::O_EXCL != 0)
+            .mode(mode)
+            .namespace(&self.namespace);
+        if let Some(attributes) = attributes {
+            options
+                .max_messages(attribute(attributes.max_messages)?)
+                .message_size(attribute(attributes.message_size)?);
+        }
+        let opened = options.open(OsStr::from_bytes(name.to_bytes()));
+        let queue = opened.map_err(|error| Errno(error.errno()))?;
+        let nonblocking = &sys::shared_words(1)?[0];
+        nonblocking.store(u32::from(flags & libc::O_NONBLOCK != 0), Ordering::Release);
+        Ok(self.keep(Arc::new(Description { queue, nonblocking })))
+    }
+
+    fn close(&self, fd: Fd) -> Answer<()> {
+        let handle = self.handle(fd)?;
+        self.handles()[fd as usize - FIRST] = None;
+        drop(handle);
+        Ok(())
+    }
+
+    fn unlink(&self, name: &CStr) -> Answer<()> {
+        let unlinked = unlink_in(&self.namespace, OsStr::from_bytes(name.to_bytes()));
+        unlinked.map_err(|error| Errno(error.errno()).into())
+    }
+
+    fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()> {
+        self.send_until(fd, message, priority, Until::Never)
+    }
+
+    fn timed_send(
+        &self,
+        fd: Fd,
+        message: &[u8],
+        priority: u32,
+        deadline: Option<&libc::timespec>,
+    ) -> Answer<()> {
+        self.send_until(fd, message, priority, until(deadline)?)
+    }
+
+    fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)> {
+        self.receive_until(fd, buffer, Until::Never)
+    }
+
+    fn timed_receive(
+        &self,
+        fd: Fd,
+        buffer: &mut [u8],
+        deadline: Option<&libc::timespec>,
+    ) -> Answer<(usize, u32)> {
+        self.receive_until(fd, buffer, until(deadline)?)
+    }
+
+    fn attributes(&self, fd: Fd) -> Answer<Attributes> {
+        let handle = self.handle(fd)?;
+        let attributes = handle.queue.attributes();
+        Ok(Attributes {
+            flags: if handle.is_nonblocking() {
+                i64::from(libc::O_NONBLOCK)
+            } else {
+                0
+            },
+            max_messages: attributes.max_messages as i64,
+            message_size: attributes.message_size as i64,
+            messages: attributes.messages as i64,
+        })
+    }
+
+    fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes> {
+        if attributes.flags & !i64::from(libc::O_NONBLOCK) != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let before = self.attributes(fd)?;
+        let nonblocking = u32::from(attributes.flags != 0);
+        self.handle(fd)?
+            .nonblocking
+            .store(nonblocking, Ordering::Release);
+        Ok(before)
+    }
+
+    fn ownership(&self, fd: Fd) -> Answer<Ownership> {
+        let status = self.handle(fd)?.queue.status();
+        Ok(Ownership {
+            mode: status.mode,
+            uid: status.uid,
+            gid: status.gid,
+        })
+    }
+
+    fn dup(&self, fd: Fd) -> Answer<Fd> {
+        let handle = self.handle(fd)?;
+        Ok(self.keep(handle))
+    }
+
+    fn limit_queues(&self, max_queues: u32) -> Answer<()> {
+        super::set_limits(&self.namespace, |limits| limits.max_queues = max_queues)
+    }
+
+    fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
+        super::set_limits(&self.namespace, |limits| {
+            limits.max_messages = max_messages;
+            limits.max_message_size = max_message_size;
+        })
+    }
+}

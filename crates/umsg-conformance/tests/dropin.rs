@@ -1,0 +1,11 @@
+//! The conformance cases against the drop-in: each C function of `libumsg_preload.so`, taken by `dlsym`.
+
+use umsg_conformance::backend::Kind;
+use umsg_conformance::library;
+
+fn dropin() -> Kind {
+    let library = library::path().unwrap_or_else(|why| panic!("{why}"));
+    Kind::Dropin(library.to_path_buf())
+}
+
+umsg_conformance::instantiate!(dropin());
