@@ -1,5 +1,7 @@
 //! Ctrl-C and its like as an ordinary failure, so that what was made is removed on the way out.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -46,13 +48,35 @@ pub fn run(command: &mut Command) -> Result<ExitStatus> {
     wait(&mut child)
 }
 
-/// As `run`, and returns what the command printed, which must be little enough to fit into a pipe.
+/// As `run`, and returns what the command printed. That goes through files, because nobody reads while we wait.
 pub fn output(command: &mut Command) -> Result<Output> {
+    let mut files = [temporary()?, temporary()?];
     command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(twin(&files[0])?).stderr(twin(&files[1])?);
     let mut child = spawn(command)?;
-    wait(&mut child)?;
-    child.wait_with_output().context(shell::line(command))
+    let status = wait(&mut child)?;
+    let [stdout, stderr] = files.each_mut().map(contents);
+    Ok(Output {
+        status,
+        stdout: stdout?,
+        stderr: stderr?,
+    })
+}
+
+fn temporary() -> Result<File> {
+    tempfile::tempfile().context("a temporary file")
+}
+
+fn twin(file: &File) -> Result<File> {
+    file.try_clone().context("a temporary file")
+}
+
+fn contents(file: &mut File) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()
+        .and_then(|()| file.read_to_end(&mut bytes))
+        .context("a temporary file")?;
+    Ok(bytes)
 }
 
 fn spawn(command: &mut Command) -> Result<Child> {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod dist;
 mod failure;
 mod interrupt;
 mod python;
@@ -56,6 +57,8 @@ enum Task {
         #[arg(long)]
         quick: bool,
     },
+    /// Lay out what is installed in target/dist: umsg, the drop-in, manual pages, completions
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -77,5 +80,6 @@ fn run(task: &Task) -> Result<()> {
         Task::Compare { ops } => test::compare(&workspace, *ops),
         Task::Soak { seconds } => test::soak(&workspace, *seconds),
         Task::Bench { suites, quick } => bench::run(&workspace, suites, *quick),
+        Task::Dist => dist::run(&workspace),
     }
 }

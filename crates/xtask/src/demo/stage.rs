@@ -31,13 +31,7 @@ impl Stage {
         let directory = tempfile::Builder::new()
             .prefix("umsg-demo-")
             .permissions(Permissions::from_mode(0o755))
-            // Only root's checkout may be out of the unprivileged user's sight; a temporary directory may forbid
-            // running programs.
-            .tempdir_in(if root {
-                std::env::temp_dir()
-            } else {
-                workspace.target.clone()
-            })
+            .tempdir_in(Self::place(workspace, root))
             .context("a directory for the demo's programs")?;
         let stage = Self { directory, root };
         for file in ["umsg", "libumsg_preload.so"] {
@@ -45,6 +39,16 @@ impl Stage {
             fs::copy(&built, stage.program(file)).context(built.display())?;
         }
         Ok(stage)
+    }
+
+    /// In the checkout, because a temporary directory may forbid running programs; but not if it is root's, which is out
+    /// of the unprivileged user's sight, or if LD_PRELOAD could not name it.
+    fn place(workspace: &Workspace, root: bool) -> PathBuf {
+        let target = workspace.target.to_string_lossy();
+        match root || target.contains([' ', ':']) {
+            true => std::env::temp_dir(),
+            false => workspace.target.clone(),
+        }
     }
 
     /// A program of ours.
