@@ -1,0 +1,93 @@
+//! The command line as a whole.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{
+    create::Create, limits::Limits, ls::Ls, peek::Peek, recv::Recv, rm::Rm, send::Send,
+    setup::Setup, stat::Stat,
+};
+
+/// Message queues in shared memory: POSIX semantics, no limits of the kernel, no root, no daemon
+#[derive(Parser, Debug)]
+#[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
+pub struct Cli {
+    /// The directory that holds the queues, in place of $UMSG_DIR
+    #[arg(long, global = true, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    Create(Create),
+    Rm(Rm),
+    Ls(Ls),
+    Stat(Stat),
+    Send(Send),
+    Recv(Recv),
+    Peek(Peek),
+    Limits(Limits),
+    Setup(Setup),
+}
+
+macro_rules! examples {
+    () => {
+        "\
+Examples:
+  umsg run -- ./program --its-option   an existing program, on umsg's queues
+  umsg create /orders --max-messages 64K --message-size 1K
+  umsg send /orders 'first order'
+  umsg ls
+  umsg recv /orders
+
+"
+    };
+}
+
+const EXAMPLES: &str = concat!(
+    examples!(),
+    "`umsg --help` explains names, sizes, exit codes and the environment."
+);
+
+const REFERENCE: &str = concat!(
+    examples!(),
+    "\
+Names:
+  A queue's name is a slash and up to 255 bytes without another slash. The
+  first slash may be left out: `orders` means /orders.
+
+Numbers:
+  Sizes and counts may end in K, M or G, for powers of 1024: 64K is 65536.
+
+Where the queues are:
+  In the directory given with --dir; else in $UMSG_DIR; else in /dev/shm/umsg
+  if an administrator made it (`umsg setup`); else in the user's own
+  /dev/shm/umsg-UID. `umsg ls` says which one is in use.
+
+JSON:
+  Commands that print something have --json: one object, or for messages one
+  object a line. Fields keep their names and meaning; new ones may come. Times
+  are UTC as in RFC 3339. A message's bytes are in \"data\", as text if
+  \"encoding\" is \"utf-8\" and in base64 if it is \"base64\".
+
+Exit codes:
+  0    done
+  1    failed; one line on standard error says why and what to do
+  2    the command line makes no sense
+  3    no message, or no room, within the time allowed
+  `umsg run` exits as the program does, or with
+  120  the program can't be intercepted: static, set-user-ID ...
+  125  umsg could not prepare the program's start
+  126  the program was found but can't be executed
+  127  the program was not found
+
+Environment:
+  UMSG_DIR      the directory that holds the queues
+  UMSG_PRELOAD  the drop-in library, if it is neither beside umsg nor in ../lib
+  UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
+                spinning
+  UMSG_DEBUG    1: a program under `umsg run` says why its calls failed"
+);

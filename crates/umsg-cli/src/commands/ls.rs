@@ -1,0 +1,169 @@
+//! `umsg ls`.
+
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+use umsg::Namespace;
+use umsg::posix::{self, Listed, OpenError, OpenOptions, Status};
+
+use crate::cli::Cli;
+use crate::failure::{self, Explain};
+use crate::output::owner::Owners;
+use crate::output::table::{Side, Table};
+use crate::output::{self, Format, json, text, time};
+use crate::place;
+
+/// List the queues, and say which directory they are in
+///
+/// DEPTH is how many messages a queue may hold, SIZE how long a message may be, in bytes. WAIT-SEND and WAIT-RECV count
+/// the threads that are blocked because the queue is full or empty. ACTIVITY is when a message was last sent or
+/// received.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg ls
+  umsg ls --json | jq '.queues[] | select(.blocked_senders > 0) | .name'
+  umsg --dir /dev/shm/umsg-1000 ls      those of user 1000")]
+pub struct Ls {
+    /// Names only, one a line
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// A queue of the list, or why it can't be looked at.
+struct Row {
+    name: String,
+    status: Result<Status, OpenError>,
+}
+
+impl Ls {
+    pub fn perform(&self, cli: &Cli) -> failure::Result {
+        let namespace = place::namespace(cli)?;
+        let rows: Vec<_> = posix::list(&namespace)?
+            .into_iter()
+            .map(|listed| row(&namespace, listed))
+            .collect();
+        let mut out = output::standard();
+        if self.format.json {
+            json::print(&mut out, &listing(&namespace, &rows))?;
+        } else if self.quiet {
+            for row in &rows {
+                writeln!(out, "{}", shown(&row.name))?;
+            }
+        } else {
+            let origin = place::origin(cli, namespace.kind());
+            writeln!(out, "namespace {} ({origin})", namespace.path().display())?;
+            table(&rows).print(&mut out)?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// Who may only send may look at a queue's status, too.
+fn row(namespace: &Namespace, listed: Listed) -> Row {
+    let queue = match listed.queue {
+        Err(OpenError::PermissionDenied) => OpenOptions::new()
+            .write(true)
+            .namespace(namespace)
+            .open(&listed.name),
+        other => other,
+    };
+    Row {
+        name: listed.name,
+        status: queue.map(|queue| queue.status()),
+    }
+}
+
+fn shown(name: &str) -> String {
+    text::on_one_line(name.as_bytes())
+}
+
+fn table(rows: &[Row]) -> Table<11> {
+    let owners = Owners::read();
+    let mut table = Table::new([
+        ("NAME", Side::Left),
+        ("MESSAGES", Side::Right),
+        ("BYTES", Side::Right),
+        ("DEPTH", Side::Right),
+        ("SIZE", Side::Right),
+        ("MODE", Side::Left),
+        ("OWNER", Side::Left),
+        ("WAIT-SEND", Side::Right),
+        ("WAIT-RECV", Side::Right),
+        ("ACTIVITY", Side::Left),
+        ("", Side::Left),
+    ]);
+    for row in rows {
+        table.push(match &row.status {
+            Ok(status) => cells(&row.name, status, &owners),
+            Err(error) => unknown(&row.name, error),
+        });
+    }
+    table
+}
+
+fn cells(name: &str, status: &Status, owners: &Owners) -> [String; 11] {
+    let attributes = status.attributes;
+    [
+        shown(name),
+        attributes.messages.to_string(),
+        attributes.bytes.to_string(),
+        attributes.max_messages.to_string(),
+        attributes.message_size.to_string(),
+        format!("{:04o}", status.mode),
+        owners.name(status.uid),
+        status.blocked_senders.to_string(),
+        status.blocked_receivers.to_string(),
+        time::ago(json::last_activity(status)),
+        if status.damaged { "damaged" } else { "" }.to_owned(),
+    ]
+}
+
+fn unknown(name: &str, error: &OpenError) -> [String; 11] {
+    let mut cells: [String; 11] = std::array::from_fn(|_| "-".to_owned());
+    cells[0] = shown(name);
+    cells[10] = match error {
+        OpenError::PermissionDenied => "permission denied".to_owned(),
+        error => error.explain(),
+    };
+    cells
+}
+
+#[derive(Serialize)]
+struct Listing {
+    namespace: Place,
+    queues: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Place {
+    path: String,
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Known(Box<json::Queue>),
+    Unknown { name: String, error: String },
+}
+
+fn listing(namespace: &Namespace, rows: &[Row]) -> Listing {
+    let entry = |row: &Row| match &row.status {
+        Ok(status) => Entry::Known(Box::new(json::Queue::new(&row.name, status))),
+        Err(error) => Entry::Unknown {
+            name: row.name.clone(),
+            error: error.explain(),
+        },
+    };
+    Listing {
+        namespace: Place {
+            path: place::path(namespace.path()),
+            kind: place::kind(namespace.kind()),
+        },
+        queues: rows.iter().map(entry).collect(),
+    }
+}

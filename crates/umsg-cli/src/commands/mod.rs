@@ -1,0 +1,29 @@
+//! A file a command: its arguments, its examples, and what it does.
+
+pub mod create;
+pub mod limits;
+pub mod ls;
+mod patience;
+pub mod peek;
+pub mod recv;
+pub mod rm;
+pub mod send;
+pub mod setup;
+pub mod stat;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Result;
+
+pub fn perform(cli: &Cli) -> Result {
+    match &cli.command {
+        Command::Create(create) => create.perform(cli),
+        Command::Rm(rm) => rm.perform(cli),
+        Command::Ls(ls) => ls.perform(cli),
+        Command::Stat(stat) => stat.perform(cli),
+        Command::Send(send) => send.perform(cli),
+        Command::Recv(recv) => recv.perform(cli),
+        Command::Peek(peek) => peek.perform(cli),
+        Command::Limits(limits) => limits.perform(cli),
+        Command::Setup(setup) => setup.perform(cli),
+    }
+}

@@ -1,0 +1,100 @@
+//! `umsg peek`.
+
+use std::io::{IsTerminal, Write};
+
+use clap::Args;
+use umsg::posix::{OpenOptions, Peeked, Queue};
+
+use crate::cli::Cli;
+use crate::failure::{Failure, Result};
+use crate::names::{Name, name};
+use crate::output::table::{Side, Table};
+use crate::output::{self, Format, json, text, time};
+use crate::place;
+
+/// How much of a message a line shows, on a terminal.
+const PREVIEW: usize = 60;
+
+/// Show messages in order of delivery, and leave them in the queue
+///
+/// Messages are looked at one after another: if others receive meanwhile, one may be missed.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg peek /orders                 the ten that would be received next
+  umsg peek /orders --count 1
+  umsg peek /orders --json | jq -r .data")]
+pub struct Peek {
+    /// The queue's name
+    #[arg(value_parser = name())]
+    name: Name,
+    /// Show at most so many
+    #[arg(long, short, value_name = "N", default_value_t = 10)]
+    count: usize,
+    #[command(flatten)]
+    format: Format,
+}
+
+impl Peek {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let namespace = place::namespace(cli)?;
+        let queue = OpenOptions::new()
+            .read(true)
+            .namespace(&namespace)
+            .open(&self.name)
+            .map_err(|error| Failure::of(&self.name, error))?;
+        match self.format.json {
+            true => self.print_json(&queue),
+            false => self.print_table(&queue),
+        }
+    }
+
+    fn print_json(&self, queue: &Queue) -> Result {
+        let name = self.name.to_string();
+        let mut out = output::standard();
+        for position in 0..self.count {
+            let Some(peeked) = self.look(queue, position)? else {
+                break;
+            };
+            json::print(&mut out, &json::Message::peeked(&name, position, &peeked))?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn print_table(&self, queue: &Queue) -> Result {
+        let most = match std::io::stdout().is_terminal() {
+            true => PREVIEW,
+            false => usize::MAX,
+        };
+        let mut table = Table::new([
+            ("POSITION", Side::Right),
+            ("PRIORITY", Side::Right),
+            ("BYTES", Side::Right),
+            ("SENDER", Side::Right),
+            ("SENT", Side::Left),
+            ("MESSAGE", Side::Left),
+        ]);
+        for position in 0..self.count {
+            let Some(peeked) = self.look(queue, position)? else {
+                break;
+            };
+            table.push([
+                position.to_string(),
+                peeked.priority.to_string(),
+                peeked.data.len().to_string(),
+                peeked.pid.to_string(),
+                time::ago(Some(peeked.sent)),
+                text::preview(&peeked.data, most),
+            ]);
+        }
+        let mut out = output::standard();
+        table.print(&mut out)?;
+        Ok(out.flush()?)
+    }
+
+    fn look(&self, queue: &Queue, position: usize) -> Result<Option<Peeked>> {
+        queue
+            .peek(position)
+            .map_err(|error| Failure::of(&self.name, error))
+    }
+}

@@ -1,0 +1,59 @@
+//! `umsg rm`.
+
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Cli;
+use crate::failure::{Code, Failure, Result};
+use crate::names::{Name, name};
+use crate::output::{self, Format, json};
+use crate::place;
+
+/// Remove queues
+///
+/// A name is free at once. A queue that programs still have open lives on, without a name, until the last of them
+/// closes it.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg rm /orders /log
+  umsg ls --quiet | xargs umsg rm       all queues of the namespace")]
+pub struct Rm {
+    /// The queues' names
+    #[arg(required = true, value_name = "NAME", value_parser = name())]
+    names: Vec<Name>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Removed {
+    removed: Vec<String>,
+}
+
+impl Rm {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let namespace = place::namespace(cli)?;
+        let mut removed = Vec::new();
+        for name in &self.names {
+            match umsg::posix::unlink_in(&namespace, name) {
+                Ok(()) => removed.push(name.to_string()),
+                Err(error) => {
+                    Failure::of(name, error).report();
+                }
+            }
+        }
+        let complete = removed.len() == self.names.len();
+        if self.format.json {
+            let mut out = output::standard();
+            json::print(&mut out, &Removed { removed })?;
+            out.flush()?;
+        }
+        match complete {
+            true => Ok(()),
+            false => Err(Failure::Reported(Code::Failed)),
+        }
+    }
+}

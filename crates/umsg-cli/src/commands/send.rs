@@ -1,0 +1,155 @@
+//! `umsg send`.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Args;
+use serde::Serialize;
+use umsg::posix::{OpenOptions, Queue};
+
+use super::patience::Patience;
+use crate::cli::Cli;
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::names::{Name, name};
+use crate::output::{self, Format, json};
+use crate::place;
+
+/// Send a message, or each line of standard input as one
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg send /orders 'first order'
+  umsg send /orders 'urgent one' --priority 9
+  umsg send /orders < picture.png         standard input as one message
+  seq 1000 | umsg send /orders --lines    1000 messages
+  umsg send /orders ping --timeout 0.5    exits with 3 if there is no room
+                                          within half a second")]
+pub struct Send {
+    /// The queue's name
+    #[arg(value_parser = name())]
+    name: Name,
+    /// The message; `-` or nothing: all of standard input
+    #[arg(value_name = "MESSAGE")]
+    message: Option<OsString>,
+    /// From 0 to 32767; the highest is received first
+    #[arg(long, short, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=32767))]
+    priority: u32,
+    #[command(flatten)]
+    patience: Patience,
+    /// Send each line of standard input, without its line feed
+    #[arg(long)]
+    lines: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// What was sent.
+#[derive(Serialize)]
+struct Sent {
+    queue: String,
+    messages: u64,
+    bytes: u64,
+}
+
+impl Send {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let given = self.message.as_ref().filter(|message| *message != "-");
+        if self.lines && given.is_some() {
+            let line = "--lines reads standard input: leave the message out";
+            return Err(Failure::new(Code::Usage, line));
+        }
+        let namespace = place::namespace(cli)?;
+        let queue = OpenOptions::new()
+            .write(true)
+            .namespace(&namespace)
+            .open(&self.name)
+            .map_err(|error| Failure::of(&self.name, error))?;
+        let mut sent = Sent {
+            queue: self.name.to_string(),
+            messages: 0,
+            bytes: 0,
+        };
+        let outcome = match given {
+            Some(message) => self.send(&queue, message.as_bytes(), &mut sent),
+            None if self.lines => self.send_lines(&queue, &mut sent),
+            None => self.send_input(&queue, &mut sent),
+        };
+        if self.format.json {
+            let mut out = output::standard();
+            json::print(&mut out, &sent)?;
+            out.flush()?;
+        }
+        outcome
+    }
+
+    fn send(&self, queue: &Queue, message: &[u8], sent: &mut Sent) -> Result {
+        self.patience
+            .send(queue, message, self.priority)
+            .map_err(|error| self.failure(error.code(), &error.explain(), sent))?;
+        sent.messages += 1;
+        sent.bytes += message.len() as u64;
+        Ok(())
+    }
+
+    /// Never reads more than a message may have, whatever the input is.
+    fn send_input(&self, queue: &Queue, sent: &mut Sent) -> Result {
+        let most = queue.attributes().message_size;
+        let mut message = Vec::new();
+        io::stdin()
+            .lock()
+            .take(most as u64 + 1)
+            .read_to_end(&mut message)
+            .map_err(|error| self.unreadable(&error, sent))?;
+        self.check(&message, most, sent)?;
+        self.send(queue, &message, sent)
+    }
+
+    fn send_lines(&self, queue: &Queue, sent: &mut Sent) -> Result {
+        let most = queue.attributes().message_size;
+        let mut input = io::stdin().lock();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut input)
+                .take(most as u64 + 1)
+                .read_until(b'\n', &mut line)
+                .map_err(|error| self.unreadable(&error, sent))?;
+            if read == 0 {
+                return Ok(());
+            }
+            if line.last() == Some(&b'\n') {
+                line.pop();
+            }
+            self.check(&line, most, sent)?;
+            self.send(queue, &line, sent)?;
+        }
+    }
+
+    fn check(&self, message: &[u8], most: usize, sent: &Sent) -> Result {
+        if message.len() <= most {
+            return Ok(());
+        }
+        let why = format!(
+            "standard input is too long for a message of this queue: its message size is {most} bytes; \
+             create the queue with a larger --message-size"
+        );
+        Err(self.failure(Code::Failed, &why, sent))
+    }
+
+    fn unreadable(&self, error: &io::Error, sent: &Sent) -> Failure {
+        self.failure(Code::Failed, &format!("standard input: {error}"), sent)
+    }
+
+    /// Of many lines, says which it was: the ones before it were sent.
+    fn failure(&self, code: Code, why: &str, sent: &Sent) -> Failure {
+        let name = &self.name;
+        match self.lines {
+            true => Failure::new(
+                code,
+                format_args!("{name}: line {}: {why}", sent.messages + 1),
+            ),
+            false => Failure::new(code, format_args!("{name}: {why}")),
+        }
+    }
+}

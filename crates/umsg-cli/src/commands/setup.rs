@@ -1,0 +1,122 @@
+//! `umsg setup`.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+use umsg::{Namespace, OutOfSight, SetupReport, TMPFILES};
+
+use crate::cli::Cli;
+use crate::failure::{Result, say};
+use crate::output::owner::Owners;
+use crate::output::{self, Format, json};
+use crate::place;
+
+/// Where every program looks for the namespace of all users.
+const SHARED: &str = "/dev/shm/umsg";
+
+/// Make the namespace that all users share (root only)
+///
+/// Makes /dev/shm/umsg, or the directory given with --dir: root's, and sticky, so that everybody can make queues and nobody
+/// can remove another's. What is right already is left alone. /dev/shm is empty after a boot: --print-tmpfiles gives the
+/// lines for tmpfiles.d(5) that make the directory then.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo umsg setup
+  umsg setup --print-tmpfiles | sudo tee /etc/tmpfiles.d/umsg.conf")]
+pub struct Setup {
+    /// Only print the lines for tmpfiles.d(5)
+    #[arg(long, conflicts_with = "json")]
+    print_tmpfiles: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// What programs get.
+#[derive(Serialize)]
+struct Report {
+    path: String,
+    directory_made: bool,
+    mode_changed: bool,
+    queues_directory_made: bool,
+    record_written: bool,
+    out_of_sight: Vec<Hidden>,
+}
+
+#[derive(Serialize)]
+struct Hidden {
+    path: String,
+    uid: u32,
+    queues: usize,
+}
+
+impl Setup {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let mut out = output::standard();
+        if self.print_tmpfiles {
+            out.write_all(TMPFILES.as_bytes())?;
+            return Ok(out.flush()?);
+        }
+        let path = cli.dir.as_deref().unwrap_or(Path::new(SHARED));
+        let report = Namespace::setup_shared(path)?;
+        if self.format.json {
+            json::print(&mut out, &Report::new(&report))?;
+        } else {
+            print(&mut out, &report)?;
+            warn(&report.out_of_sight);
+        }
+        Ok(out.flush()?)
+    }
+}
+
+fn print(out: &mut impl Write, report: &SetupReport) -> io::Result<()> {
+    let path = report.path.display();
+    let changed = report.mode_changed || report.queues_directory_made || report.record_written;
+    match (report.directory_made, changed) {
+        (true, _) => writeln!(out, "{path}: made, for all users")?,
+        (false, true) => writeln!(out, "{path}: completed, for all users")?,
+        (false, false) => writeln!(out, "{path}: is as it should be")?,
+    }
+    if report.path != Path::new(SHARED) {
+        writeln!(
+            out,
+            "programs use it with UMSG_DIR={path} or `umsg --dir {path}`"
+        )?;
+    }
+    Ok(())
+}
+
+/// Programs that run keep the namespace that they have; those started from now on look elsewhere.
+fn warn(out_of_sight: &[OutOfSight]) {
+    let owners = Owners::read();
+    for OutOfSight {
+        path, user, queues, ..
+    } in out_of_sight
+    {
+        let (path, user) = (path.display(), owners.name(*user));
+        let noun = if *queues == 1 { "queue" } else { "queues" };
+        say(format_args!(
+            "{path}: programs started from now on don't see the {queues} {noun} of {user} in it; reach them with UMSG_DIR={path}"
+        ));
+    }
+}
+
+impl Report {
+    fn new(report: &SetupReport) -> Report {
+        let hidden = |hidden: &OutOfSight| Hidden {
+            path: place::path(&hidden.path),
+            uid: hidden.user,
+            queues: hidden.queues,
+        };
+        Report {
+            path: place::path(&report.path),
+            directory_made: report.directory_made,
+            mode_changed: report.mode_changed,
+            queues_directory_made: report.queues_directory_made,
+            record_written: report.record_written,
+            out_of_sight: report.out_of_sight.iter().map(hidden).collect(),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `umsg stat`.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use clap::Args;
+use umsg::Namespace;
+use umsg::posix::{OpenError, OpenOptions, Queue, Status};
+
+use crate::cli::Cli;
+use crate::failure::{self, Failure};
+use crate::names::{Name, name};
+use crate::output::owner::Owners;
+use crate::output::{self, Format, json, time};
+use crate::place;
+
+/// Show all about one queue, apart from its messages
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg stat /orders
+  umsg stat /orders --json | jq .messages")]
+pub struct Stat {
+    /// The queue's name
+    #[arg(value_parser = name())]
+    name: Name,
+    #[command(flatten)]
+    format: Format,
+}
+
+impl Stat {
+    pub fn perform(&self, cli: &Cli) -> failure::Result {
+        let namespace = place::namespace(cli)?;
+        let queue = open(&namespace, &self.name).map_err(|error| Failure::of(&self.name, error))?;
+        let mut out = output::standard();
+        let name = self.name.to_string();
+        if self.format.json {
+            json::print(&mut out, &json::Queue::new(&name, &queue.status()))?;
+        } else {
+            print(&mut out, &name, &queue.status())?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// For receiving or, if that is denied, for sending: either permission lets one look.
+fn open(namespace: &Namespace, name: &Name) -> Result<Queue, OpenError> {
+    let mut options = OpenOptions::new();
+    match options.read(true).namespace(namespace).open(name) {
+        Err(OpenError::PermissionDenied) => options.read(false).write(true).open(name),
+        other => other,
+    }
+}
+
+fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
+    let (attributes, counted) = (status.attributes, status.statistics);
+    let owner = Owners::read().name(status.uid);
+    let mut line = |title: &str, text: String| writeln!(out, "{title:<18}{text}");
+    line("name", name.to_owned())?;
+    let (messages, depth) = (attributes.messages, attributes.max_messages);
+    line("messages", format!("{messages} of {depth}"))?;
+    line("bytes", attributes.bytes.to_string())?;
+    line("message size", format!("{} bytes", attributes.message_size))?;
+    line("mode", format!("{:04o}", status.mode))?;
+    line(
+        "owner",
+        format!("{owner} (uid {}, gid {})", status.uid, status.gid),
+    )?;
+    let created = moment(Some(status.created));
+    line(
+        "created",
+        format!("{created} by process {}", status.creator),
+    )?;
+    line("last send", moment(status.last_send))?;
+    line("last receive", moment(status.last_receive))?;
+    let (senders, receivers) = (status.blocked_senders, status.blocked_receivers);
+    line(
+        "blocked now",
+        format!("{senders} sending, {receivers} receiving"),
+    )?;
+    let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
+    line(
+        "blocked so far",
+        format!("{sends} sending, {receives} receiving"),
+    )?;
+    line("handed over", format!("{} messages", counted.handed_over))?;
+    let (spins, given_up) = (counted.spins_paid, counted.given_up);
+    line(
+        "waits",
+        format!("{spins} ended spinning, {given_up} given up"),
+    )?;
+    let repairs = counted.sender_repairs + counted.receiver_repairs;
+    line(
+        "deaths",
+        format!("{} waiting, {repairs} repaired", counted.waiters_died),
+    )?;
+    line(
+        "memory",
+        format!("{} bytes in {} slots", status.memory, status.slots),
+    )?;
+    if status.damaged {
+        line(
+            "damaged",
+            "yes; receive what can be received and `umsg rm` it".to_owned(),
+        )?;
+    }
+    Ok(())
+}
+
+fn moment(moment: Option<SystemTime>) -> String {
+    match moment {
+        Some(at) => format!("{} ({})", time::utc(at), time::ago(moment)),
+        None => "never".to_owned(),
+    }
+}

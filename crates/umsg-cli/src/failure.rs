@@ -1,0 +1,199 @@
+//! What a command says when it fails, and the exit codes.
+
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+use umsg::NamespaceError;
+use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
+
+/// The exit codes, as `umsg --help` documents them. 2 is clap's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    Failed = 1,
+    Usage = 2,
+    /// No message, or no room, within the time allowed.
+    NotInTime = 3,
+}
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub enum Failure {
+    /// One line, and a code.
+    Because { code: Code, line: String },
+    /// All has been said already.
+    Reported(Code),
+    /// Whoever read our output has what he wanted.
+    ReaderGone,
+}
+
+pub type Result<T = ()> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub fn new(code: Code, line: impl Display) -> Failure {
+        let line = line.to_string();
+        Failure::Because { code, line }
+    }
+
+    /// About a queue, a program or a file.
+    pub fn of(subject: impl Display, error: impl Explain) -> Failure {
+        let line = format!("{subject}: {}", error.explain());
+        let code = error.code();
+        Failure::Because { code, line }
+    }
+
+    /// Says it on standard error; the exit code.
+    pub fn report(&self) -> ExitCode {
+        let code = match self {
+            Failure::Because { code, line } => {
+                say(line);
+                *code
+            }
+            Failure::Reported(code) => *code,
+            Failure::ReaderGone => return ExitCode::SUCCESS,
+        };
+        ExitCode::from(code as u8)
+    }
+}
+
+/// A line on standard error. If that is closed there is nobody to tell.
+pub fn say(line: impl Display) {
+    use io::Write;
+    let _ = writeln!(io::stderr(), "umsg: {line}");
+}
+
+/// Errors of writing standard output, and no others.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::new(Code::Failed, format_args!("standard output: {error}")),
+        }
+    }
+}
+
+impl From<NamespaceError> for Failure {
+    fn from(error: NamespaceError) -> Failure {
+        Failure::new(Code::Failed, error.explain())
+    }
+}
+
+/// An error of the library as a sentence, with what to do.
+pub trait Explain {
+    fn explain(&self) -> String;
+
+    fn code(&self) -> Code {
+        Code::Failed
+    }
+}
+
+impl Explain for NamespaceError {
+    fn explain(&self) -> String {
+        match self {
+            NamespaceError::InvalidLimit { limit, .. } => {
+                let option = limit.replace('_', "-");
+                format!("--{}", self.to_string().replacen(limit, &option, 1))
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl Explain for OpenError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            OpenError::Namespace(error) => return error.explain(),
+            OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong => {
+                "choose another name"
+            }
+            OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
+            OpenError::PermissionDenied => "`umsg ls` shows its mode and owner",
+            OpenError::NoSpace => ROOM,
+            OpenError::NoMemory => MEMORY,
+            OpenError::NotAQueue(_) => "remove it from the namespace's directory",
+            OpenError::Damaged(_) => "remove it with `umsg rm`",
+            OpenError::TooManyFiles(_) => "close some, or raise the limit (ulimit -n)",
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+}
+
+impl Explain for UnlinkError {
+    fn explain(&self) -> String {
+        match self {
+            UnlinkError::Name(error) => error.explain(),
+            UnlinkError::Namespace(error) => error.explain(),
+            UnlinkError::PermissionDenied => format!("{self}; run this as that user or as root"),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl Explain for SendError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            SendError::Full => "receive from it first, or wait with --timeout",
+            SendError::TimedOut => "receive from it first, or wait longer",
+            SendError::TooLong { .. } => "create the queue with a larger --message-size",
+            SendError::NoMemory => MEMORY,
+            SendError::NoSpace => ROOM,
+            SendError::Damaged => DAMAGED,
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            SendError::Full | SendError::TimedOut => Code::NotInTime,
+            _ => Code::Failed,
+        }
+    }
+}
+
+impl Explain for ReceiveError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            ReceiveError::Empty => "send to it first, or wait with --timeout",
+            ReceiveError::TimedOut => "send to it first, or wait longer",
+            ReceiveError::NoMemory => MEMORY,
+            ReceiveError::NoSpace => ROOM,
+            ReceiveError::Damaged => DAMAGED,
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            ReceiveError::Empty | ReceiveError::TimedOut => Code::NotInTime,
+            _ => Code::Failed,
+        }
+    }
+}
+
+const ROOM: &str =
+    "receive messages or `umsg rm` a queue, or see `umsg limits` and `df` for the limits";
+const MEMORY: &str = "free some, or raise the limit of the memory cgroup";
+const DAMAGED: &str = "receive what can be received and `umsg rm` the queue";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_out_of_range_is_named_by_its_option() {
+        let error = NamespaceError::InvalidLimit {
+            limit: "default_messages",
+            value: 10,
+            least: 1,
+            most: 5,
+        };
+        assert_eq!(
+            error.explain(),
+            "--default-messages is 10: choose between 1 and 5"
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! Queues' names on the command line: the slash that all begin with may be left out, as no queue could be meant otherwise.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use crate::output::text;
+
+/// A queue's name, with its slash; printed so that a strange one can't harm a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(OsString);
+
+/// For clap.
+pub fn name() -> impl TypedValueParser<Value = Name> {
+    OsStringValueParser::new().map(Name::from)
+}
+
+impl From<&OsStr> for Name {
+    fn from(argument: &OsStr) -> Name {
+        let bytes = argument.as_bytes();
+        // An empty name stays one, so that the error is about what was written.
+        if bytes.is_empty() || bytes.starts_with(b"/") {
+            return Name(argument.to_owned());
+        }
+        Name(OsString::from_vec([b"/", bytes].concat()))
+    }
+}
+
+impl From<OsString> for Name {
+    fn from(argument: OsString) -> Name {
+        Name::from(argument.as_os_str())
+    }
+}
+
+impl AsRef<OsStr> for Name {
+    fn as_ref(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_empty() {
+            true => f.write_str("\"\""),
+            false => f.write_str(&text::on_one_line(self.0.as_bytes())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slash_may_be_left_out() {
+        assert_eq!(
+            Name::from(OsStr::new("orders")),
+            Name::from(OsStr::new("/orders"))
+        );
+        assert_eq!(Name::from(OsStr::new("a/b")).as_ref(), "/a/b");
+        assert_eq!(Name::from(OsStr::new("")).as_ref(), "");
+    }
+}

@@ -1,0 +1,97 @@
+//! Bytes of strangers, shown so that they can't harm a terminal: control characters, those that reorder text, and what
+//! is no UTF-8 appear as `\x1b`, `\u{202e}`, `\xff`.
+
+use std::fmt::Write;
+
+/// All on one line: line feeds are escaped, too.
+pub fn on_one_line(bytes: &[u8]) -> String {
+    escaped(bytes, |_| false)
+}
+
+/// Line feeds and tabs as they are.
+pub fn on_lines(bytes: &[u8]) -> String {
+    escaped(bytes, |c| matches!(c, '\n' | '\t'))
+}
+
+/// The first `most` characters of [`on_one_line`], and `…` if there are more.
+pub fn preview(bytes: &[u8], most: usize) -> String {
+    // A character is at most 4 bytes long and never shown shorter than itself.
+    let seen = &bytes[..bytes.len().min(most.saturating_mul(4).saturating_add(4))];
+    let line = on_one_line(seen);
+    if line.chars().count() <= most && seen.len() == bytes.len() {
+        return line;
+    }
+    let mut cut: String = line.chars().take(most.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+fn escaped(bytes: &[u8], allowed: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            push(&mut shown, c, allowed(c));
+        }
+        for byte in chunk.invalid() {
+            push_byte(&mut shown, *byte);
+        }
+    }
+    shown
+}
+
+fn push(shown: &mut String, c: char, allowed: bool) {
+    if allowed || !is_harmful(c) {
+        shown.push(c);
+    } else if c.is_ascii() && !matches!(c, '\n' | '\t' | '\r') {
+        push_byte(shown, c as u8);
+    } else {
+        shown.extend(c.escape_default());
+    }
+}
+
+fn push_byte(shown: &mut String, byte: u8) {
+    // Writing to a string can't fail.
+    let _ = write!(shown, "\\x{byte:02x}");
+}
+
+/// Control characters, line separators, and what changes the direction of text.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{061c}'
+        )
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_control_a_terminal_is_escaped() {
+        assert_eq!(
+            on_one_line(b"a\x1b[2Jb\x07\x7f\xff"),
+            r"a\x1b[2Jb\x07\x7f\xff"
+        );
+        assert_eq!(
+            on_one_line("\u{9b}x\u{202e}".as_bytes()),
+            r"\u{9b}x\u{202e}"
+        );
+        assert_eq!(on_one_line("Grüße 🦀 \\".as_bytes()), "Grüße 🦀 \\");
+    }
+
+    #[test]
+    fn line_feeds_stay_where_lines_are_allowed() {
+        assert_eq!(on_one_line(b"a\nb\r\t"), r"a\nb\r\t");
+        assert_eq!(on_lines(b"a\nb\r\t"), "a\nb\\r\t");
+    }
+
+    #[test]
+    fn a_preview_is_as_long_as_allowed_and_says_when_it_is_cut() {
+        assert_eq!(preview(b"abc", 3), "abc");
+        assert_eq!(preview(b"abcd", 3), "ab…");
+        assert_eq!(preview(&[b'x'; 1000], 3), "xx…");
+        assert_eq!(preview(&[0; 1], 3), r"\x…");
+    }
+}
