@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    create::Create, limits::Limits, ls::Ls, peek::Peek, recv::Recv, rm::Rm, send::Send,
+    create::Create, limits::Limits, ls::Ls, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send,
     setup::Setup, stat::Stat,
 };
 
@@ -22,6 +22,7 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    Run(Run),
     Create(Create),
     Rm(Rm),
     Ls(Ls),

@@ -15,6 +15,12 @@ pub enum Code {
     Usage = 2,
     /// No message, or no room, within the time allowed.
     NotInTime = 3,
+    /// Of `umsg run`: the program would not see the drop-in.
+    NotInterceptable = 120,
+    /// Of `umsg run`, as env(1): it failed itself, before the program.
+    NotPrepared = 125,
+    NotExecutable = 126,
+    NotFound = 127,
 }
 
 /// Why a command ends early.
@@ -41,6 +47,14 @@ impl Failure {
         let line = format!("{subject}: {}", error.explain());
         let code = error.code();
         Failure::Because { code, line }
+    }
+
+    /// With another exit code.
+    pub fn coded(self, code: Code) -> Failure {
+        match self {
+            Failure::Because { line, .. } => Failure::Because { code, line },
+            other => other,
+        }
     }
 
     /// Says it on standard error; the exit code.

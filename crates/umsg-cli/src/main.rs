@@ -6,6 +6,7 @@
 //! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`names`] |
 //! | what is printed, for people and for programs | [`output`] |
 //! | errors, hints and exit codes | [`failure`] |
+//! | can a program be intercepted, and how | [`program`], [`preload`] |
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -14,6 +15,8 @@ mod failure;
 mod names;
 mod output;
 mod place;
+mod preload;
+mod program;
 mod values;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ mod patience;
 pub mod peek;
 pub mod recv;
 pub mod rm;
+pub mod run;
 pub mod send;
 pub mod setup;
 pub mod stat;
@@ -16,6 +17,7 @@ use crate::failure::Result;
 
 pub fn perform(cli: &Cli) -> Result {
     match &cli.command {
+        Command::Run(run) => run.perform(cli),
         Command::Create(create) => create.perform(cli),
         Command::Rm(rm) => rm.perform(cli),
         Command::Ls(ls) => ls.perform(cli),

@@ -1,0 +1,113 @@
+//! `umsg run`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::Cli;
+use crate::failure::{Code, Failure, Result};
+use crate::output::text;
+use crate::program::{self, Kind, Trouble};
+use crate::{place, preload};
+
+/// Run a program on umsg's queues instead of the kernel's
+///
+/// Puts the drop-in library into LD_PRELOAD, after what is there, and the namespace's directory into UMSG_DIR, and becomes the
+/// program: signals, files and the exit code are its own. The programs that it starts are intercepted, too.
+///
+/// A program that the system does not let a library into is not run, as it would use the kernel's queues without a
+/// word: one that is statically linked, one that is set-user-ID or has file capabilities, one of another
+/// architecture or C library. A script stands or falls with its interpreter.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",
+    after_help = "\
+Examples:
+  umsg run -- ./server --port 80
+  umsg run --wait spinning -- pmqtest -Sp99
+  umsg run --dir /dev/shm/test -- python3 worker.py
+
+Exit codes:
+  the program's own, or
+  120  it can't be intercepted
+  125  its start could not be prepared
+  126  it can't be executed
+  127  it was not found"
+)]
+pub struct Run {
+    /// How the program waits for messages and for room
+    #[arg(long, value_enum, value_name = "HOW")]
+    wait: Option<Wait>,
+    /// Run the program even if it can't be intercepted: those that it starts may be
+    #[arg(long)]
+    force: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Ways to wait, as UMSG_WAIT names them.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Wait {
+    /// Spin for a moment as long as that pays, then sleep
+    Adaptive,
+    /// Sleep at once: the least CPU time
+    Blocking,
+    /// Spin: the least delay, for a whole CPU
+    Spinning,
+}
+
+impl Wait {
+    fn name(self) -> &'static str {
+        match self {
+            Wait::Adaptive => "adaptive",
+            Wait::Blocking => "blocking",
+            Wait::Spinning => "spinning",
+        }
+    }
+}
+
+impl Run {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let (name, arguments) = self.program.split_first().ok_or(Failure::new(
+            Code::Usage,
+            "which program? umsg run -- PROGRAM",
+        ))?;
+        let not_prepared = |failure: Failure| failure.coded(Code::NotPrepared);
+        let namespace = place::namespace(cli).map_err(not_prepared)?;
+        let library = preload::find().map_err(not_prepared)?;
+        let path = program::find(name).map_err(|trouble| self.failure(&trouble))?;
+        program::check(&path, &library.elf).or_else(|trouble| {
+            match self.force && trouble.kind.is_harmless() {
+                true => Ok(()),
+                false => Err(self.failure(&trouble)),
+            }
+        })?;
+        let mut command = Command::new(&path);
+        command.arg0(name).args(arguments);
+        command.env("LD_PRELOAD", library.appended());
+        command.env("UMSG_DIR", namespace.path());
+        if let Some(wait) = self.wait {
+            command.env("UMSG_WAIT", wait.name());
+        }
+        // Returns only if it fails.
+        let error = command.exec();
+        Err(self.failure(&Kind::NotExecuted(error).of(path)))
+    }
+
+    fn failure(&self, Trouble { file, kind }: &Trouble) -> Failure {
+        let name = text::on_one_line(self.program[0].as_bytes());
+        let prevented = match kind.code() {
+            Code::NotInterceptable => "can't be intercepted: ",
+            _ => "",
+        };
+        let who = match file.as_os_str() == self.program[0] {
+            true => "it".to_owned(),
+            false => file.display().to_string(),
+        };
+        Failure::new(kind.code(), format_args!("{name}: {prevented}{who} {kind}"))
+    }
+}

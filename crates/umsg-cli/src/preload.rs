@@ -1,0 +1,114 @@
+//! The drop-in library: where it is, and how LD_PRELOAD names it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Code, Failure, Result};
+use crate::program::elf::{self, Elf};
+
+const FILE: &str = "libumsg_preload.so";
+const VARIABLE: &str = "UMSG_PRELOAD";
+
+/// The library, and what it runs on.
+pub struct Library {
+    path: PathBuf,
+    pub elf: Elf,
+}
+
+impl Library {
+    /// The value of LD_PRELOAD with the library behind what is there.
+    pub fn appended(&self) -> OsString {
+        append(std::env::var_os("LD_PRELOAD").as_deref(), &self.path)
+    }
+}
+
+/// The one that `$UMSG_PRELOAD` names, else one beside this program, else one in `../lib`.
+pub fn find() -> Result<Library> {
+    let path = match std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
+        Some(named) => PathBuf::from(named),
+        None => installed()?,
+    };
+    let refuse =
+        |why: &str| Failure::new(Code::NotPrepared, format_args!("{}: {why}", path.display()));
+    // The program may change its directory.
+    let path = std::path::absolute(&path).map_err(|error| refuse(&error.to_string()))?;
+    if path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|&byte| is_separator(byte))
+    {
+        return Err(refuse(
+            "LD_PRELOAD can't hold a path with a space or a colon; install umsg elsewhere",
+        ));
+    }
+    match elf::read(&path) {
+        Ok(Some(elf)) => Ok(Library { path, elf }),
+        Ok(None) => Err(refuse(
+            "not a shared library; set UMSG_PRELOAD to libumsg_preload.so",
+        )),
+        Err(error) => Err(refuse(&format!(
+            "{error}; set UMSG_PRELOAD to libumsg_preload.so"
+        ))),
+    }
+}
+
+fn installed() -> Result<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let places = places(&program);
+    places
+        .iter()
+        .find(|path| path.exists())
+        .cloned()
+        .ok_or_else(|| {
+            let looked = places
+                .map(|path| path.display().to_string())
+                .join(" nor at ");
+            let line = format!("{FILE} is neither at {looked}; set {VARIABLE} to its path");
+            Failure::new(Code::NotPrepared, line)
+        })
+}
+
+fn places(program: &Path) -> [PathBuf; 2] {
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let above = beside.parent().unwrap_or(Path::new("/"));
+    [beside.join(FILE), above.join("lib").join(FILE)]
+}
+
+/// A library that is there already, as under `umsg run` in `umsg run`, is not named twice.
+fn append(before: Option<&OsStr>, library: &Path) -> OsString {
+    let mut value = before.unwrap_or_default().to_owned();
+    let named = value.as_bytes().split(|&byte| is_separator(byte));
+    if named
+        .into_iter()
+        .any(|path| path == library.as_os_str().as_bytes())
+    {
+        return value;
+    }
+    if !value.is_empty() {
+        value.push(":");
+    }
+    value.push(library);
+    value
+}
+
+/// What separates libraries in LD_PRELOAD. Source: ld.so(8).
+fn is_separator(byte: u8) -> bool {
+    matches!(byte, b' ' | b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_stands_behind_others_and_only_once() {
+        let appended = |before: &str| append(Some(OsStr::new(before)), Path::new("/l/u.so"));
+        assert_eq!(append(None, Path::new("/l/u.so")), "/l/u.so");
+        assert_eq!(appended(""), "/l/u.so");
+        assert_eq!(appended("/a.so /b.so"), "/a.so /b.so:/l/u.so");
+        assert_eq!(appended("/l/u.so:/a.so"), "/l/u.so:/a.so");
+        assert_eq!(appended("/l/u.so.1"), "/l/u.so.1:/l/u.so");
+    }
+}

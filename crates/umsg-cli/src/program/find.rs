@@ -1,0 +1,55 @@
+//! Which file a program's name means. Source: execvp(3).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD};
+
+use super::{Kind, Trouble};
+
+/// Where programs are if PATH is not set. Source: execvp(3).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// The file itself if the name has a slash, else the first that can be executed in a directory of PATH.
+pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Trouble> {
+    let name = name.as_ref();
+    if name.is_empty() {
+        return Err(Kind::NotFound.of(name));
+    }
+    if name.as_bytes().contains(&b'/') {
+        return executable(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or(DEFAULT_PATH.into());
+    let mut trouble = Kind::NotFound.of(name);
+    for directory in std::env::split_paths(&path) {
+        match executable(candidate(&directory, name)) {
+            Ok(found) => return Ok(found),
+            // One that can be executed may follow.
+            Err(found) if matches!(found.kind, Kind::NotExecutable) => trouble = found,
+            Err(_) => {}
+        }
+    }
+    Err(trouble)
+}
+
+/// An empty entry of PATH is the working directory; the slash keeps the file from being looked for again.
+fn candidate(directory: &Path, name: &OsStr) -> PathBuf {
+    match directory.as_os_str().is_empty() {
+        true => Path::new(".").join(name),
+        false => directory.join(name),
+    }
+}
+
+fn executable(path: PathBuf) -> Result<PathBuf, Trouble> {
+    let Ok(metadata) = path.metadata() else {
+        return Err(Kind::NotFound.of(path));
+    };
+    if !metadata.is_file() {
+        return Err(Kind::NotAFile.of(path));
+    }
+    match rustix::fs::accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS) {
+        Ok(()) => Ok(path),
+        Err(_) => Err(Kind::NotExecutable.of(path)),
+    }
+}

@@ -1,0 +1,93 @@
+//! Can a library be loaded into a program by LD_PRELOAD? Looked up before it runs, because the system does not say: it runs the
+//! program without the library.
+
+pub mod elf;
+mod find;
+mod privilege;
+mod script;
+mod trouble;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use elf::Elf;
+pub use find::find;
+pub use trouble::{Kind, Trouble};
+
+/// Interpreters of interpreters that the system follows. Source: execve(2).
+const MOST_INTERPRETERS: u32 = 5;
+/// What runs a file that is neither a program nor names an interpreter. Source: execvp(3).
+const SHELL: &str = "/bin/sh";
+
+/// Whether `library` can be loaded into the program, or into those that run it if it is a script. A program that may not be
+/// read is given the benefit of the doubt.
+pub fn check(program: &Path, library: &Elf) -> Result<(), Trouble> {
+    check_interpreted(program, library, MOST_INTERPRETERS)
+}
+
+fn check_interpreted(program: &Path, library: &Elf, more: u32) -> Result<(), Trouble> {
+    let Some(head) = head(program) else {
+        return Ok(());
+    };
+    if elf::is_elf(&head) {
+        return check_elf(program, library);
+    }
+    let (interpreter, named) = match script::interpreter(&head) {
+        Some(line) => (line.interpreter.clone(), line.named_by_env()),
+        None => (PathBuf::from(SHELL), None),
+    };
+    if !interpreter.exists() {
+        return Err(Kind::NoInterpreter(interpreter).of(program));
+    }
+    if more == 0 {
+        // The system will refuse it.
+        return Ok(());
+    }
+    check_interpreted(&interpreter, library, more - 1)?;
+    // If there is no such program, env says so.
+    match named.as_deref().map(find) {
+        Some(Ok(path)) => check_interpreted(&path, library, more - 1),
+        _ => Ok(()),
+    }
+}
+
+fn check_elf(program: &Path, library: &Elf) -> Result<(), Trouble> {
+    let Ok(Some(elf)) = elf::read(program) else {
+        return Ok(());
+    };
+    check_loadable(&elf, library)
+        .and_then(|()| match privilege::gained_by(program) {
+            Some(privilege) => Err(Kind::Privileged(privilege)),
+            None => Ok(()),
+        })
+        .map_err(|kind| kind.of(program))
+}
+
+/// Whether the dynamic linker that loads the program could load the library, too.
+fn check_loadable(elf: &Elf, library: &Elf) -> Result<(), Kind> {
+    let (machine, library) = (elf.machine, library.machine);
+    match &elf.interpreter {
+        _ if machine != library => Err(Kind::OtherMachine { machine, library }),
+        None => Err(Kind::Static),
+        Some(linker) if is_musl(linker) != cfg!(target_env = "musl") => {
+            Err(Kind::OtherLibc(linker.clone()))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// musl's dynamic linker, which could not load a library made for glibc.
+fn is_musl(linker: &Path) -> bool {
+    let name = linker.file_name().unwrap_or(OsStr::new(""));
+    name.as_encoded_bytes().starts_with(b"ld-musl-")
+}
+
+/// As much of a file as the system looks at.
+fn head(path: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(256).read_to_end(&mut head).ok()?;
+    Some(head)
+}

@@ -1,0 +1,61 @@
+//! Rights that a program gains when it starts: then the dynamic linker heeds no LD_PRELOAD (ld.so(8), secure-execution
+//! mode).
+
+use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::StatVfsMountFlags;
+use rustix::process::{getgid, getuid};
+
+/// By what a program gains rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    User,
+    Group,
+    Capabilities,
+}
+
+impl fmt::Display for Privilege {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Privilege::User => "is set-user-ID",
+            Privilege::Group => "is set-group-ID",
+            Privilege::Capabilities => "has file capabilities",
+        })
+    }
+}
+
+/// What the caller gains by running the program. Nothing where the mount or the process forbids it, and nothing from a
+/// bit that leads to who he is anyway.
+pub fn gained_by(program: &Path) -> Option<Privilege> {
+    let metadata = program.metadata().ok()?;
+    if is_forbidden(program) {
+        return None;
+    }
+    from_mode(&metadata, getuid().as_raw(), getgid().as_raw())
+        .or_else(|| from_capabilities(program))
+}
+
+fn is_forbidden(program: &Path) -> bool {
+    rustix::thread::no_new_privs().unwrap_or(false)
+        || rustix::fs::statvfs(program)
+            .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID))
+}
+
+/// Source: execve(2); a set-group-ID bit without the group's x bit means something else (inode(7)).
+fn from_mode(metadata: &Metadata, uid: u32, gid: u32) -> Option<Privilege> {
+    let has = |bits| metadata.mode() & bits == bits;
+    if has(0o4000) && metadata.uid() != uid {
+        return Some(Privilege::User);
+    }
+    (has(0o2010) && metadata.gid() != gid).then_some(Privilege::Group)
+}
+
+/// Root has them all. Source: capabilities(7).
+fn from_capabilities(program: &Path) -> Option<Privilege> {
+    let mut value = [0; 64];
+    let found = rustix::fs::getxattr(program, "security.capability", &mut value[..]).is_ok();
+    (found && !getuid().is_root()).then_some(Privilege::Capabilities)
+}

@@ -1,0 +1,94 @@
+//! Why a program was not run.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::elf::Machine;
+use super::privilege::Privilege;
+use crate::failure::Code;
+
+/// What is wrong with a file: the program's, or that of a script's interpreter.
+#[derive(Debug)]
+pub struct Trouble {
+    pub file: PathBuf,
+    pub kind: Kind,
+}
+
+#[derive(Debug)]
+pub enum Kind {
+    /// Not in PATH, or no such file.
+    NotFound,
+    NotExecutable,
+    NotAFile,
+    NoInterpreter(PathBuf),
+    /// The system refused.
+    NotExecuted(io::Error),
+    Static,
+    Privileged(Privilege),
+    OtherMachine {
+        machine: Machine,
+        library: Machine,
+    },
+    /// Loaded by this dynamic linker.
+    OtherLibc(PathBuf),
+}
+
+impl Kind {
+    pub fn of(self, file: impl Into<PathBuf>) -> Trouble {
+        let file = file.into();
+        Trouble { file, kind: self }
+    }
+
+    pub fn code(&self) -> Code {
+        match self {
+            Kind::NotFound => Code::NotFound,
+            Kind::NotExecutable
+            | Kind::NotAFile
+            | Kind::NoInterpreter(_)
+            | Kind::NotExecuted(_) => Code::NotExecutable,
+            Kind::Static | Kind::Privileged(_) | Kind::OtherMachine { .. } | Kind::OtherLibc(_) => {
+                Code::NotInterceptable
+            }
+        }
+    }
+
+    /// The program would run, though without the library.
+    pub fn is_harmless(&self) -> bool {
+        self.code() == Code::NotInterceptable
+    }
+}
+
+/// What is said about the file.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::NotFound => write!(f, "was not found; check the name, or give its path"),
+            Kind::NotExecutable => write!(f, "is not executable; allow it with chmod +x"),
+            Kind::NotAFile => write!(f, "is not a file; name a program"),
+            Kind::NoInterpreter(path) => write!(
+                f,
+                "needs the interpreter {}, which does not exist; install it, or mend the script's first line",
+                path.display()
+            ),
+            Kind::NotExecuted(error) => write!(f, "can't be executed: {error}"),
+            Kind::Static => write!(
+                f,
+                "is statically linked, so no library can be preloaded; link it dynamically"
+            ),
+            Kind::Privileged(privilege) => write!(
+                f,
+                "{privilege}, so the system ignores LD_PRELOAD; run a copy without that"
+            ),
+            Kind::OtherMachine { machine, library } => write!(
+                f,
+                "is for {machine} and this umsg for {library}; use an umsg built for {machine}"
+            ),
+            Kind::OtherLibc(linker) => write!(
+                f,
+                "is loaded by {}, the dynamic linker of another C library; use an umsg built for that",
+                linker.display()
+            ),
+        }
+    }
+}
