@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    create::Create, limits::Limits, ls::Ls, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send,
-    setup::Setup, stat::Stat,
+    completions::Completions, create::Create, limits::Limits, ls::Ls, man::Man, peek::Peek,
+    recv::Recv, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat,
 };
 
 /// Message queues in shared memory: POSIX semantics, no limits of the kernel, no root, no daemon
@@ -32,6 +32,8 @@ pub enum Command {
     Peek(Peek),
     Limits(Limits),
     Setup(Setup),
+    Man(Man),
+    Completions(Completions),
 }
 
 macro_rules! examples {

@@ -1,8 +1,10 @@
 //! A file a command: its arguments, its examples, and what it does.
 
+pub mod completions;
 pub mod create;
 pub mod limits;
 pub mod ls;
+pub mod man;
 mod patience;
 pub mod peek;
 pub mod recv;
@@ -27,5 +29,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Peek(peek) => peek.perform(cli),
         Command::Limits(limits) => limits.perform(cli),
         Command::Setup(setup) => setup.perform(cli),
+        Command::Man(man) => man.perform(),
+        Command::Completions(completions) => completions.perform(),
     }
 }

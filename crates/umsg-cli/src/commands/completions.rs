@@ -1,0 +1,33 @@
+//! `umsg completions`.
+
+use std::io::Write;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::failure::Result;
+use crate::output;
+
+/// Print completions for a shell
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  source <(umsg completions bash)
+  umsg completions zsh > ~/.zfunc/_umsg
+  umsg completions fish > ~/.config/fish/completions/umsg.fish")]
+pub struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Completions {
+    pub fn perform(&self) -> Result {
+        // The generator panics if its writer fails, so it gets one that can't.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "umsg", &mut script);
+        let mut out = output::standard();
+        out.write_all(&script)?;
+        Ok(out.flush()?)
+    }
+}
