@@ -1,0 +1,175 @@
+//! limits and setup.
+
+mod support;
+
+use serde_json::json;
+use support::{NOBODY, Site, finish, give_to, is_root, set_mode};
+
+#[test]
+fn limits_are_shown_and_set_one_by_one() {
+    let site = Site::new();
+    let printed = site.umsg(&["limits"]);
+    assert!(
+        printed
+            .text()
+            .starts_with(&format!("namespace {} ", site.path().display()))
+    );
+    assert!(
+        printed
+            .text()
+            .lines()
+            .any(|line| line.split_whitespace().take(2).eq(["max-queues", "65536"]))
+    );
+    let set = site
+        .umsg(&[
+            "limits",
+            "--default-messages",
+            "1K",
+            "--max-bytes",
+            "4G",
+            "--json",
+        ])
+        .json();
+    let expected = json!({
+        "namespace": site.path(), "max_queues": 65_536, "max_messages": 1_048_576, "max_message_size": 16 << 20,
+        "default_messages": 1024, "default_message_size": 8192, "max_bytes": 4u64 << 30, "foreign_pid_namespaces": false,
+    });
+    assert_eq!(set, expected);
+    assert_eq!(site.umsg(&["limits", "--json"]).json(), expected);
+    site.umsg(&[
+        "limits",
+        "--max-bytes",
+        "none",
+        "--foreign-pid-namespaces",
+        "true",
+    ])
+    .text();
+    let found = site.umsg(&["limits", "--json"]).json();
+    assert_eq!(
+        (&found["max_bytes"], &found["foreign_pid_namespaces"]),
+        (&json!(null), &json!(true))
+    );
+    assert_eq!(
+        site.umsg(&["create", "/q", "--json"]).json()["max_messages"],
+        1024
+    );
+}
+
+#[test]
+fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
+    let site = Site::new();
+    site.umsg(&["limits", "--max-messages", "5"]).fails(
+        1,
+        &["umsg: --default-messages is 10: choose between 1 and 5"],
+    );
+    site.umsg(&["limits", "--max-message-size", "17M"])
+        .fails(1, &["--max-message-size is 17825792"]);
+    assert_eq!(
+        site.umsg(&["limits", "--json"]).json()["max_messages"],
+        1_048_576
+    );
+}
+
+#[test]
+fn limits_hold() {
+    let site = Site::new();
+    site.umsg(&["limits", "--max-queues", "1"]).text();
+    site.umsg(&["create", "/one"]).text();
+    site.umsg(&["create", "/two"])
+        .fails(1, &["umsg: /two: ", "1 queues", "umsg limits", "umsg rm"]);
+}
+
+#[test]
+fn the_lines_for_tmpfiles_are_those_of_the_library() {
+    assert_eq!(
+        Site::new().umsg(&["setup", "--print-tmpfiles"]).text(),
+        umsg::TMPFILES
+    );
+}
+
+#[test]
+fn setup_makes_a_shared_namespace_and_leaves_it_alone_the_next_time() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let shared = site.path().join("umsg");
+    let dir = shared.to_str().unwrap();
+    let made = site.umsg(&["setup", "--dir", dir]);
+    assert!(
+        made.text()
+            .starts_with(&format!("{dir}: made, for all users\n")),
+        "{made:?}"
+    );
+    let again = site.umsg(&["setup", "--dir", dir]);
+    assert!(
+        again
+            .text()
+            .starts_with(&format!("{dir}: is as it should be\n")),
+        "{again:?}"
+    );
+    set_mode(&shared, 0o755);
+    let report = site.umsg(&["setup", "--dir", dir, "--json"]).json();
+    assert_eq!(
+        report,
+        json!({
+            "path": dir, "directory_made": false, "mode_changed": true, "queues_directory_made": false,
+            "record_written": false, "out_of_sight": [],
+        })
+    );
+}
+
+#[test]
+fn setup_warns_of_queues_that_fall_out_of_sight() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let users = site.path().join(format!("umsg-{NOBODY}"));
+    std::fs::create_dir(&users).unwrap();
+    set_mode(&users, 0o700);
+    let shared = site.path().join("umsg");
+    finish(site.command(&["create", "/q"]).env("UMSG_DIR", &users), b"").text();
+    give_to(&users, NOBODY);
+    let outcome = site.umsg(&["setup", "--dir", shared.to_str().unwrap()]);
+    outcome.fails(
+        0,
+        &[
+            "don't see the 1 queue of",
+            &format!("UMSG_DIR={}", users.display()),
+        ],
+    );
+    let report = site
+        .umsg(&["setup", "--json", "--dir", shared.to_str().unwrap()])
+        .json();
+    assert_eq!(
+        report["out_of_sight"],
+        json!([{"path": users, "uid": NOBODY, "queues": 1}])
+    );
+}
+
+#[test]
+fn only_root_may_set_up_and_only_the_owner_may_set_limits() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    set_mode(site.path(), 0o1777);
+    site.umsg(&["ls"]).text();
+    let dir = site.path().join("umsg");
+    let setup = site
+        .umsg_as_nobody(&["setup", "--dir", dir.to_str().unwrap()])
+        .unwrap();
+    setup.fails(1, &["only root may set up"]);
+    let limits = site
+        .umsg_as_nobody(&["limits", "--max-queues", "1"])
+        .unwrap();
+    limits.fails(
+        1,
+        &["only the namespace's owner or root may set the limits of"],
+    );
+    assert_eq!(
+        site.umsg_as_nobody(&["limits", "--json"]).unwrap().json()["max_queues"],
+        65_536
+    );
+}

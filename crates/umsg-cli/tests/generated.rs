@@ -1,0 +1,120 @@
+//! What comes from the definition: help, manual pages, completions.
+
+mod support;
+
+use support::Site;
+
+const COMMANDS: [&str; 12] = [
+    "run",
+    "create",
+    "rm",
+    "ls",
+    "stat",
+    "send",
+    "recv",
+    "peek",
+    "limits",
+    "setup",
+    "man",
+    "completions",
+];
+
+#[test]
+fn every_command_explains_itself_with_examples() {
+    let site = Site::new();
+    for command in COMMANDS {
+        for help in ["-h", "--help"] {
+            let outcome = site.umsg(&[command, help]);
+            let (_, examples) = outcome.text().split_once("Examples:\n").unwrap();
+            assert!(
+                examples.contains(&format!("umsg {command}")),
+                "{command} {help}: {examples}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_help_of_the_whole_explains_names_exit_codes_and_the_environment() {
+    let site = Site::new();
+    let help = site.umsg(&["--help"]);
+    for part in [
+        "Examples:",
+        "Names:",
+        "JSON:",
+        "Exit codes:",
+        "UMSG_DIR",
+        "  3  ",
+        "  120  ",
+        "  127  ",
+    ] {
+        assert!(help.text().contains(part), "{part}");
+    }
+    for command in COMMANDS {
+        assert!(
+            help.text().contains(&format!("\n  {command} ")),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn lines_of_help_fit_the_terminal() {
+    let site = Site::new();
+    for command in COMMANDS.map(Some).into_iter().chain([None]) {
+        let arguments: Vec<&str> = command.into_iter().chain(["--help"]).collect();
+        let mut help = site.command(&arguments);
+        let outcome = support::finish(help.env("COLUMNS", "80"), b"");
+        let longest = outcome
+            .text()
+            .lines()
+            .map(|line| line.chars().count())
+            .max();
+        assert!(longest <= Some(80), "{command:?}: {longest:?}");
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let site = Site::new();
+    let directory = site.path().join("share/man1");
+    site.umsg(&["man", directory.to_str().unwrap()]).text();
+    let page = |name: String| std::fs::read_to_string(directory.join(name)).unwrap();
+    assert!(page("umsg.1".to_owned()).contains("Exit codes"));
+    for command in COMMANDS {
+        let text = page(format!("umsg\\-{command}.1").replace('\\', ""));
+        assert!(
+            text.starts_with(".ie") || text.contains(".TH"),
+            "{command}: {text}"
+        );
+        assert!(text.contains("Examples"), "{command}");
+    }
+    assert!(site.umsg(&["man"]).text().contains(".TH umsg 1"));
+    site.umsg(&["man", "/dev/null/x"])
+        .fails(1, &["umsg: /dev/null/x: ", "; choose another"]);
+}
+
+#[test]
+fn every_shell_gets_completions_of_every_command() {
+    let site = Site::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let outcome = site.umsg(&["completions", shell]);
+        for command in COMMANDS {
+            assert!(outcome.text().contains(command), "{shell}: {command}");
+        }
+        assert!(outcome.text().contains("nonblocking"), "{shell}");
+    }
+}
+
+#[test]
+fn bash_accepts_its_completions() {
+    let site = Site::new();
+    let script = site.umsg(&["completions", "bash"]);
+    let check = std::process::Command::new("bash")
+        .args(["-n", "/dev/stdin"])
+        .stdin(std::process::Stdio::piped())
+        .spawn();
+    let mut check = check.unwrap();
+    std::io::Write::write_all(&mut check.stdin.take().unwrap(), &script.output).unwrap();
+    assert!(check.wait().unwrap().success());
+}

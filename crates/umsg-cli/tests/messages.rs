@@ -1,0 +1,278 @@
+//! send, recv and peek.
+
+mod support;
+
+use std::io::Read;
+use std::process::Command;
+
+use serde_json::json;
+use support::{Site, end, finish, start};
+
+fn site_with_queue(attributes: &[&str]) -> Site {
+    let site = Site::new();
+    site.umsg(&[&["create", "/q"], attributes].concat()).text();
+    site
+}
+
+#[test]
+fn messages_come_by_priority_and_then_in_order() {
+    let site = site_with_queue(&[]);
+    for (message, priority) in [("a", "0"), ("b", "5"), ("c", "32767"), ("d", "5")] {
+        site.umsg(&["send", "q", message, "-p", priority]).text();
+    }
+    assert_eq!(site.umsg(&["recv", "q"]).text(), "c\n");
+    assert_eq!(site.umsg(&["recv", "q", "--all"]).text(), "b\nd\na\n");
+    assert_eq!(site.umsg(&["recv", "q", "--all"]).text(), "");
+}
+
+#[test]
+fn standard_input_is_one_message_and_comes_out_raw_byte_for_byte() {
+    let site = site_with_queue(&[]);
+    let bytes: Vec<u8> = (0..=255).cycle().take(8192).collect();
+    for dash in [&["send", "/q", "-"][..], &["send", "/q"]] {
+        site.umsg_with_input(dash, &bytes).text();
+        let received = site.umsg(&["recv", "/q", "--output", "raw"]);
+        assert_eq!((received.code, received.output), (Some(0), bytes.clone()));
+    }
+}
+
+#[test]
+fn lines_become_messages_and_messages_lines_again() {
+    let site = site_with_queue(&["--max-messages", "100"]);
+    let sent = site.umsg_with_input(&["send", "/q", "--lines", "--json"], b"one\n\ntwo\r\nlast");
+    assert_eq!(
+        sent.json(),
+        json!({"queue": "/q", "messages": 4, "bytes": 11})
+    );
+    assert_eq!(
+        site.umsg(&["recv", "/q", "--all"]).output,
+        b"one\n\ntwo\r\nlast\n"
+    );
+}
+
+#[test]
+fn programs_get_text_as_text_and_other_bytes_as_base64() {
+    let site = site_with_queue(&[]);
+    site.umsg(&["send", "/q", "grün", "-p", "3"]).text();
+    site.umsg_with_input(&["send", "/q"], b"\xff\x00").text();
+    let text =
+        json!({"queue": "/q", "priority": 3, "size": 5, "encoding": "utf-8", "data": "grün"});
+    let bytes =
+        json!({"queue": "/q", "priority": 0, "size": 2, "encoding": "base64", "data": "/wA="});
+    for (position, mut peeked) in site
+        .umsg(&["peek", "/q", "--json"])
+        .json_lines()
+        .into_iter()
+        .enumerate()
+    {
+        let fields = peeked.as_object_mut().unwrap();
+        assert_eq!(fields.remove("position"), Some(json!(position)));
+        assert!(fields.remove("sender_pid").unwrap().as_u64() > Some(0));
+        assert!(
+            fields
+                .remove("sent")
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .ends_with('Z')
+        );
+        assert_eq!(&peeked, [&text, &bytes][position]);
+    }
+    assert_eq!(
+        site.umsg(&["recv", "/q", "--all", "--json"]).json_lines(),
+        [text, bytes]
+    );
+}
+
+#[test]
+fn hexadecimal_digits_are_one_message_a_line() {
+    let site = site_with_queue(&[]);
+    site.umsg_with_input(&["send", "/q"], b"\x00\xff\n").text();
+    site.umsg(&["send", "/q", ""]).text();
+    assert_eq!(
+        site.umsg(&["recv", "/q", "--count", "2", "--output", "hex"])
+            .text(),
+        "00ff0a\n\n"
+    );
+}
+
+#[test]
+fn a_message_cant_control_the_terminal_that_shows_it() {
+    let site = site_with_queue(&[]);
+    site.umsg_with_input(&["send", "/q"], b"\x1b]0;title\x07\xff\nplain")
+        .text();
+    let umsg = env!("CARGO_BIN_EXE_umsg");
+    let mut script = Command::new("script");
+    let shown = format!("{umsg} peek /q; {umsg} recv /q");
+    script
+        .args(["-qec", &shown, "/dev/null"])
+        .env("UMSG_DIR", site.path());
+    let outcome = finish(&mut script, b"");
+    let text = String::from_utf8(outcome.output).unwrap();
+    assert!(
+        text.contains("\\x1b]0;title\\x07\\xff\\nplain\r\n"),
+        "{text:?}"
+    );
+    assert!(
+        text.contains("\\x1b]0;title\\x07\\xff\r\nplain\r\n"),
+        "{text:?}"
+    );
+    assert!(!text.contains('\x1b'), "{text:?}");
+}
+
+#[test]
+fn peek_shows_what_comes_next_and_leaves_it_there() {
+    let site = site_with_queue(&["--max-messages", "20"]);
+    let lines: String = (0..15).map(|n| format!("message {n}\n")).collect();
+    site.umsg_with_input(&["send", "/q", "--lines"], lines.as_bytes())
+        .text();
+    site.umsg(&["send", "/q", "urgent", "--priority", "7"])
+        .text();
+    let printed = site.umsg(&["peek", "/q"]);
+    let rows: Vec<&str> = printed.text().lines().collect();
+    assert_eq!(rows.len(), 11);
+    let heading: Vec<&str> = rows[0].split_whitespace().collect();
+    assert_eq!(
+        heading,
+        ["POSITION", "PRIORITY", "BYTES", "SENDER", "SENT", "MESSAGE"]
+    );
+    let first: Vec<&str> = rows[1].split_whitespace().collect();
+    assert_eq!(
+        (&first[..3], first.last()),
+        (&["0", "7", "6"][..], Some(&"urgent"))
+    );
+    assert!(rows[2].ends_with("message 0") && rows[10].ends_with("message 8"));
+    assert_eq!(
+        site.umsg(&["peek", "/q", "--count", "1", "--json"])
+            .json_lines()
+            .len(),
+        1
+    );
+    assert_eq!(
+        site.umsg(&["peek", "/q", "--count", "99", "--json"])
+            .json_lines()
+            .len(),
+        16
+    );
+    assert_eq!(site.umsg(&["stat", "/q", "--json"]).json()["messages"], 16);
+}
+
+#[test]
+fn a_queue_that_is_not_ready_in_time_is_exit_code_3() {
+    let site = site_with_queue(&["--max-messages", "1"]);
+    site.umsg(&["recv", "/q", "--nonblocking"])
+        .fails(3, &["umsg: /q: the queue is empty; "]);
+    site.umsg(&["recv", "/q", "--timeout", "0.05"])
+        .fails(3, &["umsg: /q: timed out", "; "]);
+    site.umsg(&["send", "/q", "x"]).text();
+    site.umsg(&["send", "/q", "y", "--nonblocking"])
+        .fails(3, &["umsg: /q: the queue is full; "]);
+    site.umsg(&["send", "/q", "y", "--timeout", "0.05"])
+        .fails(3, &["umsg: /q: timed out", "; "]);
+    let two = site.umsg(&["recv", "/q", "--count", "2", "--timeout", "0.05"]);
+    two.fails(3, &["timed out"]);
+    assert_eq!(two.output, b"x\n");
+}
+
+#[test]
+fn of_many_lines_the_error_names_the_one_that_was_not_sent() {
+    let site = site_with_queue(&["--max-messages", "2", "--message-size", "3"]);
+    let send = ["send", "/q", "--lines", "--nonblocking"];
+    site.umsg_with_input(&send, b"one\nfour\n")
+        .fails(1, &["/q: line 2: ", "3 bytes", "--message-size"]);
+    site.umsg_with_input(&send, b"two\n3\n")
+        .fails(3, &["/q: line 2: the queue is full"]);
+    assert_eq!(site.umsg(&["recv", "/q", "--all"]).text(), "one\ntwo\n");
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused_with_the_size() {
+    let site = site_with_queue(&["--message-size", "4"]);
+    site.umsg(&["send", "/q", "12345"])
+        .fails(1, &["/q: ", "5 bytes", "4 bytes", "--message-size"]);
+    site.umsg_with_input(&["send", "/q"], &[0; 100_000])
+        .fails(1, &["/q: ", "4 bytes", "--message-size"]);
+    site.umsg_with_input(&["send", "/q"], b"1234").text();
+    assert_eq!(site.umsg(&["recv", "/q"]).text(), "1234\n");
+}
+
+#[test]
+fn following_a_queue_prints_each_message_as_it_comes() {
+    let site = site_with_queue(&[]);
+    let mut follower = start(&mut site.command(&["recv", "/q", "--follow", "--timeout", "30"]));
+    let output = follower.stdout.as_mut().unwrap();
+    for message in ["one", "two"] {
+        site.umsg(&["send", "/q", message]).text();
+        let mut line = [0; 4];
+        output.read_exact(&mut line).unwrap();
+        assert_eq!(std::str::from_utf8(&line).unwrap(), format!("{message}\n"));
+    }
+    follower.kill().unwrap();
+    end(follower);
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let site = site_with_queue(&["--max-messages", "10"]);
+    for n in 0..2 {
+        site.umsg(&["send", "/q", &n.to_string()]).text();
+    }
+    for arguments in [
+        &["ls"][..],
+        &["stat", "/q"],
+        &["peek", "/q"],
+        &["recv", "/q", "--follow"],
+        &["limits"],
+        &["man"],
+    ] {
+        let mut child = start(&mut site.command(arguments));
+        drop(child.stdout.take());
+        let outcome = end(child);
+        assert_eq!(
+            (outcome.code, outcome.errors.as_str()),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn output_that_cant_be_written_is_an_error() {
+    let site = site_with_queue(&[]);
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = site.command(&["stat", "/q"]);
+    let status = command
+        .stdout(full)
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn options_that_contradict_each_other_are_a_usage_error() {
+    let site = site_with_queue(&[]);
+    for arguments in [
+        &["send", "/q", "x", "--lines"][..],
+        &["send", "/q", "x", "--timeout", "1", "--nonblocking"],
+        &["send", "/q", "x", "--priority", "32768"],
+        &["send", "/q", "x", "--timeout", "soon"],
+        &["recv", "/q", "--all", "--follow"],
+        &["recv", "/q", "--all", "--timeout", "1"],
+        &["recv", "/q", "--json", "--output", "hex"],
+        &["create", "/q", "--message-size", "1KB"],
+        &["create", "/q", "--mode", "rw"],
+        &["frobnicate"],
+        &[],
+    ] {
+        let outcome = site.umsg_with_input(arguments, b"");
+        assert_eq!(outcome.code, Some(2), "{arguments:?}: {outcome:?}");
+        assert!(
+            outcome.output.is_empty() && !outcome.errors.is_empty(),
+            "{arguments:?}"
+        );
+    }
+}

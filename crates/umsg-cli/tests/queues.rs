@@ -1,0 +1,299 @@
+//! create, rm, ls and stat.
+
+mod support;
+
+use serde_json::json;
+use support::{NOBODY, Site, end, finish, give_to, is_root, set_mode, start};
+
+#[test]
+fn a_queue_is_created_with_what_was_asked_for_whatever_the_umask() {
+    let site = Site::new();
+    let create = [
+        "create",
+        "/q",
+        "--max-messages",
+        "64K",
+        "--message-size",
+        "1K",
+        "--mode",
+        "0622",
+    ];
+    assert_eq!(site.umsg(&create).text(), "");
+    let found = site.umsg(&["stat", "/q", "--json"]).json();
+    assert_eq!(found["name"], "/q");
+    assert_eq!(
+        (&found["max_messages"], &found["message_size"]),
+        (&json!(65_536), &json!(1024))
+    );
+    assert_eq!(found["mode"], "0622");
+    assert_eq!(
+        (&found["messages"], &found["bytes"]),
+        (&json!(0), &json!(0))
+    );
+    assert_eq!(
+        (&found["last_activity"], &found["damaged"]),
+        (&json!(null), &json!(false))
+    );
+}
+
+#[test]
+fn create_prints_the_queue_for_programs() {
+    let site = Site::new();
+    let created = site.umsg(&["create", "q", "--json"]).json();
+    assert_eq!(
+        (&created["name"], &created["mode"]),
+        (&json!("/q"), &json!("0600"))
+    );
+    assert_eq!(created, site.umsg(&["stat", "q", "--json"]).json());
+}
+
+#[test]
+fn creating_an_existing_queue_is_fine_unless_other_attributes_are_wanted() {
+    let site = Site::new();
+    site.umsg(&["create", "/q", "--max-messages", "5"]).text();
+    site.umsg(&["create", "/q"]).text();
+    site.umsg(&[
+        "create",
+        "/q",
+        "--max-messages",
+        "5",
+        "--message-size",
+        "8K",
+    ])
+    .text();
+    let other = site.umsg(&["create", "/q", "--max-messages", "6"]);
+    other.fails(
+        1,
+        &["/q: exists already, for 5 messages of 8192 bytes; `umsg rm`"],
+    );
+    site.umsg(&["create", "/q", "--exclusive"])
+        .fails(1, &["/q: ", "exists already; "]);
+}
+
+#[test]
+fn a_name_that_cant_be_one_is_refused_with_a_reason() {
+    let site = Site::new();
+    site.umsg(&["create", "a/b"])
+        .fails(1, &["umsg: /a/b: ", "one slash"]);
+    site.umsg(&["create", ""])
+        .fails(1, &["umsg: \"\": ", "such as /orders"]);
+    site.umsg(&["create", &"x".repeat(256)])
+        .fails(1, &["at most 255 bytes"]);
+    site.umsg(&["stat", "\x1b[31m"])
+        .fails(1, &["umsg: /\\x1b[31m: no queue of this name"]);
+}
+
+#[test]
+fn attributes_beyond_the_limits_are_refused_with_the_limit() {
+    let site = Site::new();
+    site.umsg(&["create", "/q", "--max-messages", "2M"])
+        .fails(1, &["/q: max_messages", "1048576", "umsg limits"]);
+    site.umsg(&["create", "/q", "--message-size", "0"])
+        .fails(1, &["/q: message_size", "16777216"]);
+}
+
+#[test]
+fn rm_removes_what_it_can_and_says_what_it_could_not() {
+    let site = Site::new();
+    site.umsg(&["create", "/a"]).text();
+    site.umsg(&["create", "/b"]).text();
+    let outcome = site.umsg(&["rm", "a", "/missing", "/b", "--json"]);
+    outcome.fails(1, &["umsg: /missing: no queue of this name; `umsg ls`"]);
+    assert_eq!(outcome.output, b"{\"removed\":[\"/a\",\"/b\"]}\n");
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
+}
+
+#[test]
+fn ls_shows_the_namespace_and_all_about_each_queue() {
+    let site = Site::new();
+    site.umsg(&[
+        "create",
+        "/orders",
+        "--max-messages",
+        "4",
+        "--message-size",
+        "100",
+    ])
+    .text();
+    site.umsg(&["create", "/log", "--mode", "644"]).text();
+    site.umsg(&["send", "/orders", "twelve bytes"]).text();
+    let printed = site.umsg(&["ls"]);
+    let lines: Vec<Vec<&str>> = printed
+        .text()
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let path = site.path().to_str().unwrap();
+    assert_eq!(lines[0], ["namespace", path, "(chosen", "by", "UMSG_DIR)"]);
+    assert_eq!(
+        lines[1],
+        [
+            "NAME",
+            "MESSAGES",
+            "BYTES",
+            "DEPTH",
+            "SIZE",
+            "MODE",
+            "OWNER",
+            "WAIT-SEND",
+            "WAIT-RECV",
+            "ACTIVITY"
+        ]
+    );
+    assert_eq!(lines[2][..6], ["/log", "0", "0", "10", "8192", "0644"]);
+    assert_eq!(lines[2][7..], ["0", "0", "never"]);
+    assert_eq!(lines[3][..6], ["/orders", "1", "12", "4", "100", "0600"]);
+    assert_eq!(lines[3].last(), Some(&"ago"));
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "/log\n/orders\n");
+}
+
+#[test]
+fn ls_and_stat_give_programs_the_same_fields() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    site.umsg(&["send", "/q", "x"]).text();
+    let list = site.umsg(&["ls", "--json"]).json();
+    assert_eq!(
+        list["namespace"],
+        json!({"path": site.path(), "kind": "chosen"})
+    );
+    assert_eq!(
+        list["queues"],
+        json!([site.umsg(&["stat", "q", "--json"]).json()])
+    );
+    let sent = list["queues"][0]["last_activity"].as_str().unwrap();
+    assert_eq!((sent.len(), &sent[10..11], &sent[23..]), (24, "T", "Z"));
+}
+
+#[test]
+fn ls_shows_who_is_blocked() {
+    let site = Site::new();
+    site.umsg(&["create", "/empty"]).text();
+    site.umsg(&["create", "/full", "--max-messages", "1"])
+        .text();
+    site.umsg(&["send", "/full", "first"]).text();
+    let receiver = start(&mut site.command(&["recv", "/empty"]));
+    let sender = start(&mut site.command(&["send", "/full", "second"]));
+    site.wait_for("/empty", "blocked_receivers", 1);
+    site.wait_for("/full", "blocked_senders", 1);
+    let printed = site.umsg(&["ls"]);
+    let columns = |name: &str| -> Vec<String> {
+        let line = printed
+            .text()
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap();
+        line.split_whitespace()
+            .skip(7)
+            .take(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(
+        (columns("/empty"), columns("/full")),
+        (vec!["0".into(), "1".into()], vec!["1".into(), "0".into()])
+    );
+    site.umsg(&["send", "/empty", "x"]).text();
+    assert_eq!(end(receiver).text(), "x\n");
+    assert_eq!(
+        site.umsg(&["recv", "/full", "--count", "2"]).text(),
+        "first\nsecond\n"
+    );
+    assert_eq!(end(sender).text(), "");
+}
+
+#[test]
+fn a_file_that_is_no_queue_is_listed_with_the_reason() {
+    let site = Site::new();
+    site.umsg(&["create", "/good"]).text();
+    std::fs::write(site.path().join("mq/bad"), b"nonsense").unwrap();
+    let printed = site.umsg(&["ls"]);
+    let line = printed
+        .text()
+        .lines()
+        .find(|line| line.starts_with("/bad"))
+        .unwrap();
+    assert!(line.contains("not a message queue"), "{line}");
+    let list = site.umsg(&["ls", "--json"]).json();
+    assert_eq!(list["queues"][0]["name"], "/bad");
+    assert!(list["queues"][0]["error"].is_string());
+    site.umsg(&["stat", "/bad"])
+        .fails(1, &["umsg: /bad: ", "not a message queue"]);
+    site.umsg(&["rm", "/bad"]).text();
+}
+
+#[test]
+fn a_queue_that_one_may_only_send_to_shows_its_status_and_one_without_permission_only_its_name() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    set_mode(site.path(), 0o1777);
+    site.umsg(&["create", "/letterbox", "--mode", "622"]).text();
+    site.umsg(&["create", "/private"]).text();
+    let list = site.umsg_as_nobody(&["ls", "--json"]).unwrap().json();
+    assert_eq!(list["queues"][0]["mode"], "0622");
+    assert_eq!(list["queues"][1]["name"], "/private");
+    assert!(
+        list["queues"][1]["error"]
+            .as_str()
+            .unwrap()
+            .contains("permission denied")
+    );
+    let stat = site.umsg_as_nobody(&["stat", "/letterbox"]).unwrap();
+    assert!(stat.text().contains("0622"));
+    let refused = site
+        .umsg_as_nobody(&["recv", "/letterbox", "--nonblocking"])
+        .unwrap();
+    refused.fails(1, &["umsg: /letterbox: permission denied", "; `umsg ls`"]);
+    let refused = site.umsg_as_nobody(&["rm", "/letterbox"]).unwrap();
+    refused.fails(1, &["umsg: /letterbox: only the queue's owner"]);
+}
+
+#[test]
+fn dir_comes_before_the_variable_and_may_stand_before_or_behind_the_command() {
+    let (site, other) = (Site::new(), Site::new());
+    let dir = other.path().to_str().unwrap();
+    site.umsg(&["--dir", dir, "create", "/q"]).text();
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "");
+    assert_eq!(site.umsg(&["ls", "-q", "--dir", dir]).text(), "/q\n");
+    assert!(
+        site.umsg(&["ls", "--dir", dir])
+            .text()
+            .contains("(chosen by --dir)")
+    );
+}
+
+#[test]
+fn a_namespace_that_is_missing_or_not_to_be_trusted_is_refused_with_what_to_do() {
+    let site = Site::new();
+    let missing = site.path().join("missing");
+    let mut command = site.command(&["ls"]);
+    finish(command.env("UMSG_DIR", &missing), b"").fails(1, &["does not exist", "mkdir"]);
+    set_mode(site.path(), 0o777);
+    site.umsg(&["ls"]).fails(1, &["chmod +t"]);
+    if is_root() {
+        set_mode(site.path(), 0o700);
+        give_to(site.path(), NOBODY);
+        site.umsg(&["ls"]).fails(1, &["belongs to user 65534"]);
+    }
+}
+
+#[test]
+fn stat_explains_a_queue_to_people() {
+    let site = Site::new();
+    site.umsg(&["create", "/q", "--max-messages", "3"]).text();
+    site.umsg(&["send", "/q", "hello"]).text();
+    let printed = site.umsg(&["stat", "/q"]);
+    for line in [
+        "name              /q",
+        "messages          1 of 3",
+        "bytes             5",
+        "last receive      never",
+    ] {
+        assert!(
+            printed.text().lines().any(|printed| printed == line),
+            "{line}"
+        );
+    }
+}

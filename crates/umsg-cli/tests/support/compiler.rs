@@ -1,0 +1,84 @@
+//! Programs and libraries made for a test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A directory for them that every user can look into, on a file system where set-user-ID bits mean something. Removed
+/// with the test.
+pub struct Workshop(TempDir);
+
+impl Workshop {
+    pub fn new() -> Workshop {
+        let directory = TempDir::with_prefix("umsg-cli-test-").unwrap();
+        super::set_mode(directory.path(), 0o755);
+        Workshop(directory)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Compiles C; None if the compiler can't do that here.
+    pub fn try_compile(&self, name: &str, source: &str, arguments: &[&str]) -> Option<PathBuf> {
+        let (program, file) = (self.path(name), self.path(&format!("{name}.c")));
+        std::fs::write(&file, source).unwrap();
+        let mut cc = Command::new("cc");
+        cc.arg(&file).arg("-o").arg(&program).args(arguments);
+        let status = cc.stderr(Stdio::null()).status().unwrap();
+        status.success().then_some(program)
+    }
+
+    pub fn compile(&self, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+        let compiled = self.try_compile(name, source, arguments);
+        compiled.unwrap_or_else(|| panic!("{name} does not compile"))
+    }
+
+    /// A library that can be preloaded and does nothing.
+    pub fn idle_library(&self) -> PathBuf {
+        self.compile("libidle.so", "int umsg_test_idle;", &["-shared", "-fPIC"])
+    }
+
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let draft = self.path(&format!("{name}.draft"));
+        std::fs::write(&draft, text).unwrap();
+        self.copy(draft, name)
+    }
+
+    /// A copy that can be executed. Another process makes it: a descriptor of ours that is open for writing could be inherited
+    /// by a child that another test starts, and the file would be busy (ETXTBSY).
+    pub fn copy(&self, program: impl AsRef<Path>, name: &str) -> PathBuf {
+        let copy = self.path(name);
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).arg(program.as_ref()).arg(&copy);
+        assert!(install.status().unwrap().success(), "{name} is not copied");
+        copy
+    }
+}
+
+/// The drop-in itself. `cargo test` does not build it for the tests of another package.
+pub fn drop_in() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_umsg"));
+    let directory = program.parent().unwrap();
+    let profile = match directory.file_name().unwrap().to_str().unwrap() {
+        "debug" => "dev",
+        profile => profile,
+    };
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--package",
+        "umsg-preload",
+        "--profile",
+        profile,
+    ]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.env("CARGO_TARGET_DIR", directory.parent().unwrap());
+    assert!(
+        cargo.status().unwrap().success(),
+        "the drop-in does not build"
+    );
+    directory.join("libumsg_preload.so")
+}

@@ -1,0 +1,208 @@
+//! Runs the real command in a namespace of the test's own.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+pub mod compiler;
+
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use compiler::Workshop;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long a command may take before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A user who is not root and owns nothing.
+pub const NOBODY: u32 = 65_534;
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub output: Vec<u8>,
+    pub errors: String,
+}
+
+impl Outcome {
+    /// Standard output of a command that did well and complained of nothing.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        assert_eq!((self.code, self.errors.as_str()), (Some(0), ""), "{self:?}");
+        std::str::from_utf8(&self.output).unwrap()
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(self.text()).unwrap()
+    }
+
+    /// One value a line.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<Value> {
+        let lines = self.text().lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Asserts that it failed with this code and with one line on standard error that holds all the parts.
+    #[track_caller]
+    pub fn fails(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert_eq!(self.errors.lines().count(), 1, "{self:?}");
+        assert!(self.errors.starts_with("umsg: "), "{self:?}");
+        for part in parts {
+            assert!(self.errors.contains(part), "{part:?} is not in {self:?}");
+        }
+    }
+}
+
+/// A namespace that is removed with the test.
+pub struct Site(TempDir);
+
+impl Site {
+    pub fn new() -> Site {
+        let mut builder = tempfile::Builder::new();
+        Site(
+            builder
+                .prefix("umsg-cli-test-")
+                .tempdir_in("/dev/shm")
+                .unwrap(),
+        )
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The command, not yet started, with a known environment.
+    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_umsg"));
+        clean(&mut command)
+            .env("UMSG_DIR", self.path())
+            .args(arguments);
+        command
+    }
+
+    pub fn umsg<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Outcome {
+        finish(&mut self.command(arguments), b"")
+    }
+
+    pub fn umsg_with_input(&self, arguments: &[&str], input: &[u8]) -> Outcome {
+        finish(&mut self.command(arguments), input)
+    }
+
+    /// As a user who is not root; None if the test is not root itself and so can't become him.
+    pub fn umsg_as_nobody(&self, arguments: &[&str]) -> Option<Outcome> {
+        self.umsg_as_nobody_with(arguments, &[])
+    }
+
+    /// With some variables in the environment.
+    pub fn umsg_as_nobody_with(
+        &self,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Option<Outcome> {
+        if !is_root() {
+            return None;
+        }
+        // Where the command was built, he may not be able to look.
+        let workshop = Workshop::new();
+        let mut command = Command::new(workshop.copy(env!("CARGO_BIN_EXE_umsg"), "umsg"));
+        clean(&mut command)
+            .env("UMSG_DIR", self.path())
+            .args(arguments);
+        command.envs(variables.iter().copied());
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        Some(finish(&mut command, b""))
+    }
+
+    /// Waits until `umsg stat NAME` shows this number in this field.
+    pub fn wait_for(&self, name: &str, field: &str, number: u64) {
+        let start = Instant::now();
+        while self.umsg(&["stat", name, "--json"]).json()[field] != number {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{name}: {field} is not {number}"
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn clean(command: &mut Command) -> &mut Command {
+    for variable in ["UMSG_PRELOAD", "UMSG_WAIT", "UMSG_DEBUG", "LD_PRELOAD"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+pub fn give_to(path: &Path, user: u32) {
+    chown(path, Some(user), Some(user)).unwrap();
+}
+
+pub fn start(command: &mut Command) -> Child {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Runs a command to its end.
+pub fn finish(command: &mut Command, input: &[u8]) -> Outcome {
+    let mut child = start(command);
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    // The command may end without reading it all.
+    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
+    let outcome = end(child);
+    writer.join().unwrap();
+    outcome
+}
+
+/// Waits for a command that was started; kills it if it is stuck.
+pub fn end(mut child: Child) -> Outcome {
+    drop(child.stdin.take());
+    let output = child.stdout.take().map(read_all);
+    let errors = child.stderr.take().map(read_all);
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > PATIENCE => child.kill().unwrap(),
+            None => thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    let joined = |reader: Option<thread::JoinHandle<_>>| {
+        reader
+            .map(|reader| reader.join().unwrap())
+            .unwrap_or_default()
+    };
+    Outcome {
+        code: status.code(),
+        output: joined(output),
+        errors: String::from_utf8(joined(errors)).unwrap(),
+    }
+}
+
+fn read_all(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
