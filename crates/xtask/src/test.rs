@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that has to hold, in steps.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::failure::Result;
@@ -15,8 +16,8 @@ pub const SOAK_SECONDS: u64 = 10;
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.run("release build", &mut workspace.build_release())?;
-    steps.run("tests of all crates", &mut tests(workspace))?;
-    steps.run("crash points", &mut crash_points(workspace))?;
+    steps.run("library, with crash points", &mut library(workspace))?;
+    steps.run("all other crates", &mut others(workspace))?;
     let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
     steps.run(
         "comparison with the kernel",
@@ -24,10 +25,10 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     )?;
     if quick {
         steps.skip("loom models", "--quick");
-        steps.skip("soak", "--quick");
+        steps.skip("soak, repair time", "--quick");
     } else {
         steps.run("loom models", &mut models(workspace))?;
-        steps.run("soak", &mut soak_test(workspace, SOAK_SECONDS))?;
+        steps.run("soak, repair time", &mut soak_test(workspace, SOAK_SECONDS))?;
     }
     steps.finish();
     Ok(())
@@ -49,49 +50,60 @@ pub fn soak(workspace: &Workspace, seconds: u64) -> Result<()> {
     steps.run("soak", &mut soak_test(workspace, seconds))
 }
 
-/// Unit, integration and documentation tests, conformance and real programs among them.
-fn tests(workspace: &Workspace) -> Command {
-    workspace.cargo(&["test", "--workspace"])
+/// The library's unit, integration and documentation tests, with real SIGKILL at every named point; the soak that counts
+/// comes later and in a release build.
+fn library(workspace: &Workspace) -> Command {
+    let mut library = workspace.cargo(&["test", "-p", "umsg", "--features", "crash-points"]);
+    library.env("UMSG_SOAK_SECONDS", "2");
+    library
 }
 
-/// The library once more, with SIGKILL at every named point.
-fn crash_points(workspace: &Workspace) -> Command {
-    workspace.cargo(&[
-        "test",
-        "--package",
-        "umsg",
-        "--tests",
-        "--features",
-        "crash-points",
-    ])
+/// The tests of everything else, conformance and real programs among them, on the drop-in as it is installed.
+fn others(workspace: &Workspace) -> Command {
+    let mut others = workspace.cargo(&["test", "--workspace", "--exclude", "umsg"]);
+    others.env("UMSG_PRELOAD_LIBRARY", drop_in(workspace));
+    others
 }
 
 /// The program that compares, as built by the release build.
 fn comparison(workspace: &Workspace, operations: u64) -> Command {
     let mut compare = workspace.command(workspace.release("compare"));
     compare.args(["--ops", &operations.to_string()]);
+    compare.env("UMSG_PRELOAD_LIBRARY", drop_in(workspace));
     compare
 }
 
 /// Every interleaving of the protocols, in a target directory of their own because they are built for loom.
 fn models(workspace: &Workspace) -> Command {
-    let mut models = workspace.cargo(&["test", "--package", "umsg", "--release", "--lib", "model"]);
+    let mut models = workspace.cargo(&["test", "-p", "umsg", "--release", "--lib", "model"]);
     models
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.target.join("loom"));
     models
 }
 
+/// What takes its time or measures it, in a release build.
 fn soak_test(workspace: &Workspace, seconds: u64) -> Command {
     let mut soak = workspace.cargo(&[
         "test",
-        "--package",
+        "-p",
         "umsg",
+        "--release",
         "--features",
         "crash-points",
+    ]);
+    soak.args([
         "--test",
         "soak",
+        "--test",
+        "repair_time",
+        "--",
+        "--nocapture",
     ]);
     soak.env("UMSG_SOAK_SECONDS", seconds.to_string());
     soak
+}
+
+fn drop_in(workspace: &Workspace) -> PathBuf {
+    workspace.release("libumsg_preload.so")
 }
