@@ -22,8 +22,6 @@ use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::io::Errno;
-
 /// Longest component of a file name, in bytes (Linux `NAME_MAX`).
 const COMPONENT_MAX: usize = 255;
 /// Longest path in bytes, its NUL included (Linux `PATH_MAX`).
@@ -44,19 +42,6 @@ pub(crate) enum NameError {
     /// `ENAMETOOLONG`
     #[error("a queue's name has at most 255 bytes after the slash")]
     TooLong,
-}
-
-impl NameError {
-    /// The errno that the kernel gives for such a name.
-    pub(crate) fn errno(self) -> i32 {
-        let errno = match self {
-            NameError::Invalid => Errno::INVAL,
-            NameError::NotFound => Errno::NOENT,
-            NameError::Denied => Errno::ACCESS,
-            NameError::TooLong => Errno::NAMETOOLONG,
-        };
-        errno.raw_os_error()
-    }
 }
 
 /// A name that passed the rules: one component, without its slash, fit to be a file in `mq/`.
