@@ -100,8 +100,9 @@ pub(crate) fn unsettle(node: &Node) -> bool {
 
 /// The owner lets go of its node, in whatever state it is. Without the lock: the next holder sees to the rest.
 pub(crate) fn give_up(node: &Node) {
-    // Release: whoever reuses the node comes after everything that its owner did with it.
-    node.word.store(0, Ordering::Release);
+    // Release: whoever reuses the node comes after everything that its owner did with it. A swap, so that it has a place
+    // among the other changes of the word, which all are read-modify-writes.
+    node.word.swap(0, Ordering::Release);
 }
 
 /// The owner gives up a node that is still waiting, without the lock. False if the outcome was settled first.

@@ -1,6 +1,8 @@
 //! `umsg ls`.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use serde::Serialize;
@@ -35,7 +37,7 @@ pub struct Ls {
 
 /// A queue of the list, or why it can't be looked at.
 struct Row {
-    name: String,
+    name: OsString,
     status: Result<Status, OpenError>,
 }
 
@@ -77,7 +79,7 @@ fn row(namespace: &Namespace, listed: Listed) -> Row {
     }
 }
 
-fn shown(name: &str) -> String {
+fn shown(name: &OsStr) -> String {
     text::on_one_line(name.as_bytes())
 }
 
@@ -105,7 +107,7 @@ fn table(rows: &[Row]) -> Table<11> {
     table
 }
 
-fn cells(name: &str, status: &Status, owners: &Owners) -> [String; 11] {
+fn cells(name: &OsStr, status: &Status, owners: &Owners) -> [String; 11] {
     let attributes = status.attributes;
     [
         shown(name),
@@ -122,7 +124,7 @@ fn cells(name: &str, status: &Status, owners: &Owners) -> [String; 11] {
     ]
 }
 
-fn unknown(name: &str, error: &OpenError) -> [String; 11] {
+fn unknown(name: &OsStr, error: &OpenError) -> [String; 11] {
     let mut cells: [String; 11] = std::array::from_fn(|_| "-".to_owned());
     cells[0] = shown(name);
     cells[10] = match error {
@@ -153,9 +155,12 @@ enum Entry {
 
 fn listing(namespace: &Namespace, rows: &[Row]) -> Listing {
     let entry = |row: &Row| match &row.status {
-        Ok(status) => Entry::Known(Box::new(json::Queue::new(&row.name, status))),
+        Ok(status) => Entry::Known(Box::new(json::Queue::new(
+            &row.name.to_string_lossy(),
+            status,
+        ))),
         Err(error) => Entry::Unknown {
-            name: row.name.clone(),
+            name: row.name.to_string_lossy().into_owned(),
             error: error.explain(),
         },
     };

@@ -4,7 +4,7 @@ use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::error::{OpenError, UnlinkError};
 use crate::namespace::{FileError, Namespace, NamespaceError, QueueName};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 /// Removes a queue's name from the namespace that [`Namespace::resolve`] gives.
 ///
@@ -38,8 +38,8 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), U
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name, with the slash.
-    pub name: String,
+    /// Its name, with the slash: as [`OpenOptions::open`] takes it.
+    pub name: OsString,
     /// The queue, opened for receiving; or why it can't be.
     pub queue: Result<Queue, OpenError>,
 }
@@ -55,9 +55,15 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     Ok(names
         .iter()
         .map(|name| Listed {
-            name: format!("/{}", name.as_os_str().to_string_lossy()),
+            name: with_slash(name),
             queue: open(name),
         })
         .filter(|listed| !matches!(listed.queue, Err(OpenError::NotFound)))
         .collect())
+}
+
+fn with_slash(name: &QueueName) -> OsString {
+    let mut whole = OsString::from("/");
+    whole.push(name.as_os_str());
+    whole
 }

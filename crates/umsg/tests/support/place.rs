@@ -1,5 +1,7 @@
 //! A namespace of the test's own, gone when dropped.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::TempDir;
 use umsg::Namespace;
@@ -15,6 +17,7 @@ impl Place {
     pub fn new() -> Place {
         let dir = tempfile::Builder::new()
             .prefix("umsg-test-")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in("/dev/shm")
             .expect("a directory in /dev/shm");
         let namespace = Namespace::at(dir.path()).expect("a namespace");

@@ -39,7 +39,7 @@ fn two_senders_that_find_no_slot_both_get_one() {
                 queue.send(me, (number + 1, 0), Deadline::Never).unwrap();
             })
         });
-        senders.map(alive);
+        senders.into_iter().for_each(alive);
         let mut received = queue.empty();
         let of = |tid: u64| received.iter().filter(move |message| message.0 / 10 == tid);
         assert!(of(1).is_sorted() && of(2).is_sorted(), "{received:?}");
@@ -63,7 +63,7 @@ fn a_blocked_sender_brings_a_slot_for_its_own_message() {
         });
         let mut received =
             queue.direct(|queue, me| [(); 3].map(|()| queue.receive(me, Deadline::Never).unwrap()));
-        senders.map(alive);
+        senders.into_iter().for_each(alive);
         assert_eq!(received[0], (0, 0));
         received.sort_unstable();
         assert_eq!(received, [(0, 0), (1, 0), (2, 0)]);

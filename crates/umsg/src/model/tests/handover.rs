@@ -72,24 +72,19 @@ fn a_time_out_and_a_message_decide_for_one_of_them() {
 
 #[test]
 fn a_message_that_one_receiver_gave_up_goes_to_the_next() {
-    explore(
-        "handover: time-out of one of two",
-        2,
-        Slices::Endless,
-        || {
-            let queue = Queue::new(1, 1);
-            let hasty = queue.spawn(1, |queue, me| optional(queue.receive(me, SOON)));
-            let patient = queue.spawn(2, |queue, me| queue.receive(me, Deadline::Never));
-            queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
-            let hasty = alive(hasty);
-            if hasty.is_some() {
-                queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed).unwrap());
-            }
-            let patient = alive(patient).unwrap();
-            assert_eq!(hasty.is_some(), patient == (2, 0));
-            queue.audit();
-        },
-    );
+    explore("handover: time-out of one of two", 2, Slices::End, || {
+        let queue = Queue::new(1, 1);
+        let hasty = queue.spawn(1, |queue, me| optional(queue.receive(me, SOON)));
+        let patient = queue.spawn(2, |queue, me| queue.receive(me, Deadline::Never));
+        queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
+        let hasty = alive(hasty);
+        if hasty.is_some() {
+            queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed).unwrap());
+        }
+        let patient = alive(patient).unwrap();
+        assert_eq!(hasty.is_some(), patient == (2, 0));
+        queue.audit();
+    });
 }
 
 #[test]

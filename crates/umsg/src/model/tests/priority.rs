@@ -124,16 +124,18 @@ fn what_a_dead_sender_announced_misleads_nobody() {
         Point::SEND_PUBLISHED,
         Point::SEND_COUNTED,
     ] {
-        for heir in [1, 3] {
-            let name = format!("priority: death at {point:?}, then {heir}");
+        for heir_priority in [1, 3] {
+            let name = format!("priority: death at {point:?}, then {heir_priority}");
             explore(&name, 2, Slices::End, move || {
-                let log = Log::of(&[1, 3, heir]);
+                let log = Log::of(&[1, 3, heir_priority]);
                 log.queue.direct(|_, me| log.send(me, log.messages[0]));
                 world::doom(1, Death::At(point), 1);
                 let victim = {
                     let log = Arc::clone(&log);
                     crate::model::thread::spawn(1, move |me| {
-                        let _ = log.queue.send(me, log.messages[1], Deadline::Never);
+                        log.queue
+                            .send(me, log.messages[1], Deadline::Never)
+                            .unwrap();
                     })
                 };
                 let heir = {
@@ -153,7 +155,9 @@ fn what_a_dead_sender_announced_misleads_nobody() {
                     }
                     first
                 });
-                assert!(victim.join().unwrap().is_none());
+                // If the heir came first, there was nothing to announce.
+                let died = victim.join().unwrap().is_none();
+                assert!(died || point == Point::SEND_RUN_CHANGED && heir_priority == 3);
                 alive(heir);
                 let mut rest = log.queue.empty();
                 // What is left when nothing moves any more is in order.
@@ -161,7 +165,7 @@ fn what_a_dead_sender_announced_misleads_nobody() {
                 rest.push(received);
                 rest.sort_unstable();
                 let mut expected = log.messages.clone();
-                if matches!(point, Point::SEND_FILLED | Point::SEND_RUN_CHANGED) {
+                if died && matches!(point, Point::SEND_FILLED | Point::SEND_RUN_CHANGED) {
                     expected.remove(1);
                 }
                 assert_eq!(rest, expected);
