@@ -23,6 +23,8 @@ pub struct Plan {
     /// How long two processes work within a round.
     pub duo_budget: Duration,
     pub cpus: Cpus,
+    /// Whether we run before others, at nice -20.
+    hurried: bool,
     /// Nanoseconds that a cache line takes from one of the CPUs to the other.
     line_transfer: Option<f64>,
     /// How deep the kernel lets us go.
@@ -36,6 +38,7 @@ impl Plan {
         refuse_preload()?;
         let cpus = Cpus::choose()?;
         machine::pin(cpus.first)?;
+        let hurried = machine::hurry();
         let milliseconds =
             |quick: u64, full: u64| Duration::from_millis(if cli.quick { quick } else { full });
         Ok(Self {
@@ -44,6 +47,7 @@ impl Plan {
             budget: milliseconds(20, 60),
             duo_budget: milliseconds(80, 250),
             cpus,
+            hurried,
             line_transfer: match cpus.second {
                 Some(second) => Some(duo::line_transfer(Places::Apart(cpus.first, second))?),
                 None => None,
@@ -67,6 +71,9 @@ impl Plan {
                 heading,
                 ", moving a cache line from CPU to CPU {nanoseconds:.0} ns"
             );
+        }
+        if self.hurried {
+            heading += ", at nice -20";
         }
         heading
     }

@@ -53,6 +53,13 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
     }
 }
 
+/// Puts the calling process and its children before others, as the published test does; true if the
+/// system lets us.
+pub fn hurry() -> bool {
+    // SAFETY: setpriority touches no memory; 0 is the calling process.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0 }
+}
+
 fn allowed() -> Result<Vec<usize>, Failure> {
     // SAFETY: an all-zero cpu_set_t is an empty set, which the call fills up to the size given.
     let set = unsafe {

@@ -90,11 +90,13 @@ impl Allowance {
             libc::RLIM_INFINITY => "unlimited".to_owned(),
             bytes => bytes.to_string(),
         };
-        format!(
-            "kernel at {depth} messages, the deepest that it allows us up to what umsg holds \
-             (msg_max {}, RLIMIT_MSGQUEUE {bytes})",
-            read("msg_max"),
-        )
+        let why = if depth == self.cap {
+            "as --kernel-depth says"
+        } else {
+            "the deepest that it allows us up to what umsg holds"
+        };
+        let messages = read("msg_max");
+        format!("kernel at {depth} messages, {why} (msg_max {messages}, RLIMIT_MSGQUEUE {bytes})")
     }
 }
 
