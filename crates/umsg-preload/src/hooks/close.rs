@@ -10,19 +10,29 @@ use crate::{fd, next, process, table};
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    if table::knows(fd) {
-        // SAFETY: the caller's promises to libc's close are handed on.
-        return unsafe { close_known(fd) };
-    }
-    // SAFETY: as above.
-    unsafe { next::close(fd) }
+    // SAFETY: the caller's promises to libc's close are handed on.
+    unsafe { close_here(fd) }
 }
 
 /// Closes a queue's descriptor; as in glibc, any other as well.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
     // SAFETY: the caller's promises are those that close asks for.
-    unsafe { close(fd) }
+    unsafe { close_here(fd) }
+}
+
+/// Not exported: a call of `close` may lead to another library's, which stands before this one.
+///
+/// # Safety
+/// As for libc's close.
+#[inline(always)]
+unsafe fn close_here(fd: c_int) -> c_int {
+    if table::knows(fd) {
+        // SAFETY: by this function's contract.
+        return unsafe { close_known(fd) };
+    }
+    // SAFETY: by this function's contract.
+    unsafe { next::close(fd) }
 }
 
 /// # Safety

@@ -53,11 +53,8 @@ pub unsafe extern "C" fn fstatat(
 ) -> c_int {
     // SAFETY: the caller's promises to libc's fstatat are handed on.
     unsafe {
-        amend(
-            meant(directory, path, flags),
-            out,
-            next::fstatat(directory, path, out, flags),
-        )
+        let outcome = next::fstatat(directory, path, out, flags);
+        amend_at(directory, path, flags, out, outcome)
     }
 }
 
@@ -71,11 +68,8 @@ pub unsafe extern "C" fn fstatat64(
 ) -> c_int {
     // SAFETY: the caller's promises to libc's fstatat64 are handed on.
     unsafe {
-        amend(
-            meant(directory, path, flags),
-            out,
-            next::fstatat64(directory, path, out, flags),
-        )
+        let outcome = next::fstatat64(directory, path, out, flags);
+        amend_at(directory, path, flags, out, outcome)
     }
 }
 
@@ -91,7 +85,7 @@ pub unsafe extern "C" fn __fxstatat(
     // SAFETY: the caller's promises to libc's function are handed on.
     unsafe {
         let outcome = next::__fxstatat(version, directory, path, out, flags);
-        amend(meant(directory, path, flags), out, outcome)
+        amend_at(directory, path, flags, out, outcome)
     }
 }
 
@@ -107,7 +101,7 @@ pub unsafe extern "C" fn __fxstatat64(
     // SAFETY: the caller's promises to libc's function are handed on.
     unsafe {
         let outcome = next::__fxstatat64(version, directory, path, out, flags);
-        amend(meant(directory, path, flags), out, outcome)
+        amend_at(directory, path, flags, out, outcome)
     }
 }
 
@@ -141,6 +135,23 @@ unsafe fn meant(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: by this function's contract.
     let is_empty = flags & libc::AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { *path == 0 });
     if is_empty { directory } else { -1 }
+}
+
+/// # Safety
+/// If `outcome` is 0, `out` is a status, and `path` NULL or a C string.
+#[inline(always)]
+unsafe fn amend_at(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    out: *mut stat,
+    outcome: c_int,
+) -> c_int {
+    if outcome != 0 {
+        return outcome;
+    }
+    // SAFETY: by this function's contract.
+    unsafe { amend(meant(directory, path, flags), out, outcome) }
 }
 
 /// # Safety
