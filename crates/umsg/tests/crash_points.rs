@@ -930,7 +930,7 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
             let names: Vec<String> = umsg::posix::list(&place.namespace)
                 .unwrap()
                 .into_iter()
-                .map(|listed| listed.name)
+                .map(|listed| listed.name.into_string().unwrap())
                 .collect();
             let exists = *point == "CREATE_NAMED";
             assert_eq!(names, if exists { vec!["/new"] } else { vec![] }, "{point}");

@@ -1,0 +1,795 @@
+//! What can be wrong with a name, a file, a directory or a file system: each a specific error, no crash, nothing lost.
+
+mod support;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use support::child::{Child, Exit};
+use support::place::Place;
+use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
+use umsg::{Limits, Namespace, NamespaceError};
+
+/// A user who owns nothing.
+const NOBODY: u32 = 65534;
+/// What a child exits with that could not get the surroundings it needs.
+const LEFT_OUT: i32 = 77;
+
+/// A place with a queue "/q" that holds one message, and the path of its file.
+fn place_with_queue() -> (Place, PathBuf) {
+    let place = Place::new();
+    let queue = place.create("/q", 10, 100);
+    queue.try_send(b"kept", 3).unwrap();
+    let file = place.path().join("mq/q");
+    (place, file)
+}
+
+fn open(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .namespace(namespace)
+        .open(name)
+}
+
+fn create(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .namespace(namespace)
+        .open(name)
+}
+
+/// Opening fails the same way with and without O_CREAT; with O_EXCL the queue exists, whatever it is.
+#[track_caller]
+fn refused(place: &Place, name: &str) -> OpenError {
+    let error = create(&place.namespace, name).expect_err("a bad queue was opened with O_CREAT");
+    let exclusive = OpenOptions::new()
+        .read(true)
+        .create(true)
+        .exclusive(true)
+        .namespace(&place.namespace)
+        .open(name)
+        .expect_err("a bad queue was made anew");
+    assert!(matches!(exclusive, OpenError::AlreadyExists), "{exclusive}");
+    let again = open(&place.namespace, name).expect_err("a bad queue was opened");
+    assert_eq!(error.to_string(), again.to_string());
+    again
+}
+
+/// Writes `bytes` at `offset` of the queue's file, sees the queue refused, writes back what was there and receives.
+#[track_caller]
+fn refused_with_header(offset: u64, bytes: &[u8]) -> OpenError {
+    let (place, path) = place_with_queue();
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut before = vec![0; bytes.len()];
+    file.read_exact_at(&mut before, offset).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+    let error = refused(&place, "/q");
+    file.write_all_at(&before, offset).unwrap();
+    assert_eq!(place.open("/q").receive_vec().unwrap().data, b"kept");
+    error
+}
+
+#[test]
+fn a_file_without_the_magic_number_is_not_a_queue() {
+    let error = refused_with_header(0, b"#!/bin/s");
+    assert!(matches!(error, OpenError::NotAQueue(_)), "{error}");
+    assert_eq!(error.errno(), libc::EINVAL);
+}
+
+#[test]
+fn a_queue_of_another_version_is_refused_by_its_number() {
+    let error = refused_with_header(8, &99_u32.to_ne_bytes());
+    assert!(
+        matches!(error, OpenError::OtherVersion { found: 99, .. }),
+        "{error}"
+    );
+    assert_eq!(error.errno(), libc::EINVAL);
+}
+
+#[test]
+fn a_queue_of_another_layout_is_refused() {
+    let error = refused_with_header(12, &0x1234_5678_u32.to_ne_bytes());
+    assert!(matches!(error, OpenError::OtherVersion { .. }), "{error}");
+    assert_eq!(error.errno(), libc::EINVAL);
+}
+
+#[test]
+fn header_attributes_out_of_range_are_damage() {
+    let beyond = [
+        (16, 0_u32),
+        (16, 1_048_577),
+        (16, u32::MAX),
+        (20, 0),
+        (20, (16 << 20) + 1),
+        (20, u32::MAX),
+        // In range, but not what the file was made for.
+        (16, 5000),
+        (20, 4096),
+        (24, 4096),
+        (28, 1),
+    ];
+    for (offset, value) in beyond {
+        let error = refused_with_header(offset, &value.to_ne_bytes());
+        assert!(
+            matches!(error, OpenError::Damaged(_)),
+            "{offset}, {value}: {error}"
+        );
+        assert_eq!(error.errno(), libc::EBADMSG);
+    }
+}
+
+#[test]
+fn a_file_shorter_than_a_header_is_not_a_queue() {
+    for length in [0, 1, 31] {
+        let (place, path) = place_with_queue();
+        fs::File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_len(length)
+            .unwrap();
+        let error = refused(&place, "/q");
+        assert!(
+            matches!(error, OpenError::NotAQueue(_)),
+            "{length}: {error}"
+        );
+        assert_eq!(error.errno(), libc::EINVAL);
+    }
+}
+
+#[test]
+fn a_file_of_another_length_than_its_header_says_is_damage() {
+    let (_place, path) = place_with_queue();
+    let whole = fs::metadata(path).unwrap().len();
+    for length in [32, 4096, whole - 4096, whole - 1, whole + 1, whole + 4096] {
+        let (place, path) = place_with_queue();
+        fs::File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_len(length)
+            .unwrap();
+        let error = refused(&place, "/q");
+        assert!(matches!(error, OpenError::Damaged(_)), "{length}: {error}");
+        assert_eq!(error.errno(), libc::EBADMSG);
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_a_queue() {
+    let (place, _) = place_with_queue();
+    let at = |name: &str| place.path().join("mq").join(name);
+    fs::create_dir(at("directory")).unwrap();
+    symlink(at("q"), at("link")).unwrap();
+    symlink("nowhere", at("broken")).unwrap();
+    let fifo = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        at("fifo"),
+        rustix::fs::FileType::Fifo,
+        fifo,
+        0,
+    )
+    .unwrap();
+    for name in ["/directory", "/link", "/broken", "/fifo"] {
+        let error = refused(&place, name);
+        assert!(matches!(error, OpenError::NotAQueue(_)), "{name}: {error}");
+        assert_eq!(error.errno(), libc::EINVAL, "{name}");
+    }
+    assert_eq!(place.open("/q").receive_vec().unwrap().data, b"kept");
+    let names: Vec<String> = umsg::posix::list(&place.namespace)
+        .unwrap()
+        .into_iter()
+        .map(|listed| listed.name.into_string().unwrap())
+        .collect();
+    assert_eq!(names, ["/q"]);
+}
+
+#[test]
+fn a_name_that_can_be_none_is_refused_by_its_fault() {
+    let place = Place::new();
+    let long = format!("/{}", "x".repeat(256));
+    let longest = format!("/{}", "x".repeat(255));
+    let cases: [(&str, i32); 8] = [
+        ("", libc::EINVAL),
+        ("q", libc::EINVAL),
+        ("/", libc::ENOENT),
+        ("//q", libc::EACCES),
+        ("/a/b", libc::EACCES),
+        ("/.", libc::EACCES),
+        ("/..", libc::EACCES),
+        (&long, libc::ENAMETOOLONG),
+    ];
+    for (name, errno) in cases {
+        for error in [
+            create(&place.namespace, name).unwrap_err(),
+            open(&place.namespace, name).unwrap_err(),
+        ] {
+            assert_eq!(error.errno(), errno, "{name:?}: {error}");
+        }
+        let error = umsg::posix::unlink_in(&place.namespace, name).unwrap_err();
+        assert_eq!(error.errno(), errno, "{name:?}: {error}");
+    }
+    assert!(matches!(
+        create(&place.namespace, ""),
+        Err(OpenError::InvalidName)
+    ));
+    assert!(matches!(
+        create(&place.namespace, "/a/b"),
+        Err(OpenError::DeniedName)
+    ));
+    assert!(matches!(
+        create(&place.namespace, &long),
+        Err(OpenError::NameTooLong)
+    ));
+    assert!(create(&place.namespace, &longest).is_ok());
+}
+
+#[test]
+fn attributes_out_of_range_are_refused_by_name() {
+    let place = Place::new();
+    for (messages, size, what) in [
+        (0, 1, "max_messages"),
+        (1_048_577, 1, "max_messages"),
+        (1, 0, "message_size"),
+        (1, (16 << 20) + 1, "message_size"),
+    ] {
+        let error = OpenOptions::new()
+            .read(true)
+            .create(true)
+            .max_messages(messages)
+            .message_size(size)
+            .namespace(&place.namespace)
+            .open("/new")
+            .unwrap_err();
+        assert!(
+            matches!(error, OpenError::InvalidAttributes { what: named, .. } if named == what),
+            "{error}"
+        );
+        assert_eq!(error.errno(), libc::EINVAL);
+    }
+}
+
+#[test]
+fn messages_and_buffers_of_wrong_size_are_refused_and_change_nothing() {
+    let (place, _) = place_with_queue();
+    let queue = place.open("/q");
+    let error = queue.try_send(&[0; 101], 0).unwrap_err();
+    assert_eq!(
+        (error, error.errno()),
+        (SendError::TooLong { len: 101, max: 100 }, libc::EMSGSIZE)
+    );
+    let error = queue.try_send(b"", 32_768).unwrap_err();
+    assert_eq!(
+        (error, error.errno()),
+        (SendError::PriorityTooHigh, libc::EINVAL)
+    );
+    let error = queue.try_receive(&mut [0; 99]).unwrap_err();
+    let expected = ReceiveError::BufferTooSmall {
+        len: 99,
+        needed: 100,
+    };
+    assert_eq!((error, error.errno()), (expected, libc::EMSGSIZE));
+    assert_eq!(queue.receive_vec().unwrap().data, b"kept");
+    assert_eq!(queue.attributes().messages, 0);
+}
+
+#[test]
+fn a_handle_does_only_what_it_was_opened_for() {
+    let (place, _) = place_with_queue();
+    let mut options = OpenOptions::new();
+    options.namespace(&place.namespace);
+    let reader = options.read(true).open("/q").unwrap();
+    assert_eq!(reader.try_send(b"", 0).unwrap_err().errno(), libc::EBADF);
+    let writer = options.read(false).write(true).open("/q").unwrap();
+    assert_eq!(
+        writer.try_receive(&mut [0; 100]).unwrap_err().errno(),
+        libc::EBADF
+    );
+    assert_eq!(reader.receive_vec().unwrap().data, b"kept");
+}
+
+/// Gives up root for good. In a child.
+fn become_nobody() {
+    // SAFETY: ids of this process only, which has one thread.
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
+            && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0
+    };
+    assert!(done, "these tests play another user");
+}
+
+/// Runs `work` in a child, as root, if this is root. In the child a failed assertion is a failed test.
+#[track_caller]
+fn in_child(work: impl FnOnce() -> i32) {
+    let mut child = Child::run(work);
+    match child.wait(std::time::Duration::from_secs(30)) {
+        Some(Exit::Code(0)) => {}
+        Some(Exit::Code(LEFT_OUT)) => eprintln!("left out: not permitted here"),
+        other => panic!("the child ended with {other:?}"),
+    }
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("left out: needs root");
+    }
+    root
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// A namespace that everybody may use, with root's queue "/q" of mode `mode`.
+fn shared_place(mode: u32) -> Place {
+    let place = Place::new();
+    chmod(place.path(), 0o1777);
+    in_child(|| {
+        // SAFETY: the umask of this child, which would take bits from the mode.
+        unsafe { libc::umask(0) };
+        let queue = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .mode(mode)
+            .namespace(&Namespace::at(place.path()).unwrap())
+            .open("/q")
+            .unwrap();
+        queue.try_send(b"kept", 0).unwrap();
+        0
+    });
+    place
+}
+
+#[test]
+fn a_queue_whose_mode_grants_nothing_is_denied() {
+    if !is_root() {
+        return;
+    }
+    for (mode, read, write) in [
+        (0o600, false, false),
+        (0o604, true, false),
+        (0o602, false, true),
+    ] {
+        let place = shared_place(mode);
+        in_child(|| {
+            become_nobody();
+            let namespace = Namespace::at(place.path()).unwrap();
+            for (reads, writes) in [(true, false), (false, true), (true, true)] {
+                let result = OpenOptions::new()
+                    .read(reads)
+                    .write(writes)
+                    .namespace(&namespace)
+                    .open("/q");
+                let granted = (!reads || read) && (!writes || write);
+                match result {
+                    Ok(_) => assert!(granted, "{mode:o} granted {reads} {writes}"),
+                    Err(error) => {
+                        assert!(!granted, "{mode:o}: {error}");
+                        assert!(matches!(error, OpenError::PermissionDenied), "{error}");
+                        assert_eq!(error.errno(), libc::EACCES);
+                    }
+                }
+            }
+            let error = umsg::posix::unlink_in(&namespace, "/q").unwrap_err();
+            assert_eq!(error.errno(), libc::EACCES, "{error}");
+            0
+        });
+        assert_eq!(place.open("/q").receive_vec().unwrap().data, b"kept");
+    }
+}
+
+#[test]
+fn a_namespace_that_is_missing_is_named() {
+    let place = Place::new();
+    let missing = place.path().join("missing");
+    let error = Namespace::at(&missing).unwrap_err();
+    assert!(
+        matches!(&error, NamespaceError::Missing { path } if *path == missing),
+        "{error}"
+    );
+    assert_eq!(error.errno(), libc::ENOENT);
+
+    let file = place.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let error = Namespace::at(&file).unwrap_err();
+    assert!(
+        matches!(error, NamespaceError::NotADirectory { .. }),
+        "{error}"
+    );
+    assert_eq!(error.errno(), libc::ENOTDIR);
+
+    let link = place.path().join("link");
+    symlink(place.path(), &link).unwrap();
+    let error = Namespace::at(&link).unwrap_err();
+    assert!(matches!(error, NamespaceError::Symlink { .. }), "{error}");
+    assert_eq!(error.errno(), libc::ELOOP);
+}
+
+#[test]
+fn a_namespace_that_vanishes_keeps_its_open_queues() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    queue.try_send(b"kept", 0).unwrap();
+    fs::remove_dir_all(place.path()).unwrap();
+    for result in [
+        open(&place.namespace, "/q"),
+        create(&place.namespace, "/new"),
+    ] {
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, OpenError::Namespace(NamespaceError::Missing { .. })),
+            "{error}"
+        );
+        assert_eq!(error.errno(), libc::ENOENT);
+    }
+    queue.try_send(b"more", 0).unwrap();
+    assert_eq!(queue.receive_vec().unwrap().data, b"kept");
+    assert_eq!(queue.receive_vec().unwrap().data, b"more");
+    fs::create_dir(place.path()).unwrap();
+}
+
+#[test]
+fn a_namespace_that_others_could_tamper_with_is_refused() {
+    let place = Place::new();
+    chmod(place.path(), 0o777);
+    let error = Namespace::at(place.path()).unwrap_err();
+    assert!(
+        matches!(error, NamespaceError::Tamperable { mode: 0o777, .. }),
+        "{error}"
+    );
+    assert_eq!(error.errno(), libc::EACCES);
+    // The queues' directory is judged again each time.
+    chmod(&place.path().join("mq"), 0o777);
+    let error = open(&place.namespace, "/q").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            OpenError::Namespace(NamespaceError::Tamperable { .. })
+        ),
+        "{error}"
+    );
+    assert_eq!(error.errno(), libc::EACCES);
+    if is_root() {
+        chmod(place.path(), 0o700);
+        chown(place.path(), Some(NOBODY), None).unwrap();
+        let error = Namespace::at(place.path()).unwrap_err();
+        assert!(
+            matches!(error, NamespaceError::Stranger { owner: NOBODY, .. }),
+            "{error}"
+        );
+        assert_eq!(error.errno(), libc::EACCES);
+    }
+}
+
+#[test]
+fn a_namespace_that_may_not_be_written_or_searched_says_which() {
+    if !is_root() {
+        return;
+    }
+    let place = shared_place(0o666);
+    chmod(place.path(), 0o755);
+    chmod(&place.path().join("mq"), 0o755);
+    in_child(|| {
+        become_nobody();
+        let namespace = Namespace::at(place.path()).unwrap();
+        let error = create(&namespace, "/new").unwrap_err();
+        assert!(
+            matches!(
+                error,
+                OpenError::Namespace(NamespaceError::NotWritable { .. })
+            ),
+            "{error}"
+        );
+        assert_eq!(error.errno(), libc::EACCES);
+        // What is there can be used.
+        assert_eq!(
+            open(&namespace, "/q").unwrap().receive_vec().unwrap().data,
+            b"kept"
+        );
+        0
+    });
+    chmod(place.path(), 0o700);
+    in_child(|| {
+        become_nobody();
+        let error = Namespace::at(place.path()).unwrap_err();
+        assert!(
+            matches!(error, NamespaceError::NotAccessible { .. }),
+            "{error}"
+        );
+        assert_eq!(error.errno(), libc::EACCES);
+        0
+    });
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
+    let place = Place::new();
+    in_child(|| {
+        let limit = libc::rlimit {
+            rlim_cur: 4096,
+            rlim_max: 4096,
+        };
+        // SAFETY: a limit of this process.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+        let error = create(&place.namespace, "/q").unwrap_err();
+        assert!(matches!(error, OpenError::System { .. }), "{error}");
+        assert_eq!(error.errno(), libc::EFBIG);
+        0
+    });
+    assert!(matches!(
+        open(&place.namespace, "/q"),
+        Err(OpenError::NotFound)
+    ));
+    let queue = create(&place.namespace, "/q").unwrap();
+    queue.try_send(b"kept", 0).unwrap();
+    in_child(|| {
+        let limit = libc::rlimit {
+            rlim_cur: 4096,
+            rlim_max: 4096,
+        };
+        // SAFETY: as above.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+        // A queue that exists is not made longer: it has its length from the start.
+        let queue = open(&place.namespace, "/q").unwrap();
+        for _ in 0..9 {
+            queue.try_send(&[1; 8192], 0).unwrap();
+        }
+        0
+    });
+    assert_eq!(queue.attributes().messages, 10);
+    assert_eq!(queue.receive_vec().unwrap().data, b"kept");
+}
+
+/// Sends numbered messages of `length` bytes until that is refused; returns how many were sent, and why no more.
+fn fill(queue: &Queue, length: usize) -> (u64, SendError) {
+    let mut sent = 0_u64;
+    loop {
+        let mut message = vec![0x5a; length];
+        message[..8].copy_from_slice(&sent.to_le_bytes());
+        match queue.try_send(&message, (sent % 3) as u32) {
+            Ok(()) => sent += 1,
+            Err(error) => return (sent, error),
+        }
+    }
+}
+
+/// Everything that `fill` sent is there, whole, in order.
+fn check_filled(queue: &Queue, sent: u64, length: usize) {
+    assert_eq!(queue.attributes().messages as u64, sent);
+    let mut buffer = vec![0; queue.attributes().message_size];
+    for priority in [2, 1, 0] {
+        for number in (0..sent).filter(|number| number % 3 == priority) {
+            let received = queue
+                .try_receive(&mut buffer)
+                .expect("a message that was sent");
+            assert_eq!(
+                (received.len, u64::from(received.priority)),
+                (length, priority)
+            );
+            assert_eq!(buffer[..8], number.to_le_bytes());
+            assert!(buffer[8..length].iter().all(|&byte| byte == 0x5a));
+        }
+    }
+    assert_eq!(queue.try_receive(&mut buffer), Err(ReceiveError::Empty));
+    assert!(!queue.status().damaged);
+}
+
+fn deep(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .max_messages(100_000)
+        .message_size(4096)
+        .namespace(namespace)
+        .open(name)
+}
+
+/// In the arena, and in the cells: fills a queue until the memory is at an end, twice, and loses nothing.
+fn fill_to_the_end_of_memory(namespace: &Namespace) {
+    for (name, length) in [("/long", 4096), ("/short", 16)] {
+        let queue = deep(namespace, name).unwrap();
+        for round in 0..3 {
+            let (sent, error) = fill(&queue, length);
+            assert_eq!((error, error.errno()), (SendError::NoSpace, libc::ENOSPC));
+            assert!(sent > 50, "{name}: only {sent} messages fit");
+            // A blocking call is told too, at once.
+            let message = vec![0; length];
+            assert_eq!(
+                queue.send(&message, 0),
+                Err(SendError::NoSpace),
+                "{name} {round}"
+            );
+            check_filled(&queue, sent, length);
+        }
+        // What is used up for long messages serves short ones, and the other way round.
+        let (sent, _) = fill(&queue, 60);
+        assert!(sent > 8, "{name}");
+        check_filled(&queue, sent, 60);
+        drop(queue);
+        umsg::posix::unlink_in(namespace, name).unwrap();
+    }
+}
+
+#[test]
+fn a_namespaces_limit_of_bytes_stops_senders_and_creators_and_loses_nothing() {
+    let place = Place::new();
+    let limits = Limits {
+        max_bytes: Some(2 << 20),
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    fill_to_the_end_of_memory(&place.namespace);
+
+    let queue = deep(&place.namespace, "/full").unwrap();
+    let (sent, _) = fill(&queue, 4096);
+    let tight = Limits {
+        max_bytes: Some(1 << 20),
+        ..limits.clone()
+    };
+    place.namespace.set_limits(&tight).unwrap();
+    let error = create(&place.namespace, "/new").unwrap_err();
+    assert!(matches!(error, OpenError::NoSpace), "{error}");
+    assert_eq!(error.errno(), libc::ENOSPC);
+    place.namespace.set_limits(&Limits::default()).unwrap();
+    assert!(create(&place.namespace, "/new").is_ok());
+    check_filled(&queue, sent, 4096);
+}
+
+#[test]
+fn a_namespaces_limit_of_queues_is_an_error_of_its_own() {
+    let place = Place::new();
+    let limits = Limits {
+        max_queues: 1,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    let _first = create(&place.namespace, "/first").unwrap();
+    let error = create(&place.namespace, "/second").unwrap_err();
+    assert!(matches!(error, OpenError::TooManyQueues(1)), "{error}");
+    assert_eq!(error.errno(), libc::ENOSPC);
+    assert!(create(&place.namespace, "/first").is_ok());
+}
+
+/// Mounts a tmpfs of `size` bytes that only this process and its children see. In a child.
+fn mount_private(at: &Path, size: u64) -> bool {
+    let at = std::ffi::CString::new(at.to_str().unwrap()).unwrap();
+    let options = std::ffi::CString::new(format!("size={size},mode=700")).unwrap();
+    let no_data: *const libc::c_void = std::ptr::null();
+    // SAFETY: strings that end with NUL and outlive the calls; the mount namespace is this process's own.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                c"".as_ptr(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                no_data,
+            ) == 0
+            && libc::mount(
+                c"tmpfs".as_ptr(),
+                at.as_ptr(),
+                c"tmpfs".as_ptr(),
+                0,
+                options.as_ptr().cast(),
+            ) == 0
+    }
+}
+
+#[test]
+fn a_full_file_system_stops_senders_and_loses_nothing() {
+    let place = Place::new();
+    in_child(|| {
+        if !mount_private(place.path(), 1 << 20) {
+            return LEFT_OUT;
+        }
+        let namespace = Namespace::at(place.path()).unwrap();
+        fill_to_the_end_of_memory(&namespace);
+        0
+    });
+}
+
+#[test]
+fn a_full_file_system_is_told_to_creators_and_leaves_nothing_behind() {
+    let place = Place::new();
+    in_child(|| {
+        if !mount_private(place.path(), 1 << 20) {
+            return LEFT_OUT;
+        }
+        let namespace = Namespace::at(place.path()).unwrap();
+        let ballast = place.path().join("ballast");
+        let mut length = 1 << 20;
+        // Ever less room: creation fails at each of its steps.
+        while length > 0 {
+            let _ = fs::write(&ballast, vec![1; length]);
+            match create(&namespace, "/new") {
+                Ok(queue) => {
+                    queue.try_send(b"fits", 0).unwrap();
+                    assert_eq!(queue.receive_vec().unwrap().data, b"fits");
+                    return 0;
+                }
+                Err(error) => {
+                    assert!(matches!(error, OpenError::NoSpace), "{error}");
+                    assert_eq!(error.errno(), libc::ENOSPC);
+                }
+            }
+            assert_eq!(fs::read_dir(place.path().join("mq")).unwrap().count(), 0);
+            fs::remove_file(&ballast).unwrap();
+            length -= 4096;
+        }
+        1
+    });
+}
+
+#[test]
+fn a_blocked_sender_for_whose_message_there_is_no_memory_is_told() {
+    let place = Place::new();
+    in_child(|| {
+        if !mount_private(place.path(), 1 << 20) {
+            return LEFT_OUT;
+        }
+        let namespace = Namespace::at(place.path()).unwrap();
+        let queue = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .max_messages(2)
+            .message_size(100_000)
+            .namespace(&namespace)
+            .open("/q")
+            .unwrap();
+        queue.try_send(b"one", 0).unwrap();
+        queue.try_send(b"two", 0).unwrap();
+        let ballast = fs::write(place.path().join("ballast"), vec![1; 1 << 20]);
+        assert!(ballast.is_err(), "the file system is full now");
+        let error = queue
+            .send_timeout(&[0; 100_000], 0, std::time::Duration::from_secs(5))
+            .unwrap_err();
+        assert_eq!(error, SendError::NoSpace);
+        assert_eq!(queue.attributes().messages, 2);
+        assert_eq!(queue.receive_vec().unwrap().data, b"one");
+        queue.try_send(b"three", 0).unwrap();
+        assert_eq!(queue.receive_vec().unwrap().data, b"two");
+        assert_eq!(queue.receive_vec().unwrap().data, b"three");
+        assert!(!queue.status().damaged);
+        0
+    });
+}
+
+#[test]
+fn a_receiver_waits_or_is_told_that_there_is_no_memory_to_wait_with() {
+    let place = Place::new();
+    in_child(|| {
+        if !mount_private(place.path(), 1 << 20) {
+            return LEFT_OUT;
+        }
+        let namespace = Namespace::at(place.path()).unwrap();
+        let queue = create(&namespace, "/q").unwrap();
+        let ballast = place.path().join("ballast");
+        let _ = fs::write(&ballast, vec![1; 1 << 20]);
+        let mut buffer = vec![0; 8192];
+        let time = std::time::Duration::from_millis(20);
+        let waited = queue.receive_timeout(&mut buffer, time);
+        assert!(
+            matches!(waited, Err(ReceiveError::TimedOut | ReceiveError::NoSpace)),
+            "{waited:?}"
+        );
+        queue.try_send(b"kept", 0).unwrap();
+        assert_eq!(queue.receive_vec().unwrap().data, b"kept");
+        fs::remove_file(ballast).unwrap();
+        let waited = queue.receive_timeout(&mut buffer, time);
+        assert_eq!(waited, Err(ReceiveError::TimedOut));
+        0
+    });
+}
