@@ -1,0 +1,324 @@
+//! Threads and stopped processes: who gets which message, and what a call returns whose peer does not go on.
+
+mod support;
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::shared::{Shared, Zeroed};
+use support::{turn, wait_until};
+use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
+
+const STUCK: Duration = Duration::from_secs(10);
+
+/// Words that parent and children share.
+#[repr(C)]
+struct Words([AtomicU32; 8]);
+
+// SAFETY: atomics only.
+unsafe impl Zeroed for Words {}
+
+#[track_caller]
+fn wait_for_blocked(queue: &Queue, senders: usize, receivers: usize) {
+    let blocked = wait_until(STUCK, || {
+        let status = queue.status();
+        (status.blocked_senders, status.blocked_receivers) == (senders, receivers)
+    });
+    assert!(blocked, "{:?}", queue.status());
+}
+
+#[test]
+fn blocked_receivers_get_messages_in_the_order_in_which_they_came() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 8, 8);
+    queue.set_waiting(Waiting::Blocking);
+    std::thread::scope(|scope| {
+        let queue = &queue;
+        let receivers: Vec<_> = (0..6)
+            .map(|number| {
+                let receiver = scope.spawn(move || queue.receive_vec().unwrap().data[0]);
+                wait_for_blocked(queue, 0, number + 1);
+                receiver
+            })
+            .collect();
+        // The highest priority comes last: whoever waits is served at once, so it is of no use to the message.
+        for message in 0..6_u8 {
+            queue.try_send(&[message], message.into()).unwrap();
+        }
+        let got: Vec<u8> = receivers
+            .into_iter()
+            .map(|receiver| receiver.join().unwrap())
+            .collect();
+        assert_eq!(got, [0, 1, 2, 3, 4, 5]);
+    });
+}
+
+#[test]
+fn blocked_senders_get_room_in_the_order_in_which_they_came() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 1, 8);
+    queue.set_waiting(Waiting::Blocking);
+    queue.try_send(&[100], 0).unwrap();
+    std::thread::scope(|scope| {
+        let queue = &queue;
+        for number in 0..6_u8 {
+            scope.spawn(move || queue.send(&[number], 0).unwrap());
+            wait_for_blocked(queue, number as usize + 1, 0);
+        }
+        let got: Vec<u8> = (0..7)
+            .map(|_| queue.receive_vec().unwrap().data[0])
+            .collect();
+        assert_eq!(got, [100, 0, 1, 2, 3, 4, 5]);
+    });
+}
+
+#[test]
+fn a_receive_lets_the_blocked_senders_message_in_before_it_returns() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 1, 8);
+    queue.set_waiting(Waiting::Blocking);
+    for _ in 0..100 {
+        queue.try_send(b"first", 0).unwrap();
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| queue.send(b"second", 0).unwrap());
+            wait_for_blocked(&queue, 1, 0);
+            let mut buffer = [0; 8];
+            assert_eq!(queue.try_receive(&mut buffer).unwrap().len, 5);
+            assert_eq!(queue.try_receive(&mut buffer).unwrap().len, 6);
+            sender.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn no_newcomer_steals_a_message_that_was_handed_over() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 8, 8);
+    queue.set_waiting(Waiting::Blocking);
+    for _ in 0..200 {
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| queue.receive_vec().unwrap().data);
+            wait_for_blocked(&queue, 0, 1);
+            queue.try_send(b"his", 0).unwrap();
+            assert_eq!(queue.try_receive(&mut [0; 8]), Err(ReceiveError::Empty));
+            assert_eq!(receiver.join().unwrap(), b"his");
+        });
+    }
+}
+
+#[test]
+fn threads_that_share_a_handle_lose_and_double_nothing() {
+    let _turn = turn();
+    const MESSAGES: u32 = 20_000;
+    let place = Place::new();
+    let queue = place.create("/q", 16, 8);
+    let seen: Vec<AtomicU32> = (0..MESSAGES).map(|_| AtomicU32::new(0)).collect();
+    let next = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, SeqCst);
+                    if number >= MESSAGES {
+                        return;
+                    }
+                    queue.send(&number.to_le_bytes(), number % 3).unwrap();
+                }
+            });
+            scope.spawn(|| {
+                let mut buffer = [0; 8];
+                for _ in 0..MESSAGES / 4 {
+                    queue.receive(&mut buffer).unwrap();
+                    let number = u32::from_le_bytes(*buffer.first_chunk().unwrap());
+                    seen[number as usize].fetch_add(1, SeqCst);
+                }
+            });
+        }
+    });
+    assert!(seen.iter().all(|times| times.load(SeqCst) == 1));
+    assert_eq!(queue.attributes().messages, 0);
+}
+
+#[test]
+fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 8, 8);
+    for _ in 0..5 {
+        let mut stopped = Child::run(|| {
+            let queue = place.open("/q");
+            queue.set_waiting(Waiting::Blocking);
+            let mut buffer = [0; 8];
+            match queue.receive(&mut buffer) {
+                Ok(received) if &buffer[..received.len] == b"later" => 0,
+                other => panic!("{other:?}"),
+            }
+        });
+        wait_for_blocked(&queue, 0, 1);
+        stopped.signal(libc::SIGSTOP);
+        // It stops at once, or at the end of its system call.
+        std::thread::sleep(Duration::from_millis(20));
+        queue.try_send(b"now", 3).unwrap();
+        let begun = Instant::now();
+        let mut buffer = [0; 8];
+        let received = queue.receive_timeout(&mut buffer, STUCK).unwrap();
+        let took = begun.elapsed();
+        assert_eq!(&buffer[..received.len], b"now");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        eprintln!(
+            "a message offered to a stopped receiver was back after {:.0} ms",
+            took.as_secs_f64() * 1e3
+        );
+        // It has not lost its turn for good.
+        stopped.signal(libc::SIGCONT);
+        queue.try_send(b"later", 3).unwrap();
+        stopped.expect(Exit::Code(0), "the receiver that was stopped");
+        assert!(!queue.status().damaged);
+    }
+}
+
+/// Stops a process inside of critical sections until one stop has hit a lock of the side that `is_held` asks for, then
+/// calls `judge` while that process is stopped.
+fn with_stopped_owner(
+    place: &Place,
+    queue: &Queue,
+    work: impl Fn(&Queue),
+    is_held: impl Fn(&Queue) -> bool,
+    judge: impl FnOnce(),
+) {
+    let words = Shared::<Words>::new();
+    let mut worker = Child::run(|| {
+        let queue = place.open("/q");
+        while words.0[0].load(SeqCst) == 0 {
+            work(&queue);
+        }
+        0
+    });
+    let hit = wait_until(Duration::from_secs(20), || {
+        worker.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(2));
+        if is_held(queue) {
+            return true;
+        }
+        worker.signal(libc::SIGCONT);
+        std::thread::sleep(Duration::from_micros(300));
+        false
+    });
+    if hit {
+        judge();
+    } else {
+        eprintln!("left out: no stop hit an owner of the lock");
+    }
+    words.0[0].store(1, SeqCst);
+    worker.signal(libc::SIGCONT);
+    worker.expect(Exit::Code(0), "the owner that was stopped");
+}
+
+/// Calls that must not block return within about a second, timed ones at their deadline.
+fn returns_in_time<T, E>(
+    what: &str,
+    least: u64,
+    most: u64,
+    call: impl FnOnce() -> Result<T, E>,
+) -> E {
+    let begun = Instant::now();
+    let Err(error) = call() else {
+        panic!("{what} got the lock of a stopped owner");
+    };
+    let took = begun.elapsed();
+    eprintln!(
+        "{what} beside a stopped owner: {:.0} ms",
+        took.as_secs_f64() * 1e3
+    );
+    assert!(took >= Duration::from_millis(least), "{what}: {took:?}");
+    assert!(took < Duration::from_millis(most), "{what}: {took:?}");
+    error
+}
+
+#[test]
+fn calls_beside_a_stopped_sender_return_in_time() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 1000, 4096);
+    with_stopped_owner(
+        &place,
+        &queue,
+        |queue| {
+            if queue.try_send(&[1; 4096], 0).is_err() {
+                while queue.try_receive(&mut [0; 4096]).is_ok() {}
+            }
+        },
+        |queue| {
+            // With the lock held, this waits for longer than anything else would.
+            queue.send_timeout(b"probe", 0, Duration::from_millis(30)) == Err(SendError::TimedOut)
+                && queue.attributes().messages < 1000
+        },
+        || {
+            // Try, then wait: a timed call knows its deadline only after the attempt that must not block.
+            let error = returns_in_time("try_send", 500, 5000, || queue.try_send(b"", 0));
+            assert_eq!(error, SendError::Full);
+            let error = returns_in_time("send_timeout of 100 ms", 90, 5000, || {
+                queue.send_timeout(b"", 0, Duration::from_millis(100))
+            });
+            assert_eq!(error, SendError::TimedOut);
+        },
+    );
+}
+
+#[test]
+fn calls_beside_a_stopped_receiver_return_in_time() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 1000, 4096);
+    with_stopped_owner(
+        &place,
+        &queue,
+        |queue| {
+            if queue.try_receive(&mut [0; 4096]).is_err() {
+                while queue.try_send(&[1; 4096], 0).is_ok() {}
+            }
+        },
+        |queue| {
+            queue.attributes().messages > 1
+                && queue.receive_timeout(&mut [0; 4096], Duration::from_millis(30))
+                    == Err(ReceiveError::TimedOut)
+        },
+        || {
+            let mut buffer = [0; 4096];
+            let error =
+                returns_in_time("try_receive", 500, 5000, || queue.try_receive(&mut buffer));
+            assert_eq!(error, ReceiveError::Empty);
+            let error = returns_in_time("receive_timeout of 100 ms", 90, 5000, || {
+                queue.receive_timeout(&mut buffer, Duration::from_millis(100))
+            });
+            assert_eq!(error, ReceiveError::TimedOut);
+        },
+    );
+}
+
+#[test]
+fn a_forked_child_goes_on_with_its_parents_handle() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 2, 8);
+    queue.try_send(b"before", 0).unwrap();
+    let mut child = Child::run(|| {
+        assert_eq!(queue.receive_vec().unwrap().data, b"before");
+        queue.send(b"answer", 1).unwrap();
+        // And is told from its parent: it blocks as itself.
+        i32::from(
+            queue
+                .receive_timeout(&mut [0; 8], Duration::from_millis(1))
+                .is_err(),
+        )
+    });
+    child.wait(STUCK).expect("the child ends");
+    let mut buffer = [0; 8];
+    let left = queue.try_receive(&mut buffer);
+    assert!(left.is_err(), "the child received its own answer: {left:?}");
+}
