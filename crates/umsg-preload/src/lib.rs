@@ -13,6 +13,7 @@
 //! | descriptor → queue | [`table`], for what it doesn't know [`adopt`] and [`arrivals`], and [`ours`] for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | [`attachments`], [`holds`] |
 //! | whose table it is, after fork and vfork | [`process`] |
+//! | memory that is not from the program's malloc | [`memory`] |
 //!
 //! Exported names have no symbol version: the dynamic linker takes such a name in a preloaded library for a reference to any
 //! version, so programs linked against libc's GLIBC_2.34 and librt's GLIBC_2.3.4 names are caught alike.
@@ -35,6 +36,7 @@ mod fd;
 mod holds;
 mod home;
 mod hooks;
+mod memory;
 mod names;
 mod next;
 mod ours;

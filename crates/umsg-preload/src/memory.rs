@@ -1,0 +1,238 @@
+//! The library's own allocator, so that opening and closing a queue works where the program's malloc can't be called.
+//!
+//! close is async-signal-safe, and a handler may well close or unlink a queue; the program's malloc may be the one that
+//! the handler interrupted, or one that maps its memory through our mmap. So what this library allocates (little: paths,
+//! the names of queues) comes from memory of its own, without a lock: one stack of free blocks for each power of two.
+//! Memory goes back to its stack, not to the system, but for large blocks, which are mappings.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+const SMALLEST: usize = 32;
+const LARGEST: usize = 32 * 1024;
+const CLASSES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
+/// How much is mapped when a stack is empty: this, or two blocks.
+const CHUNK: usize = 16 * 1024;
+
+/// Blocks that are mappings start at a page.
+const PAGE: usize = 4096;
+
+/// The allocator.
+pub(crate) struct Memory {
+    free: [Stack; CLASSES],
+}
+
+#[cfg_attr(not(test), global_allocator)]
+static MEMORY: Memory = Memory::new();
+
+impl Memory {
+    pub(crate) const fn new() -> Memory {
+        Memory {
+            free: [const { Stack(AtomicU64::new(0)) }; CLASSES],
+        }
+    }
+
+    fn take(&self, class: usize) -> *mut u8 {
+        self.free[class].pop().unwrap_or_else(|| self.refill(class))
+    }
+
+    /// Maps a chunk, keeps one of its blocks and frees the others.
+    #[cold]
+    fn refill(&self, class: usize) -> *mut u8 {
+        let size = SMALLEST << class;
+        let bytes = CHUNK.max(2 * size);
+        let Some(chunk) = map(bytes) else {
+            return std::ptr::null_mut();
+        };
+        for offset in (size..bytes).step_by(size) {
+            // SAFETY: the block lies inside the chunk, which was just mapped and is nobody else's.
+            unsafe { self.free[class].push(chunk.add(offset)) };
+        }
+        chunk
+    }
+}
+
+/// Which stack has blocks for a layout; `None` if it takes a mapping. A block is aligned to its size, up to a page.
+fn class_of(layout: Layout) -> Option<usize> {
+    let size = layout
+        .size()
+        .max(layout.align())
+        .max(SMALLEST)
+        .next_power_of_two();
+    (size <= LARGEST).then(|| (size / SMALLEST).trailing_zeros() as usize)
+}
+
+fn map(bytes: usize) -> Option<*mut u8> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: no address is asked for, so nothing that exists is replaced.
+    let mapped = unsafe {
+        rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE)
+    };
+    mapped.ok().map(|address| address.cast())
+}
+
+// SAFETY: a block is handed out to one caller at a time (the stack's compare-and-swap), is large enough and aligned as
+// `class_of` says, or is a mapping, and stays until it is given back. Nothing here unwinds.
+unsafe impl GlobalAlloc for Memory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match class_of(layout) {
+            Some(class) => self.take(class),
+            None if layout.align() > PAGE => std::ptr::null_mut(),
+            None => map(layout.size()).unwrap_or(std::ptr::null_mut()),
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        match class_of(layout) {
+            // SAFETY: by the caller's promise the block came from `alloc` with this layout, and is used no more.
+            Some(class) => unsafe { self.free[class].push(block) },
+            // SAFETY: as above; such a block is a whole mapping.
+            None => drop(unsafe { rustix::mm::munmap(block.cast(), layout.size()) }),
+        }
+    }
+}
+
+/// A stack of free blocks, linked through their first words: an address and, in the bits that an address of user space
+/// aligned to 32 leaves free, a number that each operation changes, so that a block that was taken and put back is
+/// not mistaken for one that never left.
+struct Stack(AtomicU64);
+
+const ADDRESS: u64 = (1 << 48) - SMALLEST as u64;
+
+impl Stack {
+    fn with_next_number(head: u64, address: u64) -> u64 {
+        // The number's lower five bits are the word's lowest, its upper sixteen the word's highest.
+        let number = (head >> 48 << 5 | head & 31).wrapping_add(1);
+        number >> 5 << 48 | address | number & 31
+    }
+
+    fn link_of(address: u64) -> *const AtomicU64 {
+        std::ptr::with_exposed_provenance(address as usize)
+    }
+
+    /// # Safety
+    /// The block is at least [`SMALLEST`] bytes, aligned to as much, and nobody's.
+    unsafe fn push(&self, block: *mut u8) {
+        let address = block.expose_provenance() as u64;
+        // SAFETY: by this function's contract; other threads may read the link, as below.
+        let link = unsafe { &*block.cast::<AtomicU64>() };
+        let mut head = self.0.load(Ordering::Relaxed);
+        loop {
+            link.store(head & ADDRESS, Ordering::Relaxed);
+            let new = Stack::with_next_number(head, address);
+            // Release: what the block's last user wrote, and the link.
+            match self
+                .0
+                .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<*mut u8> {
+        // Acquire: pairs with the release in `push`.
+        let mut head = self.0.load(Ordering::Acquire);
+        loop {
+            let first = head & ADDRESS;
+            if first == 0 {
+                return None;
+            }
+            // SAFETY: blocks are never unmapped. Another thread may have taken this one and may be writing to it: then the
+            // link is nonsense, the number has changed, and the exchange fails.
+            let next = unsafe { (*Stack::link_of(first)).load(Ordering::Relaxed) } & ADDRESS;
+            let new = Stack::with_next_number(head, next);
+            match self
+                .0
+                .compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire)
+            {
+                Ok(_) => return Some(std::ptr::with_exposed_provenance_mut(first as usize)),
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(size: usize, align: usize) -> Layout {
+        Layout::from_size_align(size, align).unwrap()
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_apart() {
+        let memory = Memory::new();
+        let layouts = [
+            (1, 1),
+            (32, 8),
+            (33, 64),
+            (200, 128),
+            (5000, 4096),
+            (100_000, 8),
+            (40, 2048),
+        ];
+        let mut blocks = Vec::new();
+        for (number, (size, align)) in (0_u8..).zip(layouts.repeat(20)) {
+            // SAFETY: not of size zero; written within its size.
+            let block = unsafe {
+                let block = memory.alloc(layout(size, align));
+                block.write_bytes(number, size);
+                block
+            };
+            assert_eq!(block.addr() % align, 0);
+            blocks.push((block, size, align, number));
+        }
+        for (block, size, align, number) in blocks {
+            // SAFETY: allocated above with this layout, and written whole.
+            unsafe {
+                assert!(
+                    std::slice::from_raw_parts(block, size)
+                        .iter()
+                        .all(|&byte| byte == number)
+                );
+                memory.dealloc(block, layout(size, align));
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_given_back_is_used_again() {
+        let memory = Memory::new();
+        // SAFETY: each block is given back with its layout.
+        unsafe {
+            let first = memory.alloc(layout(100, 8));
+            memory.dealloc(first, layout(100, 8));
+            let second = memory.alloc(layout(128, 8));
+            assert_eq!(first, second);
+            memory.dealloc(second, layout(128, 8));
+        }
+    }
+
+    #[test]
+    fn threads_never_get_the_same_block() {
+        static SHARED: Memory = Memory::new();
+        let work = |number: usize| {
+            for round in 0..20_000 {
+                let layout = layout(16 + round % 100, 8);
+                // SAFETY: not of size zero, written within its size, given back with its layout.
+                unsafe {
+                    let block = SHARED.alloc(layout).cast::<[usize; 2]>();
+                    block.write([number, round]);
+                    std::hint::spin_loop();
+                    assert_eq!(block.read(), [number, round]);
+                    SHARED.dealloc(block.cast(), layout);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                scope.spawn(move || work(number));
+            }
+        });
+    }
+}
