@@ -167,7 +167,7 @@ impl Queue {
         priority: u32,
         timeout: Duration,
     ) -> Result<(), SendError> {
-        self.send_waiting(message, priority, || Deadline::after(timeout))
+        self.send_by(message, priority, Deadline::after(timeout))
     }
 
     /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
@@ -181,20 +181,7 @@ impl Queue {
         priority: u32,
         deadline: SystemTime,
     ) -> Result<(), SendError> {
-        self.send_waiting(message, priority, || realtime(deadline))
-    }
-
-    /// Tries at once, and finds out what the deadline is only if that fails.
-    fn send_waiting(
-        &self,
-        message: &[u8],
-        priority: u32,
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<(), SendError> {
-        match self.send_by(message, priority, Deadline::Passed) {
-            Err(SendError::Full) => self.send_by(message, priority, deadline()),
-            other => other,
-        }
+        self.send_by(message, priority, realtime(deadline))
     }
 
     #[inline]
@@ -273,7 +260,7 @@ impl Queue {
         buffer: &mut [u8],
         timeout: Duration,
     ) -> Result<Received, ReceiveError> {
-        self.receive_waiting(buffer, || Deadline::after(timeout))
+        self.receive_by(buffer, Deadline::after(timeout))
     }
 
     /// Receives a message; waits for one at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
@@ -286,7 +273,7 @@ impl Queue {
         buffer: &mut [u8],
         deadline: SystemTime,
     ) -> Result<Received, ReceiveError> {
-        self.receive_waiting(buffer, || realtime(deadline))
+        self.receive_by(buffer, realtime(deadline))
     }
 
     /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
@@ -301,18 +288,6 @@ impl Queue {
             data,
             priority: received.priority,
         })
-    }
-
-    /// Tries at once, and finds out what the deadline is only if that fails.
-    fn receive_waiting(
-        &self,
-        buffer: &mut [u8],
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<Received, ReceiveError> {
-        match self.receive_by(buffer, Deadline::Passed) {
-            Err(ReceiveError::Empty) => self.receive_by(buffer, deadline()),
-            other => other,
-        }
     }
 
     #[inline]
