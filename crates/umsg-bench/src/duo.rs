@@ -85,10 +85,11 @@ pub fn run(
 }
 
 /// Nanoseconds that a cache line takes from one process to the other, one way, at best: what no exchange of
-/// messages can beat. On some virtual machines two CPUs are one core, which this gives away.
+/// messages can beat. A virtual machine's two CPUs may be one core now and two cores a second later,
+/// which this gives away.
 pub fn line_transfer(places: Places) -> Result<f64, Failure> {
-    const BLOCKS: u64 = 100;
-    const TRIPS: u64 = 2_000;
+    const BLOCKS: u64 = 20;
+    const TRIPS: u64 = 1_000;
     let line = SharedWords::new(1)?;
     let result = SharedWords::new(1)?;
     let wait_for = |value| {

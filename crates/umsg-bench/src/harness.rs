@@ -1,6 +1,5 @@
 //! What every suite needs to know, and rounds that alternate.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use crate::backends::dropin;
 use crate::backends::kernel::{self, Allowance};
 use crate::cli::{Cli, Suite};
 use crate::clock;
-use crate::duo::{self, Places};
 use crate::failure::Failure;
 use crate::machine::{self, Cpus};
 
@@ -25,8 +23,6 @@ pub struct Plan {
     pub cpus: Cpus,
     /// Whether we run before others, at nice -20.
     hurried: bool,
-    /// Nanoseconds that a cache line takes from one of the CPUs to the other.
-    line_transfer: Option<f64>,
     /// How deep the kernel lets us go.
     pub allowance: Allowance,
     /// Why there is no column for the drop-in, if so.
@@ -48,10 +44,6 @@ impl Plan {
             duo_budget: milliseconds(80, 250),
             cpus,
             hurried,
-            line_transfer: match cpus.second {
-                Some(second) => Some(duo::line_transfer(Places::Apart(cpus.first, second))?),
-                None => None,
-            },
             allowance: kernel::allowance(cli.kernel_depth),
             no_dropin: dropin::load(cli.dropin.as_deref()).err(),
         })
@@ -66,12 +58,6 @@ impl Plan {
             self.rounds,
             clock::overhead(),
         );
-        if let Some(nanoseconds) = self.line_transfer {
-            let _ = write!(
-                heading,
-                ", moving a cache line from CPU to CPU {nanoseconds:.0} ns"
-            );
-        }
         if self.hurried {
             heading += ", at nice -20";
         }

@@ -13,6 +13,11 @@ pub const SIZES: [usize; 3] = [64, 1024, 8192];
 /// How long a receiver of [`Mode::Pausing`] leaves the sender's cache lines alone, in nanoseconds.
 const PAUSE: u64 = 500;
 
+/// What the column of cache lines means.
+pub const LINE_NOTE: &str = "line: what one cache line takes from CPU to CPU, in ns, measured along with \
+                             the row; it bounds what two processes can do, and on a virtual machine \
+                             it changes with where the host puts the CPUs";
+
 /// What a process does while it can't go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {

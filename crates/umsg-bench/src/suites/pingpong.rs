@@ -4,7 +4,7 @@
 //! The clock is read once a round trip, and what that costs is subtracted. Median and 99th percentile
 //! are taken within each round; the figures are medians of these over the rounds.
 
-use super::duet::{LAST, Letter, Mode, SIZES};
+use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES};
 use crate::backends::kernel::KernelQueue;
 use crate::backends::umsg::UmsgQueue;
 use crate::backends::{MessageQueue, Spec};
@@ -84,11 +84,15 @@ fn settings(plan: &Plan) -> Vec<Setting> {
 }
 
 fn measure(plan: &Plan, cores: &str, case: Case) -> Result<Row, Failure> {
-    let Case { mode, size, .. } = case;
+    let Case { mode, places, size } = case;
     let name = format!("{size} B, {cores}, {}", mode.name());
     let (mut umsg, mut kernel) = (Side::new(), Side::new());
+    let mut line = Side::new();
     for round in 0..plan.rounds {
         plan.progress(&format!("pingpong: {name}"), round);
+        if let Places::Apart(..) = places {
+            line.round(|| duo::line_transfer(places));
+        }
         umsg.round(|| trips::<UmsgQueue>(plan, case));
         kernel.round(|| trips::<KernelQueue>(plan, case));
     }
@@ -104,9 +108,11 @@ fn measure(plan: &Plan, cores: &str, case: Case) -> Result<Row, Failure> {
         .column("kernel_p99", kernel.each(|trip| trip.p99).median())
         .column("umsg_cpu_ns", umsg.each(|trip| trip.cpu).median())
         .column("kernel_cpu_ns", kernel.each(|trip| trip.cpu).median())
+        .column("line", line.each(|&time| time).median())
         .spreads(&medians.0, &medians.1)
         .reason("kernel", kernel.failure.as_ref())
-        .note("cpu: of both processes, a round trip");
+        .note("cpu: of both processes, a round trip")
+        .note(LINE_NOTE);
     Ok(match mode {
         Mode::Polling if size == SIZES[0] => {
             let met = row.umsg.map(|time| time <= SPINNING_GOAL);

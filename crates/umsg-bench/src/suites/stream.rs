@@ -5,7 +5,7 @@
 //! the latency at this rate. The rate is taken by the receiver, the CPU time by both, all after a
 //! warm-up.
 
-use super::duet::{LAST, Letter, Mode, SIZES};
+use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES};
 use crate::backends::kernel::KernelQueue;
 use crate::backends::umsg::UmsgQueue;
 use crate::backends::{MessageQueue, Spec};
@@ -77,12 +77,11 @@ fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
     let Case { mode, depth, size } = case;
     let name = format!("{size} B, depth {depth}, {}", mode.name());
     let kernel_depth = plan.allowance.deepest(depth, size as u32);
-    let (mut umsg, mut kernel) = (
-        Side::new(),
-        Side::absent(kernel_depth.as_ref().err().cloned()),
-    );
+    let (mut umsg, mut line) = (Side::new(), Side::new());
+    let mut kernel = Side::absent(kernel_depth.as_ref().err().cloned());
     for round in 0..plan.rounds {
         plan.progress(&format!("stream: {name}"), round);
+        line.round(|| duo::line_transfer(places));
         umsg.round(|| flow::<UmsgQueue>(plan, case, places));
         if let Ok(depth) = kernel_depth {
             kernel.round(|| flow::<KernelQueue>(plan, Case { depth, ..case }, places));
@@ -100,12 +99,14 @@ fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
             "kernel_latency_ns",
             kernel.each(|flow| flow.latency).median(),
         )
+        .column("line", line.each(|&time| time).median())
         .spreads(&rates.0, &rates.1)
         .reason("kernel", kernel.failure.as_ref())
         .note(
             "cpu: of both processes, a message; latency: median from send to receive \
              of every 256th message, at this rate",
-        );
+        )
+        .note(LINE_NOTE);
     if kernel_depth.as_ref().is_ok_and(|&kernel| kernel < depth) {
         row = row.note(plan.allowance.describe(kernel_depth?));
     }
