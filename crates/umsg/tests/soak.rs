@@ -80,6 +80,18 @@ fn rest(random: &mut Random, worked: bool) {
     std::thread::sleep(Duration::from_micros(micros));
 }
 
+/// Half of the workers die by themselves at a named point, where the feature is compiled in: deaths that a signal at a
+/// random time hits too seldom, beside others that are at work.
+fn arm_some_point(random: &mut Random) {
+    #[cfg(feature = "crash-points")]
+    if random.below(2) == 0 {
+        let points = umsg::crash::POINTS;
+        let (_, name, _) = points[random.below(points.len() as u64) as usize];
+        umsg::crash::arm(name, 1 + random.below(60) as u32);
+    }
+    let _ = random;
+}
+
 /// One worker's place, and the process that has it now.
 struct Worker {
     role: usize,
@@ -97,6 +109,8 @@ struct Soak {
     random: Random,
     spawned: u64,
     kills: u32,
+    /// Workers that died at a named point.
+    deaths: u32,
     stops: u32,
     /// Receivers killed inside of a receive.
     dead_receivers: usize,
@@ -116,6 +130,7 @@ impl Soak {
             random: Random::new(seed),
             spawned: 0,
             kills: 0,
+            deaths: 0,
             stops: 0,
             dead_receivers: 0,
             longest: Duration::ZERO,
@@ -132,6 +147,7 @@ impl Soak {
         self.role(role).begun_at.store(0, SeqCst);
         self.role(role).receiving.store(0, SeqCst);
         Child::run(|| {
+            arm_some_point(&mut random);
             let queue = self.place.open("/soak");
             queue.set_waiting(mode(&mut random));
             let mut actor = Actor::new(&queue, &self.journal, role);
@@ -167,14 +183,29 @@ impl Soak {
             return;
         }
         worker.child.signal(libc::SIGKILL);
+        self.kills += 1;
+        self.replace(worker);
+    }
+
+    /// Starts a new worker in place of one that was killed.
+    fn replace(&mut self, worker: &mut Worker) {
         worker
             .child
             .expect(Exit::Signal(libc::SIGKILL), "a worker before it was killed");
-        self.kills += 1;
         self.dead_receivers += self.role(worker.role).receiving.load(SeqCst) as usize;
         worker.child = self.start(worker.role);
         worker.stopped_until = None;
         worker.watched = (0, Duration::ZERO);
+    }
+
+    /// Starts new workers in place of those that have died at a point.
+    fn replace_the_dead(&mut self, workers: &mut [Worker]) {
+        for worker in workers {
+            if worker.child.wait(Duration::ZERO).is_some() {
+                self.deaths += 1;
+                self.replace(worker);
+            }
+        }
     }
 
     fn let_go_on(workers: &mut [Worker]) {
@@ -201,9 +232,7 @@ impl Soak {
             let hopeless = if worker.role < SENDERS { full } else { empty };
             if begun == 0 || begun != worker.watched.0 {
                 worker.watched = (begun, Duration::ZERO);
-            } else if hopeless {
-                worker.watched.1 = Duration::ZERO;
-            } else if !anybody_stopped {
+            } else if !hopeless && !anybody_stopped {
                 worker.watched.1 += passed;
                 self.longest = self.longest.max(worker.watched.1);
             }
@@ -227,6 +256,7 @@ impl Soak {
             while Instant::now() < next {
                 std::thread::sleep(Duration::from_micros(500));
                 Self::let_go_on(&mut workers);
+                self.replace_the_dead(&mut workers);
                 self.watch(&mut workers, looked.elapsed());
                 looked = Instant::now();
             }
@@ -236,7 +266,7 @@ impl Soak {
     }
 
     /// Lets the survivors end: senders first, while there are receivers.
-    fn end(&self, workers: Vec<Worker>) {
+    fn end(&mut self, workers: Vec<Worker>) {
         for worker in &workers {
             worker.child.signal(libc::SIGCONT);
         }
@@ -255,7 +285,12 @@ impl Soak {
                 worker.child.wait(Duration::from_millis(1)).is_some()
             });
             assert!(ended, "role {} is stuck at the end", worker.role);
-            worker.child.expect(Exit::Code(0), "a surviving worker");
+            let exit = worker.child.wait(Duration::ZERO);
+            if exit == Some(Exit::Signal(libc::SIGKILL)) {
+                self.dead_receivers += self.role(worker.role).receiving.load(SeqCst) as usize;
+            } else {
+                assert_eq!(exit, Some(Exit::Code(0)), "a surviving worker");
+            }
         }
     }
 
@@ -278,9 +313,10 @@ impl Soak {
         let status = self.queue.status();
         let missing = self.journal.missing(what);
         eprintln!(
-            "soak, {what}: {} kills ({} inside of a receive), {} stops, {} messages sent and {} received, {missing} lost with \
+            "soak, {what}: {} kills and {} deaths at a point ({} inside of a receive), {} stops, {} messages sent and {} received, {missing} lost with \
              their receivers, {left} left at the end; {} and {} repairs, {} slots; longest stall {:.1} ms",
             self.kills,
+            self.deaths,
             self.dead_receivers,
             self.stops,
             self.journal.used(),
