@@ -208,9 +208,12 @@ impl Engine {
             return Ok(Enlisted::Done(()));
         };
         let waiters = Waiters::of(self.segment());
-        let Some((index, node)) = waiters.claim(me, slot)? else {
-            self.free_slot(slot);
-            return Ok(Enlisted::NoNode);
+        let (index, node) = match waiters.claim(me, slot) {
+            Ok(Some(claimed)) => claimed,
+            other => {
+                self.free_slot(slot);
+                return other.map(|_| Enlisted::NoNode).map_err(Refused::from);
+            }
         };
         crash_point!(WAIT_NODE_FILLED);
         waiters.insert(List::Senders, index)?;
