@@ -197,18 +197,20 @@ fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Tr
     let segment = engine.segment();
     let receiver = &segment.fixed().receiver;
     Priorities::of(segment).clear()?;
-    receiver.stored_bytes.store(0, Ordering::Relaxed);
-    receiver.stored.store(0, Ordering::Relaxed);
     crash_point!(REPAIR_CLEARED);
+    let (mut messages, mut bytes) = (0, 0);
     stored.sort_unstable();
     for &(sequence, slot) in stored.iter() {
         let found = engine.in_hand(slot)?;
         Priorities::of(segment).push_back(found.key, slot)?;
-        engine.count_stored(found.len as u64, 1);
+        (messages, bytes) = (messages + 1, bytes + found.len as u64);
         if sequence.wrapping_sub(receiver.sequence.get()) as i64 > 0 {
             receiver.sequence.set(sequence);
         }
     }
+    // At the end: receivers look at it without the lock, and must not find the store empty on the way.
+    receiver.stored_bytes.store(bytes, Ordering::Relaxed);
+    receiver.stored.store(messages, Ordering::Release);
     Ok(())
 }
 
