@@ -4,6 +4,7 @@ use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
+use crate::lock::STOPPED;
 use crate::segment::{Cell, INLINE, PRIORITIES};
 use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
@@ -51,7 +52,7 @@ impl Engine {
             .load(Ordering::Relaxed)
             != 0
         {
-            self.serve_after_send(me);
+            self.serve_after_send(me, deadline);
         }
         Ok(())
     }
@@ -177,9 +178,9 @@ impl Engine {
 
     /// Serves those who wait, after a message was published: the sender's part of a hand-over.
     #[cold]
-    fn serve_after_send(&self, me: &Thread) {
+    fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
         // The message is sent whatever happens here: those who wait look by themselves at their next slice.
-        let _ = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
             self.serve(wakes)?;
             self.update_board();
             Ok(())

@@ -4,7 +4,7 @@ use super::{Engine, Refused, Taken, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
-use crate::lock::{Held, SLICE};
+use crate::lock::{Held, SLICE, STOPPED};
 use crate::segment::Node;
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
@@ -262,15 +262,22 @@ impl Engine {
             match futex::wait(&node.word, me.tid(), deadline.or_slice(SLICE)) {
                 Slept::Interrupted => return End::Interrupted,
                 Slept::TimedOut if deadline.has_passed() => return End::TimedOut,
-                Slept::TimedOut => self.look_around(me, node, index, list),
+                Slept::TimedOut => self.look_around(me, node, index, list, deadline),
                 Slept::Awake => {}
             }
         }
     }
 
     /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
-    fn look_around(&self, me: &Thread, node: &Node, index: u32, list: List) {
-        let _ = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+    fn look_around(
+        &self,
+        me: &Thread,
+        node: &Node,
+        index: u32,
+        list: List,
+        deadline: Deadline,
+    ) {
+        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
             let waiters = Waiters::of(self.segment());
             // An offer that we did not take up in time was taken back: we are here again.
             if waiters::state(node) == State::Waiting && List::of(node) == List::None {
