@@ -121,7 +121,14 @@ impl Engine {
                 // Whoever borrowed it holds the receiver lock, or died with it: then taking that lock repairs both.
                 Err(LockError::Lent) => {
                     let mut wakes = Wakes::default();
-                    self.lock_receiver(me, deadline, &mut wakes)?.unlock();
+                    let held = self.lock_receiver(me, deadline, &mut wakes)?;
+                    let sender = &self.segment.fixed().sender;
+                    if sender.lock.is_lent() {
+                        // Not by us, and nobody else may: somebody scribbled.
+                        recover::sender_side(&self.segment)?;
+                        sender.lock.give_back();
+                    }
+                    held.unlock();
                     self.wake(&wakes);
                 }
             }
