@@ -8,7 +8,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::SLICE;
-use crate::segment::Node;
+use crate::segment::{NODES, Node};
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
@@ -31,7 +31,9 @@ impl Engine {
     /// Offers messages to blocked receivers, in their order.
     fn hand_over(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
         let waiters = Waiters::of(self.segment());
+        let mut bound = NODES;
         while let Some((index, node)) = waiters.first(List::Receivers)? {
+            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
             if waiters::state(node) != State::Waiting {
                 waiters.remove(node)?;
                 continue;
@@ -59,7 +61,9 @@ impl Engine {
     /// Takes the messages of blocked senders into the queue while there is room, in their order.
     pub(crate) fn admit(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
         let waiters = Waiters::of(self.segment());
+        let mut bound = NODES;
         while let Some((index, node)) = waiters.first(List::Senders)? {
+            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
             if waiters::state(node) != State::Waiting {
                 self.withdraw_sender(node)?;
                 continue;
