@@ -12,6 +12,7 @@
 
 use super::Engine;
 use crate::counters::Event;
+use crate::lock::SLICE;
 use crate::sync::spin_hint;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::cpu;
@@ -189,9 +190,14 @@ impl Engine {
     }
 }
 
-/// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: until the deadline).
+/// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: a slice, after which an attempt looks for the dead).
 fn spin_until(budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
-    let end = clock::monotonic().saturating_add(u64::from(budget));
+    let time = if budget == u32::MAX {
+        SLICE
+    } else {
+        u64::from(budget)
+    };
+    let end = clock::monotonic().saturating_add(time);
     loop {
         for _ in 0..LOOKS {
             if ready() {
@@ -199,7 +205,7 @@ fn spin_until(budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool
             }
             spin_hint();
         }
-        if deadline.has_passed() || (budget != u32::MAX && clock::monotonic() >= end) {
+        if deadline.has_passed() || clock::monotonic() >= end {
             return false;
         }
     }
