@@ -10,7 +10,7 @@ use crate::order::Priorities;
 use crate::queue::Engine;
 use crate::segment::{Node, Segment};
 use crate::slots::{Ring, arena};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
 use crate::waiters::{List, State, Waiters, state};
 
@@ -19,7 +19,7 @@ use crate::waiters::{List, State, Waiters, state};
 /// | died | found | done |
 /// |---|---|---|
 /// | before the stamp | `ring[sent]` has an old stamp | nothing: the slot is filled again by the next sender |
-/// | between stamp and cursor | `ring[sent]` has its stamp | the cursor moves: the message was sent |
+/// | between stamp and cursor | `ring[sent]` has its stamp, or `drained` has passed it | the cursor moves: the message was sent |
 /// | after announcing a priority | the word names position `sent` | nothing: true of the next message, or changed by it |
 /// | in the arena | the mark | the lists are rebuilt from the slots |
 pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
@@ -29,7 +29,12 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     let removed = fixed.published.removed.load(Ordering::Acquire);
     let freed = fixed.published.freed.load(Ordering::Acquire);
     let mut sent = sender.sent.load(Ordering::Relaxed);
-    if sent != freed && Ring::of(segment).published(sent)?.is_some() {
+    let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
+    // GONE: a receiver may have taken the message already, and the slot's entry in the ring be another slot's. The
+    // fence pairs with the release in `Ring::write`: where the entry is another's, the cursor has passed it.
+    fence(Ordering::Acquire);
+    let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+    if published || drained.wrapping_sub(sent) as i64 > 0 {
         sent += 1;
         sender.sent.store(sent, Ordering::Release);
     }
