@@ -31,16 +31,18 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept
             return Slept::TimedOut;
         }
         lie_down(me.tid(), std::ptr::from_ref(word).addr(), end.is_some());
-        if overslept(me.tid()) {
-            me.now.set(end.unwrap_or(me.now.get()));
-            return Slept::TimedOut;
+        if !overslept(me.tid()) {
+            return Slept::Awake;
         }
-        Slept::Awake
+        // The others first, if they can go on now: time must not race ahead of them.
+        loom::thread::yield_now();
+        me.now.set(end.unwrap_or(me.now.get()));
+        Slept::TimedOut
     })
 }
 
 fn lie_down(tid: u32, address: usize, timed: bool) {
-    world::with(|world| {
+    let parks = world::with(|world| {
         world.sleepers.push(Sleeper {
             tid,
             address,
@@ -48,9 +50,12 @@ fn lie_down(tid: u32, address: usize, timed: bool) {
             timed,
         });
         world.pass_time();
+        !world.overslept.contains(&tid)
     });
-    // Whoever takes us off the list has unparked us; if that was before this line, parking does not block.
-    loom::thread::park();
+    // Nobody else ran since the look at the word: whoever takes us off the list finds us parked.
+    if parks {
+        loom::thread::park();
+    }
 }
 
 fn overslept(tid: u32) -> bool {

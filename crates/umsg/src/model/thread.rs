@@ -1,6 +1,6 @@
 //! A thread of a model: its id, its time, the word that it has named to the kernel.
 
-use super::world;
+use super::world::{self, World};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::{AtomicU32, Ordering};
 use std::cell::Cell;
@@ -58,16 +58,23 @@ pub(crate) fn spawn<T: 'static>(
     life: impl FnOnce(&Thread) -> T + 'static,
 ) -> loom::thread::JoinHandle<Option<T>> {
     world::with(|world| world.living += 1);
-    loom::thread::spawn(move || live_on(tid, life))
+    loom::thread::spawn(move || {
+        let result = live(tid, life);
+        world::with(World::leave);
+        result
+    })
 }
 
-/// The same on the calling thread of loom.
-pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
+/// Waits for the end of a thread. None if it died.
+pub(crate) fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> {
+    world::with(World::leave);
+    let result = thread.join().expect("a panic would have ended the model");
     world::with(|world| world.living += 1);
-    live_on(tid, life)
+    result
 }
 
-fn live_on<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
+/// Does something as a thread of the model, on the thread of loom that runs the model and is counted already.
+pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
     let thread = Thread {
         tid,
         now: Cell::new(BEGINNING),
@@ -81,10 +88,6 @@ fn live_on<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
             CURRENT.with(|current| current.set(null()));
             assert_eq!(thread.critical.0.get(), 0, "left a critical section open");
             assert!(thread.named.get().is_null(), "left a word named");
-            world::with(|world| {
-                world.living -= 1;
-                world.pass_time();
-            });
             Some(result)
         }
         Err(panic) if panic.is::<Died>() => {
@@ -138,11 +141,7 @@ impl Thread {
         if let Some(word) = unsafe { self.named.get().as_ref() } {
             exit_robust_list(word, self.tid);
         }
-        world::with(|world| {
-            world.dead.push(self.tid);
-            world.living -= 1;
-            world.pass_time();
-        });
+        world::with(|world| world.dead.push(self.tid));
         resume_unwind(Box::new(Died));
     }
 }

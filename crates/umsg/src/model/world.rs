@@ -41,7 +41,7 @@ pub(super) struct World {
     pub(super) slices: bool,
     /// How many slices have ended.
     pub(super) ended: u32,
-    /// Threads that were begun and are not over.
+    /// Threads that were begun, are not over, and do not just wait for others to be over.
     pub(super) living: usize,
     /// Longest asleep first.
     pub(super) sleepers: Vec<Sleeper>,
@@ -68,6 +68,8 @@ pub(crate) fn begin(slices: bool) {
     with(|world| {
         *world = World {
             slices,
+            // The thread that runs the model.
+            living: 1,
             ..World::default()
         };
     });
@@ -101,6 +103,12 @@ impl World {
         true
     }
 
+    /// A thread is over, or waits for others to be over.
+    pub(super) fn leave(&mut self) {
+        self.living -= 1;
+        self.pass_time();
+    }
+
     /// If nobody is awake, time passes: the one who has slept longest looks up.
     pub(super) fn pass_time(&mut self) {
         if !self.slices || self.sleepers.len() < self.living {
@@ -116,6 +124,8 @@ impl World {
         );
         let sleeper = self.sleepers.remove(index);
         self.overslept.push(sleeper.tid);
-        sleeper.thread.unpark();
+        if sleeper.thread.id() != loom::thread::current().id() {
+            sleeper.thread.unpark();
+        }
     }
 }

@@ -51,7 +51,7 @@ fn two_senders_that_find_no_slot_both_get_one() {
 
 #[test]
 fn a_blocked_sender_brings_a_slot_for_its_own_message() {
-    explore("grow: for a blocked sender", 2, Slices::Endless, || {
+    explore("grow: for a blocked sender", 1, Slices::Endless, || {
         let queue = Queue::new(1, 1);
         queue.direct(|queue, me| queue.send(me, (0, 0), Deadline::Passed).unwrap());
         let senders = [1, 2].map(|tid| {

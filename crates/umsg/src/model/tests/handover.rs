@@ -38,7 +38,7 @@ fn a_sender_and_a_receiver_that_goes_to_sleep_see_each_other() {
 
 #[test]
 fn each_sleeping_receiver_gets_a_message() {
-    explore("handover: two receivers", 2, Slices::Endless, || {
+    explore("handover: two receivers", 1, Slices::Endless, || {
         let queue = Queue::new(2, 2);
         let receivers =
             [1, 2].map(|tid| queue.spawn(tid, |queue, me| queue.receive(me, Deadline::Never)));
@@ -72,7 +72,7 @@ fn a_time_out_and_a_message_decide_for_one_of_them() {
 
 #[test]
 fn a_message_that_one_receiver_gave_up_goes_to_the_next() {
-    explore("handover: time-out of one of two", 2, Slices::End, || {
+    explore("handover: time-out of one of two", 1, Slices::End, || {
         let queue = Queue::new(1, 1);
         let hasty = queue.spawn(1, |queue, me| optional(queue.receive(me, SOON)));
         let patient = queue.spawn(2, |queue, me| queue.receive(me, Deadline::Never));

@@ -94,7 +94,7 @@ fn the_next_owner_learns_of_a_death_and_its_sleepers_are_woken() {
             thread::spawn(2, move |me| guarded.add(me))
         };
         let mine = thread::live(3, |me| guarded.add(me));
-        assert!(victim.join().unwrap().is_none());
+        assert!(thread::join(victim).is_none());
         let theirs = alive(bystander);
         let found = [mine, Some(theirs)]
             .iter()
@@ -120,7 +120,7 @@ fn who_dies_before_waking_a_sleeper_is_stood_in_for_by_the_kernel() {
             thread::spawn(2, move |me| guarded.add(me))
         };
         thread::live(3, |me| guarded.add(me));
-        let _ = victim.join().unwrap();
+        let _ = thread::join(victim);
         let _ = alive(bystander);
         assert_eq!(guarded.first.get(), 3);
     });

@@ -6,7 +6,7 @@
 
 use super::stage::{Message, Queue, Slices, alive, explore, polled};
 use crate::crash::Point;
-use crate::model::thread::Thread;
+use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::sys::clock::Deadline;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -73,7 +73,7 @@ fn keeps_order(name: &str, priorities: &'static [usize]) {
         let log = Log::of(priorities);
         let sender = {
             let log = Arc::clone(&log);
-            crate::model::thread::spawn(1, move |me| log.send_all(me))
+            thread::spawn(1, move |me| log.send_all(me))
         };
         log.queue.direct(|_, me| log.receive_all(me));
         alive(sender);
@@ -100,7 +100,7 @@ fn a_higher_priority_is_seen_behind_a_backlog() {
         });
         let sender = {
             let log = Arc::clone(&log);
-            crate::model::thread::spawn(1, move |me| log.send(me, log.messages[2]))
+            thread::spawn(1, move |me| log.send(me, log.messages[2]))
         };
         log.queue.direct(|queue, me| {
             let returned = log.returned.load(Ordering::Acquire);
@@ -132,7 +132,7 @@ fn what_a_dead_sender_announced_misleads_nobody() {
                 world::doom(1, Death::At(point), 1);
                 let victim = {
                     let log = Arc::clone(&log);
-                    crate::model::thread::spawn(1, move |me| {
+                    thread::spawn(1, move |me| {
                         log.queue
                             .send(me, log.messages[1], Deadline::Never)
                             .unwrap();
@@ -140,7 +140,7 @@ fn what_a_dead_sender_announced_misleads_nobody() {
                 };
                 let heir = {
                     let log = Arc::clone(&log);
-                    crate::model::thread::spawn(2, move |me| {
+                    thread::spawn(2, move |me| {
                         log.queue
                             .send(me, log.messages[2], Deadline::Never)
                             .unwrap();
@@ -156,7 +156,7 @@ fn what_a_dead_sender_announced_misleads_nobody() {
                     first
                 });
                 // If the heir came first, there was nothing to announce.
-                let died = victim.join().unwrap().is_none();
+                let died = thread::join(victim).is_none();
                 assert!(died || point == Point::SEND_RUN_CHANGED && heir_priority == 3);
                 alive(heir);
                 let mut rest = log.queue.empty();

@@ -119,9 +119,13 @@ impl Queue {
         geometry.slots.load(Ordering::Relaxed)
     }
 
-    /// At the end, when nobody uses the queue: every slot is in exactly one place, and the cursors agree with what is
-    /// there.
+    /// At the end, when nobody uses the queue any more and it is empty: it works, every slot is in exactly one place,
+    /// and the cursors agree with what is there.
     pub(super) fn audit(&self) {
+        // Takes both locks, and so repairs what the dead have left.
+        let message = (u64::MAX, 0);
+        self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());
+        assert_eq!(self.empty(), [message]);
         let segment = self.0.segment();
         let fixed = segment.fixed();
         let drained = fixed.receiver.drained.load(Ordering::Relaxed);
@@ -159,7 +163,7 @@ impl Queue {
 
 /// The end of a thread that was not to die.
 pub(super) fn alive<T>(thread: JoinHandle<Option<T>>) -> T {
-    thread.join().unwrap().expect("nobody killed this thread")
+    thread::join(thread).expect("nobody killed this thread")
 }
 
 /// Tries until it is possible.
