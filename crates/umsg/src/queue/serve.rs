@@ -13,6 +13,9 @@ use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
 
+/// Longest walk over a list: each node is taken off, at the latest when it is found dead or given up the second time.
+const BOUND: usize = 2 * NODES;
+
 impl Engine {
     /// Serves everybody who can be served.
     pub(crate) fn serve(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
@@ -31,7 +34,7 @@ impl Engine {
     /// Offers messages to blocked receivers, in their order.
     fn hand_over(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
         let waiters = Waiters::of(self.segment());
-        let mut bound = NODES;
+        let mut bound = BOUND;
         while let Some((index, node)) = waiters.first(List::Receivers)? {
             bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
             if waiters::state(node) != State::Waiting {
@@ -61,7 +64,7 @@ impl Engine {
     /// Takes the messages of blocked senders into the queue while there is room, in their order.
     pub(crate) fn admit(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
         let waiters = Waiters::of(self.segment());
-        let mut bound = NODES;
+        let mut bound = BOUND;
         while let Some((index, node)) = waiters.first(List::Senders)? {
             bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
             if waiters::state(node) != State::Waiting {
