@@ -59,10 +59,15 @@ impl Engine {
         let sender = &self.segment().fixed().sender;
         // Acquire: nothing is read earlier than this.
         let sent = sender.sent.load(Ordering::Acquire);
+        let drained = || {
+            let receiver = &self.segment().fixed().receiver;
+            receiver.drained.load(Ordering::Acquire)
+        };
         let is_one_behind = sender.lock.is_orphaned()
-            && Ring::of(self.segment())
+            && (Ring::of(self.segment())
                 .published(sent)
-                .is_ok_and(|message| message.is_some());
+                .is_ok_and(|message| message.is_some())
+                || drained().wrapping_sub(sent) as i64 > 0);
         sent.wrapping_add(u64::from(is_one_behind))
     }
 
