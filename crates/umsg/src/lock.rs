@@ -222,6 +222,14 @@ impl Lock {
         self.word.load(Ordering::Relaxed) & TID == LENT
     }
 
+    /// Ends a loan of a side that could not be repaired: the next owner tries again.
+    pub(crate) fn give_back_broken(&self) {
+        // Release: as in `give_back`; there is nothing that the next owner relies on.
+        if self.word.swap(OWNER_DIED, Ordering::AcqRel) & WAITERS != 0 {
+            futex::wake(&self.word, 1);
+        }
+    }
+
     /// Ends a loan.
     pub(crate) fn give_back(&self) {
         if self.word.swap(0, Ordering::AcqRel) & WAITERS != 0 {

@@ -91,7 +91,7 @@ mod real {
             }
         }
 
-        /// Remembers the signal and masks all others in the interrupted context.
+        /// Remembers the signal and masks all others in the interrupted context, but for the synchronous ones.
         ///
         /// # Safety
         /// As for [`defer`].
@@ -108,25 +108,24 @@ mod real {
                 (*self.info.get()).write(*info);
                 let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
                 self.mask.set(*mask);
-                *mask = u64::MAX;
+                *mask = !SYNCHRONOUS
+                    .iter()
+                    .fold(0, |mask, signal| mask | 1 << (signal - 1));
             }
             self.deferred.set(signal);
         }
     }
 
-    /// Whether the signal was raised by the thread's own instruction and can't wait.
-    fn is_synchronous(signal: i32) -> bool {
-        matches!(
-            signal,
-            libc::SIGSEGV
-                | libc::SIGBUS
-                | libc::SIGFPE
-                | libc::SIGILL
-                | libc::SIGTRAP
-                | libc::SIGSYS
-                | libc::SIGABRT
-        )
-    }
+    /// Signals that a thread's own instruction raises: they can't wait, and while they are blocked they kill.
+    const SYNCHRONOUS: [i32; 7] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGABRT,
+    ];
 
     /// To be called first in a signal handler that uses umsg, or whose signal may interrupt a thread that does and
     /// that then uses umsg: answers whether the handler has to return at once, because the signal is delivered again
@@ -153,7 +152,7 @@ mod real {
         context: *mut libc::ucontext_t,
     ) -> bool {
         let depth = &thread::current().critical;
-        if depth.depth.get() == 0 || is_synchronous(signal) {
+        if depth.depth.get() == 0 || SYNCHRONOUS.contains(&signal) {
             return false;
         }
         // SAFETY: by this function's own contract.

@@ -288,8 +288,8 @@ impl<'a> Waiters<'a> {
                 return Ok(Some(index));
             }
         }
-        if (usable as usize) < NODES {
-            self.grow(usable)?;
+        // Without memory for more it goes on with those that there are: to wait is no reason for an error.
+        if (usable as usize) < NODES && self.grow(usable).is_ok() {
             return Ok(Some(usable));
         }
         self.find_orphan(usable)

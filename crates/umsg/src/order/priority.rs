@@ -7,7 +7,7 @@
 //! level2   one word       bit i: level1[i] is not 0
 //! level1   8 words        bit j of word i: level0[64 i + j] is not 0
 //! level0   512 words      bit k of word w: priority 64 w + k has messages
-//! fifos    head, tail     of each priority's list, linked through the cells
+//! fifos    head, tail     of each priority's list, linked through the links
 //! ```
 //!
 //! Everything here is called under the receiver lock.

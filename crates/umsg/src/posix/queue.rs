@@ -4,8 +4,9 @@ use super::access::{Access, file_mode};
 use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
+use crate::namespace::Namespace;
 use crate::queue::{Engine, Refused, Taken, Waiting};
-use crate::segment::{self, Segment};
+use crate::segment::{self, Quota, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
@@ -110,7 +111,7 @@ impl Queue {
             write: mode != OFlags::RDONLY,
         };
         let stat = rustix::fs::fstat(descriptor).map_err(|e| OpenError::from_errno("fstat", e))?;
-        let segment = if access.read && access.write {
+        let mut segment = if access.read && access.write {
             segment::attach(descriptor)?
         } else {
             let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -127,6 +128,9 @@ impl Queue {
             }
             segment::attach(file.as_fd())?
         };
+        if let Some(namespace) = namespace_of(descriptor) {
+            segment.set_quota(Quota::of(namespace));
+        }
         Ok(Queue::new(segment, access, &stat))
     }
 
@@ -338,11 +342,13 @@ impl Queue {
 
     /// The queue's attributes and what it holds now.
     pub fn attributes(&self) -> Attributes {
+        self.engine.mend(thread::current());
         status::attributes(&self.engine)
     }
 
     /// All that can be said about the queue.
     pub fn status(&self) -> Status {
+        self.engine.mend(thread::current());
         status::status(&self.engine, self.owner.0, self.owner.1)
     }
 
@@ -352,7 +358,8 @@ impl Queue {
     /// Others that receive wait meanwhile: for a time in proportion to `n`, some nanoseconds a message.
     ///
     /// # Errors
-    /// [`ReceiveError::NotReadable`], `Damaged`, `WouldDeadlock`.
+    /// [`ReceiveError::NotReadable`], `Damaged`, `WouldDeadlock`; `TimedOut` if a process was stopped a second ago or more
+    /// inside of an operation on this queue.
     pub fn peek(&self, n: usize) -> Result<Option<Peeked>, ReceiveError> {
         if !self.access.read {
             return Err(ReceiveError::NotReadable);
@@ -413,6 +420,13 @@ impl Queue {
             .store(mode, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// The namespace that a queue's file lies in; None if it has no name any more, or lies where the caller may not look.
+fn namespace_of(descriptor: BorrowedFd<'_>) -> Option<Namespace> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
+    let queues = path.parent().filter(|queues| queues.ends_with("mq"))?;
+    Namespace::at(queues.parent()?).ok()
 }
 
 /// A time as a deadline; one before 1970 has passed.

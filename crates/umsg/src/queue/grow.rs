@@ -6,7 +6,7 @@
 use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
-use crate::lock::Left;
+use crate::lock::{Left, LockError, SLICE};
 use crate::recover;
 use crate::segment::Cell;
 use crate::slots::Ring;
@@ -35,22 +35,27 @@ impl Engine {
         })
     }
 
-    /// Borrows the sender lock, and repairs the side if its last owner died. The caller holds the receiver lock.
+    /// Borrows the sender lock, and repairs the side if its last owner died. The caller holds the receiver lock, so it
+    /// waits for a slice at most: a stopped sender must not stop receivers.
     pub(super) fn borrow_sender_lock(
         &self,
         me: &Thread,
         deadline: Deadline,
     ) -> Result<(), Refused> {
         let lock = &self.segment().fixed().sender.lock;
-        match lock.borrow(me, deadline) {
+        let slice = match deadline {
+            Deadline::Passed => Deadline::Never.or_slice(SLICE),
+            other => other.or_slice(SLICE),
+        };
+        match lock.borrow(me, slice) {
             Ok(Left::InOrder) => {}
             Ok(Left::ByTheDead) => {
                 if let Err(trouble) = recover::sender_side(self.segment()) {
-                    lock.give_back();
+                    lock.give_back_broken();
                     return Err(trouble.into());
                 }
             }
-            Err(crate::lock::LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller.into()),
+            Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller.into()),
             Err(_) => return Err(Trouble::Busy.into()),
         }
         crash_point!(GROW_LENT);
@@ -66,8 +71,8 @@ impl Engine {
             .clamp(STEP.0, STEP.1)
             .min(layout.slots.saturating_sub(slots));
         if more == 0 {
-            // Messages, waiters and spares are all accounted for: only scribbling leads here.
-            return Err(Trouble::Damaged.into());
+            // As many slots as can ever be: messages, waiters and spares. There is room when some come back.
+            return Err(Refused::NotNow);
         }
         let segment = self.segment();
         segment.populate(

@@ -8,6 +8,7 @@ use crate::slots::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use std::time::Duration;
 
 /// What a queue holds at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,10 +27,21 @@ pub(crate) struct Peeked {
     pub(crate) sent_at: u64,
 }
 
+/// How long looking waits for a lock whose owner is stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// How often the counts are read again if they change meanwhile.
 const ATTEMPTS: u32 = 64;
 
 impl Engine {
+    /// Repairs what a dead receiver left, so that the counts are right again.
+    pub(crate) fn mend(&self, me: &Thread) {
+        if self.segment().fixed().receiver.lock.is_orphaned() {
+            // In vain if somebody else is at it.
+            let _ = self.with_receiver_lock(me, Deadline::after(PATIENCE), |_| Ok(()));
+        }
+    }
+
     /// How many messages and bytes are queued: exact unless senders and receivers never rest.
     pub(crate) fn counts(&self) -> Counts {
         let fixed = self.segment().fixed();
@@ -73,22 +85,28 @@ impl Engine {
 
     /// The n-th message in order of delivery, counted from 0. Holds the receiver lock for a time in proportion to n.
     pub(crate) fn peek(&self, me: &Thread, n: usize) -> Result<Option<Peeked>, Refused> {
-        self.with_receiver_lock(me, Deadline::Never, |_| {
+        let deadline = Deadline::after(PATIENCE);
+        let mut data = vec![0; self.segment().layout().message_size];
+        let peeked = self.with_receiver_lock(me, deadline, |_| {
             let Some(slot) = self.nth(n)? else {
                 return Ok(None);
             };
-            let cell = self.segment().cell(slot)?;
             let found = self.in_hand(slot)?;
-            let mut data = vec![0; found.len];
-            self.segment().copy_out(cell, found.len, &mut data)?;
-            let (pid, sent_at) = (cell.pid.get(), cell.sent_at.get());
-            Ok(Some(Peeked {
-                data,
-                key: found.key,
-                pid,
-                sent_at,
-            }))
-        })
+            self.segment().copy_out(found.cell, found.len, &mut data)?;
+            let (pid, sent_at) = (found.cell.pid.get(), found.cell.sent_at.get());
+            Ok(Some((found.len, found.key, pid, sent_at)))
+        });
+        let Some((len, key, pid, sent_at)) = peeked.map_err(|refused| refused.by(deadline))? else {
+            return Ok(None);
+        };
+        data.truncate(len);
+        data.shrink_to_fit();
+        Ok(Some(Peeked {
+            data,
+            key,
+            pid,
+            sent_at,
+        }))
     }
 
     /// The slot of the n-th message. Under the receiver lock.

@@ -34,7 +34,11 @@ impl Engine {
             held.unlock();
             match result {
                 Ok(()) => break,
-                Err(Refused::NoSlot) => self.grow(me, deadline)?,
+                Err(Refused::NoSlot) => match self.grow(me, deadline) {
+                    // Some sender is slow or stopped: it is waited for where no receiver waits for us.
+                    Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                    other => other?,
+                },
                 // A receiver died, maybe after it made room: whoever gets its lock repairs, and tells of it.
                 Err(Refused::NotNow) if self.segment().fixed().receiver.lock.is_orphaned() => {
                     self.with_receiver_lock(me, deadline, |_| Ok(()))?;
@@ -43,7 +47,8 @@ impl Engine {
             }
         }
         crash_point!(SEND_UNSERVED);
-        // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fence of `block`.
+        // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
+        // `enlist_receiver` and `look_around`.
         if self
             .segment()
             .fixed()
@@ -207,11 +212,11 @@ impl Engine {
                 continue;
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
-            if self
-                .block_sender(me, message, key, deadline)
-                .map_err(|refused| refused.by(deadline))?
-            {
-                return Ok(());
+            match self.block_sender(me, message, key, deadline) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(refused) => return Err(refused.by(deadline)),
             }
         }
     }

@@ -43,7 +43,7 @@ impl From<End> for Refused {
 enum Enlisted<'a, T> {
     /// There was no need to.
     Done(T),
-    /// All nodes are taken.
+    /// All nodes are taken, or all slots.
     NoNode,
     /// The node is in its list.
     Waiting(u32, &'a Node),
@@ -117,7 +117,12 @@ impl Engine {
         // ATTENTION: the flag, then the stamps; pairs with the barrier between stamp and flag in `try_send`.
         // Whichever comes second sees the other: the sender serves, or we find its message here.
         fence(Ordering::SeqCst);
-        self.serve(wakes)?;
+        let served = self.serve(wakes);
+        if let Err(trouble) = served {
+            waiters.remove(node)?;
+            waiters::give_up(node);
+            return Err(trouble.into());
+        }
         self.update_board();
         Ok(Enlisted::Waiting(index, node))
     }
@@ -204,8 +209,11 @@ impl Engine {
     ) -> Result<Enlisted<'_, ()>, Refused> {
         self.serve(wakes)?;
         self.update_board();
-        let Some(slot) = self.park(me, message, key, deadline)? else {
-            return Ok(Enlisted::Done(()));
+        let slot = match self.park(me, message, key, deadline) {
+            Ok(Some(slot)) => slot,
+            Ok(None) => return Ok(Enlisted::Done(())),
+            Err(Refused::NotNow) => return Ok(Enlisted::NoNode),
+            Err(refused) => return Err(refused),
         };
         let waiters = Waiters::of(self.segment());
         let (index, node) = match waiters.claim(me, slot) {
@@ -269,14 +277,7 @@ impl Engine {
     }
 
     /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
-    fn look_around(
-        &self,
-        me: &Thread,
-        node: &Node,
-        index: u32,
-        list: List,
-        deadline: Deadline,
-    ) {
+    fn look_around(&self, me: &Thread, node: &Node, index: u32, list: List, deadline: Deadline) {
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
             let waiters = Waiters::of(self.segment());
             // An offer that we did not take up in time was taken back: we are here again.

@@ -1,7 +1,7 @@
 //! Making a segment: a file of full length, its first pages on real memory, its header filled in.
 
 use super::mapped::Segment;
-use super::{Cell, Fixed, LAYOUT_HASH, Layout, MAGIC, VERSION};
+use super::{Cell, Fixed, LAYOUT_HASH, Layout, MAGIC, NODES, Node, VERSION};
 use crate::error::OpenError;
 use crate::slots::Ring;
 use crate::sync::Ordering;
@@ -28,6 +28,7 @@ pub(crate) fn create(
         (0, size_of::<Fixed>()),
         (layout.levels, PAGE),
         (layout.fifos, PAGE),
+        (layout.nodes, PAGE),
         (layout.ring, PAGE),
         (layout.links, PAGE),
         (layout.cells, PAGE),
@@ -63,6 +64,10 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
     fixed.published.freed.store(slots as u64, Ordering::Relaxed);
     fixed.sender.freed_seen.set(slots as u64);
     fixed.sender.fifo_pages.set(1);
+    fixed
+        .receiver
+        .nodes
+        .set((PAGE / size_of::<Node>()).min(NODES) as u32);
     let header = &fixed.header;
     header.version.store(VERSION, Ordering::Relaxed);
     header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);

@@ -10,7 +10,7 @@
 //! | [`Geometry`] | who holds both locks | everybody |
 //! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by everybody |
 //! | [`Published`] | holder of the receiver lock | senders that find no room |
-//! | [`ReceiverSide`] | holder of the receiver lock | that holder; `drained` and `stored` by everybody |
+//! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by everybody |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 
 use crate::lock::Lock;
@@ -182,7 +182,7 @@ pub(crate) struct ArenaRoots {
     pub(crate) heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
 }
 
-/// One page of counters; see [`crate::counters`].
+/// Counters; see [`crate::counters`].
 pub(crate) use crate::counters::Counters;
 
 /// All of it, from the first byte of the file.
@@ -215,7 +215,8 @@ const _: () = {
     assert!(offset_of!(ReceiverSide, senders) <= 128);
 };
 
-/// FNV-1a over every size and offset that another build could have chosen otherwise.
+/// FNV-1a over the sizes and offsets that change when a field is added, removed or resized. A change that keeps them
+/// all, such as swapping two fields, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, Fifo, Node};

@@ -66,8 +66,9 @@ impl Segment {
     /// The ring's entry for a position.
     #[inline(always)]
     pub(crate) fn ring(&self, position: u64) -> &AtomicU32 {
-        // Relaxed: changes only under both locks, and every holder of one of them has seen the last change.
-        let mask = self.fixed().geometry.ring_mask.load(Ordering::Relaxed);
+        // Acquire: WIDER. Changes only under both locks, but `seems_filled` reads it under none: it pairs with the release
+        // in `widen_ring`, so that who sees the larger mask sees the copied half.
+        let mask = self.fixed().geometry.ring_mask.load(Ordering::Acquire);
         self.ring_at(position as usize & mask as usize)
     }
 

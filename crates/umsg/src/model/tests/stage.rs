@@ -1,5 +1,6 @@
 //! What the models are made of: a queue, threads that use it, and the account at the end.
 
+use crate::lock::SLICE;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world;
@@ -54,7 +55,7 @@ pub(super) const DIRECTOR: u32 = 9;
 pub(super) const SOON: Deadline = Deadline::Monotonic(2);
 
 /// A deadline that passes after three slices.
-pub(super) const LATER: Deadline = Deadline::Monotonic(3 * crate::lock::SLICE);
+pub(super) const LATER: Deadline = Deadline::Monotonic(3 * SLICE);
 
 /// A queue that threads share.
 #[derive(Clone)]
@@ -84,9 +85,10 @@ impl Queue {
         Ok((u64::from_ne_bytes(buffer), taken.key))
     }
 
-    /// Receives what is there, as the director.
+    /// Receives what is there, as the director, when offers to the dead have been open for a slice.
     pub(super) fn empty(&self) -> Vec<Message> {
         self.direct(|queue, me| {
+            me.oversleep(SLICE);
             let mut messages = Vec::new();
             loop {
                 match queue.receive(me, Deadline::Passed) {
