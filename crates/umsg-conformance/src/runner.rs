@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::panic;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -114,10 +115,12 @@ pub fn namespace_directory() -> tempfile::TempDir {
 /// If no process can be made.
 pub fn verdict(kind: &Kind, helper: &Path, case: Case) -> Verdict {
     report_panics();
-    let directory = kind.needs_directory().then(namespace_directory);
-    let directory = directory
+    let made = kind.needs_directory() && !matches!(kind, Kind::Preloaded(_));
+    let made = made.then(namespace_directory);
+    let given = std::env::var_os("UMSG_DIR").map_or(PathBuf::from("/"), PathBuf::from);
+    let directory = made
         .as_ref()
-        .map_or(PathBuf::from("/"), |dir| dir.path().to_path_buf());
+        .map_or(given, |made| made.path().to_path_buf());
     let (reading, writing) = sys::pipe().expect("a pipe");
     match sys::fork().expect("a process") {
         Forked::Child => {
@@ -274,17 +277,41 @@ fn remove_from_kernel(name: &[u8]) {
 /// # Panics
 /// If the case fails.
 pub fn run(kind: &Kind, helper: &Path, title: &str, case: Case) {
-    let label = match kind {
-        Kind::Kernel => "kernel",
-        Kind::Dropin(_) => "drop-in",
-        Kind::Native => "native API",
-        Kind::Flawed(_) => "flawed kernel",
-    };
+    if let Kind::Preloaded(library) = kind
+        && std::env::var_os(PRELOADED).is_none()
+    {
+        return run_preloaded(library, title);
+    }
+    let label = kind.label();
     match verdict(kind, helper, case) {
         Verdict::Passed => {}
         Verdict::Skipped(reason) => say(&format!("skipped on the {label}: {title}: {reason}\n")),
         Verdict::Failed(how) => panic!("on the {label}, {title}:\n{how}"),
     }
+}
+
+/// Set in a test program that was started again with the drop-in preloaded.
+const PRELOADED: &str = "UMSG_CONFORMANCE_PRELOADED";
+
+/// Runs the test of this name in this program, started again with the drop-in preloaded.
+fn run_preloaded(library: &Path, title: &str) {
+    let directory = namespace_directory();
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args([title, "--exact", "--nocapture"])
+        .env("LD_PRELOAD", library)
+        .env("UMSG_DIR", directory.path())
+        .env(PRELOADED, "1")
+        .output()
+        .expect("this program again");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    for skipped in text.lines().filter(|line| line.starts_with("skipped on")) {
+        say(&format!("{skipped}\n"));
+    }
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
 }
 
 /// Writes past the capture of the test harness: what was not checked is to be seen.

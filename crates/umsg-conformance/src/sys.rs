@@ -331,14 +331,30 @@ pub fn readable(fd: RawFd, patience: Duration) -> bool {
     unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
 }
 
-/// Moves a descriptor to a number of choice, closed on exec.
+/// Puts a duplicate of a descriptor at a number of choice; it stays open on exec.
 ///
 /// # Errors
 /// Those of `dup3`.
-pub fn place(fd: OwnedFd, number: RawFd) -> Result<(), Errno> {
+pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
     // SAFETY: the caller keeps nothing at that number.
-    check(unsafe { libc::syscall(libc::SYS_dup3, fd.as_raw_fd(), number, libc::O_CLOEXEC) } as i32)
-        .map(drop)
+    check(unsafe { libc::syscall(libc::SYS_dup3, fd.as_raw_fd(), number, 0) } as i32).map(drop)
+}
+
+/// A file in memory, closed on exec.
+///
+/// # Errors
+/// Those of `memfd_create`.
+pub fn memory_file() -> Result<std::fs::File, Errno> {
+    // SAFETY: NUL-terminated.
+    let fd = check(unsafe { libc::memfd_create(c"umsg-conformance".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: just made, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
+/// The descriptor at a number that is known to be open, and is nobody's.
+pub fn take(number: RawFd) -> OwnedFd {
+    // SAFETY: for callers that were handed it by whoever started this program.
+    unsafe { OwnedFd::from_raw_fd(number) }
 }
 
 /// Closes every descriptor in a range, without anybody who stands in for libc noticing.
@@ -359,21 +375,30 @@ pub fn forget(fd: OwnedFd) {
 /// # Errors
 /// Those of `mmap`.
 pub fn shared_words(count: usize) -> Result<&'static [AtomicU32], Errno> {
-    let (protection, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-    );
+    map_words(count, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
+}
+
+/// The memory of a file that is long enough, never unmapped.
+///
+/// # Errors
+/// Those of `mmap`.
+pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU32], Errno> {
+    map_words(count, libc::MAP_SHARED, file.as_raw_fd())
+}
+
+fn map_words(count: usize, flags: i32, fd: RawFd) -> Result<&'static [AtomicU32], Errno> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice disturbs no other.
-    let start = unsafe { libc::mmap(ptr::null_mut(), count * 4, protection, flags, -1, 0) };
+    let start = unsafe { libc::mmap(ptr::null_mut(), count * 4, protection, flags, fd, 0) };
     if start == libc::MAP_FAILED {
         return Err(Errno::last());
     }
-    // SAFETY: zeroed, aligned to a page, never unmapped, and only ever used as atomics.
+    // SAFETY: within the file or anonymous, aligned to a page, never unmapped, and only ever used as atomics.
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), count) })
 }
 
 /// Another user for a child to become.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct User {
     /// Its user id.
     pub uid: u32,

@@ -2,6 +2,8 @@
 //!
 //! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` where chance begins.
 
+use std::path::Path;
+
 use umsg_conformance::backend::{Flaw, Kind};
 use umsg_conformance::compare::{self, Config, Failure, Summary};
 
@@ -19,6 +21,7 @@ fn expect_no_difference(backend: Kind, operations: u64) -> Summary {
         operations,
         seed,
         backend,
+        program: Some(Path::new(env!("CARGO_BIN_EXE_compare"))),
         progress: None,
     });
     summary.unwrap_or_else(|failure| panic!("{failure}"))
@@ -80,6 +83,7 @@ fn every_mistake_is_found() {
             operations: 50_000,
             seed: 1,
             backend,
+            program: Some(Path::new(env!("CARGO_BIN_EXE_compare"))),
             progress: None,
         }) {
             Err(Failure::Difference(difference)) => {

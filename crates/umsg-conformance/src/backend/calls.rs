@@ -74,6 +74,7 @@ calls! {
     fchmod: unsafe extern "C" fn(c_int, mode_t) -> c_int,
     fchown: unsafe extern "C" fn(c_int, libc::uid_t, libc::gid_t) -> c_int,
     mmap: unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void,
+    readlink: unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> ssize_t,
     sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
 }
 
@@ -140,21 +141,40 @@ impl Called {
         }
     }
 
-    /// The drop-in's, with its queues in `directory`.
+    /// The drop-in's, each taken by `dlsym`, with its queues in `directory`.
     ///
     /// # Errors
-    /// The loader's message, when the library can't be loaded.
+    /// The loader's message, when the library can't be loaded; or why the directory is no namespace.
     pub fn dropin(library: &Path, directory: &Path) -> Result<Called, String> {
         let calls = Calls::of_library(library)?;
-        let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
-        let preload = Preload {
-            library: library.to_path_buf(),
-            namespace,
-        };
+        let preload = Some(Preload::new(library, directory)?);
         Ok(Called {
             label: "drop-in",
             calls,
-            preload: Some(preload),
+            preload,
+        })
+    }
+
+    /// What this program is linked to, in a process that was started with the drop-in preloaded.
+    ///
+    /// # Errors
+    /// Why the directory is no namespace.
+    pub fn preloaded(library: &Path, directory: &Path) -> Result<Called, String> {
+        let preload = Some(Preload::new(library, directory)?);
+        Ok(Called {
+            label: "preloaded drop-in",
+            calls: Calls::of_libc(),
+            preload,
+        })
+    }
+}
+
+impl Preload {
+    fn new(library: &Path, directory: &Path) -> Result<Preload, String> {
+        let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
+        Ok(Preload {
+            library: library.to_path_buf(),
+            namespace,
         })
     }
 }
@@ -412,6 +432,16 @@ impl Backend for Called {
     fn change_owner(&self, fd: Fd, uid: u32, gid: u32) -> Answer<()> {
         // SAFETY: as said above.
         nothing(unsafe { (self.calls.fchown)(fd, uid, gid) })
+    }
+
+    fn read_link(&self, path: &CStr) -> Answer<Vec<u8>> {
+        let mut target = vec![0; 4096];
+        // SAFETY: as said above.
+        let length = unsafe {
+            (self.calls.readlink)(path.as_ptr(), target.as_mut_ptr().cast(), target.len())
+        };
+        target.truncate(answer(length)? as usize);
+        Ok(target)
     }
 
     fn map(&self, fd: Fd) -> Answer<()> {

@@ -41,7 +41,7 @@ impl From<Errno> for Failure {
 pub type Answer<T> = Result<T, Failure>;
 
 /// The four fields of `struct mq_attr`.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Attributes {
     /// `mq_flags`: 0 or `O_NONBLOCK`.
     pub flags: i64,
@@ -233,6 +233,10 @@ pub trait Backend: Send + Sync {
     fn change_owner(&self, fd: Fd, uid: u32, gid: u32) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
+    /// `readlink`.
+    fn read_link(&self, path: &CStr) -> Answer<Vec<u8>> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
     /// `mmap` of one page, shared, read only; unmapped again at once.
     fn map(&self, fd: Fd) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
@@ -274,6 +278,9 @@ pub enum Kind {
     Kernel,
     /// The symbols of `libumsg_preload.so`, loaded from here.
     Dropin(PathBuf),
+    /// The drop-in loaded from here before everything else, and called by the plain C names: what a program under
+    /// `umsg run` sees.
+    Preloaded(PathBuf),
     /// The native API.
     Native,
     /// The kernel with one deliberate mistake, to prove that mistakes are found.
@@ -283,7 +290,18 @@ pub enum Kind {
 impl Kind {
     /// Whether it keeps its queues in a directory, and not in the kernel.
     pub fn needs_directory(&self) -> bool {
-        matches!(self, Kind::Dropin(_) | Kind::Native)
+        matches!(self, Kind::Dropin(_) | Kind::Preloaded(_) | Kind::Native)
+    }
+
+    /// What to call it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Kind::Kernel => "kernel",
+            Kind::Dropin(_) => "drop-in",
+            Kind::Preloaded(_) => "preloaded drop-in",
+            Kind::Native => "native API",
+            Kind::Flawed(_) => "flawed kernel",
+        }
     }
 
     /// Makes the backend. `directory` is the namespace of those that have one.
@@ -294,6 +312,7 @@ impl Kind {
         Ok(match self {
             Kind::Kernel => Box::new(Called::kernel()),
             Kind::Dropin(library) => Box::new(Called::dropin(library, directory)?),
+            Kind::Preloaded(library) => Box::new(Called::preloaded(library, directory)?),
             Kind::Native => Box::new(Native::new(directory)?),
             Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
         })

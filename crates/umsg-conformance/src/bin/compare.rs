@@ -1,6 +1,6 @@
 //! Compares umsg with the kernel by random operations.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,15 @@ use umsg_conformance::compare::{self, Config, Failure};
 use umsg_conformance::library;
 
 const USAGE: &str = "\
-usage: compare [--ops N] [--seed S] [--backend dropin|native|kernel] [--library PATH] [--counts]
+usage: compare [--ops N] [--seed S] [--backend dropin|preload|native|kernel] [--library PATH] [--counts]
 
 Performs N random operations (100000 if not said otherwise) on the kernel's queues and on umsg's in lockstep and
 compares every answer. Ends with status 1 at the first difference, after printing a short history that shows it.
 The seed is taken from the clock if it is not given; it is printed, so that a run can be repeated.
 
---counts prints how often each call was answered how. --backend kernel compares the kernel with itself. --library says where libumsg_preload.so is; it is looked for beside
-this program.";
+--counts prints how often each call was answered how. --backend dropin calls the functions of libumsg_preload.so by
+dlsym, preload runs whole processes with it preloaded, native calls umsg::posix, kernel compares the kernel with
+itself. --library says where libumsg_preload.so is; it is looked for beside this program.";
 
 struct Arguments {
     operations: u64,
@@ -60,20 +61,34 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
+fn library(arguments: &Arguments) -> Result<PathBuf, String> {
+    match &arguments.library {
+        Some(library) => Ok(library.clone()),
+        None => library::path().map(Path::to_path_buf),
+    }
+}
+
 fn kind(arguments: &Arguments) -> Result<Kind, String> {
     match arguments.backend.as_str() {
         "kernel" => Ok(Kind::Kernel),
         "native" => Ok(Kind::Native),
-        "dropin" => Ok(Kind::Dropin(match &arguments.library {
-            Some(library) => library.clone(),
-            None => library::path()?.to_path_buf(),
-        })),
+        "dropin" => Ok(Kind::Dropin(library(arguments)?)),
+        "preload" => Ok(Kind::Preloaded(library(arguments)?)),
         other => Err(format!("--backend {other}: no such backend\n{USAGE}")),
     }
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, library, directory] = &words[..]
+        && first == compare::WORKER
+    {
+        let Err(why) = compare::work(library.as_ref(), directory.as_ref()) else {
+            return ExitCode::SUCCESS;
+        };
+        eprintln!("compare: {why}");
+        return ExitCode::from(2);
+    }
     if words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
@@ -102,10 +117,13 @@ fn main() -> ExitCode {
             println!("  {done} operations");
         }
     };
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref();
     match compare::run(&Config {
         operations,
         seed,
         backend,
+        program,
         progress: Some(&progress),
     }) {
         Ok(summary) => {

@@ -59,6 +59,9 @@ pub struct Generator {
     pub unasked: Unasked,
 }
 
+/// The bits that chown clears under circumstances of its own, which have nothing to do with queues.
+const SET_ID: u32 = 0o6000;
+
 const USERS: [User; 4] = [
     User::NOBODY,
     User::SOMEBODY,
@@ -285,11 +288,11 @@ impl Generator {
             flags |= libc::O_NONBLOCK;
         }
         let modes = [
-            0o600, 0o600, 0o600, 0o666, 0o660, 0o644, 0o640, 0o620, 0o400, 0o200, 0o222, 0, 0o4711,
-            0o7777,
+            0o600, 0o600, 0o600, 0o666, 0o660, 0o644, 0o640, 0o620, 0o400, 0o200, 0o222, 0, 0o1711,
+            0o1777,
         ];
         let mode = if self.random.percent(5) {
-            self.random.below(1 << 16) as u32
+            self.random.below(1 << 16) as u32 & !SET_ID
         } else {
             self.random.pick(&modes)
         };
@@ -441,7 +444,7 @@ impl Generator {
             14..17 => Operation::Status { slot },
             17 => Operation::ChangeMode {
                 slot,
-                mode: self.random.pick(&[0o600, 0o666, 0o640, 0, 0o444, 0o7777]),
+                mode: self.random.pick(&[0o600, 0o666, 0o640, 0, 0o444, 0o1777]),
             },
             18 if self.bounds.users => {
                 let (uid, gid) =

@@ -87,13 +87,12 @@ struct Lockstep<'a> {
 pub fn play(
     setups: &[Setup; 2],
     steps: &[Step],
-    memory: &'static [AtomicU32],
+    memory: [&'static [AtomicU32]; 2],
     patience: Duration,
 ) -> Played {
-    let (first, second) = memory.split_at(WORKERS);
     let sides = [
-        Side::start(&setups[0], steps, first, patience),
-        Side::start(&setups[1], steps, &second[..WORKERS], patience),
+        Side::start(&setups[0], steps, memory[0], patience),
+        Side::start(&setups[1], steps, memory[1], patience),
     ];
     let numbers = sides.iter().all(Side::has_descriptors);
     let mut lockstep = Lockstep {

@@ -18,6 +18,7 @@
 //! Where a queue is wished for that the kernel has no room for, a smaller one is taken and the wish is counted.
 
 mod generate;
+mod launch;
 mod lockstep;
 mod operation;
 mod random;
@@ -29,12 +30,13 @@ mod worker;
 use std::ffi::CString;
 use std::fmt;
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub use generate::Unasked;
+pub use launch::{WORKER, work};
 pub use lockstep::Seen;
 pub use random::Random;
 
@@ -42,6 +44,7 @@ use crate::backend::Kind;
 use crate::runner::namespace_directory;
 use crate::sys::{self, Forked};
 use generate::{Bounds, Generator};
+use launch::{Launch, Program};
 use lockstep::{End, Played};
 use operation::{Step, WORKERS};
 use side::Setup;
@@ -60,6 +63,8 @@ pub struct Config<'a> {
     pub seed: u64,
     /// What to compare the kernel with.
     pub backend: Kind,
+    /// The program `compare`, for a backend that has to be preloaded.
+    pub program: Option<&'a Path>,
     /// Is told now and then how many operations were done.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
@@ -271,56 +276,107 @@ fn names(side: char) -> (Vec<CString>, usize) {
 struct Comparison<'a> {
     config: &'a Config<'a>,
     setups: [Setup; 2],
-    memory: &'static [AtomicU32],
+    memory: [&'static [AtomicU32]; 2],
     bounds: Bounds,
     /// Where the other side has its queues; removed in the end.
     directory: tempfile::TempDir,
 }
 
+/// One side, ready for histories, and its memory.
+fn set_up(
+    kind: &Kind,
+    side: char,
+    keeper: Option<&Keeper>,
+    directory: &Path,
+    program: Option<&Path>,
+) -> Result<(Setup, &'static [AtomicU32]), String> {
+    let file = sys::memory_file().map_err(|errno| format!("no memory: {errno}"))?;
+    file.set_len(4 * WORKERS as u64)
+        .map_err(|error| error.to_string())?;
+    let memory =
+        sys::words_of(file.as_fd(), WORKERS).map_err(|errno| format!("no memory: {errno}"))?;
+    let keeper = keeper.filter(|_| !kind.needs_directory());
+    let namespace = keeper
+        .map(|keeper| keeper.namespace.try_clone())
+        .transpose();
+    let namespace = namespace.map_err(|error| error.to_string())?;
+    let names = names(side).0;
+    let label = kind.label();
+    if let Kind::Preloaded(library) = kind {
+        let (library, directory) = (library.clone(), directory.to_path_buf());
+        let backend = Kind::Native.make(&directory)?;
+        let program = program
+            .ok_or("the program that is to be preloaded is not known")?
+            .to_path_buf();
+        let launch = Launch::Program(Program {
+            program,
+            library,
+            directory,
+            memory: file,
+        });
+        return Ok((
+            Setup {
+                backend,
+                launch,
+                label,
+                descriptors: true,
+                names,
+                namespace,
+            },
+            memory,
+        ));
+    }
+    let backend = kind.make(directory)?;
+    let descriptors = backend.has_descriptors();
+    Ok((
+        Setup {
+            backend,
+            launch: Launch::Fork,
+            label,
+            descriptors,
+            names,
+            namespace,
+        },
+        memory,
+    ))
+}
+
 impl<'a> Comparison<'a> {
     fn new(config: &'a Config<'a>) -> Result<Comparison<'a>, String> {
         let keeper = Keeper::new();
-        let in_kernel = |kind: &Kind| !kind.needs_directory();
         let directory = namespace_directory();
-        let max_messages = keeper
-            .as_ref()
-            .map_or_else(|| kernel_limit("msg_max"), |keeper| keeper.max_messages);
-        let setup = |kind: &Kind, side| -> Result<(Setup, usize), String> {
-            let namespace = keeper.as_ref().filter(|_| in_kernel(kind));
-            let namespace = namespace
-                .map(|keeper| keeper.namespace.try_clone())
-                .transpose();
-            let (names, valid) = names(side);
-            let backend = kind.make(directory.path())?;
-            Ok((
-                Setup {
-                    backend,
-                    names,
-                    namespace: namespace.map_err(|error| error.to_string())?,
-                },
-                valid,
-            ))
+        let set_up = |kind, side| {
+            set_up(
+                kind,
+                side,
+                keeper.as_ref(),
+                directory.path(),
+                config.program,
+            )
         };
-        let (kernel, valid_names) = setup(&Kind::Kernel, 'k')?;
-        let (other, _) = setup(&config.backend, 'o')?;
-        let max_message_size = kernel_limit("msgsize_max");
-        let limits = (u32::try_from(max_messages), u32::try_from(max_message_size));
+        let (kernel, kernels_memory) = set_up(&Kind::Kernel, 'k')?;
+        let (other, others_memory) = set_up(&config.backend, 'o')?;
+        let bounds = Bounds {
+            max_messages: keeper
+                .as_ref()
+                .map_or_else(|| kernel_limit("msg_max"), |keeper| keeper.max_messages),
+            max_message_size: kernel_limit("msgsize_max"),
+            // Two sides in the kernel share it, as do other tests.
+            budget: 150_000,
+            users: sys::is_root(),
+            descriptors: other.descriptors,
+            valid_names: names('k').1,
+            names: kernel.names.len(),
+        };
+        let limits = (
+            u32::try_from(bounds.max_messages),
+            u32::try_from(bounds.max_message_size),
+        );
         if let (Ok(messages), Ok(size)) = limits {
             let limited = other.backend.limit_sizes(messages, size);
             limited.map_err(|failure| format!("no limits can be set: {failure:?}"))?;
         }
-        let bounds = Bounds {
-            max_messages,
-            max_message_size,
-            // Two sides in the kernel share it, as do other tests.
-            budget: 150_000,
-            users: sys::is_root(),
-            descriptors: other.backend.has_descriptors(),
-            valid_names,
-            names: kernel.names.len(),
-        };
-        let memory =
-            sys::shared_words(2 * WORKERS).map_err(|errno| format!("no shared memory: {errno}"))?;
+        let memory = [kernels_memory, others_memory];
         Ok(Comparison {
             config,
             setups: [kernel, other],

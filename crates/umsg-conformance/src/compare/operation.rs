@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::backend::Attributes;
 use crate::sys::{self, User};
 
@@ -15,7 +17,7 @@ pub const SLOTS: usize = 6;
 pub type Slot = usize;
 
 /// When a send or receive gives up waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deadline {
     /// The call without a deadline.
     Never,
@@ -72,7 +74,7 @@ impl Deadline {
 }
 
 /// A size, relative to the message size of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
     /// None at all.
     Zero,
@@ -100,7 +102,7 @@ impl Size {
 }
 
 /// One thing that happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Operation {
     Open {
@@ -278,7 +280,7 @@ impl Operation {
 }
 
 /// Who does what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The worker that does it, or that it is done to.
     pub worker: usize,

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::launch::{Assignment, Launch};
 use super::operation::{Step, WORKERS};
 use super::reply::Reply;
 use super::worker::{FIRST_SOCKET, Shared, Worker};
@@ -20,8 +21,14 @@ pub struct Trouble(pub String);
 
 /// What a side is made of, for every history.
 pub struct Setup {
-    /// Whom the workers ask.
+    /// Whom the workers ask; or, if they are another program, whom to ask about the same queues here.
     pub backend: Box<dyn Backend>,
+    /// How the workers are started.
+    pub launch: Launch,
+    /// What to call it.
+    pub label: &'static str,
+    /// Whether descriptors are real ones.
+    pub descriptors: bool,
     /// The names that operations refer to.
     pub names: Vec<CString>,
     /// The IPC namespace that it has to itself, if it has one.
@@ -108,12 +115,12 @@ impl<'a> Side<'a> {
 
     /// What to call it.
     pub fn label(&self) -> &'static str {
-        self.setup.backend.label()
+        self.setup.label
     }
 
     /// Whether descriptor numbers are real ones.
     pub fn has_descriptors(&self) -> bool {
-        self.setup.backend.has_descriptors()
+        self.setup.descriptors
     }
 
     /// The process of a worker.
@@ -222,14 +229,15 @@ impl<'a> Side<'a> {
 /// The first worker's process.
 fn begin(setup: &Setup, steps: &[Step], begun: &'static [AtomicU32], sockets: Vec<OwnedFd>) -> ! {
     sys::die_with_parent();
-    for (socket, number) in sockets.into_iter().zip(FIRST_SOCKET..) {
-        sys::place(socket, number).expect("a number for the socket");
+    for (socket, number) in sockets.iter().zip(FIRST_SOCKET..) {
+        sys::place(socket.as_fd(), number).expect("a number for the socket");
     }
-    let last = FIRST_SOCKET + WORKERS as i32;
+    if let Launch::Program(program) = &setup.launch {
+        program.become_it(&Assignment::new(&setup.names, steps));
+    }
     setup.enter();
-    sys::give_up_raised_limits();
     sys::close_all(3, FIRST_SOCKET as u32 - 1);
-    sys::close_all(last as u32, u32::MAX);
+    sys::close_all(FIRST_SOCKET as u32 + WORKERS as u32, u32::MAX);
     let shared = Shared {
         backend: &*setup.backend,
         names: &setup.names,

@@ -1,0 +1,105 @@
+//! Workers that are another program: one that was started with the drop-in preloaded.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use super::operation::{Step, WORKERS};
+use super::worker::{FIRST_SOCKET, Shared, Worker};
+use crate::backend::Called;
+use crate::sys;
+
+/// The argument with which the program `compare` is a worker.
+pub const WORKER: &str = "--be-a-worker";
+
+/// Where a worker's program finds its assignment, and the memory that it shares with the coordinator.
+const ASSIGNMENT: i32 = FIRST_SOCKET + WORKERS as i32;
+const MEMORY: i32 = ASSIGNMENT + 1;
+
+/// How the workers of a side are started.
+pub enum Launch {
+    /// They are forks of this process.
+    Fork,
+    /// They are forks of a program.
+    Program(Program),
+}
+
+/// The program `compare` with the drop-in preloaded.
+pub struct Program {
+    /// Where it is.
+    pub program: PathBuf,
+    /// Where the drop-in is.
+    pub library: PathBuf,
+    /// Where its queues are.
+    pub directory: PathBuf,
+    /// The memory of the workers' numbers.
+    pub memory: File,
+}
+
+/// What the workers are to know.
+#[derive(Serialize, Deserialize)]
+pub struct Assignment {
+    names: Vec<CString>,
+    steps: Vec<Step>,
+}
+
+impl Assignment {
+    /// These names and this history.
+    pub fn new(names: &[CString], steps: &[Step]) -> Assignment {
+        Assignment {
+            names: names.to_vec(),
+            steps: steps.to_vec(),
+        }
+    }
+}
+
+impl Program {
+    /// Turns the calling process into the program, with this assignment. Sockets are in place already.
+    pub fn become_it(&self, assignment: &Assignment) -> ! {
+        let mut file = sys::memory_file().expect("a file in memory");
+        file.write_all(&serde_json::to_vec(assignment).expect("an assignment as JSON"))
+            .expect("memory");
+        file.rewind().expect("a file that can be rewound");
+        sys::place(file.as_fd(), ASSIGNMENT).expect("a number for the assignment");
+        sys::place(self.memory.as_fd(), MEMORY).expect("a number for the memory");
+        sys::close_all(3, FIRST_SOCKET as u32 - 1);
+        sys::close_all(MEMORY as u32 + 1, u32::MAX);
+        let error = Command::new(&self.program)
+            .args([Path::new(WORKER), &self.library, &self.directory])
+            .env("LD_PRELOAD", &self.library)
+            .env("UMSG_DIR", &self.directory)
+            .exec();
+        panic!("{}: {error}", self.program.display());
+    }
+}
+
+/// What the program does with [`WORKER`] and the two paths after it as its arguments.
+///
+/// # Errors
+/// What is not as the coordinator should have left it.
+pub fn work(library: &Path, directory: &Path) -> Result<(), String> {
+    let mut text = Vec::new();
+    File::from(sys::take(ASSIGNMENT))
+        .read_to_end(&mut text)
+        .map_err(|error| error.to_string())?;
+    let Assignment { names, steps } =
+        serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    let memory = sys::take(MEMORY);
+    let begun = sys::words_of(memory.as_fd(), WORKERS).map_err(|errno| errno.to_string())?;
+    drop(memory);
+    let backend = Called::preloaded(library, directory)?;
+    sys::give_up_raised_limits();
+    let shared = Shared {
+        backend: &backend,
+        names: &names,
+        steps: &steps,
+        begun,
+    };
+    Worker::first(&shared).serve()
+}
