@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use umsg::posix::Queue;
 
 use crate::chunks::{Chunks, Zeroed};
-use crate::holds;
+use crate::{holds, signals};
 
 /// What a descriptor of ours leads to.
 pub(crate) struct Attached {
@@ -101,6 +101,7 @@ impl Attachment {
 
 /// Attaches; the caller has the first count. `None` if there is no room.
 pub(crate) fn attach(attached: Attached) -> Option<&'static Attachment> {
+    signals::begin();
     let slot = FREE.pop().or_else(unused_slot)?;
     // SAFETY: a slot off the free list, or never used before, is this thread's alone; nothing in it needs a drop.
     unsafe { (*slot.attached.get()).write(attached) };

@@ -13,6 +13,7 @@
 //! | descriptor → queue | [`table`], for what it doesn't know [`adopt`] and [`arrivals`], and [`ours`] for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | [`attachments`], [`holds`] |
 //! | whose table it is, after fork and vfork | [`process`] |
+//! | handlers that use queues | [`signals`] |
 //! | memory that is not from the program's malloc | [`memory`] |
 //!
 //! Exported names have no symbol version: the dynamic linker takes such a name in a preloaded library for a reference to any
@@ -42,6 +43,7 @@ mod next;
 mod ours;
 mod pointer;
 mod process;
+mod signals;
 mod start;
 mod table;
 mod timeout;

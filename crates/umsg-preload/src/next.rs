@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, size_t, ssize_t, stat,
-    timespec,
+    iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, sighandler_t, size_t,
+    ssize_t, stat, timespec,
 };
 
 use crate::errno;
@@ -68,6 +68,10 @@ trait Failure {
 
 impl Failure for c_int {
     const FAILED: c_int = -1;
+}
+
+impl Failure for sighandler_t {
+    const FAILED: sighandler_t = libc::SIG_ERR;
 }
 
 impl Failure for i64 {
@@ -173,6 +177,13 @@ next_functions! {
     fn __readlink_chk(path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t;
     fn __readlinkat_chk(directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn pthread_cancel(thread: pthread_t) -> c_int;
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
 }

@@ -20,5 +20,6 @@ mod mq_unlink;
 mod read;
 mod readlink;
 mod recvmsg;
+mod sigaction;
 mod stat;
 mod write;

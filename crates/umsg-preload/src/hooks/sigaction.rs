@@ -1,0 +1,110 @@
+//! sigaction, signal and their kin: the program's handlers are entered through ours, see [`signals`].
+
+use std::ffi::c_int;
+
+use libc::sighandler_t;
+
+use crate::{next, process, signals};
+
+/// Installs a handler, and tells which was installed.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's sigaction are handed on.
+    unsafe { exchange(signal, new, old) }
+}
+
+/// sigaction under its other name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's sigaction are handed on.
+    unsafe { exchange(signal, new, old) }
+}
+
+/// # Safety
+/// As for libc's sigaction.
+unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    let before = signals::before(signal);
+    // SAFETY: by this function's contract. libc reads it without a check, too.
+    let mut action = unsafe { new.as_ref() }.copied();
+    let replaced = match &mut action {
+        Some(action) if is_ours_to_change() => signals::stand_in(signal, action),
+        _ => None,
+    };
+    let new = action.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: by this function's contract.
+    let outcome = unsafe { next::sigaction(signal, new, old) };
+    if outcome != 0 {
+        replaced
+            .iter()
+            .for_each(|replaced| signals::restore(signal, replaced));
+    // SAFETY: by this function's contract; the call has filled it.
+    } else if let Some(old) = unsafe { old.as_mut() } {
+        before.show(old);
+    }
+    outcome
+}
+
+/// A vfork child has handlers of its own in the kernel, but its parent's memory.
+fn is_ours_to_change() -> bool {
+    signals::has_begun() && process::owns_table()
+}
+
+/// Installs a handler by a function that names only that, and returns the one before.
+fn install(signal: c_int, call: impl FnOnce() -> sighandler_t) -> sighandler_t {
+    let before = signals::before(signal);
+    let old = call();
+    if old != libc::SIG_ERR && is_ours_to_change() {
+        signals::take_place(signal);
+    }
+    before.name(old)
+}
+
+/// Installs a handler with the flags of BSD.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the caller's promises to libc's signal are handed on.
+    install(signal, || unsafe { next::signal(signal, handler) })
+}
+
+/// signal under another name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the caller's promises to libc's bsd_signal are handed on.
+    install(signal, || unsafe { next::bsd_signal(signal, handler) })
+}
+
+/// signal under another name.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the caller's promises to libc's ssignal are handed on.
+    install(signal, || unsafe { next::ssignal(signal, handler) })
+}
+
+/// Installs a handler with the flags of System V.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the caller's promises to libc's sysv_signal are handed on.
+    install(signal, || unsafe { next::sysv_signal(signal, handler) })
+}
+
+/// sysv_signal, as programs that ask for strict standards call it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the caller's promises to libc's sysv_signal are handed on.
+    install(signal, || unsafe { next::__sysv_signal(signal, handler) })
+}
+
+/// Installs a handler, or blocks the signal, as System V has it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the caller's promises to libc's sigset are handed on.
+    install(signal, || unsafe { next::sigset(signal, handler) })
+}

@@ -1,0 +1,285 @@
+//! Handlers may use queues: each is entered through one of ours, which puts the signal off if it arrived inside a
+//! critical section of the library (`umsg::signals::defer`).
+//!
+//! The program's handlers are remembered here, and the kernel is given ours in their place; whoever asks for a
+//! handler is told the program's. This begins when the process first has a queue, with the handlers that are installed by
+//! then. Signals that an instruction raises itself are left alone: they can't wait.
+//!
+//! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
+//! only one signal can be put off. The mask that the program asked for is set before its handler runs.
+//!
+//! Handlers of libc itself, and those installed by a bare system call, are not seen. If one of these uses a queue
+//! inside a critical section of the same queue, the call fails with EDEADLK.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+
+use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
+
+use crate::{errno, next};
+
+const SIGNALS: usize = 65;
+
+/// A handler of the program's, called as one with SA_SIGINFO: one without ignores the further arguments.
+type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
+
+/// What the program wants for a signal.
+struct Wanted {
+    /// The address of a handler, 0 for none.
+    handler: AtomicUsize,
+    /// `sa_flags`.
+    flags: AtomicI32,
+    /// `sa_mask`, as the kernel has it.
+    mask: AtomicU64,
+}
+
+static WANTED: [Wanted; SIGNALS] = [const {
+    Wanted {
+        handler: AtomicUsize::new(0),
+        flags: AtomicI32::new(0),
+        mask: AtomicU64::new(0),
+    }
+}; SIGNALS];
+
+/// Whether the process has, or had, a queue.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// All signals but the two that libc uses itself.
+const ALL: u64 = !(0b11 << 31);
+
+/// Flags that differ between what the program asked for and what the kernel is given.
+const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
+
+/// Takes the place of the handlers that are installed by now, and from now on.
+#[inline]
+pub(crate) fn begin() {
+    if !BEGUN.load(Ordering::Relaxed) && !BEGUN.swap(true, Ordering::Relaxed) {
+        (1..SIGNALS as c_int).for_each(take_place);
+    }
+}
+
+/// Whether handlers are to be entered through ours.
+pub(crate) fn has_begun() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
+/// The program's choice for a signal, if it is one that we stand in for.
+fn wanted(signal: c_int) -> Option<&'static Wanted> {
+    let index = usize::try_from(signal).ok()?;
+    let left_alone = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGABRT,
+    ];
+    WANTED.get(index).filter(|_| !left_alone.contains(&signal))
+}
+
+fn is_function(handler: sighandler_t) -> bool {
+    ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&handler) && handler != entrance()
+}
+
+fn entrance() -> sighandler_t {
+    enter as *const () as sighandler_t
+}
+
+/// Gives the kernel our handler for the one that is installed.
+pub(crate) fn take_place(signal: c_int) {
+    let Some(mut installed) = installed(signal) else {
+        return;
+    };
+    if is_function(installed.sa_sigaction) && stand_in(signal, &mut installed).is_some() {
+        // SAFETY: a signal's number and an action; it differs from the installed one in the handler.
+        unsafe { next::sigaction(signal, &raw const installed, std::ptr::null_mut()) };
+    }
+}
+
+fn installed(signal: c_int) -> Option<libc::sigaction> {
+    let errno = errno::get();
+    // SAFETY: numbers and a pointer, for which zero is a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` is writable; nothing is installed.
+    let found = unsafe { next::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
+    errno::set(errno);
+    found.then_some(action)
+}
+
+/// What was remembered for a signal before it was replaced.
+#[derive(Default)]
+pub(crate) struct Before {
+    handler: usize,
+    flags: c_int,
+    mask: u64,
+}
+
+/// Puts our handler in the place of the program's in an action, and remembers the latter. `None` if the action has no
+/// handler, or one of a signal that is left alone.
+pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Before> {
+    let wanted = wanted(signal).filter(|_| is_function(action.sa_sigaction))?;
+    let before = before(signal);
+    // Relaxed: a handler runs in whichever thread the signal reaches; the kernel's own bookkeeping of the handler is the
+    // order between this and its first run.
+    wanted.handler.store(action.sa_sigaction, Ordering::Relaxed);
+    wanted.flags.store(action.sa_flags, Ordering::Relaxed);
+    wanted
+        .mask
+        .store(*kernels(&mut action.sa_mask), Ordering::Relaxed);
+    action.sa_sigaction = entrance();
+    action.sa_flags = action.sa_flags & !OURS | libc::SA_SIGINFO;
+    *kernels(&mut action.sa_mask) = ALL;
+    Some(before)
+}
+
+/// What is remembered for a signal.
+pub(crate) fn before(signal: c_int) -> Before {
+    wanted(signal).map_or(Before::default(), |wanted| Before {
+        handler: wanted.handler.load(Ordering::Relaxed),
+        flags: wanted.flags.load(Ordering::Relaxed),
+        mask: wanted.mask.load(Ordering::Relaxed),
+    })
+}
+
+/// Undoes [`stand_in`].
+pub(crate) fn restore(signal: c_int, before: &Before) {
+    if let Some(wanted) = wanted(signal) {
+        wanted.handler.store(before.handler, Ordering::Relaxed);
+        wanted.flags.store(before.flags, Ordering::Relaxed);
+        wanted.mask.store(before.mask, Ordering::Relaxed);
+    }
+}
+
+impl Before {
+    /// The handler that a caller is to be told for one that the kernel told.
+    pub(crate) fn name(&self, handler: sighandler_t) -> sighandler_t {
+        if handler == entrance() {
+            self.handler
+        } else {
+            handler
+        }
+    }
+
+    /// Puts the program's handler and flags back into an action that the kernel told.
+    pub(crate) fn show(&self, action: &mut libc::sigaction) {
+        if action.sa_sigaction == entrance() {
+            action.sa_sigaction = self.handler;
+            action.sa_flags = action.sa_flags & !OURS | self.flags & OURS;
+            *kernels(&mut action.sa_mask) = self.mask;
+        }
+    }
+}
+
+/// The handler that the kernel enters.
+unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
+    let errno = errno::get();
+    // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
+    let put_off = unsafe { umsg::signals::defer(signal, info, context) };
+    errno::set(errno);
+    let Before {
+        handler,
+        flags,
+        mask,
+    } = before(signal);
+    if put_off || handler == 0 {
+        return;
+    }
+    if flags & libc::SA_RESETHAND != 0 {
+        reset(signal);
+    }
+    // SAFETY: the kernel's context, which it reads again only when this handler returns.
+    let interrupted = *kernels(unsafe { &mut (*context).uc_sigmask });
+    let itself = if flags & libc::SA_NODEFER == 0 {
+        1 << (signal - 1)
+    } else {
+        0
+    };
+    set_mask(interrupted | mask | itself);
+    // SAFETY: the program installed a handler of this signature, or of its first argument only, which the calling
+    // convention makes the same.
+    unsafe {
+        let handler = std::mem::transmute::<usize, Handler>(handler);
+        handler(signal, info, context);
+    }
+}
+
+/// The part of a set of signals that the kernel knows: 64 bits, the lowest for signal 1.
+fn kernels(set: &mut sigset_t) -> &mut u64 {
+    // SAFETY: libc's set is an array of unsigned longs of which the kernel has the first; same alignment, larger.
+    unsafe { &mut *std::ptr::from_mut(set).cast() }
+}
+
+/// Sets the thread's mask, until the handler returns: then the kernel restores the context's.
+fn set_mask(mask: u64) {
+    let none = std::ptr::null_mut::<u64>();
+    // SAFETY: a mask of the kernel's size, which is said.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            none,
+            size_of::<u64>(),
+        );
+    }
+}
+
+/// SA_RESETHAND, once the handler is really about to run: the kernel would have reset it for a signal put off, too.
+fn reset(signal: c_int) {
+    // SAFETY: numbers and a pointer, for which zero is a value: SIG_DFL, no flags, an empty mask.
+    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    let errno = errno::get();
+    // SAFETY: a signal's number and an action.
+    unsafe { next::sigaction(signal, &raw const default, std::ptr::null_mut()) };
+    errno::set(errno);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn handler(_: c_int) {}
+
+    fn action(handler: sighandler_t, sa_flags: c_int) -> libc::sigaction {
+        // SAFETY: numbers and a pointer, for which zero is a value.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler;
+        action.sa_flags = sa_flags;
+        action
+    }
+
+    #[test]
+    fn what_the_program_asked_for_is_shown_to_it() {
+        let asked = handler as *const () as sighandler_t;
+        let mut given = action(asked, libc::SA_RESETHAND | libc::SA_RESTART);
+        assert!(stand_in(libc::SIGUSR2, &mut given).is_some());
+        assert_eq!(given.sa_sigaction, entrance());
+        assert_eq!(given.sa_flags, libc::SA_SIGINFO | libc::SA_RESTART);
+        assert_eq!(*kernels(&mut given.sa_mask), ALL);
+        before(libc::SIGUSR2).show(&mut given);
+        assert_eq!(given.sa_sigaction, asked);
+        assert_eq!(given.sa_flags, libc::SA_RESETHAND | libc::SA_RESTART);
+        assert_eq!(*kernels(&mut given.sa_mask), 0);
+    }
+
+    #[test]
+    fn what_is_no_handler_or_can_not_wait_is_left_alone() {
+        for none in [libc::SIG_DFL, libc::SIG_IGN] {
+            assert!(stand_in(libc::SIGUSR1, &mut action(none, 0)).is_none());
+        }
+        let asked = handler as *const () as sighandler_t;
+        for signal in [libc::SIGSEGV, libc::SIGBUS, -1, 65] {
+            assert!(stand_in(signal, &mut action(asked, 0)).is_none());
+        }
+    }
+
+    #[test]
+    fn a_refused_action_leaves_what_was_remembered() {
+        let first = handler as *const () as sighandler_t;
+        stand_in(libc::SIGWINCH, &mut action(first, 0));
+        let before_second = stand_in(libc::SIGWINCH, &mut action(first + 16, libc::SA_SIGINFO));
+        restore(libc::SIGWINCH, &before_second.unwrap());
+        assert_eq!(before(libc::SIGWINCH).name(entrance()), first);
+    }
+}

@@ -1,0 +1,27 @@
+//! Signal handlers beside queues, and in them: the drop-in against the kernel.
+
+mod support;
+
+use support::{Namespace, compile, compile_with, library, succeed};
+
+cases_on_both! { "handlers":
+    a_program_is_told_its_own_handlers,
+    a_handler_runs_with_the_mask_that_was_asked_for,
+    handlers_installed_before_and_after_the_first_queue_run,
+    a_handler_gets_what_was_sent_with_the_signal,
+    a_handler_that_resets_itself_runs_once,
+    a_vfork_child_changes_only_its_own_handlers,
+    a_handler_uses_the_queue_that_its_thread_is_using,
+    of_several_signals_that_come_at_once_none_is_lost,
+}
+
+/// The allocator ends the program when it is called inside of itself.
+#[test]
+fn a_handler_that_interrupted_malloc_opens_and_closes_queues() {
+    let namespace = Namespace::new();
+    let allocator = compile_with("allocator", "liballocator.so", &["-shared", "-fPIC"]);
+    let both = format!("{}:{}", library().display(), allocator.display());
+    let mut command = namespace.command(compile("handlers"));
+    command.arg("a_handler_that_interrupted_malloc_opens_and_closes_queues");
+    succeed(command.env("LD_PRELOAD", both));
+}

@@ -1,0 +1,186 @@
+/* Signal handlers beside queues, and in them. */
+#include "check.h"
+#include <sys/time.h>
+
+static mqd_t queue;
+static volatile sig_atomic_t runs, failures, value;
+
+static void count_run(int number) {
+    (void)number;
+    runs++;
+}
+
+static void note_value(int number, siginfo_t *info, void *context) {
+    (void)number, (void)context;
+    value = info->si_value.sival_int;
+    runs++;
+}
+
+CASE(a_program_is_told_its_own_handlers) {
+    struct sigaction told, plain = {.sa_handler = count_run, .sa_flags = SA_RESTART};
+    sigaddset(&plain.sa_mask, SIGUSR2);
+    EXPECT(sigaction(SIGUSR1, &plain, NULL) == 0);
+    queue = create(O_RDWR, 4);
+    EXPECT(sigaction(SIGUSR1, NULL, &told) == 0);
+    EXPECT(told.sa_handler == count_run && (told.sa_flags & ~0x04000000) == SA_RESTART);
+    EXPECT(sigismember(&told.sa_mask, SIGUSR2) == 1 && sigismember(&told.sa_mask, SIGHUP) == 0);
+    struct sigaction with_info = {.sa_sigaction = note_value, .sa_flags = SA_SIGINFO | SA_RESETHAND | SA_NODEFER};
+    EXPECT(sigaction(SIGUSR1, &with_info, &told) == 0 && told.sa_handler == count_run);
+    EXPECT(sigaction(SIGUSR1, NULL, &told) == 0 && told.sa_sigaction == note_value);
+    EXPECT((told.sa_flags & ~0x04000000) == with_info.sa_flags);
+    EXPECT((void *)signal(SIGUSR1, count_run) == (void *)note_value);
+    EXPECT(signal(SIGUSR1, SIG_IGN) == count_run);
+    EXPECT(signal(SIGUSR1, SIG_DFL) == SIG_IGN && signal(SIGUSR1, count_run) == SIG_DFL);
+    EXPECT_ERRNO(sigaction(SIGKILL, &plain, NULL), EINVAL);
+    EXPECT_ERRNO(sigaction(99, &plain, NULL), EINVAL);
+}
+
+static sigset_t mask_in_handler;
+
+static void note_mask(int number) {
+    (void)number;
+    sigprocmask(SIG_BLOCK, NULL, &mask_in_handler);
+    runs++;
+}
+
+static int is_masked(int number) { return sigismember(&mask_in_handler, number); }
+
+CASE(a_handler_runs_with_the_mask_that_was_asked_for) {
+    queue = create(O_RDWR, 4);
+    sigset_t outside;
+    sigemptyset(&outside);
+    sigaddset(&outside, SIGHUP);
+    sigprocmask(SIG_BLOCK, &outside, NULL);
+    struct sigaction action = {.sa_handler = note_mask};
+    sigaddset(&action.sa_mask, SIGUSR2);
+    EXPECT(sigaction(SIGUSR1, &action, NULL) == 0 && raise(SIGUSR1) == 0);
+    EXPECT(is_masked(SIGUSR1) && is_masked(SIGUSR2) && is_masked(SIGHUP) && !is_masked(SIGTERM));
+    action.sa_flags = SA_NODEFER;
+    EXPECT(sigaction(SIGUSR1, &action, NULL) == 0 && raise(SIGUSR1) == 0);
+    EXPECT(!is_masked(SIGUSR1) && is_masked(SIGUSR2) && runs == 2);
+    sigprocmask(SIG_BLOCK, NULL, &mask_in_handler);
+    EXPECT(!is_masked(SIGUSR1) && !is_masked(SIGUSR2) && is_masked(SIGHUP));
+}
+
+CASE(handlers_installed_before_and_after_the_first_queue_run) {
+    signal(SIGUSR1, count_run);
+    queue = create(O_RDWR, 4);
+    signal(SIGUSR2, count_run);
+    EXPECT(raise(SIGUSR1) == 0 && raise(SIGUSR2) == 0 && raise(SIGUSR1) == 0);
+    EXPECT(runs == 3);
+    EXPECT(signal(SIGUSR1, SIG_IGN) == count_run && raise(SIGUSR1) == 0 && runs == 3);
+}
+
+CASE(a_handler_gets_what_was_sent_with_the_signal) {
+    queue = create(O_RDWR, 4);
+    struct sigaction action = {.sa_sigaction = note_value, .sa_flags = SA_SIGINFO};
+    EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
+    EXPECT(sigqueue(getpid(), SIGUSR1, (union sigval){.sival_int = 4711}) == 0);
+    EXPECT(runs == 1 && value == 4711);
+}
+
+CASE(a_handler_that_resets_itself_runs_once) {
+    queue = create(O_RDWR, 4);
+    struct sigaction action = {.sa_handler = count_run, .sa_flags = SA_RESETHAND}, told;
+    EXPECT(sigaction(SIGUSR1, &action, NULL) == 0 && raise(SIGUSR1) == 0 && runs == 1);
+    EXPECT(sigaction(SIGUSR1, NULL, &told) == 0 && told.sa_handler == SIG_DFL);
+    pid_t child = fork();
+    if (child == 0) {
+        raise(SIGUSR1);
+        _exit(0);
+    }
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
+}
+
+CASE(a_vfork_child_changes_only_its_own_handlers) {
+    queue = create(O_RDWR, 4);
+    signal(SIGUSR1, count_run);
+    pid_t child = vfork();
+    if (child == 0) {
+        signal(SIGUSR1, SIG_DFL);
+        execl("/bin/true", "true", NULL);
+        _exit(1);
+    }
+    expect_success(child);
+    EXPECT(raise(SIGUSR1) == 0 && runs == 1);
+    EXPECT(signal(SIGUSR1, SIG_DFL) == count_run);
+}
+
+static void send_and_receive(int number) {
+    (void)number;
+    char buffer[16];
+    if (mq_send(queue, "handler", 7, 9) != 0 && errno != EAGAIN) failures++;
+    if (mq_receive(queue, buffer, 16, NULL) < 0 && errno != EAGAIN) failures++;
+    runs++;
+}
+
+CASE(a_handler_uses_the_queue_that_its_thread_is_using) {
+    queue = create(O_RDWR | O_NONBLOCK, 10);
+    struct sigaction action = {.sa_handler = send_and_receive, .sa_flags = SA_RESTART};
+    EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
+    struct itimerval often = {{0, 70}, {0, 70}};
+    EXPECT(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    char buffer[16];
+    for (long round = 0; round < 100000000 && runs < 5000; round++) {
+        if (mq_send(queue, "main", 4, 1) != 0 && errno != EAGAIN) failures++;
+        if (mq_receive(queue, buffer, 16, NULL) < 0 && errno != EAGAIN) failures++;
+    }
+    struct itimerval never = {{0, 0}, {0, 0}};
+    EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    EXPECT(runs >= 5000 && failures == 0);
+}
+
+static volatile sig_atomic_t first_signals, second_signals;
+
+static void count_two(int number) {
+    if (number == SIGRTMIN)
+        first_signals++;
+    else
+        second_signals++;
+}
+
+/* sigqueue, again while too many wait. */
+static void queue_signal(pid_t process, int number) {
+    while (sigqueue(process, number, (union sigval){0}) != 0) usleep(100);
+}
+
+CASE(of_several_signals_that_come_at_once_none_is_lost) {
+    enum { EACH = 20000 };
+    queue = create(O_RDWR | O_NONBLOCK, 10);
+    signal(SIGRTMIN, count_two);
+    signal(SIGRTMIN + 1, count_two);
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        for (int i = 0; i < EACH; i++) {
+            queue_signal(parent, SIGRTMIN);
+            queue_signal(parent, SIGRTMIN + 1);
+        }
+        _exit(0);
+    }
+    char buffer[16];
+    for (int ended = 0; !ended;) {
+        ended = waitpid(child, NULL, WNOHANG) == child;
+        for (int i = 0; i < 10000; i++)
+            if (mq_send(queue, "main", 4, 1) != 0 || mq_receive(queue, buffer, 16, NULL) != 4) failures++;
+    }
+    EXPECT(failures == 0 && first_signals == EACH && second_signals == EACH);
+}
+
+static void open_and_close(int number) {
+    (void)number;
+    mqd_t other = mq_open(queue_name, O_RDWR);
+    if (other < 0 || mq_close(other) != 0) failures++;
+    runs++;
+}
+
+CASE(a_handler_that_interrupted_malloc_opens_and_closes_queues) {
+    queue = create(O_RDWR, 4);
+    signal(SIGALRM, open_and_close);
+    struct itimerval often = {{0, 200}, {0, 200}};
+    EXPECT(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    while (runs < 1000) free(malloc(100));
+    struct itimerval never = {{0, 0}, {0, 0}};
+    EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    EXPECT(failures == 0);
+}
