@@ -8,13 +8,13 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported names, a subject a file | [`hooks`] |
-//! | the libc functions behind them | [`next`] |
-//! | descriptor → queue | [`table`], for what it doesn't know [`adopt`] and [`arrivals`], and [`ours`] for when to trust it |
-//! | the queues a process is attached to, and when they are unmapped | [`attachments`], [`holds`] |
-//! | whose table it is, after fork and vfork | [`process`] |
-//! | handlers that use queues | [`signals`] |
-//! | memory that is not from the program's malloc | [`memory`] |
+//! | the exported names, a subject a file | `hooks` |
+//! | the libc functions behind them | `next` |
+//! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
+//! | the queues a process is attached to, and when they are unmapped | `attachments`, `holds` |
+//! | whose table it is, after fork and vfork | `process` |
+//! | handlers that use queues | `signals` |
+//! | memory that is not from the program's malloc | `memory` |
 //!
 //! Exported names have no symbol version: the dynamic linker takes such a name in a preloaded library for a reference to any
 //! version, so programs linked against libc's GLIBC_2.34 and librt's GLIBC_2.3.4 names are caught alike.
