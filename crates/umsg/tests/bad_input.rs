@@ -768,6 +768,36 @@ fn a_blocked_sender_for_whose_message_there_is_no_memory_is_told() {
 }
 
 #[test]
+fn a_sender_that_has_no_memory_to_wait_with_leaves_no_slot_behind() {
+    let place = Place::new();
+    in_child(|| {
+        if !mount_private(place.path(), 1 << 20) {
+            return LEFT_OUT;
+        }
+        let namespace = Namespace::at(place.path()).unwrap();
+        let queue = create(&namespace, "/q").unwrap();
+        while queue.try_send(b"kept", 0).is_ok() {}
+        let ballast = place.path().join("ballast");
+        let _ = fs::write(&ballast, vec![1; 1 << 20]);
+        let (slots, time) = (queue.status().slots, std::time::Duration::from_millis(1));
+        for _ in 0..2 * slots {
+            let waited = queue.send_timeout(b"too many", 0, time);
+            assert!(
+                matches!(waited, Err(SendError::TimedOut | SendError::NoSpace)),
+                "{waited:?}"
+            );
+        }
+        fs::remove_file(ballast).unwrap();
+        for _ in 0..2 * slots {
+            let waited = queue.send_timeout(b"too many", 0, time);
+            assert_eq!(waited, Err(SendError::TimedOut));
+        }
+        assert_eq!(queue.status().slots, slots);
+        0
+    });
+}
+
+#[test]
 fn a_receiver_waits_or_is_told_that_there_is_no_memory_to_wait_with() {
     let place = Place::new();
     in_child(|| {

@@ -481,7 +481,12 @@ impl<'a> Stage<'a> {
     }
 
     fn actor(&self, role: usize) -> Actor<'_> {
-        Actor::new(&self.queue, &self.journal, role)
+        Actor::new(
+            &self.queue,
+            &self.journal,
+            role,
+            self.scenario.size as usize,
+        )
     }
 
     /// A process that opens the queue anew and works on it.
@@ -490,7 +495,12 @@ impl<'a> Stage<'a> {
             let_calls_be_interrupted();
             let queue = self.place.open("/q");
             queue.set_waiting(Waiting::Blocking);
-            work(&mut Actor::new(&queue, &self.journal, role));
+            work(&mut Actor::new(
+                &queue,
+                &self.journal,
+                role,
+                self.scenario.size as usize,
+            ));
             0
         })
     }
@@ -783,18 +793,19 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// A send and a receive, in the order that a queue allows that may be full, and may be empty.
+/// A send and a receive; of a full queue two receives first, because a message of the dead may take the place of one.
 fn use_both_ways(actor: &mut Actor<'_>) {
-    let attributes = actor.queue.attributes();
-    if attributes.messages * 2 > attributes.max_messages {
-        // Two, because a message of the dead may take the place of one.
-        actor.receive(How::Within(STUCK)).expect("a message");
-        actor.receive(How::Within(STUCK)).expect("a message");
-        actor.send(How::Within(STUCK), 4, 80).expect("room");
-    } else {
-        actor.send(How::Within(STUCK), 4, 80).expect("room");
-        actor.receive(How::Within(STUCK)).expect("a message");
+    match actor.send(How::Try, 4, 80) {
+        Ok(_) => {}
+        Err(SendError::Full) => {
+            actor.receive(How::Within(STUCK)).expect("a message");
+            actor.receive(How::Within(STUCK)).expect("a message");
+            actor.send(How::Within(STUCK), 4, 80).expect("room");
+            return;
+        }
+        Err(error) => panic!("{error}"),
     }
+    actor.receive(How::Within(STUCK)).expect("a message");
 }
 
 /// Kills at every point of every scenario that `select` chooses.

@@ -20,6 +20,9 @@ const WORKERS: usize = 8;
 /// The supervisor's own part.
 const SUPERVISOR: usize = 8;
 
+/// The longest message, in bytes.
+const SIZE: usize = 200;
+
 /// How long a worker may be inside of a call that should succeed, stopped time not counted.
 const STUCK: Duration = Duration::from_secs(2);
 /// The longest that a timed call waits.
@@ -50,7 +53,7 @@ fn send_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
             _ => random.below(32_768) as u16,
         };
         let how = how(random);
-        let sent = match actor.send(how, priority, 1 + random.below(200) as usize) {
+        let sent = match actor.send(how, priority, 1 + random.below(SIZE as u64) as usize) {
             Ok(_) => true,
             Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => false,
             Err(error) => panic!("send: {error}"),
@@ -122,7 +125,7 @@ impl Soak {
         // Before any worker is forked: one may be asked to end as its first act.
         let_calls_be_interrupted();
         let place = Place::new();
-        let queue = place.create("/soak", depth, 200);
+        let queue = place.create("/soak", depth, SIZE as u32);
         Soak {
             place,
             queue,
@@ -150,7 +153,7 @@ impl Soak {
             arm_some_point(&mut random);
             let queue = self.place.open("/soak");
             queue.set_waiting(mode(&mut random));
-            let mut actor = Actor::new(&queue, &self.journal, role);
+            let mut actor = Actor::new(&queue, &self.journal, role, SIZE);
             if role < SENDERS {
                 send_for_ever(&mut actor, &mut random);
             } else {
@@ -295,7 +298,7 @@ impl Soak {
     }
 
     fn judge(&self, what: &str) {
-        let mut actor = Actor::new(&self.queue, &self.journal, SUPERVISOR);
+        let mut actor = Actor::new(&self.queue, &self.journal, SUPERVISOR, SIZE);
         let mut left = 0;
         let is_done = wait_until(Duration::from_secs(3), || {
             // A receiver whose death nobody noticed gets this one offered, and loses it again after a slice.
@@ -349,7 +352,7 @@ impl Soak {
                 .take_while(|_| self.queue.try_send(&[7; 150], 1).is_ok())
                 .count();
             assert_eq!(fit, depth, "{what}");
-            let left = std::iter::from_fn(|| self.queue.try_receive(&mut [0; 200]).ok()).count();
+            let left = std::iter::from_fn(|| self.queue.try_receive(&mut [0; SIZE]).ok()).count();
             assert_eq!(left, depth, "{what}");
         }
         let slots = self.queue.status().slots;
