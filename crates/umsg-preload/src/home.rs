@@ -13,10 +13,24 @@ pub(crate) fn namespace() -> Result<&'static Namespace, NamespaceError> {
     // Acquire: pairs with the release below.
     let mut found = FOUND.load(Ordering::Acquire);
     if found.is_null() {
-        found = keep(Namespace::resolve()?);
+        found = keep(find()?);
     }
     // SAFETY: not null, so it came from `keep`, which never frees what it published.
     Ok(unsafe { &*found })
+}
+
+/// The directory that the environment names, also for a program that has changed its user since it was started: what
+/// the library asks, whether the user ids differ now, is meant for setuid programs, and these preload nothing.
+fn find() -> Result<Namespace, NamespaceError> {
+    match std::env::var_os("UMSG_DIR").filter(|directory| !directory.is_empty()) {
+        Some(directory) if !was_started_setuid() => Namespace::at(directory),
+        _ => Namespace::resolve(),
+    }
+}
+
+fn was_started_setuid() -> bool {
+    // SAFETY: reads what the kernel told the program at its start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn keep(namespace: Namespace) -> *mut Namespace {

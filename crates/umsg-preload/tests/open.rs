@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
+
+use support::{Namespace, compile, succeed};
+
 cases_on_both! { "open":
     bad_names_are_refused_as_by_the_kernel,
     a_name_of_255_bytes_is_fine,
@@ -14,4 +18,16 @@ cases_on_both! { "open":
     an_unlinked_queue_lives_until_its_last_close_and_its_name_is_free,
     messages_persist_with_no_opener,
     the_mode_is_masked_by_the_umask,
+}
+
+#[test]
+fn a_program_that_changed_its_user_finds_the_same_queues() {
+    let case = "a_program_that_changed_its_user_finds_the_same_queues";
+    let namespace = Namespace::new();
+    let for_all = std::fs::Permissions::from_mode(0o1777);
+    std::fs::set_permissions(namespace.path(), for_all).unwrap();
+    succeed(namespace.command(compile("open")).arg(case));
+    if support::kernel_has_queues() {
+        succeed(std::process::Command::new(compile("open")).arg(case));
+    }
 }

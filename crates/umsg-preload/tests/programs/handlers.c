@@ -146,7 +146,7 @@ static void queue_signal(pid_t process, int number) {
 }
 
 CASE(of_several_signals_that_come_at_once_none_is_lost) {
-    enum { EACH = 20000 };
+    enum { EACH = 5000 };
     queue = create(O_RDWR | O_NONBLOCK, 10);
     signal(SIGRTMIN, count_two);
     signal(SIGRTMIN + 1, count_two);

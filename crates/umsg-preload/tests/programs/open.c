@@ -116,3 +116,20 @@ CASE(the_mode_is_masked_by_the_umask) {
     EXPECT(fstat(queue, &status) == 0);
     EXPECT(status.st_mode == (S_IFREG | 07755));
 }
+
+CASE(a_program_that_changed_its_user_finds_the_same_queues) {
+    if (geteuid() != 0) return;
+    name();
+    pid_t child = fork();
+    if (child == 0) {
+        umask(0);
+        mqd_t queue = mq_open(name(), O_RDWR | O_CREAT, 0666, NULL);
+        _exit(queue < 0 || mq_send(queue, "root", 4, 0) != 0);
+    }
+    expect_success(child);
+    EXPECT(setegid(65534) == 0 && seteuid(65534) == 0);
+    mqd_t queue = mq_open(name(), O_RDWR);
+    EXPECT(queue >= 0 && count(queue) == 1);
+    EXPECT_ERRNO(mq_unlink(name()), EACCES);
+    EXPECT(seteuid(0) == 0);
+}
