@@ -191,7 +191,7 @@ fn a_receiver_dies_and_another_goes_on() {
         before: &[(1, 0), (2, 3), (3, 0)],
         victim: Receive,
         bystander: Receive,
-        preemptions: 3,
+        preemptions: 2,
     }
     .dies_at(&[
         (Point::DRAIN_MARKED, There),
@@ -314,7 +314,7 @@ fn a_sender_dies_while_it_grows_the_queue() {
         before: &[(1, 0), (2, 0)],
         victim: Send((3, 0)),
         bystander: Send((4, 0)),
-        preemptions: 3,
+        preemptions: 2,
     }
     .dies_at(&[
         (Point::GROW_LENT, Gone),
@@ -323,6 +323,27 @@ fn a_sender_dies_while_it_grows_the_queue() {
         (Point::GROW_WRITTEN, Gone),
         (Point::GROW_COUNTED, Gone),
     ]);
+}
+
+#[test]
+fn a_dead_senders_message_is_taken_while_its_side_is_repaired() {
+    explore("death: taken before the repair", 2, Slices::End, || {
+        let queue = Queue::new(4, 2);
+        world::doom(1, Death::At(Point::SEND_PUBLISHED), 2);
+        let victim = thread::live(1, |me| {
+            queue.send(me, (1, 0), Deadline::Passed).unwrap();
+            queue.send(me, (2, 3), Deadline::Passed).unwrap();
+        });
+        assert!(victim.is_none());
+        let heir = queue.spawn(2, |queue, me| queue.send(me, (3, 0), Deadline::Never));
+        // Out of turn: the second slot's entry in the ring becomes the first slot's.
+        let received = queue
+            .direct(|queue, me| [(); 2].map(|()| queue.receive(me, Deadline::Passed).unwrap()));
+        assert_eq!(received, [(2, 3), (1, 0)]);
+        assert_eq!(alive(heir), Ok(()));
+        assert_eq!(queue.empty(), [(3, 0)]);
+        queue.audit();
+    });
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
+//! | another priority is not announced, or for one position too early | a message overtakes a better one |
+//! | the fast path is taken although the store holds messages | a message overtakes a better one |
+//! | the repair leaves the cursor behind a stamp, or looks for the stamp only where the entry may be another slot's | a message is lost |
 
 use super::stage::{Message, Queue, Slices, alive, explore, polled};
 use crate::crash::Point;

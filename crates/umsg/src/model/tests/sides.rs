@@ -2,6 +2,8 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
+//! | the stamp is stored without release, or read without acquire | a race on the message |
+//! | "full" is said by what was cached | a send is refused though there is room |
 
 use super::stage::{Queue, Slices, alive, explore, polled};
 use crate::queue::Refused;
