@@ -27,8 +27,9 @@ pub struct Message {
     pub sender: AtomicU8,
     pub priority: AtomicU16,
     pub len: AtomicU32,
-    /// How often it was received.
+    /// How often it was received, and as which of all receipts.
     pub received: AtomicU32,
+    pub receipt: AtomicU32,
 }
 
 /// What is known of one process.
@@ -53,6 +54,8 @@ pub struct Role {
 #[repr(C)]
 pub struct Journal {
     pub next: AtomicU32,
+    /// Receipts so far.
+    pub receipts: AtomicU32,
     /// Messages that were received other than they were sent.
     pub mangled: AtomicU32,
     /// A moment of CLOCK_MONOTONIC that somebody set; see [`Role::first_after_mark`].
@@ -94,6 +97,7 @@ impl Journal {
             }
         }
         self.mark.store(0, SeqCst);
+        self.receipts.store(0, SeqCst);
         self.next.store(0, SeqCst);
     }
 
@@ -133,11 +137,41 @@ impl Journal {
             .count()
     }
 
-    /// Fails unless `numbers`, in the order in which a single process received them from a queue at rest, are in the
-    /// order of delivery: by priority, and those of one sender and priority as they were sent. What `before` says was
-    /// sent before everything else comes first too.
+    /// The messages that were received after the first `earlier` receipts, in the order of their receipt.
+    pub fn received_after(&self, earlier: u32) -> Vec<usize> {
+        let receipt = |number: usize| self.messages[number].receipt.load(SeqCst);
+        let mut numbers: Vec<usize> = (0..self.used())
+            .filter(|&number| self.messages[number].received.load(SeqCst) != 0)
+            .filter(|&number| receipt(number) > earlier)
+            .collect();
+        numbers.sort_by_key(|&number| receipt(number));
+        numbers
+    }
+
+    /// Fails unless `numbers`, in the order in which they were received from a queue at rest, are in the order of
+    /// delivery: by priority, and within one as [`check_turns`](Self::check_turns) says.
     #[track_caller]
     pub fn check_order(
+        &self,
+        numbers: &[usize],
+        before: impl Fn(usize, usize) -> bool,
+        what: &str,
+    ) {
+        for pair in numbers.windows(2) {
+            let priority = |number: usize| self.messages[number].priority.load(SeqCst);
+            let (earlier, later) = (priority(pair[0]), priority(pair[1]));
+            assert!(
+                earlier >= later,
+                "{what}: priority {earlier} was received before {later}"
+            );
+        }
+        self.check_turns(numbers, before, what);
+    }
+
+    /// Fails unless messages of one sender and priority were received as they were sent, and before others of that
+    /// priority those of which `before` says that they were sent earlier.
+    #[track_caller]
+    pub fn check_turns(
         &self,
         numbers: &[usize],
         before: impl Fn(usize, usize) -> bool,
@@ -147,16 +181,7 @@ impl Journal {
         let sender = |number: usize| self.messages[number].sender.load(SeqCst);
         let mut latest: std::collections::HashMap<(u16, u8), usize> =
             std::collections::HashMap::new();
-        for (place, &number) in numbers.iter().enumerate() {
-            if place > 0 {
-                let earlier = numbers[place - 1];
-                assert!(
-                    priority(earlier) >= priority(number),
-                    "{what}: priority {} was received before {}",
-                    priority(earlier),
-                    priority(number)
-                );
-            }
+        for &number in numbers {
             let key = (priority(number), sender(number));
             for (&(other_priority, other), &last) in &latest {
                 if other_priority == key.0
@@ -244,6 +269,8 @@ impl<'a> Actor<'a> {
                 if message.len.load(SeqCst) as usize == len
                     && u32::from(message.priority.load(SeqCst)) == priority =>
             {
+                let receipt = self.journal.receipts.fetch_add(1, SeqCst) + 1;
+                message.receipt.store(receipt, SeqCst);
                 message.received.fetch_add(1, SeqCst);
             }
             _ => {
