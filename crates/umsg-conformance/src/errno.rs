@@ -45,6 +45,12 @@ impl fmt::Debug for Errno {
     }
 }
 
+impl From<Errno> for std::io::Error {
+    fn from(errno: Errno) -> Self {
+        std::io::Error::from_raw_os_error(errno.0)
+    }
+}
+
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)

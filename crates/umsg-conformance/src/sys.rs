@@ -519,6 +519,19 @@ pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }
 
+/// Limits the memory that the kernel's message queues of this user may take, for this process: RLIMIT_MSGQUEUE.
+///
+/// # Errors
+/// Those of `setrlimit`.
+pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: a valid structure.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_MSGQUEUE, &limit) }).map(drop)
+}
+
 /// A point of the wall clock, `milliseconds` from now (or before now).
 pub fn from_now(milliseconds: i64) -> libc::timespec {
     let mut now = libc::timespec {

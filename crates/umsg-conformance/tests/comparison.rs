@@ -6,6 +6,7 @@ use std::path::Path;
 
 use umsg_conformance::backend::{Flaw, Kind};
 use umsg_conformance::compare::{self, Config, Failure, Summary};
+use umsg_conformance::library;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable)
@@ -27,9 +28,30 @@ fn expect_no_difference(backend: Kind, operations: u64) -> Summary {
     summary.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
+fn operations() -> u64 {
+    number("UMSG_COMPARE_OPS", 20_000)
+}
+
+#[test]
+fn the_native_api_does_not_differ_from_the_kernel() {
+    expect_no_difference(Kind::Native, operations());
+}
+
+#[test]
+fn the_drop_in_does_not_differ_from_the_kernel() {
+    let library = library::path().unwrap_or_else(|why| panic!("{why}"));
+    expect_no_difference(Kind::Dropin(library.to_path_buf()), operations());
+}
+
+#[test]
+fn preloaded_processes_do_not_differ_from_the_kernel() {
+    let library = library::path().unwrap_or_else(|why| panic!("{why}"));
+    expect_no_difference(Kind::Preloaded(library.to_path_buf()), operations());
+}
+
 #[test]
 fn the_kernel_does_not_differ_from_itself() {
-    expect_no_difference(Kind::Kernel, number("UMSG_COMPARE_OPS", 20_000));
+    expect_no_difference(Kind::Kernel, operations());
 }
 
 #[test]

@@ -9,15 +9,15 @@ use umsg_conformance::compare::{self, Config, Failure};
 use umsg_conformance::library;
 
 const USAGE: &str = "\
-usage: compare [--ops N] [--seed S] [--backend dropin|preload|native|kernel] [--library PATH] [--counts]
+usage: compare [--ops N] [--seed S] [--backend preload|dropin|native|kernel] [--library PATH] [--counts]
 
 Performs N random operations (100000 if not said otherwise) on the kernel's queues and on umsg's in lockstep and
 compares every answer. Ends with status 1 at the first difference, after printing a short history that shows it.
 The seed is taken from the clock if it is not given; it is printed, so that a run can be repeated.
 
---counts prints how often each call was answered how. --backend dropin calls the functions of libumsg_preload.so by
-dlsym, preload runs whole processes with it preloaded, native calls umsg::posix, kernel compares the kernel with
-itself. --library says where libumsg_preload.so is; it is looked for beside this program.";
+--counts prints how often each call was answered how. --backend preload (if not said otherwise) runs whole processes
+with libumsg_preload.so preloaded, dropin calls its functions by dlsym, native calls umsg::posix, kernel compares the
+kernel with itself. --library says where libumsg_preload.so is; it is looked for beside this program.";
 
 struct Arguments {
     operations: u64,
@@ -32,7 +32,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let mut arguments = Arguments {
         operations: 100_000,
         seed: since.as_secs() % 1_000_000,
-        backend: "dropin".into(),
+        backend: "preload".into(),
         library: None,
         counts: false,
     };

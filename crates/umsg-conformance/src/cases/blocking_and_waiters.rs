@@ -29,6 +29,7 @@ subject! { $ blocking_and_waiters, blocking_and_waiters_cases:
     a_caught_signal_interrupts_a_blocked_receive
     a_caught_signal_interrupts_a_blocked_send
     a_caught_signal_interrupts_a_timed_call
+    a_caught_signal_interrupts_whenever_it_comes
     a_handler_with_sa_restart_does_not_interrupt_a_receive
     a_handler_with_sa_restart_does_not_interrupt_a_send
     a_handler_with_sa_restart_does_not_interrupt_a_timed_call
@@ -340,6 +341,39 @@ fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
     let sender = blocked_with_handler(site, 0, || full.send_by(b"second", 0, from_now(30_000)));
     sender.signal(libc::SIGUSR1);
     assert_eq!(sender.result(), Err(Errno::EINTR));
+}
+
+fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
+    const WAITERS: usize = 40;
+    // More threads that want to run than processors, so that a waiter that looks up now and then is seen doing so.
+    let busy: Vec<_> = (0..4)
+        .map(|_| {
+            site.child(|| {
+                loop {
+                    std::hint::spin_loop();
+                }
+            })
+        })
+        .collect::<Vec<Child<'_, ()>>>();
+    let queues: Vec<_> = (0..4).map(|_| site.queue(1, 8)).collect();
+    for round in 0..5 {
+        let receivers: Vec<_> = (0..WAITERS)
+            .map(|at| {
+                let queue = queues[at % queues.len()];
+                blocked_with_handler(site, 0, move || queue.receive())
+            })
+            .collect();
+        thread::sleep(std::time::Duration::from_millis(37 * round));
+        for receiver in &receivers {
+            receiver.signal(libc::SIGUSR1);
+        }
+        for receiver in receivers {
+            assert_eq!(receiver.result(), Err(Errno::EINTR));
+        }
+    }
+    for child in busy {
+        child.kill();
+    }
 }
 
 /// Sends a signal several times and watches that the child stays blocked.

@@ -14,6 +14,8 @@ subject! { $ open_and_modes, open_and_modes_cases:
     exclusive_without_create_means_nothing
     access_mode_three_is_invalid_for_an_existing_queue
     access_mode_three_creates_a_queue_but_can_not_use_it
+    access_mode_three_goes_with_o_nonblock
+    close_on_exec_may_be_asked_for
     creating_an_existing_queue_ignores_the_attributes
     creating_an_existing_queue_ignores_even_negative_and_huge_attributes
     creating_an_existing_queue_leaves_its_mode_alone
@@ -115,6 +117,27 @@ fn access_mode_three_creates_a_queue_but_can_not_use_it(site: &Site) {
     assert_eq!(queue.receive(), Err(Errno::EBADF));
     assert_eq!(queue.attributes(), Ok(SMALL));
     assert!(site.open(&name, libc::O_RDWR).is_ok());
+}
+
+fn access_mode_three_goes_with_o_nonblock(site: &Site) {
+    let flags = libc::O_CREAT | libc::O_NONBLOCK | 3;
+    let queue = site
+        .open_with(&site.name("three"), flags, 0o600, Some(&SMALL))
+        .expect("a new queue");
+    assert!(queue.is_nonblocking());
+    assert!(queue.dup().expect("a duplicate").is_nonblocking());
+}
+
+fn close_on_exec_may_be_asked_for(site: &Site) {
+    let name = site.name("exec");
+    let created = site
+        .open_with(&name, CREATE | libc::O_CLOEXEC, 0o600, Some(&SMALL))
+        .expect("a new queue");
+    let opened = site
+        .open(&name, libc::O_RDWR | libc::O_CLOEXEC)
+        .expect("opening it");
+    assert_eq!(created.send(b"x", 1), Ok(()));
+    assert_eq!(opened.receive(), Ok(message("x", 1)));
 }
 
 /// Creating an existing queue with any of these attributes opens it as it is.
