@@ -72,15 +72,11 @@ mod real {
         #[cold]
         fn redeliver(&self) {
             let signal = self.deferred.replace(0);
-            let process = rustix::process::getpid().as_raw_nonzero().get();
-            let me = rustix::thread::gettid().as_raw_nonzero().get();
-            let info = self.info.get();
             let mask = self.mask.get();
-            // SAFETY: `info` was filled in `put_off`; a process may queue any siginfo to a thread of its own. The
-            // signal is blocked at this point, so it stays pending until the mask is restored. The mask is a local of
-            // the kernel's size.
+            // SAFETY: `info` was filled in `put_off`. The signal is blocked at this point, so it stays pending until the
+            // mask is restored. The mask is a local of the kernel's size.
             unsafe {
-                libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, me, signal, info);
+                queue_again(signal, (*self.info.get()).as_ptr());
                 libc::syscall(
                     libc::SYS_rt_sigprocmask,
                     libc::SIG_SETMASK,
@@ -105,15 +101,32 @@ mod real {
             // reference to `self.info` exists: its one other user, `redeliver`, runs on this thread outside of
             // critical sections.
             unsafe {
-                (*self.info.get()).write(*info);
+                if self.deferred.get() == 0 {
+                    (*self.info.get()).write(*info);
+                    self.deferred.set(signal);
+                } else {
+                    // Several arrived at once, their frames are stacked: this one's is below the first one's, and its
+                    // mask is nearer to the thread's own.
+                    queue_again(signal, info);
+                }
                 let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
                 self.mask.set(*mask);
                 *mask = !SYNCHRONOUS
                     .iter()
                     .fold(0, |mask, signal| mask | 1 << (signal - 1));
             }
-            self.deferred.set(signal);
         }
+    }
+
+    /// Queues a signal to the calling thread, which blocks it or is about to.
+    ///
+    /// # Safety
+    /// `info` points to the siginfo that the signal came with.
+    unsafe fn queue_again(signal: i32, info: *const libc::siginfo_t) {
+        let process = rustix::process::getpid().as_raw_nonzero().get();
+        let me = rustix::thread::gettid().as_raw_nonzero().get();
+        // SAFETY: a process may queue any siginfo to a thread of its own; the caller vouches for `info`.
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, me, signal, info) };
     }
 
     /// Signals that a thread's own instruction raises: they can't wait, and while they are blocked they kill.

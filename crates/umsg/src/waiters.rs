@@ -172,14 +172,13 @@ impl<'a> Waiters<'a> {
             return Ok(());
         };
         let node = self.segment.node(index)?;
-        let key = (node.rank.get(), node.ticket.get());
         let (mut after, mut steps) = (links.tail.get(), 0);
         while let Some((_, before)) = self.at(after)? {
             steps += 1;
             if steps > BOUND {
                 return Err(Trouble::Damaged);
             }
-            if (before.rank.get(), before.ticket.get()) <= key {
+            if key(before) <= key(node) {
                 break;
             }
             after = before.previous.get();
@@ -259,7 +258,7 @@ impl<'a> Waiters<'a> {
         ticket.set(ticket.get().wrapping_add(1));
         node.list.set(List::None as u32);
         node.slot.set(slot);
-        node.rank.set(thread.rank());
+        node.rank.set(UNRANKED);
         node.tid.set(thread.tid());
         node.pid.set(thread.pid());
         node.birth.set(thread.birth());
@@ -343,6 +342,17 @@ impl<'a> Waiters<'a> {
         let usable = segment.fixed().receiver.nodes.get().min(NODES as u32);
         (0..usable).filter_map(move |index| Some((index, segment.node(index).ok()?)))
     }
+}
+
+/// The rank of a node whose thread was not asked for its own yet: alone in a list it needs none.
+const UNRANKED: u32 = u32::MAX;
+
+/// What a list is sorted by. Asks the kernel for the thread's rank, once for each wait in company.
+fn key(node: &Node) -> (u32, u64) {
+    if node.rank.get() == UNRANKED {
+        node.rank.set(crate::sys::thread::rank(node.tid.get()));
+    }
+    (node.rank.get(), node.ticket.get())
 }
 
 /// Whether the node's thread is proved dead though the kernel did not mark the word.

@@ -111,11 +111,6 @@ impl Thread {
         u64::from(self.tid)
     }
 
-    /// All alike.
-    pub(crate) fn rank(&self) -> u32 {
-        120
-    }
-
     pub(crate) fn name(&self, word: &AtomicU32) -> Outer {
         let outer = Outer(self.named.get());
         self.rename(word);
@@ -177,4 +172,9 @@ fn exit_robust_list(word: &AtomicU32, tid: u32) {
 /// Whether the thread has died.
 pub(crate) fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
+}
+
+/// All threads of a model have one rank.
+pub(crate) fn rank(_tid: u32) -> u32 {
+    120
 }

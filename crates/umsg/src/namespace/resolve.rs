@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
-use rustix::process::{getegid, geteuid, getgid, getuid};
 
 use super::directory::Directory;
 use super::error::NamespaceError;
@@ -55,9 +54,10 @@ impl Namespace {
     }
 }
 
-/// As secure_getenv(3): who runs a setuid program must not choose its directory.
+/// As secure_getenv(3): who runs a setuid program must not choose its directory. How it was started counts; a daemon
+/// that changes its user later stays where it is.
 fn is_setuid() -> bool {
-    getuid() != geteuid() || getgid() != getegid()
+    crate::sys::process::was_started_with_privilege()
 }
 
 fn resolve_in(

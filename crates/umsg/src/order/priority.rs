@@ -39,14 +39,23 @@ impl<'a> Priorities<'a> {
     }
 
     /// The highest priority below `priority` that has messages: for walking the store in order of delivery.
+    #[inline]
     pub(crate) fn next_below(&self, priority: usize) -> Option<usize> {
-        let mut word = priority / 64;
-        let mut bits = self.segment.level0(word).ok()?.get() & below(priority % 64);
-        while bits == 0 {
-            word = word.checked_sub(1)?;
-            bits = self.segment.level0(word).ok()?.get();
+        let receiver = &self.segment.fixed().receiver;
+        let (i, j, k) = split(priority);
+        let word = priority / 64;
+        if let Some(k) = last_set(self.segment.level0(word).ok()?.get() & below(k)) {
+            return Some(word * 64 + k);
         }
-        Some(word * 64 + last_set(bits)?)
+        let (i, j) = match last_set(receiver.level1.get(i)?.get() & below(j)) {
+            Some(j) => (i, j),
+            None => {
+                let i = last_set(receiver.level2.get() & below(i))?;
+                (i, last_set(receiver.level1.get(i)?.get())?)
+            }
+        };
+        let word = i * 64 + j;
+        Some(word * 64 + last_set(self.segment.level0(word).ok()?.get())?)
     }
 
     /// The first slot of a priority that has messages.

@@ -115,14 +115,18 @@ impl Queue {
             segment::attach(descriptor)?
         } else {
             let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
-            // A FIFO or a device must not be opened a second time just to find out that it is none of ours.
+            let open = |access: OFlags| {
+                rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty())
+                    .map_err(|e| OpenError::from_errno("open", e))
+            };
+            // What is none of ours must not be opened for writing just to find that out.
             if rustix::fs::FileType::from_raw_mode(stat.st_mode)
                 != rustix::fs::FileType::RegularFile
             {
                 return Err(OpenError::NotAQueue("not a regular file"));
             }
-            let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-                .map_err(|e| OpenError::from_errno("open", e))?;
+            segment::check(open(OFlags::RDONLY)?.as_fd())?;
+            let file = open(OFlags::RDWR)?;
             if identity(file.as_fd())? != (stat.st_dev, stat.st_ino) {
                 return Err(OpenError::NotAQueue("the descriptor changed meanwhile"));
             }

@@ -2,8 +2,9 @@
 //!
 //! A sleep costs its waker more than a microsecond and its sleeper several, so a call that finds nothing first looks
 //! again for some microseconds, as long as that has paid lately: each spin that found something makes the next one
-//! longer, each that did not halves it, and after a few in vain the next waits sleep at once. On a single processor
-//! nobody spins.
+//! longer, each that did not halves it, and after a few in vain the next waits don't spin. On a single processor
+//! nobody spins. Before it sleeps, a call gives way a few times: where sender and receiver share a processor, the other
+//! one then runs at once, and neither has to sleep and be woken.
 //!
 //! *When* it looks matters too. Two cores that pass a cache line to and fro for each message move some three million
 //! messages a second; a receiver that lets a few gather moves several times as many. So a receiver that finds nothing
@@ -25,7 +26,7 @@ pub enum Waiting {
     /// Spins for some microseconds as long as that has paid lately and there is another processor, then sleeps.
     #[default]
     Adaptive,
-    /// Sleeps at once: the least CPU time.
+    /// Gives way to other threads a few times, then sleeps: the least CPU time.
     Blocking,
     /// Spins until the deadline: the least latency, and a processor's whole time.
     Spinning,
@@ -165,12 +166,14 @@ impl Engine {
                     .gathering_time(self.segment().layout().max_messages),
             );
         }
-        self.spin(budget, deadline, || self.seems_filled())
+        let ready = || self.seems_filled();
+        self.spin(budget, deadline, ready) || give_way(ready)
     }
 
     /// Looks for room as long as the handle's pacing says. True if it is worth another attempt.
     pub(super) fn spin_for_room(&self, deadline: Deadline) -> bool {
-        self.spin(self.pacing.allowance(), deadline, || self.seems_roomy())
+        let ready = || self.seems_roomy();
+        self.spin(self.pacing.allowance(), deadline, ready) || give_way(ready)
     }
 
     fn spin(&self, budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
@@ -209,6 +212,17 @@ fn spin_until(budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool
             return false;
         }
     }
+}
+
+/// How often a call gives way before it sleeps.
+const YIELDS: u32 = 4;
+
+/// Lets others run on this processor, and looks after each turn whether that was of use.
+fn give_way(ready: impl Fn() -> bool) -> bool {
+    (0..YIELDS).any(|_| {
+        cpu::give_way();
+        ready()
+    })
 }
 
 /// Looks at nothing that others write, for so many nanoseconds.

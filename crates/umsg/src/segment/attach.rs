@@ -16,6 +16,12 @@ const HEADER_BYTES: usize = 32;
 
 /// Maps the segment in a file that is open for reading and writing.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
+    let layout = check(file)?;
+    Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))
+}
+
+/// Checks that a file that is open for reading is a segment.
+pub(crate) fn check(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
     let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(OpenError::NotAQueue("not a regular file"));
@@ -26,7 +32,7 @@ pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
             "the file has another length than its header says",
         ));
     }
-    Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))
+    Ok(layout)
 }
 
 /// Reads the header with a system call, so that a file that is too short is an error and not a SIGBUS.

@@ -30,7 +30,7 @@ mod mapped;
 mod quota;
 
 #[cfg(not(loom))]
-pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach};
+pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
 pub(crate) use cell::{Cell, INLINE};
 #[cfg(not(loom))]
 pub(crate) use create::create;
@@ -69,7 +69,7 @@ pub(crate) struct Node {
     pub(crate) previous: Guarded32,
     /// A blocked sender's own message; the message offered to a receiver.
     pub(crate) slot: Guarded32,
-    /// The thread's scheduling rank: lower is served first.
+    /// The thread's scheduling rank, once somebody waits beside it: lower is served first.
     pub(crate) rank: Guarded32,
     /// The thread, its process and its start time in clock ticks since boot: proof of its death where the kernel
     /// could not mark the word.

@@ -1,6 +1,7 @@
 //! How many processors this process may use, and which one it is on.
 
-/// How many processors the calling thread may run on; read once.
+/// How many processors are online; read once. Not how many the calling thread may run on: a thread that is bound to
+/// one may well wait for another that is bound to another.
 #[cfg(not(loom))]
 pub(crate) fn available() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,9 +9,9 @@ pub(crate) fn available() -> usize {
     // Relaxed: every thread would find the same number.
     match COUNT.load(Ordering::Relaxed) {
         0 => {
-            let count = rustix::thread::sched_getaffinity(None)
-                .map_or(1, |set| set.count() as usize)
-                .max(1);
+            // SAFETY: asks for a number.
+            let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+            let count = usize::try_from(online).unwrap_or(1).max(1);
             COUNT.store(count, Ordering::Relaxed);
             count
         }
@@ -34,4 +35,15 @@ pub(crate) fn available() -> usize {
 #[cfg(loom)]
 pub(crate) fn current() -> usize {
     0
+}
+
+/// Lets other threads run on this processor first. Source: sched_yield(2).
+#[cfg(not(loom))]
+pub(crate) fn give_way() {
+    rustix::thread::sched_yield();
+}
+
+#[cfg(loom)]
+pub(crate) fn give_way() {
+    loom::thread::yield_now();
 }

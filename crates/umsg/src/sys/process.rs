@@ -55,3 +55,10 @@ fn map_page() -> *mut AtomicU64 {
         Err(theirs) => theirs,
     }
 }
+
+/// Whether the kernel started this program with more privilege than its caller had: a set-user-ID program, or one with
+/// file capabilities. Source: getauxval(3), AT_SECURE.
+pub(crate) fn was_started_with_privilege() -> bool {
+    // SAFETY: reads a number that the kernel put beside the program's arguments.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}

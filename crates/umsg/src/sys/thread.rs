@@ -132,41 +132,6 @@ mod real {
             self.birth.get()
         }
 
-        /// The thread's place among waiters, as the kernel sorts those of its own queues: by priority, lower first;
-        /// 0 for a deadline thread, 1 to 99 for a real-time one, then by nice value.
-        pub(crate) fn rank(&self) -> u32 {
-            /// The beginning of `struct sched_attr` of linux/sched/types.h, its first version.
-            #[repr(C)]
-            #[derive(Default)]
-            struct Attributes {
-                size: u32,
-                policy: u32,
-                flags: u64,
-                nice: i32,
-                priority: u32,
-                deadline: [u64; 3],
-            }
-            let mut attributes = Attributes::default();
-            // SAFETY: 0 is the calling thread; the kernel writes at most the size given, which is the struct's.
-            let result = unsafe {
-                libc::syscall(
-                    libc::SYS_sched_getattr,
-                    0,
-                    &raw mut attributes,
-                    size_of::<Attributes>(),
-                    0,
-                )
-            };
-            match (result, attributes.policy as i32) {
-                (0, libc::SCHED_FIFO | libc::SCHED_RR) => {
-                    100_u32.saturating_sub(attributes.priority)
-                }
-                (0, libc::SCHED_DEADLINE) => 0,
-                (0, _) => 120_u32.saturating_add_signed(attributes.nice),
-                _ => 120,
-            }
-        }
-
         #[inline(always)]
         fn robust(&self) -> &RobustListHead {
             // SAFETY: `introduce` stored a head that libc or we keep alive as long as the thread; Cells only.
@@ -254,3 +219,34 @@ fn birth_of(pid: u32, tid: u32) -> u64 {
         .and_then(|field| std::str::from_utf8(field).ok());
     start.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
+
+/// A thread's place among waiters, as the kernel sorts those of its own queues: by priority, lower first; 0 for a
+/// deadline thread, 1 to 99 for a real-time one, then by nice value. That of a thread that is gone is an ordinary one.
+#[cfg(not(loom))]
+pub(crate) fn rank(tid: u32) -> u32 {
+    /// The beginning of `struct sched_attr` of linux/sched/types.h, its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        deadline: [u64; 3],
+    }
+    let mut attributes = Attributes::default();
+    let size = size_of::<Attributes>();
+    // SAFETY: the kernel writes at most the size given, which is the struct's.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) };
+    match (result, attributes.policy as i32) {
+        (0, libc::SCHED_FIFO | libc::SCHED_RR) => 100_u32.saturating_sub(attributes.priority),
+        (0, libc::SCHED_DEADLINE) => 0,
+        (0, _) => 120_u32.saturating_add_signed(attributes.nice),
+        _ => 120,
+    }
+}
+
+#[cfg(loom)]
+pub(crate) use crate::model::thread::rank;
