@@ -7,14 +7,14 @@ use crate::error::Trouble;
 use crate::order::Priorities;
 use crate::segment::{Cell, PRIORITIES};
 use crate::slots::Ring;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
 /// How far ahead cells that will be read are fetched, in the ring and in the store.
 const AHEAD: u64 = 6;
-const STORED_AHEAD: usize = 2;
+const STORED_AHEAD: usize = 4;
 /// In a stream, every so many messages the receiver looks how far its senders are.
 const LOOK_AT_SENT: u32 = 8;
 
@@ -66,7 +66,9 @@ impl Engine {
     #[inline(always)]
     pub(super) fn seems_filled(&self) -> bool {
         let receiver = &self.segment().fixed().receiver;
+        let geometry = &self.segment().fixed().geometry;
         loop {
+            let mask = geometry.ring_mask.load(Ordering::Relaxed);
             // Acquire: what follows is not read before the cursor.
             let drained = receiver.drained.load(Ordering::Acquire);
             if receiver.stored.load(Ordering::Acquire) != 0 {
@@ -80,8 +82,13 @@ impl Engine {
                 }
                 Err(_) => return true,
             }
-            // The slot may have been looked at for a position that was passed meanwhile.
-            if receiver.drained.load(Ordering::Acquire) == drained {
+            // GONE, WIDER: the entry may have been another slot's already, because the position was passed meanwhile, or
+            // because the ring was doubled and the position has its entry elsewhere. The fence pairs with the release
+            // in `Ring::write`: who read the entry after that, sees the cursor, or the mask, that came before.
+            fence(Ordering::Acquire);
+            if receiver.drained.load(Ordering::Relaxed) == drained
+                && geometry.ring_mask.load(Ordering::Relaxed) == mask
+            {
                 return false;
             }
         }
@@ -223,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// In the store: the one after the next; the next was fetched last time.
+    /// In the store: the one that comes a few messages later; those before it were fetched earlier.
     #[inline]
     fn prefetch_stored(&self, found: &Found<'_>) {
         let order = Priorities::of(self.segment());
