@@ -14,7 +14,7 @@ use crate::waiters::{List, Waiters};
 
 /// How far ahead cells that will be read are fetched, in the ring and in the store.
 const AHEAD: u64 = 6;
-const STORED_AHEAD: usize = 2;
+const STORED_AHEAD: usize = 4;
 /// In a stream, every so many messages the receiver looks how far its senders are.
 const LOOK_AT_SENT: u32 = 8;
 
