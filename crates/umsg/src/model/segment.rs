@@ -45,8 +45,9 @@ impl Segment {
             cells: some(layout.slots),
             links: some(layout.slots),
         };
+        // Backwards, so that an entry that was never written is not right by chance.
         for slot in 0..slots {
-            segment.ring[slot].store(slot as u32, Ordering::Relaxed);
+            segment.ring[slot].store((slots - 1 - slot) as u32, Ordering::Relaxed);
         }
         let fixed = segment.fixed();
         let mask = slots.next_power_of_two().max(2) - 1;
@@ -74,8 +75,8 @@ impl Segment {
     }
 
     pub(crate) fn ring(&self, position: u64) -> &AtomicU32 {
-        // Relaxed: as in the mapped segment.
-        let mask = self.fixed.geometry.ring_mask.load(Ordering::Relaxed);
+        // Acquire: WIDER, as in the mapped segment.
+        let mask = self.fixed.geometry.ring_mask.load(Ordering::Acquire);
         self.ring_at(position as usize & mask as usize)
     }
 

@@ -5,7 +5,9 @@
 //! can hold the world in its local storage.
 
 use crate::crash::Point;
+use crate::sync::AtomicU32;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// Where a thread dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub(super) struct World {
     /// Whose sleep was ended by a slice and who does not know yet.
     pub(super) overslept: Vec<u32>,
     pub(super) dead: Vec<u32>,
+    /// See [`super::crash`].
+    pub(super) turnstile: Option<Arc<AtomicU32>>,
     dooms: Vec<Doom>,
 }
 
@@ -70,6 +74,7 @@ pub(crate) fn begin(slices: bool) {
             slices,
             // The thread that runs the model.
             living: 1,
+            turnstile: Some(Arc::new(AtomicU32::new(0))),
             ..World::default()
         };
     });

@@ -5,6 +5,9 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
+//! | the repair does not complete an offer or an admission, frees no slot, forgets those that nodes hold, or keeps the lists | a message comes twice, or a slot is lost |
+//! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
+//! | where the entry is another slot's, the cursor that passed it is not seen (no release, or no fence) | a race on the message |
 
 use super::stage::{DIRECTOR, LATER, Message, Queue, Slices, alive, explore};
 use crate::crash::Point;
@@ -337,11 +340,27 @@ fn a_dead_senders_message_is_taken_while_its_side_is_repaired() {
         assert!(victim.is_none());
         let heir = queue.spawn(2, |queue, me| queue.send(me, (3, 0), Deadline::Never));
         // Out of turn: the second slot's entry in the ring becomes the first slot's.
-        let received = queue
-            .direct(|queue, me| [(); 2].map(|()| queue.receive(me, Deadline::Passed).unwrap()));
-        assert_eq!(received, [(2, 3), (1, 0)]);
+        let first = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
+        assert_eq!(first, Ok((2, 3)));
+        let other = queue.spawn(3, |queue, me| queue.receive(me, Deadline::Passed));
+        assert_eq!(alive(other), Ok((1, 0)));
         assert_eq!(alive(heir), Ok(()));
         assert_eq!(queue.empty(), [(3, 0)]);
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_sleeper_that_the_kernel_marked_dead_is_passed_over_at_once() {
+    explore("death: a marked sleeper", 3, Slices::Endless, || {
+        let queue = Queue::new(1, 1);
+        world::doom(1, Death::At(Point::WAIT_NAMED), 1);
+        let victim = thread::live(1, |me| queue.receive(me, Deadline::Never));
+        assert!(victim.is_none());
+        // No slice has to pass: the message is not offered to the dead.
+        let receiver = queue.spawn(2, |queue, me| queue.receive(me, Deadline::Never));
+        queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
+        assert_eq!(alive(receiver), Ok((1, 0)));
         queue.audit();
     });
 }

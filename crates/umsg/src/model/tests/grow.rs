@@ -2,6 +2,9 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
+//! | the ring's lower half is not copied, or after the mask is stored; a look does not compare the mask again | "empty" is said of a queue that is not |
+//! | a slot is freed, or taken, without ordering | a race on the message |
+//! | growing, or parking a message, without the loan of the sender lock | a race on the cursors |
 
 use super::stage::{Queue, Slices, alive, explore, polled};
 use crate::sys::clock::Deadline;
@@ -24,6 +27,28 @@ fn a_receiver_does_not_notice_that_the_ring_is_doubled() {
             .direct(|queue, me| [(); 3].map(|()| polled(|| queue.receive(me, Deadline::Passed))));
         assert_eq!(received, [(1, 0), (2, 0), (3, 0)]);
         alive(sender);
+        queue.audit();
+    });
+}
+
+#[test]
+fn what_is_there_is_seen_while_the_ring_is_doubled() {
+    explore("grow: beside a look", 3, Slices::Endless, || {
+        let queue = Queue::new(3, 2);
+        // Positions 2 and 3: the doubled ring has them elsewhere.
+        queue.direct(|queue, me| {
+            for number in 0..4 {
+                queue.send(me, (number, 0), Deadline::Passed).unwrap();
+                if number < 2 {
+                    queue.receive(me, Deadline::Passed).unwrap();
+                }
+            }
+        });
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (4, 0), Deadline::Never));
+        let received = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
+        assert_eq!(received, Ok((2, 0)));
+        assert_eq!(alive(sender), Ok(()));
+        assert_eq!(queue.empty(), [(3, 0), (4, 0)]);
         queue.audit();
     });
 }

@@ -93,7 +93,7 @@ fn a_message_that_one_receiver_gave_up_goes_to_the_next() {
 
 #[test]
 fn a_sleeping_sender_gets_the_room_that_a_receive_makes() {
-    explore("handover: a blocked sender", 3, Slices::Endless, || {
+    explore("handover: a blocked sender", 2, Slices::Endless, || {
         let queue = Queue::new(1, 1);
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         let sender = queue.spawn(1, |queue, me| queue.send(me, (2, 1), Deadline::Never));

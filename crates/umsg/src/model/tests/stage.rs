@@ -1,6 +1,7 @@
 //! What the models are made of: a queue, threads that use it, and the account at the end.
 
 use crate::lock::SLICE;
+use crate::model::crash::step;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world;
@@ -75,10 +76,12 @@ impl Queue {
     }
 
     pub(super) fn send(&self, me: &Thread, message: Message, by: Deadline) -> Result<(), Refused> {
+        step();
         self.0.send(me, &message.0.to_ne_bytes(), message.1, by)
     }
 
     pub(super) fn receive(&self, me: &Thread, by: Deadline) -> Result<Message, Refused> {
+        step();
         let mut buffer = [0; 8];
         let taken = self.0.receive(me, &mut buffer, by)?;
         assert_eq!(taken.len, 8);
