@@ -28,7 +28,7 @@ use crate::sys::{self, End, Forked};
 pub type Case = fn(&Site);
 
 /// How long a case may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The longest text of a record: with its tag it is written in one piece.
 const LONGEST: usize = 3000;

@@ -3,6 +3,7 @@
 //! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` where chance begins.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use umsg_conformance::backend::{Flaw, Kind};
 use umsg_conformance::compare::{self, Config, Failure, Summary};
@@ -15,16 +16,25 @@ fn number(variable: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-#[track_caller]
-fn expect_no_difference(backend: Kind, operations: u64) -> Summary {
-    let seed = number("UMSG_COMPARE_SEED", 1);
-    let summary = compare::run(&Config {
+/// The kernel's memory for queues is enough for one comparison, not for as many as there are processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn run(backend: Kind, operations: u64, seed: u64) -> Result<Summary, Failure> {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = Some(Path::new(env!("CARGO_BIN_EXE_compare")));
+    compare::run(&Config {
         operations,
         seed,
         backend,
-        program: Some(Path::new(env!("CARGO_BIN_EXE_compare"))),
+        program,
         progress: None,
-    });
+    })
+}
+
+#[track_caller]
+fn expect_no_difference(backend: Kind, operations: u64) -> Summary {
+    let seed = number("UMSG_COMPARE_SEED", 1);
+    let summary = run(backend, operations, seed);
     summary.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
@@ -101,13 +111,7 @@ fn the_operations_reach_what_there_is_to_reach() {
 fn every_mistake_is_found() {
     for &flaw in Flaw::ALL {
         let backend = Kind::Flawed(flaw);
-        match compare::run(&Config {
-            operations: 50_000,
-            seed: 1,
-            backend,
-            program: Some(Path::new(env!("CARGO_BIN_EXE_compare"))),
-            progress: None,
-        }) {
+        match run(backend, 50_000, 1) {
             Err(Failure::Difference(difference)) => {
                 let lines = difference.text.lines().count();
                 assert!(

@@ -314,6 +314,25 @@ impl Backend for Called {
         Ok(answer(length)? as usize)
     }
 
+    fn send_null(&self, fd: Fd, length: usize, priority: u32) -> Answer<()> {
+        // SAFETY: null is no place to read from, which is what is asked about.
+        nothing(unsafe { (self.calls.mq_send)(fd, ptr::null(), length, priority) })
+    }
+
+    fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
+        // SAFETY: null is no place to write to, which is what is asked about.
+        let length =
+            unsafe { (self.calls.mq_receive)(fd, ptr::null_mut(), length, ptr::null_mut()) };
+        Ok(answer(length)? as usize)
+    }
+
+    fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
+        let mut old = mq_attr::from(Attributes::default());
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.mq_setattr)(fd, ptr::null(), &mut old) })?;
+        Ok(old.into())
+    }
+
     fn attributes(&self, fd: Fd) -> Answer<Attributes> {
         let mut attr = mq_attr::from(Attributes::default());
         // SAFETY: as said above.

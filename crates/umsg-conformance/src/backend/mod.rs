@@ -108,6 +108,8 @@ pub struct Ownership {
 /// Something that is held, and let go when dropped.
 pub trait Held {}
 
+const NO_NULL: &str = "it has slices and values, not pointers";
+
 const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
 
 /// Something that behaves like the `mq_*` calls of C.
@@ -176,6 +178,18 @@ pub trait Backend: Send + Sync {
     /// `mq_receive` with a null pointer for the priority.
     fn receive_ignoring_priority(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
         Err(Failure::Unsupported("it always returns the priority"))
+    }
+    /// `mq_send` with a null pointer for the message.
+    fn send_null(&self, fd: Fd, length: usize, priority: u32) -> Answer<()> {
+        Err(Failure::Unsupported(NO_NULL))
+    }
+    /// `mq_receive` with a null pointer for the buffer.
+    fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
+        Err(Failure::Unsupported(NO_NULL))
+    }
+    /// `mq_setattr` with a null pointer for the new attributes: the attributes as they are.
+    fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
+        Err(Failure::Unsupported(NO_NULL))
     }
     /// `mq_setattr` with a null pointer for the old attributes.
     fn set_attributes_only(&self, fd: Fd, attributes: &Attributes) -> Answer<()> {

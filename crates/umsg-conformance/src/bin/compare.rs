@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     );
     let said = std::cell::Cell::new(Instant::now());
     let progress = |done: u64| {
-        if said.get().elapsed() >= Duration::from_secs(5) {
+        if said.get().elapsed() >= Duration::from_secs(10) {
             said.set(Instant::now());
             println!("  {done} operations");
         }

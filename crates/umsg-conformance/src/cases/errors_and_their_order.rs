@@ -18,6 +18,11 @@ subject! { $ errors_and_their_order, errors_and_their_order_cases:
     a_descriptor_of_a_file_in_the_way_of_a_queue_is_bad
     the_attributes_of_something_else_can_not_be_had
     invalid_attribute_flags_come_before_a_bad_descriptor
+    a_null_pointer_is_a_message_of_no_bytes
+    a_null_pointer_for_more_than_that_is_a_fault
+    a_null_buffer_for_a_message_of_no_bytes_is_fine
+    a_null_buffer_for_a_message_is_a_fault_and_the_message_is_gone
+    setting_no_attributes_returns_them
     a_failed_call_leaves_the_queue_as_it_was
 }
 
@@ -183,6 +188,57 @@ fn invalid_attribute_flags_come_before_a_bad_descriptor(site: &Site) {
     assert_eq!(
         site.at(NEVER).set_attributes(&attributes),
         Err(Errno::EINVAL)
+    );
+}
+
+fn a_null_pointer_is_a_message_of_no_bytes(site: &Site) {
+    let queue = site.queue(1, 8);
+    assert_eq!(site.ask(site.backend().send_null(queue.fd(), 0, 3)), Ok(()));
+    assert_eq!(queue.receive(), Ok(message("", 3)));
+}
+
+fn a_null_pointer_for_more_than_that_is_a_fault(site: &Site) {
+    let queue = site.nonblocking(1, 8);
+    assert_eq!(
+        site.ask(site.backend().send_null(queue.fd(), 8, 3)),
+        Err(Errno::EFAULT)
+    );
+    assert_eq!(
+        site.ask(site.backend().send_null(queue.fd(), 9, 3)),
+        Err(Errno::EMSGSIZE)
+    );
+    assert_eq!(queue.receive(), Err(Errno::EAGAIN));
+}
+
+fn a_null_buffer_for_a_message_of_no_bytes_is_fine(site: &Site) {
+    let queue = site.nonblocking(1, 8);
+    assert_eq!(queue.send(b"", 1), Ok(()));
+    assert_eq!(site.ask(site.backend().receive_null(queue.fd(), 8)), Ok(0));
+    assert_eq!(queue.receive(), Err(Errno::EAGAIN));
+}
+
+fn a_null_buffer_for_a_message_is_a_fault_and_the_message_is_gone(site: &Site) {
+    let queue = site.nonblocking(2, 8);
+    assert_eq!(queue.send(b"lost", 1), Ok(()));
+    assert_eq!(queue.send(b"kept", 0), Ok(()));
+    assert_eq!(
+        site.ask(site.backend().receive_null(queue.fd(), 7)),
+        Err(Errno::EMSGSIZE)
+    );
+    assert_eq!(
+        site.ask(site.backend().receive_null(queue.fd(), 8)),
+        Err(Errno::EFAULT)
+    );
+    assert_eq!(queue.drain(), [message("kept", 0)]);
+}
+
+fn setting_no_attributes_returns_them(site: &Site) {
+    let queue = site.nonblocking(3, 8);
+    let got = site.ask(site.backend().set_no_attributes(queue.fd()));
+    assert_eq!(got, queue.attributes());
+    assert_eq!(
+        site.ask(site.backend().set_no_attributes(NEVER)),
+        Err(Errno::EBADF)
     );
 }
 

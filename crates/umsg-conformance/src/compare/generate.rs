@@ -497,3 +497,80 @@ impl Generator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(descriptors: bool) -> Bounds {
+        Bounds {
+            max_messages: 10,
+            max_message_size: 8192,
+            budget: 150_000,
+            users: false,
+            descriptors,
+            valid_names: 3,
+            names: 9,
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_histories_again() {
+        let histories = || {
+            let mut generator = Generator::new(7, bounds(true));
+            [generator.history(300), generator.history(300)]
+        };
+        assert_eq!(histories(), histories());
+    }
+
+    #[test]
+    fn the_queues_of_a_history_stay_within_its_budget() {
+        let mut generator = Generator::new(1, bounds(true));
+        for _ in 0..200 {
+            let mut cost = 0;
+            for step in generator.history(300) {
+                let Operation::Open {
+                    flags,
+                    name,
+                    attributes,
+                    ..
+                } = step.operation
+                else {
+                    continue;
+                };
+                let Attributes {
+                    max_messages,
+                    message_size,
+                    ..
+                } = attributes.unwrap_or(Attributes::new(10, 8192));
+                let is_made =
+                    (1..=10).contains(&max_messages) && (1..=8192).contains(&message_size);
+                if flags & libc::O_CREAT != 0 && name < 3 && is_made {
+                    // When the budget is used up, only the smallest are made.
+                    let cost_of_this = generator.cost(max_messages, message_size);
+                    cost += if cost_of_this > 4 * (16 + 128) + 1024 {
+                        cost_of_this
+                    } else {
+                        0
+                    };
+                }
+            }
+            assert!(cost <= 150_000, "{cost} bytes");
+        }
+        assert!(
+            generator.unasked.depth > 0
+                && generator.unasked.length > 0
+                && generator.unasked.memory > 0
+        );
+    }
+
+    #[test]
+    fn without_users_nobody_becomes_one() {
+        let mut generator = Generator::new(1, bounds(true));
+        let steps: Vec<Step> = (0..50).flat_map(|_| generator.history(300)).collect();
+        assert!(!steps.iter().any(|step| matches!(
+            step.operation,
+            Operation::Fork { user: Some(_), .. } | Operation::ChangeOwner { .. }
+        )));
+    }
+}

@@ -27,6 +27,7 @@ mod shrink;
 mod side;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fmt;
 use std::fs;
@@ -46,7 +47,7 @@ use crate::sys::{self, Forked};
 use generate::{Bounds, Generator};
 use launch::{Launch, Program};
 use lockstep::{End, Played};
-use operation::{Step, WORKERS};
+use operation::{Operation, Step, WORKERS};
 use side::Setup;
 
 /// How many steps a history has.
@@ -405,31 +406,44 @@ impl<'a> Comparison<'a> {
     }
 
     /// The difference that a history shows, cut short.
-    fn explain(&self, steps: Vec<Step>, history: u64, first: &Played) -> Difference {
+    fn explain(&self, steps: Vec<Step>, history: u64, first: Played) -> Difference {
         let differs = |played: &Played| matches!(played.end, End::Differed(_));
         const ATTEMPTS: u32 = 5;
         let again = (0..ATTEMPTS)
             .filter(|_| differs(&self.play(&steps, AGAIN)))
             .count() as u32;
-        let mut text = first.to_string();
+        let mut shortest = first;
         if again == ATTEMPTS {
-            let mut shortest = None;
             shrink::shrink(steps, |steps| {
                 let played = self.play(steps, AGAIN);
                 let still = differs(&played);
                 if still {
-                    shortest = Some(played);
+                    shortest = played;
                 }
                 still
             });
-            text = shortest.map_or(text, |played| played.to_string());
         }
+        let text = format!("{shortest}{}", self.names_in(&shortest));
         Difference {
             seed: self.config.seed,
             history,
             again: (again, ATTEMPTS),
             text,
         }
+    }
+
+    /// The names that a history refers to by number.
+    fn names_in(&self, played: &Played) -> String {
+        let named = |line: &lockstep::Line| match line.step.operation {
+            Operation::Open { name, .. } | Operation::Unlink { name } => Some(name),
+            _ => None,
+        };
+        let numbers: BTreeSet<usize> = played.lines.iter().filter_map(named).collect();
+        let names = &self.setups[1].names;
+        numbers
+            .iter()
+            .map(|&number| format!("      name {number} is {:?}\n", names[number]))
+            .collect()
     }
 }
 
@@ -454,7 +468,7 @@ pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
             End::Agreed => {}
             End::KernelRefused => summary.refused += 1,
             End::Differed(_) => {
-                let difference = comparison.explain(steps, summary.histories, &played);
+                let difference = comparison.explain(steps, summary.histories, played);
                 return Err(Failure::Difference(Box::new(difference)));
             }
         }

@@ -148,3 +148,36 @@ fn sum(bytes: &[u8]) -> u32 {
         (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_survives_the_socket() {
+        let outcomes = [
+            Outcome::Value(-7),
+            Outcome::Descriptor(5),
+            Outcome::Failed(Errno::EAGAIN),
+            Outcome::Unsupported,
+        ];
+        for outcome in outcomes {
+            let reply = Reply {
+                outcome,
+                details: vec![i64::MIN, 3],
+                data: b"bytes".to_vec(),
+                child: 99,
+            };
+            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+        assert_eq!(Reply::decode(b"short"), None);
+    }
+
+    #[test]
+    fn descriptors_agree_by_number_or_by_being_descriptors() {
+        let [three, four] = [3, 4].map(|fd| Reply::new(Outcome::Descriptor(fd)));
+        assert!(!three.agrees(&four, true));
+        assert!(three.agrees(&four, false));
+        assert!(!three.agrees(&Reply::new(Outcome::Value(3)), false));
+    }
+}

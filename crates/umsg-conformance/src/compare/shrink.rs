@@ -33,3 +33,33 @@ pub fn shrink(steps: Vec<Step>, mut differs: impl FnMut(&[Step]) -> bool) -> Vec
         chunk = (chunk / 2).max(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::operation::Operation;
+
+    fn steps(count: usize) -> Vec<Step> {
+        (0..count)
+            .map(|at| Step {
+                worker: at,
+                operation: Operation::Exit,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_what_is_needed_is_left() {
+        let needs = |steps: &[Step], worker| steps.iter().any(|step| step.worker == worker);
+        let left = shrink(steps(100), |steps| {
+            needs(steps, 17) && needs(steps, 18) && needs(steps, 93)
+        });
+        let workers: Vec<usize> = left.iter().map(|step| step.worker).collect();
+        assert_eq!(workers, [17, 18, 93]);
+    }
+
+    #[test]
+    fn a_history_of_which_everything_is_needed_stays_as_it_is() {
+        assert_eq!(shrink(steps(9), |steps| steps.len() == 9).len(), 9);
+    }
+}
