@@ -3,6 +3,7 @@
 //! | a defect | what it leads to here |
 //! |---|---|
 //! | the stamp is stored without release, or read without acquire | a race on the message |
+//! | a look without the lock does not compare the cursor again | "empty" is said of a queue that is not |
 //! | "full" is said by what was cached | a send is refused though there is room |
 
 use super::stage::{Queue, Slices, alive, explore, polled};
@@ -65,6 +66,29 @@ fn full_and_empty_are_said_only_when_true() {
                 assert_eq!(queue.empty(), [(3, 0)]);
             }
         }
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_look_that_is_overtaken_looks_again() {
+    explore("sides: an overtaken look", 3, Slices::Endless, || {
+        let queue = Queue::new(2, 2);
+        queue.direct(|queue, me| {
+            queue.send(me, (1, 0), Deadline::Passed).unwrap();
+            queue.send(me, (2, 0), Deadline::Passed).unwrap();
+        });
+        let other = queue.spawn(1, |queue, me| {
+            let received = queue.receive(me, Deadline::Passed).unwrap();
+            queue.send(me, (3, 0), Deadline::Passed).unwrap();
+            received
+        });
+        // There are never less than one, whoever comes first.
+        let mine = queue.direct(|queue, me| queue.receive(me, Deadline::Passed).unwrap());
+        let mut received = vec![mine, alive(other)];
+        received.extend(queue.empty());
+        received.sort_unstable();
+        assert_eq!(received, [(1, 0), (2, 0), (3, 0)]);
         queue.audit();
     });
 }
