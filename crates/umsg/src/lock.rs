@@ -141,10 +141,12 @@ impl Lock {
                 continue;
             }
             if word & TID != 0 {
-                self.sleep(
-                    word,
-                    *patience.get_or_insert_with(|| self::patience(deadline)),
-                )?;
+                let patience = *patience.get_or_insert_with(|| self::patience(deadline));
+                // Nothing is held yet: a handler may run, and may use the queue.
+                thread.critical.leave();
+                let slept = self.sleep(word, patience);
+                thread.critical.enter();
+                slept?;
                 mine = thread.tid() | WAITERS;
             }
         }
@@ -193,9 +195,8 @@ impl Lock {
         self.word.load(Ordering::Relaxed) & (OWNER_DIED | TID) == OWNER_DIED
     }
 
-    /// Lends a sender lock to the caller, who holds the receiver lock.
-    pub(crate) fn borrow(&self, thread: &Thread, deadline: Deadline) -> Result<Left, LockError> {
-        let patience = patience(deadline);
+    /// Lends a sender lock to the caller, who holds the receiver lock, and waits for its owner until `end`.
+    pub(crate) fn borrow(&self, thread: &Thread, end: Deadline) -> Result<Left, LockError> {
         let mut marked = LENT;
         loop {
             let word = self.word.load(Ordering::Relaxed);
@@ -211,7 +212,7 @@ impl Lock {
             }
             // A word that was free, and was taken and dropped meanwhile, has nobody who would wake us.
             if word & TID != 0 {
-                self.sleep(word, patience)?;
+                self.sleep(word, end)?;
                 marked = LENT | WAITERS;
             }
         }

@@ -35,7 +35,7 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     fence(Ordering::Acquire);
     let drained = fixed.receiver.drained.load(Ordering::Relaxed);
     if published || drained.wrapping_sub(sent) as i64 > 0 {
-        sent += 1;
+        sent = sent.wrapping_add(1);
         sender.sent.store(sent, Ordering::Release);
     }
     sender.freed_seen.set(freed);

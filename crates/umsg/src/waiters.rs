@@ -172,6 +172,22 @@ impl<'a> Waiters<'a> {
             return Ok(());
         };
         let node = self.segment.node(index)?;
+        // Who has been offered a message is not served by rank any more.
+        let after = match list {
+            List::Offered => links.tail.get(),
+            _ => self.place(links, node)?,
+        };
+        self.link(links, node, index, after)?;
+        node.list.set(list as u32);
+        links.len.store(
+            links.len.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
+        Ok(())
+    }
+
+    /// The last node of a list that comes before `node`, as index + 1; 0 if none does.
+    fn place(&self, links: &Links, node: &Node) -> Result<u32, Trouble> {
         let (mut after, mut steps) = (links.tail.get(), 0);
         while let Some((_, before)) = self.at(after)? {
             steps += 1;
@@ -183,13 +199,7 @@ impl<'a> Waiters<'a> {
             }
             after = before.previous.get();
         }
-        self.link(links, node, index, after)?;
-        node.list.set(list as u32);
-        links.len.store(
-            links.len.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-        Ok(())
+        Ok(after)
     }
 
     /// Links a node behind the one that `after` names, or at the head.

@@ -44,7 +44,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         let lock = &self.segment().fixed().sender.lock;
         let slice = match deadline {
-            Deadline::Passed => Deadline::Never.or_slice(SLICE),
+            passed if passed.has_passed() => Deadline::Never.or_slice(SLICE),
             other => other.or_slice(SLICE),
         };
         match lock.borrow(me, slice) {

@@ -37,7 +37,7 @@ const LONGEST: u32 = 50_000;
 const FIRST: u32 = 20_000;
 /// A spin shorter than this is not worth its while.
 const SHORTEST: u32 = 2_000;
-/// After spinning has not paid, so many waits sleep at once before it is tried again.
+/// After spinning has not paid, so many waits do without before it is tried again.
 const PAUSE: u32 = 64;
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 16;
@@ -160,7 +160,8 @@ impl Engine {
     /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
     pub(super) fn spin_for_message(&self, deadline: Deadline) -> bool {
         let budget = self.pacing.allowance();
-        if budget != 0 {
+        // One that only spins wants the next message at once, not many.
+        if budget != 0 && budget != u32::MAX {
             look_away(
                 self.pacing
                     .gathering_time(self.segment().layout().max_messages),

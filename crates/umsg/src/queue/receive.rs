@@ -111,8 +111,9 @@ impl Engine {
         };
         self.prefetch_upcoming(&found, self.pacing.received());
         let taken = self.consume(&found, buffer)?;
-        if waiters.len(List::Senders) != 0 {
-            self.admit(wakes)?;
+        // What was taken is the caller's, whatever is wrong with those who wait for room.
+        if waiters.len(List::Senders) != 0 && self.admit(wakes).is_err() {
+            self.note_damage();
         }
         self.publish_counts();
         crash_point!(RECEIVE_ADMITTED);
@@ -254,21 +255,23 @@ impl Engine {
     /// Moves every published message from the ring into the store.
     #[inline]
     pub(super) fn drain(&self) -> Result<(), Trouble> {
-        let receiver = &self.segment().fixed().receiver;
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
         let ring = Ring::of(self.segment());
-        loop {
+        for streak in 0_u32.. {
             let drained = receiver.drained.load(Ordering::Relaxed);
             let Some((slot, cell)) = ring.published(drained)? else {
-                return Ok(());
+                break;
             };
-            if let Ok((ahead, _)) = ring.slot(drained.wrapping_add(AHEAD)) {
-                self.segment().prefetch(ahead);
+            if streak != 0 {
+                self.prefetch_in_ring(streak);
             }
             let found = self.found(slot, cell, false)?;
             self.store(&found)?;
             crash_point!(DRAIN_LINKED);
             self.advance(drained, found.len);
         }
+        Ok(())
     }
 
     /// Adds a message to the store, behind those of its priority.

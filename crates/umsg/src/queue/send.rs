@@ -94,7 +94,10 @@ impl Engine {
         // Release: whoever reads `sent` with acquire sees the message too.
         sender.sent.store(next, Ordering::Release);
         crash_point!(SEND_COUNTED);
-        if let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD)) {
+        // Only free ones: past `freed` the ring names cells that receivers may be reading.
+        if sender.freed_seen.get().wrapping_sub(position) > AHEAD
+            && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
+        {
             self.segment().prefetch_to_write(slot);
         }
         Ok(())

@@ -13,8 +13,8 @@ use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State, Waiters};
 use std::time::Duration;
 
-/// How long a call sleeps that finds no node free.
-const NAP: Duration = Duration::from_millis(1);
+/// How long a call sleeps that finds no node free, in nanoseconds.
+const NAP: u64 = 1_000_000;
 
 /// How long the end of a timed wait waits for the lock.
 const GRACE: Duration = Duration::from_millis(10);
@@ -61,7 +61,7 @@ impl Engine {
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_receiver(me, buffer, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
-            return finish_early(enlisted);
+            return finish_early(enlisted, deadline);
         };
         crash_point!(WAIT_NAMED);
         let end = self.sleep(me, node, index, List::Receivers, deadline);
@@ -188,7 +188,7 @@ impl Engine {
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_sender(me, message, key, deadline, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
-            return finish_early(enlisted).map(|_| false);
+            return finish_early(enlisted, deadline).map(|_| false);
         };
         crash_point!(WAIT_NAMED);
         let end = self.sleep(me, node, index, List::Senders, deadline);
@@ -293,23 +293,25 @@ impl Engine {
     }
 }
 
-/// The result of a call that need not wait.
-fn finish_early<T>(enlisted: Result<Enlisted<'_, T>, Refused>) -> Result<Option<T>, Refused> {
-    match enlisted {
-        Ok(Enlisted::Done(outcome)) => Ok(Some(outcome)),
-        Ok(Enlisted::NoNode) => {
-            nap();
-            Ok(None)
-        }
-        Ok(Enlisted::Waiting(..)) => Ok(None),
-        Err(refused) => Err(refused),
+/// The result of a call that need not wait, or can't.
+fn finish_early<T>(
+    enlisted: Result<Enlisted<'_, T>, Refused>,
+    deadline: Deadline,
+) -> Result<Option<T>, Refused> {
+    match enlisted? {
+        Enlisted::Done(outcome) => Ok(Some(outcome)),
+        Enlisted::NoNode => nap(deadline).map(|()| None),
+        Enlisted::Waiting(..) => Ok(None),
     }
 }
 
-/// Sleeps a millisecond.
-fn nap() {
+/// Sleeps a millisecond, or until the deadline.
+fn nap(deadline: Deadline) -> Result<(), Refused> {
     let word = crate::sync::AtomicU32::new(0);
-    let _ = futex::wait(&word, 0, Deadline::after(NAP));
+    match futex::wait(&word, 0, deadline.or_slice(NAP)) {
+        Slept::Interrupted => Err(Refused::Interrupted),
+        Slept::Awake | Slept::TimedOut => Ok(()),
+    }
 }
 
 /// How long the end of a wait waits for the lock: what was settled is worth waiting for until the deadline.
