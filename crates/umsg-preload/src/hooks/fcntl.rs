@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 
 use super::dup::enter_duplicate;
-use crate::{next, ours, table};
+use crate::table::{self, Held};
+use crate::{next, ours};
 
 /// The kernel's O_LARGEFILE, which open(2) sets on every file and libc calls 0.
 const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
@@ -42,9 +43,21 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 #[cold]
 fn amend(fd: c_int, command: c_int, outcome: c_int) -> c_int {
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => enter_duplicate(fd, outcome),
-        libc::F_GETFL if outcome >= 0 && ours::file(fd).is_some() => return outcome & !FOREIGN,
-        _ => {}
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            enter_duplicate(fd, outcome);
+            outcome
+        }
+        libc::F_GETFL if outcome >= 0 => {
+            ours::file(fd).map_or(outcome, |held| shown(&held, outcome))
+        }
+        _ => outcome,
     }
-    outcome
+}
+
+/// The flags as the kernel would show them for a queue. One that was made with access mode 3 shows it, whatever the
+/// file's own description has.
+fn shown(held: &Held, flags: c_int) -> c_int {
+    let without_access = !held.can_read() && !held.can_write();
+    let access = if without_access { libc::O_ACCMODE } else { 0 };
+    flags & !FOREIGN | access
 }

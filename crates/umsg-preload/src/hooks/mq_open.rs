@@ -138,7 +138,7 @@ impl Request<'_> {
             }
             other => other?,
         };
-        drop_access(&descriptor);
+        drop_access(&descriptor, self.flags & libc::O_NONBLOCK);
         self.finish(queue, descriptor, libc::O_ACCMODE)
     }
 
@@ -205,10 +205,11 @@ fn lowest(descriptor: OwnedFd) -> OwnedFd {
 }
 
 /// Makes the open file description one that can neither read nor write, on the same number. Where the system won't
-/// have it, F_GETFL shows O_RDWR, and the table still refuses every use.
-fn drop_access(descriptor: &OwnedFd) {
+/// have it, the table still refuses every use, and F_GETFL is answered by it.
+fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
-    let flags = OFlags::from_bits_retain(libc::O_ACCMODE.cast_unsigned()) | OFlags::CLOEXEC;
+    let bits = libc::O_ACCMODE | libc::O_CLOEXEC | nonblocking;
+    let flags = OFlags::from_bits_retain(bits.cast_unsigned());
     let Ok(without) = rustix::fs::open(path, flags, Mode::empty()) else {
         return;
     };
