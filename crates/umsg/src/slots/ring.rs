@@ -60,7 +60,8 @@ impl<'a> Ring<'a> {
     /// Writes a slot that nobody uses behind the free ones. It is free when `freed` is moved past it.
     #[inline(always)]
     pub(crate) fn write(&self, position: u64, slot: u32) {
-        // Release: GONE. Pairs with the fence in `recover::sender_side`; all others need no more than `slot` says.
+        // Release: GONE. Pairs with the fences in `recover::sender_side` and `seems_filled`; all others need no more than
+        // `slot` says.
         self.segment.ring(position).store(slot, Ordering::Release);
     }
 }
