@@ -5,7 +5,7 @@ mod demo;
 mod dist;
 mod failure;
 mod interrupt;
-mod python;
+mod programs;
 mod shell;
 mod steps;
 mod test;

@@ -1,10 +1,9 @@
 //! pmqtest of rt-tests: how long a message takes to a thread that sleeps until it comes.
 
-use std::path::{Path, PathBuf};
-
 use super::rounds::{alternate, median};
 use super::stage::{Stage, answer};
 use crate::failure::{Failure, Result};
+use crate::programs;
 
 const ROUNDS: usize = 3;
 /// A thousand messages, one a millisecond.
@@ -18,7 +17,7 @@ const ARGUMENTS: [&str; 5] = [
 
 pub fn show(stage: &Stage) -> Result<()> {
     println!("\n== 2. pmqtest, from Debian's rt-tests ==");
-    let Some(program) = find() else {
+    let Some(program) = programs::pmqtest() else {
         println!("Not installed (apt-get install rt-tests): skipped.");
         return Ok(());
     };
@@ -27,7 +26,7 @@ pub fn show(stage: &Stage) -> Result<()> {
         answer(&mut namespace.on_kernel(&program, &["--quiet", "--loops=1"]))
     {
         println!(
-            "It does not run on the kernel's queues here (it wants real-time priority): skipped.\n{why}"
+            "It does not run here, on the kernel's queues either (only root may have its real-time policy): skipped.\n{why}"
         );
         return Ok(());
     }
@@ -44,18 +43,6 @@ pub fn show(stage: &Stage) -> Result<()> {
     row("kernel:  pmqtest", &sides.kernel);
     row("umsg:    umsg run -- pmqtest", &sides.umsg);
     Ok(())
-}
-
-/// Debian has it in a directory that is on every PATH.
-fn find() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .chain([
-            Path::new("/usr/bin").to_owned(),
-            Path::new("/usr/sbin").to_owned(),
-        ])
-        .map(|directory| directory.join("pmqtest"))
-        .find(|program| program.is_file())
 }
 
 fn row(what: &str, rounds: &[Latency]) {

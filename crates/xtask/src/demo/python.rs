@@ -6,14 +6,14 @@ use super::format::grouped;
 use super::rounds::{alternate, median};
 use super::stage::{Stage, answer};
 use crate::failure::{Failure, Result};
-use crate::python;
+use crate::programs;
 
 const ROUNDS: usize = 5;
 const SECONDS: &str = "0.5";
 
 pub fn show(stage: &Stage) -> Result<()> {
     println!("\n== 3. Python with posix_ipc, from PyPI ==");
-    let Some(interpreter) = python::with_posix_ipc() else {
+    let Some(interpreter) = programs::python_with_posix_ipc() else {
         println!("Not installed (pip install posix_ipc): skipped.");
         return Ok(());
     };

@@ -1,0 +1,27 @@
+//! Programs that others wrote, for the demonstration and for the tests, if they are installed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// pmqtest of Debian's rt-tests.
+pub fn pmqtest() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join("pmqtest"))
+        .find(|program| program.is_file())
+}
+
+/// A Python that can import posix_ipc: the one that $UMSG_TEST_PYTHON names, or the first on the PATH.
+pub fn python_with_posix_ipc() -> Option<OsString> {
+    let candidates = [std::env::var_os("UMSG_TEST_PYTHON"), Some("python3".into())];
+    candidates.into_iter().flatten().find(|interpreter| {
+        Command::new(interpreter)
+            .args(["-c", "import posix_ipc"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    })
+}
