@@ -308,13 +308,14 @@ impl Drop for Held<'_> {
 /// then stopped, or hostile.
 pub(crate) const STOPPED: u64 = 1_000_000_000;
 
-/// How long a call with this deadline waits for a lock: until the deadline; a call that must not block, for a second.
+/// How long a call with this deadline waits for a lock: until the deadline; a call that must not block, for a second; a
+/// timed call whose time is over, for a slice, because it may still take what is there.
 fn patience(deadline: Deadline) -> Deadline {
+    let ahead = |time| Deadline::Monotonic(clock::monotonic().saturating_add(time));
     match deadline {
         Deadline::Never => Deadline::Never,
-        timed if timed.has_passed() => {
-            Deadline::Monotonic(clock::monotonic().saturating_add(STOPPED))
-        }
+        Deadline::Passed => ahead(STOPPED),
+        over if over.has_passed() => ahead(SLICE),
         timed => timed,
     }
 }
