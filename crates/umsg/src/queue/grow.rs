@@ -8,7 +8,6 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::{Left, LockError, SLICE};
 use crate::recover;
-use crate::segment::Cell;
 use crate::slots::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -76,8 +75,8 @@ impl Engine {
         }
         let segment = self.segment();
         segment.populate(
-            layout.cells + slots * size_of::<Cell>(),
-            more * size_of::<Cell>(),
+            layout.cells + slots * layout.cell_len,
+            more * layout.cell_len,
         )?;
         // The page on which the last link in use lies is real memory already.
         let links = (slots * 4).next_multiple_of(4096);

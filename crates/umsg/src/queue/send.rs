@@ -5,7 +5,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::STOPPED;
-use crate::segment::{Cell, INLINE, PRIORITIES};
+use crate::segment::{Cell, PRIORITIES};
 use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
@@ -128,7 +128,7 @@ impl Engine {
         message: &[u8],
         key: usize,
     ) -> Result<(), Trouble> {
-        if message.len() > INLINE {
+        if message.len() > self.segment().layout().inline() {
             arena::ensure(self.segment(), slot, cell, message.len())?;
         }
         self.segment().copy_in(cell, message)?;

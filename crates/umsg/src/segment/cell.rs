@@ -1,12 +1,12 @@
-//! The cell of a slot: a message's header and its first bytes, 128 bytes, two cache lines.
+//! The cell of a slot: a message's header, and behind it the bytes of a short message.
+//!
+//! A cell is one cache line, or two that the prefetcher fetches together: a queue whose messages have at most 16 bytes
+//! uses the shorter, which halves its memory. See [`super::Layout::cell_len`].
 
 use crate::sync::{AtomicU64, Guarded32, Guarded64};
 
-/// Bytes of a message that lie in the cell itself; a longer one lies wholly in a block of the arena.
-pub(crate) const INLINE: usize = 80;
-
-/// See the module. What the fast path touches comes first: a message of up to 16 bytes is one cache line.
-#[repr(C, align(128))]
+/// The header of a cell.
+#[repr(C, align(16))]
 #[derive(Default)]
 pub(crate) struct Cell {
     /// Position in the ring plus one of the message that was published here last. The one word of the cell that is
@@ -26,39 +26,14 @@ pub(crate) struct Cell {
     pub(crate) sequence: Guarded64,
     /// CLOCK_REALTIME_COARSE of the send, in nanoseconds since 1970.
     pub(crate) sent_at: Guarded64,
-    pub(crate) payload: Inline,
+    #[cfg(loom)]
+    pub(crate) payload: crate::model::segment::Inline,
 }
 
-#[cfg(not(loom))]
-const _: () = {
-    assert!(size_of::<Cell>() == 128);
-    assert!(std::mem::offset_of!(Cell, payload) + INLINE == 128);
-};
-
-/// The bytes in the cell.
-#[cfg(not(loom))]
-#[repr(C)]
-pub(crate) struct Inline(std::cell::UnsafeCell<[u8; INLINE]>);
-
-// SAFETY: only raw copies go in and out, and the protocol gives the slot to one thread at a time.
-#[cfg(not(loom))]
-unsafe impl Sync for Inline {}
+/// Lengths of the two kinds of cell, in bytes, header and all.
+pub(crate) const SHORT_CELL: usize = 64;
+/// See [`SHORT_CELL`].
+pub(crate) const LONG_CELL: usize = 128;
 
 #[cfg(not(loom))]
-impl Default for Inline {
-    fn default() -> Self {
-        Inline(std::cell::UnsafeCell::new([0; INLINE]))
-    }
-}
-
-#[cfg(not(loom))]
-impl Inline {
-    /// The first byte.
-    #[inline(always)]
-    pub(crate) fn base(&self) -> *mut u8 {
-        self.0.get().cast()
-    }
-}
-
-#[cfg(loom)]
-pub(crate) use crate::model::segment::Inline;
+const _: () = assert!(size_of::<Cell>() == 48 && size_of::<Cell>() < SHORT_CELL);

@@ -1,7 +1,7 @@
 //! Making a segment: a file of full length, its first pages on real memory, its header filled in.
 
 use super::mapped::Segment;
-use super::{Cell, Fixed, LAYOUT_HASH, Layout, MAGIC, NODES, Node, VERSION};
+use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, NODES, Node, VERSION};
 use crate::error::OpenError;
 use crate::slots::Ring;
 use crate::sync::Ordering;
@@ -9,9 +9,8 @@ use crate::sys::clock;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-/// What a page holds of the ring, and how many slots come into circulation at creation: a page of cells.
+/// What a page holds of each region comes into use at creation.
 const PAGE: usize = 4096;
-const FIRST_SLOTS: usize = PAGE / size_of::<Cell>();
 
 /// Fills an empty file. It becomes a queue when it gets its name.
 pub(crate) fn create(
@@ -23,7 +22,7 @@ pub(crate) fn create(
     rustix::fs::ftruncate(file, layout.len as u64)
         .map_err(|e| OpenError::from_errno("ftruncate", e))?;
     let segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
-    let slots = FIRST_SLOTS.min(layout.slots);
+    let slots = (PAGE / layout.cell_len).min(layout.slots);
     for (offset, len) in [
         (0, size_of::<Fixed>()),
         (layout.levels, PAGE),

@@ -234,7 +234,8 @@ const fn layout_hash() -> u32 {
         offset_of!(SenderSide, sent),
         offset_of!(ReceiverSide, drained),
         offset_of!(ReceiverSide, senders),
-        offset_of!(Cell, payload),
+        super::cell::SHORT_CELL,
+        super::cell::LONG_CELL,
         offset_of!(Cell, sequence),
         super::NODES,
         super::PRIORITIES,
@@ -247,4 +248,14 @@ const fn layout_hash() -> u32 {
         index += 1;
     }
     hash
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #[test]
+    fn the_specification_names_this_layout() {
+        let specification = include_str!("../../../../docs/format.md");
+        let hash = format!("{:#010x}", super::LAYOUT_HASH);
+        assert!(specification.contains(&hash), "docs/format.md: {hash}");
+    }
 }

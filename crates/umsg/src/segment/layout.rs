@@ -1,6 +1,7 @@
 //! Where the regions of a segment lie: a function of two numbers.
 
-use super::{Cell, Fifo, Fixed, INLINE, Node};
+use super::cell::{LONG_CELL, SHORT_CELL};
+use super::{Cell, Fifo, Fixed, Node};
 
 /// Priorities of POSIX: 0 to 32,767.
 #[cfg(not(loom))]
@@ -40,6 +41,8 @@ pub(crate) struct Layout {
     pub(crate) ring: usize,
     pub(crate) links: usize,
     pub(crate) cells: usize,
+    /// Length of a cell, in bytes: a power of two.
+    pub(crate) cell_len: usize,
     pub(crate) arena: usize,
     /// Length of the arena, in bytes.
     pub(crate) arena_len: usize,
@@ -62,7 +65,8 @@ impl Layout {
         let ring = nodes + (NODES * size_of::<Node>()).next_multiple_of(ALIGN);
         let links = ring + (ring_len * 4).next_multiple_of(ALIGN);
         let cells = links + (slots * 4).next_multiple_of(ALIGN);
-        let arena = cells + (slots * size_of::<Cell>()).next_multiple_of(ALIGN);
+        let cell_len = cell_len(message_size);
+        let arena = cells + (slots * cell_len).next_multiple_of(ALIGN);
         let arena_len = arena_len(slots, message_size);
         Layout {
             max_messages,
@@ -73,6 +77,7 @@ impl Layout {
             ring,
             links,
             cells,
+            cell_len,
             arena,
             arena_len,
             slots,
@@ -80,11 +85,30 @@ impl Layout {
             len: arena + arena_len,
         }
     }
+
+    /// Bytes of a message that lie in the cell itself; a longer one lies wholly in a block of the arena.
+    #[inline(always)]
+    pub(crate) fn inline(&self) -> usize {
+        inline(self.cell_len)
+    }
+}
+
+const fn inline(cell_len: usize) -> usize {
+    cell_len - size_of::<Cell>()
+}
+
+/// Queues of short messages have short cells: half the memory, and half the pages to be made real in a first filling.
+fn cell_len(message_size: usize) -> usize {
+    if message_size <= inline(SHORT_CELL) {
+        SHORT_CELL
+    } else {
+        LONG_CELL
+    }
 }
 
 /// Room for every slot's largest message and its block header, with a quarter more for what lies between blocks.
 fn arena_len(slots: usize, message_size: usize) -> usize {
-    if message_size <= INLINE {
+    if message_size <= inline(LONG_CELL) {
         return 0;
     }
     let block = message_size.next_multiple_of(GRANULE) + GRANULE;
@@ -114,7 +138,7 @@ mod tests {
             (layout.nodes, NODES * 64),
             (layout.ring, layout.ring_len * 4),
             (layout.links, layout.slots * 4),
-            (layout.cells, layout.slots * 128),
+            (layout.cells, layout.slots * layout.cell_len),
             (layout.arena, layout.arena_len),
         ];
         for pair in ends.windows(2) {
@@ -126,6 +150,13 @@ mod tests {
 
     #[test]
     fn short_messages_need_no_arena() {
-        assert_eq!(Layout::new(10, INLINE).arena_len, 0);
+        assert_eq!(Layout::new(10, 80).arena_len, 0);
+        assert_ne!(Layout::new(10, 81).arena_len, 0);
+    }
+
+    #[test]
+    fn a_message_of_16_bytes_lies_in_one_cache_line() {
+        assert_eq!(Layout::new(10, 16).cell_len, 64);
+        assert_eq!(Layout::new(10, 17).cell_len, 128);
     }
 }

@@ -1,7 +1,7 @@
 //! A segment as it is: a mapped file.
 
 use super::quota::Quota;
-use super::{Cell, Fifo, Fixed, GRANULE, INLINE, Layout, NODES, Node, PRIORITIES};
+use super::{Cell, Fifo, Fixed, GRANULE, Layout, NODES, Node, PRIORITIES};
 use crate::error::Trouble;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::map::Mapping;
@@ -46,8 +46,8 @@ impl Segment {
         }
         debug_assert!(offset + (index + 1) * size_of::<T>() <= self.map.len());
         // SAFETY: the item lies inside the mapping, which lives as long as `self`; offsets are multiples of 4096 and
-        // the types are `repr(C)`, so it is aligned; every bit pattern is valid, because the types consist of atomics
-        // (and, in a cell, of bytes that are only reached through a raw pointer).
+        // the types are `repr(C)`, so it is aligned; every bit pattern is valid, because the types consist of
+        // atomics.
         Some(unsafe { &*self.map.base().add(offset).cast::<T>().add(index) })
     }
 
@@ -59,8 +59,12 @@ impl Segment {
 
     #[inline(always)]
     pub(crate) fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
-        self.item(self.layout.cells, slot as usize, self.layout.slots)
-            .ok_or(Trouble::Damaged)
+        if slot as usize >= self.layout.slots {
+            return Err(Trouble::Damaged);
+        }
+        let offset = self.layout.cells + slot as usize * self.layout.cell_len;
+        // SAFETY: as in `item`; a cell is longer than its header, and its length a multiple of the header's alignment.
+        Ok(unsafe { &*self.map.base().add(offset).cast::<Cell>() })
     }
 
     /// The ring's entry for a position.
@@ -129,18 +133,21 @@ impl Segment {
     /// Where `len` bytes of payload lie: in the cell, or in the block that it names.
     #[inline(always)]
     fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Trouble> {
-        if len <= INLINE {
-            return Ok(cell.payload.base());
-        }
-        let offset = cell.block.get() as usize * GRANULE;
-        if offset == 0 || offset + len > self.layout.arena_len {
-            return Err(Trouble::Damaged);
-        }
-        // SAFETY: offset + len was checked against the arena, which lies inside the mapping.
-        Ok(unsafe { self.map.base().add(self.layout.arena + offset) })
+        let offset = if len <= self.layout.inline() {
+            std::ptr::from_ref(cell).addr() - self.map.base().addr() + size_of::<Cell>()
+        } else {
+            let offset = cell.block.get() as usize * GRANULE;
+            if offset == 0 || offset + len > self.layout.arena_len {
+                return Err(Trouble::Damaged);
+            }
+            self.layout.arena + offset
+        };
+        // SAFETY: in the cell, `len` bytes behind its header still belong to it; in the arena, offset + len was checked
+        // against its length. Both lie inside the mapping.
+        Ok(unsafe { self.map.base().add(offset) })
     }
 
-    /// Copies a message into its slot; a longer one than [`INLINE`] into the block that the cell names.
+    /// Copies a message into its slot; one that is too long for the cell into the block that the cell names.
     #[inline(always)]
     pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
         let place = self.payload(cell, message.len())?;
@@ -184,7 +191,7 @@ impl Segment {
         (self.layout.fifos
             + 2 * 4096
             + ring.min(self.layout.ring_len) * 4
-            + slots * size_of::<Cell>()) as u64
+            + slots * self.layout.cell_len) as u64
     }
 
     /// Begins to fetch the cell of a slot that is going to be read.
@@ -193,7 +200,9 @@ impl Segment {
         if let Ok(cell) = self.cell(slot) {
             let first = std::ptr::from_ref(cell).cast::<u8>();
             prefetch_line(first);
-            prefetch_line(first.wrapping_add(LINE));
+            if self.layout.cell_len > LINE {
+                prefetch_line(first.wrapping_add(LINE));
+            }
         }
     }
 
@@ -203,7 +212,9 @@ impl Segment {
         if let Ok(cell) = self.cell(slot) {
             let first = std::ptr::from_ref(cell).cast::<u8>();
             prefetch_line_to_write(first);
-            prefetch_line_to_write(first.wrapping_add(LINE));
+            if self.layout.cell_len > LINE {
+                prefetch_line_to_write(first.wrapping_add(LINE));
+            }
         }
     }
 }

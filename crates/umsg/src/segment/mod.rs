@@ -7,7 +7,7 @@
 //! nodes     one a blocked thread
 //! ring      slot numbers: received ones waiting to be filled, filled ones waiting to be received
 //! links     one a slot: the next stored message of the same priority
-//! cells     one a slot: the message's header and its first 80 bytes
+//! cells     one a slot: the message's header, and a short message's bytes
 //! arena     blocks for longer messages
 //! ```
 //!
@@ -31,7 +31,7 @@ mod quota;
 
 #[cfg(not(loom))]
 pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
-pub(crate) use cell::{Cell, INLINE};
+pub(crate) use cell::Cell;
 #[cfg(not(loom))]
 pub(crate) use create::create;
 pub(crate) use fixed::{ARENA_CLASSES, ARENA_SUBCLASSES, Fixed, LEVEL1, Links};
