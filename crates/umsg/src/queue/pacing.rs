@@ -48,8 +48,10 @@ const GATHER: u64 = 500;
 /// In a ping-pong, every so many waits it is tried whether messages gather after all.
 const TRIAL: u32 = 64;
 
-/// What a handle remembers of its waits. Private to the process; a race between its threads costs a wrong guess.
+/// What a handle remembers of its waits. Private to the process; a race between its threads costs a wrong guess. On lines
+/// of its own: receivers write it, and what lies beside it in a handle is read by senders too.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Pacing {
     mode: AtomicU32,
     /// How long the next wait spins, in nanoseconds; below [`SHORTEST`]: not at all, and how many more waits not.
