@@ -1,11 +1,12 @@
 //! Receiving: the fast path, the way through the store, and what a receiver does that finds nothing.
 
+use super::wait::Receipt;
 use super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::order::Priorities;
-use crate::segment::{Cell, PRIORITIES};
+use crate::segment::{Cell, Node, PRIORITIES};
 use crate::slots::Ring;
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
@@ -38,6 +39,39 @@ pub(crate) struct Found<'a> {
     stored: bool,
 }
 
+/// Copies the message into the caller's buffer.
+struct Copy<'a> {
+    buffer: &'a mut [u8],
+}
+
+impl Receipt for Copy<'_> {
+    type Outcome = Taken;
+
+    fn take(&mut self, engine: &Engine, _: &Thread, wakes: &mut Wakes) -> Result<Taken, Refused> {
+        engine.receive_locked(self.buffer, wakes)
+    }
+
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        _: &Thread,
+        node: &Node,
+        found: Found<'_>,
+    ) -> Result<Taken, Refused> {
+        engine
+            .segment()
+            .copy_out(found.cell, found.len, self.buffer)?;
+        // Off the list before the slot is free: a node in the list of the offered owns its slot.
+        Waiters::of(engine.segment()).remove(node)?;
+        engine.free_slot(found.slot);
+        engine.note_receive();
+        Ok(Taken {
+            len: found.len,
+            key: found.key,
+        })
+    }
+}
+
 impl Engine {
     /// Receives, if there is a message at once.
     #[inline]
@@ -47,11 +81,22 @@ impl Engine {
         buffer: &mut [u8],
         deadline: Deadline,
     ) -> Result<Taken, Refused> {
+        self.try_take(me, &mut Copy { buffer }, deadline)
+    }
+
+    /// Takes a message, if there is one at once.
+    #[inline(always)]
+    pub(super) fn try_take<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        deadline: Deadline,
+    ) -> Result<R::Outcome, Refused> {
         if !self.seems_filled() && !self.needs_a_look() {
             self.pacing.found_nothing();
             return Err(Refused::NotNow);
         }
-        self.with_receiver_lock(me, deadline, |wakes| self.receive_locked(buffer, wakes))
+        self.with_receiver_lock(me, deadline, |wakes| receipt.take(self, me, wakes))
     }
 
     /// Whether something else than a message calls for a look under the lock: its owner's death, or an offer, which may
@@ -417,23 +462,35 @@ impl Engine {
         buffer: &mut [u8],
         deadline: Deadline,
     ) -> Result<Taken, Refused> {
+        match self.try_receive(me, buffer, deadline) {
+            Err(Refused::NotNow) => self.receive_slow(me, &mut Copy { buffer }, deadline),
+            other => other.map_err(|refused| refused.by(deadline)),
+        }
+    }
+
+    /// Waits for a message, after a first attempt in vain.
+    #[inline(never)]
+    pub(super) fn receive_slow<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        deadline: Deadline,
+    ) -> Result<R::Outcome, Refused> {
         loop {
-            match self.try_receive(me, buffer, deadline) {
-                Err(Refused::NotNow) => {}
-                other => return other.map_err(|refused| refused.by(deadline)),
-            }
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if self.spin_for_message(deadline) {
-                continue;
+            if !self.spin_for_message(deadline) {
+                self.segment().fixed().counters.count(Event::ReceiveBlocked);
+                match self.block_receiver(me, receipt, deadline) {
+                    Ok(Some(outcome)) => return Ok(outcome),
+                    Ok(None) => {}
+                    Err(refused) => return Err(refused.by(deadline)),
+                }
             }
-            self.segment().fixed().counters.count(Event::ReceiveBlocked);
-            if let Some(taken) = self
-                .block_receiver(me, buffer, deadline)
-                .map_err(|refused| refused.by(deadline))?
-            {
-                return Ok(taken);
+            match self.try_take(me, receipt, deadline) {
+                Err(Refused::NotNow) => {}
+                other => return other.map_err(|refused| refused.by(deadline)),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Waiting: a node, and a sleep in slices.
 
-use super::{Engine, Refused, Taken, Wakes};
+use super::receive::Found;
+use super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
@@ -39,6 +40,29 @@ impl From<End> for Refused {
     }
 }
 
+/// What a receive does with its message: copies it out, or keeps it where it is.
+pub(super) trait Receipt {
+    type Outcome;
+
+    /// Takes the message that is next in the queue, if there is one. Under the receiver lock.
+    fn take(
+        &mut self,
+        engine: &Engine,
+        me: &Thread,
+        wakes: &mut Wakes,
+    ) -> Result<Self::Outcome, Refused>;
+
+    /// Takes the message that was offered to the caller's node, and takes the node off its list at the step at which the
+    /// message changes hands. Under the receiver lock.
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        me: &Thread,
+        node: &Node,
+        found: Found<'_>,
+    ) -> Result<Self::Outcome, Refused>;
+}
+
 /// What became of an attempt to begin waiting.
 enum Enlisted<'a, T> {
     /// There was no need to.
@@ -51,22 +75,22 @@ enum Enlisted<'a, T> {
 
 impl Engine {
     /// Waits for a message with a node. None: try again.
-    pub(super) fn block_receiver(
+    pub(super) fn block_receiver<R: Receipt>(
         &self,
         me: &Thread,
-        buffer: &mut [u8],
+        receipt: &mut R,
         deadline: Deadline,
-    ) -> Result<Option<Taken>, Refused> {
+    ) -> Result<Option<R::Outcome>, Refused> {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let enlisted = self.enlist_receiver(me, buffer, &mut wakes);
+        let enlisted = self.enlist_receiver(me, receipt, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
             return finish_early(enlisted, deadline);
         };
         crash_point!(WAIT_NAMED);
         let end = self.sleep(me, node, index, List::Receivers, deadline);
         crash_point!(WAIT_WOKEN);
-        let result = self.end_receiver(me, node, buffer, end, deadline);
+        let result = self.end_receiver(me, receipt, node, end, deadline);
         me.unname(outer);
         match result {
             // The offer was withdrawn before we got the lock.
@@ -96,13 +120,13 @@ impl Engine {
     }
 
     /// Serves those who came before, then the caller, or enlists it. Under the receiver lock.
-    fn enlist_receiver(
+    fn enlist_receiver<R: Receipt>(
         &self,
         me: &Thread,
-        buffer: &mut [u8],
+        receipt: &mut R,
         wakes: &mut Wakes,
-    ) -> Result<Enlisted<'_, Taken>, Refused> {
-        match self.receive_locked(buffer, wakes) {
+    ) -> Result<Enlisted<'_, R::Outcome>, Refused> {
+        match receipt.take(self, me, wakes) {
             Err(Refused::NotNow) => {}
             other => return other.map(Enlisted::Done),
         }
@@ -128,52 +152,49 @@ impl Engine {
     }
 
     /// Takes the outcome of a wait. The lock is needed: to free the slot, or to leave the list.
-    fn end_receiver(
+    fn end_receiver<R: Receipt>(
         &self,
         me: &Thread,
+        receipt: &mut R,
         node: &Node,
-        buffer: &mut [u8],
         end: End,
         deadline: Deadline,
-    ) -> Result<Taken, Refused> {
+    ) -> Result<R::Outcome, Refused> {
+        let mut locked = false;
         let result = self.with_receiver_lock(me, last_patience(end, deadline), |_| {
-            let result = self.take_offer(node, buffer, end);
+            locked = true;
+            let result = self.take_offer(me, receipt, node, end);
             waiters::give_up(node);
             self.update_board();
             result
         });
-        if result == Err(Refused::Trouble(Trouble::Busy)) {
-            // The lock's owner is stopped. What was offered meanwhile goes back to the queue.
-            waiters::give_up(node);
-            return Err(if end == End::Settled {
-                Refused::TimedOut
-            } else {
-                end.into()
-            });
+        if locked {
+            return result;
         }
-        result
+        // What was offered meanwhile goes back to the queue.
+        waiters::give_up(node);
+        match result {
+            // The lock's owner is stopped.
+            Err(Refused::Trouble(Trouble::Busy)) if end == End::Settled => Err(Refused::TimedOut),
+            Err(Refused::Trouble(Trouble::Busy)) => Err(end.into()),
+            other => other,
+        }
     }
 
     /// Under the receiver lock.
-    fn take_offer(&self, node: &Node, buffer: &mut [u8], end: End) -> Result<Taken, Refused> {
-        let waiters = Waiters::of(self.segment());
-        let settled = waiters::state(node) == State::Settled;
-        let slot = node.slot.get();
-        if !settled {
-            waiters.remove(node)?;
+    fn take_offer<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        node: &Node,
+        end: End,
+    ) -> Result<R::Outcome, Refused> {
+        if waiters::state(node) != State::Settled {
+            Waiters::of(self.segment()).remove(node)?;
             self.segment().fixed().counters.count(Event::GivenUp);
             return Err(end.into());
         }
-        let found = self.in_hand(slot)?;
-        self.segment().copy_out(found.cell, found.len, buffer)?;
-        // Off the list before the slot is free: a node in the list of the offered owns its slot.
-        waiters.remove(node)?;
-        self.free_slot(slot);
-        self.note_receive();
-        Ok(Taken {
-            len: found.len,
-            key: found.key,
-        })
+        receipt.accept(self, me, node, self.in_hand(node.slot.get())?)
     }
 
     /// Waits for room with a node. True if the message was sent, false: try again.
@@ -237,7 +258,9 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<(), Refused> {
+        let mut locked = false;
         let result = self.with_receiver_lock(me, last_patience(end, deadline), |_| {
+            locked = true;
             let result = if waiters::state(node) == State::Settled {
                 // Whoever accepted it has stored it, or has died and the repair has.
                 Ok(())
@@ -250,15 +273,18 @@ impl Engine {
             waiters::give_up(node);
             result
         });
-        if result == Err(Refused::Trouble(Trouble::Busy)) {
-            // The lock's owner is stopped. A node that can't be given up was accepted; it stays until its thread ends.
-            return if waiters::give_up_waiting(node) {
-                Err(end.into())
-            } else {
-                Ok(())
-            };
+        if locked {
+            return result;
         }
-        result
+        // A node that can't be given up was accepted; it stays until its thread ends.
+        if !waiters::give_up_waiting(node) {
+            return Ok(());
+        }
+        match result {
+            // The lock's owner is stopped.
+            Err(Refused::Trouble(Trouble::Busy)) => Err(end.into()),
+            other => other,
+        }
     }
 
     /// Sleeps until the node's word changes, in slices: wake-ups can be lost with their waker.
