@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use clap::Args;
-use umsg::posix::{OpenOptions, Peeked, Queue};
+use umsg::posix::{OpenOptions, Peeked};
 
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
@@ -17,7 +17,7 @@ const PREVIEW: usize = 60;
 
 /// Show messages in order of delivery, and leave them in the queue
 ///
-/// Messages are looked at one after another: if others receive meanwhile, one may be missed.
+/// All are shown as they were at one instant; those who receive wait for no longer than copying takes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,58 +43,49 @@ impl Peek {
             .namespace(&namespace)
             .open(&self.name)
             .map_err(|error| Failure::of(&self.name, error))?;
+        let messages = queue
+            .messages(self.count)
+            .map_err(|error| Failure::of(&self.name, error))?;
         match self.format.json {
-            true => self.print_json(&queue),
-            false => self.print_table(&queue),
+            true => self.print_json(&messages),
+            false => print_table(&messages),
         }
     }
 
-    fn print_json(&self, queue: &Queue) -> Result {
+    fn print_json(&self, messages: &[Peeked]) -> Result {
         let name = self.name.to_string();
         let mut out = output::standard();
-        for position in 0..self.count {
-            let Some(peeked) = self.look(queue, position)? else {
-                break;
-            };
-            json::print(&mut out, &json::Message::peeked(&name, position, &peeked))?;
+        for (position, peeked) in messages.iter().enumerate() {
+            json::print(&mut out, &json::Message::peeked(&name, position, peeked))?;
         }
         Ok(out.flush()?)
     }
+}
 
-    fn print_table(&self, queue: &Queue) -> Result {
-        let most = match std::io::stdout().is_terminal() {
-            true => PREVIEW,
-            false => usize::MAX,
-        };
-        let mut table = Table::new([
-            ("POSITION", Side::Right),
-            ("PRIORITY", Side::Right),
-            ("BYTES", Side::Right),
-            ("SENDER", Side::Right),
-            ("SENT", Side::Left),
-            ("MESSAGE", Side::Left),
+fn print_table(messages: &[Peeked]) -> Result {
+    let most = match std::io::stdout().is_terminal() {
+        true => PREVIEW,
+        false => usize::MAX,
+    };
+    let mut table = Table::new([
+        ("POSITION", Side::Right),
+        ("PRIORITY", Side::Right),
+        ("BYTES", Side::Right),
+        ("SENDER", Side::Right),
+        ("SENT", Side::Left),
+        ("MESSAGE", Side::Left),
+    ]);
+    for (position, peeked) in messages.iter().enumerate() {
+        table.push([
+            position.to_string(),
+            peeked.priority.to_string(),
+            peeked.data.len().to_string(),
+            peeked.pid.to_string(),
+            time::ago(Some(peeked.sent)),
+            text::preview(&peeked.data, most),
         ]);
-        for position in 0..self.count {
-            let Some(peeked) = self.look(queue, position)? else {
-                break;
-            };
-            table.push([
-                position.to_string(),
-                peeked.priority.to_string(),
-                peeked.data.len().to_string(),
-                peeked.pid.to_string(),
-                time::ago(Some(peeked.sent)),
-                text::preview(&peeked.data, most),
-            ]);
-        }
-        let mut out = output::standard();
-        table.print(&mut out)?;
-        Ok(out.flush()?)
     }
-
-    fn look(&self, queue: &Queue, position: usize) -> Result<Option<Peeked>> {
-        queue
-            .peek(position)
-            .map_err(|error| Failure::of(&self.name, error))
-    }
+    let mut out = output::standard();
+    table.print(&mut out)?;
+    Ok(out.flush()?)
 }

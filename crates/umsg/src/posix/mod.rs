@@ -3,7 +3,7 @@
 //! The semantics are those of Linux, mq_overview(7), down to the error numbers; where POSIX and Linux differ, Linux
 //! wins. What differs from the kernel's queues: no system call unless somebody has to wait; limits that belong to the
 //! [namespace](crate::Namespace) and need no root; memory in proportion to what is queued, not to what was declared;
-//! relative time-outs; [`Queue::peek`].
+//! relative time-outs; [`Queue::peek`] and [`Queue::messages`].
 //!
 //! # If a process dies
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.
@@ -16,6 +16,7 @@
 
 mod access;
 mod directory;
+mod look;
 mod options;
 mod queue;
 mod status;
@@ -23,6 +24,7 @@ mod status;
 pub use crate::error::{OpenError, ReceiveError, SendError, UnlinkError};
 pub use crate::queue::Waiting;
 pub use directory::{Listed, list, unlink, unlink_in};
+pub use look::Peeked;
 pub use options::OpenOptions;
-pub use queue::{Message, Peeked, Queue, Received};
+pub use queue::{Message, Queue, Received};
 pub use status::{Attributes, Statistics, Status};

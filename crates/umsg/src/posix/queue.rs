@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 /// [unlinked](super::unlink).
 #[derive(Debug)]
 pub struct Queue {
-    engine: Engine,
-    access: Access,
+    pub(super) engine: Engine,
+    pub(super) access: Access,
     /// Of the file: device and inode number, owner and group.
     identity: (u64, u64),
     owner: (u32, u32),
@@ -44,20 +44,6 @@ pub struct Message {
     pub data: Vec<u8>,
     /// Priority, 0 to 32,767.
     pub priority: u32,
-}
-
-/// A message that was looked at and stays in the queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Peeked {
-    /// Its bytes.
-    pub data: Vec<u8>,
-    /// Priority, 0 to 32,767.
-    pub priority: u32,
-    /// Process id of the sender.
-    pub pid: u32,
-    /// When it was sent, to a few milliseconds.
-    pub sent: SystemTime,
 }
 
 impl Queue {
@@ -326,7 +312,7 @@ impl Queue {
     }
 
     #[cold]
-    fn receive_error(&self, refused: Refused) -> ReceiveError {
+    pub(super) fn receive_error(&self, refused: Refused) -> ReceiveError {
         match refused {
             Refused::NotNow | Refused::NoSlot => ReceiveError::Empty,
             Refused::TimedOut => ReceiveError::TimedOut,
@@ -354,30 +340,6 @@ impl Queue {
     pub fn status(&self) -> Status {
         self.engine.mend(thread::current());
         status::status(&self.engine, self.owner.0, self.owner.1)
-    }
-
-    /// The n-th message in order of delivery, counted from 0, without removing it. None if there are fewer.
-    ///
-    /// # Blocking
-    /// Others that receive wait meanwhile: for a time in proportion to `n`, some nanoseconds a message.
-    ///
-    /// # Errors
-    /// [`ReceiveError::NotReadable`], `Damaged`, `WouldDeadlock`; `TimedOut` if a process was stopped a second ago or more
-    /// inside of an operation on this queue.
-    pub fn peek(&self, n: usize) -> Result<Option<Peeked>, ReceiveError> {
-        if !self.access.read {
-            return Err(ReceiveError::NotReadable);
-        }
-        let peeked = self
-            .engine
-            .peek(thread::current(), n)
-            .map_err(|refused| self.receive_error(refused))?;
-        Ok(peeked.map(|peeked| Peeked {
-            data: peeked.data,
-            priority: peeked.key as u32,
-            pid: peeked.pid,
-            sent: status::time(peeked.sent_at).unwrap_or(SystemTime::UNIX_EPOCH),
-        }))
     }
 
     /// Chooses how calls on this handle wait.

@@ -18,9 +18,18 @@ pub(crate) struct Counts {
     pub(crate) bytes: u64,
 }
 
-/// A message that was looked at.
-pub(crate) struct Peeked {
-    pub(crate) data: Vec<u8>,
+/// Messages as they were at one instant, in order of delivery.
+#[derive(Default)]
+pub(crate) struct Look {
+    pub(crate) messages: Vec<Seen>,
+    /// Their bytes, back to back.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A message that was looked at; its bytes are in the [`Look`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) len: usize,
     pub(crate) key: usize,
     pub(crate) pid: u32,
     /// Nanoseconds since 1970.
@@ -83,34 +92,30 @@ impl Engine {
         sent.wrapping_add(u64::from(is_one_behind))
     }
 
-    /// The n-th message in order of delivery, counted from 0. Holds the receiver lock for a time in proportion to n.
-    pub(crate) fn peek(&self, me: &Thread, n: usize) -> Result<Option<Peeked>, Refused> {
+    /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the receiver lock for
+    /// a time in proportion to what is passed over and to what is copied.
+    pub(crate) fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
         let deadline = Deadline::after(PATIENCE);
-        let mut data = vec![0; self.segment().layout().message_size];
-        let peeked = self.with_receiver_lock(me, deadline, |_| {
-            let Some(slot) = self.nth(n)? else {
-                return Ok(None);
-            };
-            let found = self.in_hand(slot)?;
-            self.segment().copy_out(found.cell, found.len, &mut data)?;
-            let (pid, sent_at) = (found.cell.pid.get(), found.cell.sent_at.get());
-            Ok(Some((found.len, found.key, pid, sent_at)))
-        });
-        let Some((len, key, pid, sent_at)) = peeked.map_err(|refused| refused.by(deadline))? else {
-            return Ok(None);
-        };
-        data.truncate(len);
-        data.shrink_to_fit();
-        Ok(Some(Peeked {
-            data,
-            key,
-            pid,
-            sent_at,
-        }))
+        let mut look = self.room_for(most);
+        self.with_receiver_lock(me, deadline, |_| Ok(self.collect(skip, most, &mut look)?))
+            .map_err(|refused| refused.by(deadline))?;
+        Ok(look)
     }
 
-    /// The slot of the n-th message. Under the receiver lock.
-    fn nth(&self, n: usize) -> Result<Option<u32>, Trouble> {
+    /// Private memory for what will probably be seen, so that little is allocated under the lock.
+    fn room_for(&self, most: usize) -> Look {
+        let counts = self.counts();
+        let layout = self.segment().layout();
+        let messages = most.min(counts.messages as usize).min(layout.slots);
+        let bytes = messages.saturating_mul(layout.message_size);
+        let mut look = Look::default();
+        // If there is no memory, those will say so that need it.
+        let _ = look.messages.try_reserve_exact(messages);
+        let _ = look.bytes.try_reserve(bytes.min(counts.bytes as usize));
+        look
+    }
+
+    fn collect(&self, skip: usize, most: usize, look: &mut Look) -> Result<(), Trouble> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         // Acquire: RUN, as in `best`.
@@ -118,34 +123,188 @@ impl Engine {
         let drained = receiver.drained.load(Ordering::Relaxed);
         if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
             // One priority: the ring is in order of delivery.
-            let position = drained.wrapping_add(n as u64);
-            if n >= self.segment().layout().slots {
-                return Ok(None);
+            self.collect_from_ring(drained, skip, most, look)?;
+            // Relaxed: RUN. If one of the messages has another priority, the acquire of its stamp shows another word.
+            if fixed.run.word.load(Ordering::Relaxed) == run {
+                return Ok(());
             }
-            return Ok(Ring::of(self.segment())
-                .published(position)?
-                .map(|(slot, _)| slot));
+            look.messages.clear();
+            look.bytes.clear();
         }
         self.drain()?;
         self.publish_counts();
-        self.nth_stored(n)
+        self.collect_from_store(skip, most, look)
     }
 
-    fn nth_stored(&self, n: usize) -> Result<Option<u32>, Trouble> {
+    /// The instant is that of the last stamp: nothing is received meanwhile, and what was sent is there without a gap.
+    fn collect_from_ring(
+        &self,
+        drained: u64,
+        skip: usize,
+        most: usize,
+        look: &mut Look,
+    ) -> Result<(), Trouble> {
+        let ring = Ring::of(self.segment());
+        let end = skip.saturating_add(most);
+        for n in 0..end.min(self.segment().layout().slots) {
+            let Some((slot, _)) = ring.published(drained.wrapping_add(n as u64))? else {
+                break;
+            };
+            if n >= skip {
+                self.copy_seen(slot, look)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn collect_from_store(&self, skip: usize, most: usize, look: &mut Look) -> Result<(), Trouble> {
         let order = Priorities::of(self.segment());
-        let mut left = n.min(self.segment().layout().slots);
+        let (mut passed, end) = (0, skip.saturating_add(most));
         let mut priority = order.highest();
         while let Some(of) = priority {
             let mut slot = Some(order.first(of)?);
             while let Some(here) = slot {
-                if left == 0 {
-                    return Ok(Some(here));
+                if passed == end {
+                    return Ok(());
                 }
-                left -= 1;
+                // Each slot is in one list, once.
+                if passed == self.segment().layout().slots {
+                    return Err(Trouble::Damaged);
+                }
+                if passed >= skip {
+                    self.copy_seen(here, look)?;
+                }
+                passed += 1;
                 slot = order.after(of, here)?;
             }
             priority = order.next_below(of);
         }
-        Ok(None)
+        Ok(())
+    }
+
+    fn copy_seen(&self, slot: u32, look: &mut Look) -> Result<(), Trouble> {
+        let found = self.in_hand(slot)?;
+        let start = look.bytes.len();
+        // Each message lies in memory of its own, so all together are shorter than the file.
+        if start + found.len > self.segment().layout().len {
+            return Err(Trouble::Damaged);
+        }
+        let no_memory = |_| Trouble::NoMemory;
+        look.bytes.try_reserve(found.len).map_err(no_memory)?;
+        look.messages.try_reserve(1).map_err(no_memory)?;
+        look.bytes.resize(start + found.len, 0);
+        self.segment()
+            .copy_out(found.cell, found.len, &mut look.bytes[start..])?;
+        look.messages.push(Seen {
+            len: found.len,
+            key: found.key,
+            pid: found.cell.pid.get(),
+            sent_at: found.cell.sent_at.get(),
+        });
+        Ok(())
+    }
+}
+
+impl Look {
+    /// Each message with its bytes.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&Seen, &[u8])> {
+        let mut rest = &self.bytes[..];
+        self.messages.iter().map(move |seen| {
+            let (bytes, behind) = rest.split_at(seen.len);
+            rest = behind;
+            (seen, bytes)
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::segment::testing;
+    use crate::sys::clock::Deadline;
+    use crate::sys::thread;
+
+    /// An engine with messages of these lengths and priorities, each of which holds its number.
+    fn engine(messages: &[(usize, usize)]) -> Engine {
+        let engine = Engine::new(testing::segment(16, 4096));
+        for (number, &(len, key)) in messages.iter().enumerate() {
+            engine
+                .try_send(
+                    thread::current(),
+                    &vec![number as u8; len],
+                    key,
+                    Deadline::Passed,
+                )
+                .unwrap();
+        }
+        engine
+    }
+
+    fn keys_and_bytes(look: &Look) -> Vec<(usize, Vec<u8>)> {
+        look.iter()
+            .map(|(seen, bytes)| (seen.key, bytes.to_vec()))
+            .collect()
+    }
+
+    fn look(engine: &Engine, skip: usize, most: usize) -> Result<Look, Refused> {
+        engine.look(thread::current(), skip, most)
+    }
+
+    #[test]
+    fn a_look_is_in_order_of_delivery_from_the_ring_and_from_the_store() {
+        for keys in [[7, 7, 7, 7], [1, 9, 1, 9]] {
+            let sent = [(3, keys[0]), (0, keys[1]), (4096, keys[2]), (100, keys[3])];
+            let engine = engine(&sent);
+            let mut wanted: Vec<_> = (0..4)
+                .map(|n| (sent[n].1, vec![n as u8; sent[n].0]))
+                .collect();
+            wanted.sort_by_key(|(key, _)| std::cmp::Reverse(*key));
+            for (skip, most) in [
+                (0, 0),
+                (0, 1),
+                (0, 4),
+                (0, usize::MAX),
+                (1, 2),
+                (3, 9),
+                (4, 1),
+            ] {
+                let seen = keys_and_bytes(&look(&engine, skip, most).unwrap());
+                let part: Vec<_> = wanted.iter().skip(skip).take(most).cloned().collect();
+                assert_eq!(seen, part, "{keys:?} {skip} {most}");
+            }
+            assert!(
+                look(&engine, usize::MAX, usize::MAX)
+                    .unwrap()
+                    .messages
+                    .is_empty()
+            );
+            assert_eq!(engine.counts().messages, 4);
+        }
+    }
+
+    #[test]
+    fn a_list_that_leads_back_to_itself_is_damage_and_ends_the_look() {
+        let engine = engine(&[(8, 1), (8, 2), (8, 1), (8, 1)]);
+        assert_eq!(look(&engine, 0, 9).unwrap().messages.len(), 4);
+        let order = Priorities::of(engine.segment());
+        let first = order.first(1).unwrap();
+        engine.segment().link(first).unwrap().set(first);
+        let damaged = Refused::Trouble(Trouble::Damaged);
+        assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
+        engine.segment().link(first).unwrap().set(u32::MAX);
+        assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
+    }
+
+    #[test]
+    fn a_length_or_a_priority_that_no_message_has_is_damage() {
+        let engine = engine(&[(8, 1), (8, 1)]);
+        let (_, cell) = Ring::of(engine.segment()).slot(1).unwrap();
+        let damaged = Refused::Trouble(Trouble::Damaged);
+        cell.len.set(4097);
+        assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
+        cell.len.set(8);
+        cell.key.set(32_768);
+        assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
+        assert_eq!(look(&engine, 0, 1).unwrap().messages.len(), 1);
     }
 }

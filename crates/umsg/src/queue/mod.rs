@@ -23,6 +23,7 @@ mod send;
 mod serve;
 mod wait;
 
+pub(crate) use look::{Look, Seen};
 pub use pacing::Waiting;
 pub(crate) use receive::Taken;
 
