@@ -81,6 +81,7 @@ Exit codes:
   1    failed; one line on standard error says why and what to do
   2    the command line makes no sense
   3    no message, or no room, within the time allowed
+  4    the queue was removed while the command waited
   `umsg run` exits as the program does, or with
   120  the program can't be intercepted: static, set-user-ID ...
   125  umsg could not prepare the program's start

@@ -15,6 +15,8 @@ pub enum Code {
     Usage = 2,
     /// No message, or no room, within the time allowed.
     NotInTime = 3,
+    /// While the command waited, the queue lost its name.
+    Removed = 4,
     /// Of `umsg run`: the program would not see the drop-in.
     NotInterceptable = 120,
     /// Of `umsg run`, as env(1): it failed itself, before the program.
@@ -34,7 +36,7 @@ pub enum Failure {
     ReaderGone,
 }
 
-pub type Result<T = ()> = std::result::Result<T, Failure>;
+pub type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     pub fn new(code: Code, line: impl Display) -> Failure {
@@ -122,7 +124,7 @@ impl Explain for OpenError {
                 "choose another name"
             }
             OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
-            OpenError::PermissionDenied => "`umsg ls` shows its mode and owner",
+            OpenError::PermissionDenied => "run this as the queue's owner or as root",
             OpenError::NoSpace => ROOM,
             OpenError::NoMemory => MEMORY,
             OpenError::NotAQueue(_) => "remove it from the namespace's directory",

@@ -5,18 +5,26 @@
 //! | what is asked for: the one definition behind `--help`, manual pages and completions | [`cli`], and a file a command in [`commands`] |
 //! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`names`] |
 //! | what is printed, for people and for programs | [`output`] |
+//! | closed standard streams, which the runtime hides | [`streams`] |
+//! | the queue that a command works with | [`opened`] |
 //! | errors, hints and exit codes | [`failure`] |
 //! | can a program be intercepted, and how | [`program`], [`preload`] |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cli;
 mod commands;
 mod failure;
 mod names;
+mod opened;
 mod output;
 mod place;
 mod preload;
 mod program;
+#[allow(
+    unsafe_code,
+    reason = "a function that runs before main is named in a section of the file"
+)]
+mod streams;
 mod values;
 
 use std::process::ExitCode;

@@ -6,6 +6,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
+use umsg::posix::OpenError;
+
+use crate::failure::{Failure, Result};
 use crate::output::text;
 
 /// A queue's name, with its slash; printed so that a strange one can't harm a terminal.
@@ -15,6 +18,21 @@ pub struct Name(OsString);
 /// For clap.
 pub fn name() -> impl TypedValueParser<Value = Name> {
     OsStringValueParser::new().map(Name::from)
+}
+
+impl Name {
+    /// Refuses the bare slash, which the library calls a missing queue because the kernel does: it can't be created.
+    pub fn check(&self) -> Result {
+        match self.0 == "/" {
+            true => Err(Failure::of(self, OpenError::InvalidName)),
+            false => Ok(()),
+        }
+    }
+
+    /// For programs: as it is, except for bytes that are no UTF-8.
+    pub fn lossy(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
 }
 
 impl From<&OsStr> for Name {

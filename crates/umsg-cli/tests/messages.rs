@@ -221,7 +221,6 @@ fn a_reader_that_has_enough_is_no_error() {
         &["ls"][..],
         &["stat", "/q"],
         &["peek", "/q"],
-        &["recv", "/q", "--follow"],
         &["limits"],
         &["man"],
     ] {

@@ -245,7 +245,16 @@ fn a_queue_that_one_may_only_send_to_shows_its_status_and_one_without_permission
     let refused = site
         .umsg_as_nobody(&["recv", "/letterbox", "--nonblocking"])
         .unwrap();
-    refused.fails(1, &["umsg: /letterbox: permission denied", "; `umsg ls`"]);
+    refused.fails(
+        1,
+        &[
+            "umsg: /letterbox: permission denied: its mode is 0622",
+            "only send to it; ",
+        ],
+    );
+    site.umsg_as_nobody(&["recv", "/private"])
+        .unwrap()
+        .fails(1, &["umsg: /private: permission denied", "; run this as"]);
     let refused = site.umsg_as_nobody(&["rm", "/letterbox"]).unwrap();
     refused.fails(1, &["umsg: /letterbox: only the queue's owner"]);
 }

@@ -26,7 +26,7 @@ impl Completions {
         // The generator panics if its writer fails, so it gets one that can't.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "umsg", &mut script);
-        let mut out = output::standard();
+        let mut out = output::standard()?;
         out.write_all(&script)?;
         Ok(out.flush()?)
     }

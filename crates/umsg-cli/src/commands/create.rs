@@ -44,13 +44,14 @@ pub struct Create {
 
 impl Create {
     pub fn perform(&self, cli: &Cli) -> Result {
+        self.format.check()?;
         let namespace = place::namespace(cli)?;
         let queue = self
             .open(OpenOptions::new().namespace(&namespace))
             .map_err(|error| Failure::of(&self.name, error))?;
         self.compare(queue.attributes())?;
         if self.format.json {
-            let mut out = output::standard();
+            let mut out = output::standard()?;
             let name = self.name.to_string();
             json::print(&mut out, &json::Queue::new(&name, &queue.status()))?;
             out.flush()?;

@@ -72,7 +72,7 @@ impl Limits {
         if wanted != found {
             namespace.set_limits(&wanted)?;
         }
-        let mut out = output::standard();
+        let mut out = output::standard()?;
         if self.format.json {
             json::print(&mut out, &shown(&namespace, &wanted))?;
         } else {

@@ -48,7 +48,7 @@ impl Ls {
             .into_iter()
             .map(|listed| row(&namespace, listed))
             .collect();
-        let mut out = output::standard();
+        let mut out = output::standard()?;
         if self.format.json {
             json::print(&mut out, &listing(&namespace, &rows))?;
         } else if self.quiet {

@@ -41,7 +41,7 @@ fn write_all(directory: &Path) -> Result {
 }
 
 fn print() -> Result {
-    let mut out = output::standard();
+    let mut out = output::standard()?;
     clap_mangen::Man::new(Cli::command()).render(&mut out)?;
     Ok(out.flush()?)
 }

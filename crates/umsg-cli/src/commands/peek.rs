@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 
 use clap::Args;
-use umsg::posix::{OpenOptions, Peeked};
+use umsg::posix::Peeked;
 
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
 use crate::names::{Name, name};
+use crate::opened::{Opened, Purpose};
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
 use crate::place;
@@ -38,12 +39,9 @@ pub struct Peek {
 impl Peek {
     pub fn perform(&self, cli: &Cli) -> Result {
         let namespace = place::namespace(cli)?;
-        let queue = OpenOptions::new()
-            .read(true)
-            .namespace(&namespace)
-            .open(&self.name)
-            .map_err(|error| Failure::of(&self.name, error))?;
-        let messages = queue
+        let opened = Opened::open(&namespace, &self.name, Purpose::Peek)?;
+        let messages = opened
+            .queue
             .messages(self.count)
             .map_err(|error| Failure::of(&self.name, error))?;
         match self.format.json {
@@ -53,8 +51,8 @@ impl Peek {
     }
 
     fn print_json(&self, messages: &[Peeked]) -> Result {
-        let name = self.name.to_string();
-        let mut out = output::standard();
+        let name = self.name.lossy();
+        let mut out = output::standard()?;
         for (position, peeked) in messages.iter().enumerate() {
             json::print(&mut out, &json::Message::peeked(&name, position, peeked))?;
         }
@@ -85,7 +83,7 @@ fn print_table(messages: &[Peeked]) -> Result {
             text::preview(&peeked.data, most),
         ]);
     }
-    let mut out = output::standard();
+    let mut out = output::standard()?;
     table.print(&mut out)?;
     Ok(out.flush()?)
 }

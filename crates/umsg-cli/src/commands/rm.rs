@@ -35,11 +35,12 @@ struct Removed {
 
 impl Rm {
     pub fn perform(&self, cli: &Cli) -> Result {
+        self.format.check()?;
         let namespace = place::namespace(cli)?;
         let mut removed = Vec::new();
         for name in &self.names {
             match umsg::posix::unlink_in(&namespace, name) {
-                Ok(()) => removed.push(name.to_string()),
+                Ok(()) => removed.push(name.lossy()),
                 Err(error) => {
                     Failure::of(name, error).report();
                 }
@@ -47,7 +48,7 @@ impl Rm {
         }
         let complete = removed.len() == self.names.len();
         if self.format.json {
-            let mut out = output::standard();
+            let mut out = output::standard()?;
             json::print(&mut out, &Removed { removed })?;
             out.flush()?;
         }

@@ -6,14 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use serde::Serialize;
-use umsg::posix::{OpenOptions, Queue};
 
 use super::patience::Patience;
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::names::{Name, name};
+use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
-use crate::place;
+use crate::{place, streams};
 
 /// Send a message, or each line of standard input as one
 #[derive(Args, Debug)]
@@ -59,33 +59,33 @@ impl Send {
             let line = "--lines reads standard input: leave the message out";
             return Err(Failure::new(Code::Usage, line));
         }
+        self.format.check()?;
+        if given.is_none() {
+            streams::check_input().map_err(|error| self.no_input(&error))?;
+        }
         let namespace = place::namespace(cli)?;
-        let queue = OpenOptions::new()
-            .write(true)
-            .namespace(&namespace)
-            .open(&self.name)
-            .map_err(|error| Failure::of(&self.name, error))?;
+        let mut to = Opened::open(&namespace, &self.name, Purpose::Send)?;
         let mut sent = Sent {
-            queue: self.name.to_string(),
+            queue: self.name.lossy(),
             messages: 0,
             bytes: 0,
         };
         let outcome = match given {
-            Some(message) => self.send(&queue, message.as_bytes(), &mut sent),
-            None if self.lines => self.send_lines(&queue, &mut sent),
-            None => self.send_input(&queue, &mut sent),
+            Some(message) => self.send(&mut to, message.as_bytes(), &mut sent),
+            None if self.lines => self.send_lines(&mut to, &mut sent),
+            None => self.send_input(&mut to, &mut sent),
         };
         if self.format.json {
-            let mut out = output::standard();
+            let mut out = output::standard()?;
             json::print(&mut out, &sent)?;
             out.flush()?;
         }
         outcome
     }
 
-    fn send(&self, queue: &Queue, message: &[u8], sent: &mut Sent) -> Result {
+    fn send(&self, to: &mut Opened<'_>, message: &[u8], sent: &mut Sent) -> Result {
         self.patience
-            .send(queue, message, self.priority)
+            .send(to, message, self.priority)?
             .map_err(|error| self.failure(error.code(), &error.explain(), sent))?;
         sent.messages += 1;
         sent.bytes += message.len() as u64;
@@ -93,8 +93,8 @@ impl Send {
     }
 
     /// Never reads more than a message may have, whatever the input is.
-    fn send_input(&self, queue: &Queue, sent: &mut Sent) -> Result {
-        let most = queue.attributes().message_size;
+    fn send_input(&self, to: &mut Opened<'_>, sent: &mut Sent) -> Result {
+        let most = to.queue.attributes().message_size;
         let mut message = Vec::new();
         io::stdin()
             .lock()
@@ -102,11 +102,11 @@ impl Send {
             .read_to_end(&mut message)
             .map_err(|error| self.unreadable(&error, sent))?;
         self.check(&message, most, sent)?;
-        self.send(queue, &message, sent)
+        self.send(to, &message, sent)
     }
 
-    fn send_lines(&self, queue: &Queue, sent: &mut Sent) -> Result {
-        let most = queue.attributes().message_size;
+    fn send_lines(&self, to: &mut Opened<'_>, sent: &mut Sent) -> Result {
+        let most = to.queue.attributes().message_size;
         let mut input = io::stdin().lock();
         let mut line = Vec::new();
         loop {
@@ -122,7 +122,7 @@ impl Send {
                 line.pop();
             }
             self.check(&line, most, sent)?;
-            self.send(queue, &line, sent)?;
+            self.send(to, &line, sent)?;
         }
     }
 
@@ -139,6 +139,15 @@ impl Send {
 
     fn unreadable(&self, error: &io::Error, sent: &Sent) -> Failure {
         self.failure(Code::Failed, &format!("standard input: {error}"), sent)
+    }
+
+    /// An empty message would be sent, which nobody meant.
+    fn no_input(&self, error: &io::Error) -> Failure {
+        let line = format!(
+            "{}: no message is given, and standard input can't be read: {error}",
+            self.name
+        );
+        Failure::new(Code::Failed, line)
     }
 
     /// Of many lines, says which it was: the ones before it were sent.

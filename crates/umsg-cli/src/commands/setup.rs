@@ -54,7 +54,7 @@ struct Hidden {
 
 impl Setup {
     pub fn perform(&self, cli: &Cli) -> Result {
-        let mut out = output::standard();
+        let mut out = output::standard()?;
         if self.print_tmpfiles {
             out.write_all(TMPFILES.as_bytes())?;
             return Ok(out.flush()?);

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use clap::Args;
-use umsg::Namespace;
-use umsg::posix::{OpenError, OpenOptions, Queue, Status};
+use umsg::posix::Status;
 
 use crate::cli::Cli;
-use crate::failure::{self, Failure};
+use crate::failure;
 use crate::names::{Name, name};
+use crate::opened::{Opened, Purpose};
 use crate::output::owner::Owners;
 use crate::output::{self, Format, json, time};
 use crate::place;
@@ -31,24 +31,17 @@ pub struct Stat {
 impl Stat {
     pub fn perform(&self, cli: &Cli) -> failure::Result {
         let namespace = place::namespace(cli)?;
-        let queue = open(&namespace, &self.name).map_err(|error| Failure::of(&self.name, error))?;
-        let mut out = output::standard();
-        let name = self.name.to_string();
+        let queue = Opened::open(&namespace, &self.name, Purpose::Look)?.queue;
+        let mut out = output::standard()?;
         if self.format.json {
-            json::print(&mut out, &json::Queue::new(&name, &queue.status()))?;
+            json::print(
+                &mut out,
+                &json::Queue::new(&self.name.lossy(), &queue.status()),
+            )?;
         } else {
-            print(&mut out, &name, &queue.status())?;
+            print(&mut out, &self.name.to_string(), &queue.status())?;
         }
         Ok(out.flush()?)
-    }
-}
-
-/// For receiving or, if that is denied, for sending: either permission lets one look.
-fn open(namespace: &Namespace, name: &Name) -> Result<Queue, OpenError> {
-    let mut options = OpenOptions::new();
-    match options.read(true).namespace(namespace).open(name) {
-        Err(OpenError::PermissionDenied) => options.read(false).write(true).open(name),
-        other => other,
     }
 }
 

@@ -15,6 +15,14 @@ pub fn print(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
+/// One value on one line, in memory.
+pub fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = Vec::new();
+    // Writing to memory can't fail, and these values have no form that JSON lacks.
+    let _ = print(&mut line, value);
+    line
+}
+
 /// A queue, as `stat`, `ls` and `create` print it.
 #[derive(Serialize)]
 pub struct Queue {

@@ -1,7 +1,7 @@
 //! How received messages are printed.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
 
@@ -18,20 +18,18 @@ pub enum Style {
     Hex,
 }
 
-/// Prints messages of one queue.
-pub struct Printer<W> {
-    out: W,
+/// How messages of one queue look.
+pub struct Form {
     queue: String,
     style: Style,
     json: bool,
     on_terminal: bool,
 }
 
-impl<W: Write> Printer<W> {
-    pub fn new(out: W, queue: String, style: Style, json: bool) -> Printer<W> {
+impl Form {
+    pub fn new(queue: String, style: Style, json: bool) -> Form {
         let on_terminal = io::stdout().is_terminal();
-        Printer {
-            out,
+        Form {
             queue,
             style,
             json,
@@ -39,31 +37,24 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Prints a message and writes it out: a message that was received exists nowhere else.
-    pub fn print(&mut self, priority: u32, bytes: &[u8]) -> io::Result<()> {
+    /// What is to be printed for a message.
+    pub fn render(&self, priority: u32, bytes: &[u8]) -> Vec<u8> {
         if self.json {
-            let message = json::Message::received(&self.queue, priority, bytes);
-            json::print(&mut self.out, &message)?;
-        } else {
-            self.print_bytes(bytes)?;
+            return json::line(&json::Message::received(&self.queue, priority, bytes));
         }
-        self.out.flush()
-    }
-
-    fn print_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self.style {
-            Style::Raw => self.out.write_all(bytes),
-            Style::Hex => writeln!(self.out, "{}", hex(bytes)),
-            Style::Text if self.on_terminal => writeln!(self.out, "{}", text::on_lines(bytes)),
-            Style::Text => {
-                self.out.write_all(bytes)?;
-                self.out.write_all(b"\n")
-            }
-        }
+        let mut shown = match self.style {
+            Style::Raw => return bytes.to_owned(),
+            Style::Hex => hex(bytes).into_bytes(),
+            Style::Text if self.on_terminal => text::on_lines(bytes).into_bytes(),
+            Style::Text => bytes.to_owned(),
+        };
+        shown.push(b'\n');
+        shown
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two digits a byte.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut digits, byte| {
         // Writing to a string can't fail.
         let _ = write!(digits, "{byte:02x}");

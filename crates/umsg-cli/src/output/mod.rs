@@ -1,6 +1,7 @@
 //! What is printed: for people by default, for programs with `--json`.
 
 pub mod base64;
+pub mod direct;
 pub mod json;
 pub mod message;
 pub mod owner;
@@ -10,10 +11,13 @@ pub mod time;
 
 use std::io::{self, BufWriter, StdoutLock};
 
+use crate::streams;
+
 /// Standard output, written out when full or flushed: a failure of the last flush must not be lost, so who uses it
 /// flushes it.
-pub fn standard() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::new(io::stdout().lock())
+pub fn standard() -> io::Result<BufWriter<StdoutLock<'static>>> {
+    streams::check_output()?;
+    Ok(BufWriter::new(io::stdout().lock()))
 }
 
 /// Commands that print something take this.
@@ -22,4 +26,14 @@ pub struct Format {
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
+}
+
+impl Format {
+    /// Refuses output that nobody could read, before a command that prints only JSON does what it can't undo.
+    pub fn check(self) -> io::Result<()> {
+        match self.json {
+            true => streams::check_output(),
+            false => Ok(()),
+        }
+    }
 }

@@ -1,0 +1,127 @@
+//! The queue that a command works with, and whether its name still leads to it.
+
+use std::time::{Duration, Instant};
+
+use umsg::posix::{OpenError, OpenOptions, Queue};
+use umsg::{Namespace, NamespaceError};
+
+use crate::failure::{Code, Failure, Result};
+use crate::names::Name;
+
+/// How often a command that waits looks whether its queue is still there.
+pub const GLANCE: Duration = Duration::from_secs(1);
+
+/// What a command wants of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// And to send back what could not be printed, if the mode allows that.
+    Receive,
+    Send,
+    /// See the messages and leave them.
+    Peek,
+    /// See anything but the messages: either permission lets one.
+    Look,
+}
+
+/// An open queue, where it was found, and under which name.
+pub struct Opened<'a> {
+    pub queue: Queue,
+    pub name: &'a Name,
+    namespace: &'a Namespace,
+    looked: Instant,
+}
+
+impl<'a> Opened<'a> {
+    pub fn open(namespace: &'a Namespace, name: &'a Name, purpose: Purpose) -> Result<Opened<'a>> {
+        name.check()?;
+        let queue = open(namespace, name, purpose).map_err(|error| match error {
+            OpenError::PermissionDenied => denied(namespace, name),
+            error => Failure::of(name, error),
+        })?;
+        Ok(Opened {
+            queue,
+            name,
+            namespace,
+            looked: Instant::now(),
+        })
+    }
+
+    /// An error once the name leads to no queue, or to another one: nobody finds this one any more. Looks at most
+    /// once a second.
+    pub fn check_name(&mut self) -> Result {
+        if self.looked.elapsed() < GLANCE {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let how = match open(self.namespace, self.name, Purpose::Look) {
+            Ok(found) if found.identity() == self.queue.identity() => return Ok(()),
+            Ok(_) => {
+                "the queue was removed, and another one made under its name; run this again for that one"
+            }
+            Err(error) if is_missing(&error) => {
+                "the queue was removed; `umsg create` makes a new one"
+            }
+            // It may well be there, for example with another mode.
+            Err(_) => return Ok(()),
+        };
+        Err(Failure::new(
+            Code::Removed,
+            format_args!("{}: {how}", self.name),
+        ))
+    }
+}
+
+/// In one of the ways that serve the purpose.
+fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, OpenError> {
+    let attempt = |read, write| {
+        let mut options = OpenOptions::new();
+        options
+            .read(read)
+            .write(write)
+            .namespace(namespace)
+            .open(name)
+    };
+    let or = |first, second: (bool, bool)| match first {
+        Err(OpenError::PermissionDenied) => attempt(second.0, second.1),
+        other => other,
+    };
+    match purpose {
+        Purpose::Receive => or(attempt(true, true), (true, false)),
+        Purpose::Send => attempt(false, true),
+        Purpose::Peek => attempt(true, false),
+        Purpose::Look => or(attempt(true, false), (false, true)),
+    }
+}
+
+fn is_missing(error: &OpenError) -> bool {
+    matches!(
+        error,
+        OpenError::NotFound
+            | OpenError::Namespace(
+                NamespaceError::Missing { .. } | NamespaceError::NoQueuesDirectory { .. }
+            )
+    )
+}
+
+/// What the caller may do instead, as far as he may know.
+fn denied(namespace: &Namespace, name: &Name) -> Failure {
+    let Ok(queue) = open(namespace, name, Purpose::Look) else {
+        return Failure::of(name, OpenError::PermissionDenied);
+    };
+    let (mode, other) = (
+        queue.mode(),
+        OpenOptions::new()
+            .read(true)
+            .namespace(namespace)
+            .open(name),
+    );
+    let only = if other.is_ok() {
+        "receive from"
+    } else {
+        "send to"
+    };
+    let line = format!(
+        "{name}: permission denied: its mode is {mode:04o}, which lets you only {only} it; run this as its owner or as root"
+    );
+    Failure::new(Code::Failed, line)
+}

@@ -1,0 +1,89 @@
+//! Standard output without a buffer, for what exists nowhere else: it is known what was written, and nothing is written
+//! later.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::streams;
+
+/// Standard output, which was open for writing when this was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct(());
+
+impl Direct {
+    pub fn open() -> io::Result<Direct> {
+        streams::check_output()?;
+        Ok(Direct(()))
+    }
+
+    fn stream(self) -> BorrowedFd<'static> {
+        rustix::stdio::stdout()
+    }
+
+    /// Whether a pipe's reader has gone, or a terminal: what is written from now on is lost.
+    pub fn is_abandoned(self) -> bool {
+        let stream = self.stream();
+        let mut polled = [PollFd::new(&stream, PollFlags::empty())];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let lost = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(lost)
+    }
+
+    /// Writes all of it, waiting for room if need be.
+    pub fn write_all(self, bytes: &[u8]) -> io::Result<()> {
+        if self.would_exceed_limit(bytes.len()) {
+            return Err(Errno::FBIG.into());
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match rustix::io::write(self.stream(), rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => rest = &rest[written..],
+                Err(Errno::INTR) => {}
+                // Whoever shares the pipe made it non-blocking.
+                Err(Errno::AGAIN) => self.wait_for_room()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(self) -> io::Result<()> {
+        let stream = self.stream();
+        match poll(&mut [PollFd::new(&stream, PollFlags::OUT)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether so many bytes more would make the file longer than `ulimit -f` allows: SIGXFSZ would kill this process with the
+    /// message in its hands.
+    fn would_exceed_limit(self, more: usize) -> bool {
+        let Some(limit) = getrlimit(Resource::Fsize).current else {
+            return false;
+        };
+        self.end_of_file()
+            .is_some_and(|end| end.saturating_add(more as u64) > limit)
+    }
+
+    /// Where the next byte goes, in a file.
+    fn end_of_file(self) -> Option<u64> {
+        let stat = rustix::fs::fstat(self.stream()).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        let flags = rustix::fs::fcntl_getfl(self.stream()).ok()?;
+        match flags.contains(OFlags::APPEND) {
+            true => u64::try_from(stat.st_size).ok(),
+            false => rustix::fs::tell(self.stream()).ok(),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Standard streams that are closed, full or read by nobody, and queues that are removed meanwhile.
+
+mod support;
+
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use support::{Outcome, Site, end, finish, start};
+
+const UMSG: &str = env!("CARGO_BIN_EXE_umsg");
+
+fn site_with(messages: &[&str]) -> Site {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    for message in messages {
+        site.umsg(&["send", "/q", message, "-p", "7"]).text();
+    }
+    site
+}
+
+/// Runs a line of shell, in which `umsg` is the command.
+fn shell(site: &Site, line: &str) -> Outcome {
+    let mut command = Command::new("bash");
+    let line = format!("umsg() {{ {UMSG} \"$@\"; }}; {line}");
+    command.args(["-c", &line]).env("UMSG_DIR", site.path());
+    finish(&mut command, b"")
+}
+
+fn messages(site: &Site) -> String {
+    site.umsg(&["recv", "/q", "--all"]).text().to_owned()
+}
+
+#[test]
+fn a_closed_output_is_an_error_and_takes_no_message() {
+    let site = site_with(&["a", "b"]);
+    for command in ["recv /q", "recv /q --all", "recv /q --follow"] {
+        shell(&site, &format!("umsg {command} >&-"))
+            .fails(1, &["umsg: standard output: it is closed; "]);
+        shell(&site, &format!("umsg {command} 1< /dev/null"))
+            .fails(1, &["standard output: it is open for reading only; "]);
+    }
+    for command in [
+        "ls",
+        "stat q",
+        "peek q",
+        "limits",
+        "man",
+        "create new --json",
+    ] {
+        shell(&site, &format!("umsg {command} >&-")).fails(1, &["standard output: it is closed"]);
+    }
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "/q\n");
+    assert_eq!(messages(&site), "a\nb\n");
+}
+
+#[test]
+fn output_to_the_null_device_is_no_closed_output() {
+    let site = site_with(&["a", "b", "c"]);
+    for redirection in [">", "<>"] {
+        let line = format!("umsg recv /q 1{redirection} /dev/null");
+        assert_eq!(shell(&site, &line).text(), "");
+    }
+    assert_eq!(messages(&site), "c\n");
+}
+
+#[test]
+fn a_message_that_a_full_disk_has_no_room_for_goes_back_with_its_priority() {
+    let site = site_with(&["a", "b"]);
+    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [&["recv", "/q"][..], &["recv", "/q", "--all"]] {
+        let mut command = site.command(arguments);
+        command.stdout(full()).stderr(Stdio::piped());
+        let outcome = end(command.spawn().unwrap());
+        let parts = [
+            "umsg: /q: standard output: No space left",
+            "back in the queue, behind others of its priority (7)",
+        ];
+        outcome.fails(1, &parts);
+    }
+    let next = site.umsg(&["recv", "/q", "--json"]).json();
+    assert_eq!((&next["data"], &next["priority"]), (&"a".into(), &7.into()));
+    assert_eq!(messages(&site), "b\n");
+}
+
+#[test]
+fn a_message_that_would_exceed_the_file_size_limit_goes_back() {
+    let site = site_with(&["a"]);
+    let outcome = shell(&site, "ulimit -f 0; umsg recv /q > \"$UMSG_DIR/out\"");
+    outcome.fails(1, &["standard output: File too large", "back in the queue"]);
+    assert_eq!(messages(&site), "a\n");
+}
+
+#[test]
+fn without_room_in_the_queue_a_message_that_cant_be_printed_is_on_standard_error() {
+    let site = Site::new();
+    site.umsg(&["create", "/q", "--max-messages", "1"]).text();
+    site.umsg(&["send", "/q", "lost?", "-p", "3"]).text();
+    // Blocked, so its message takes the place that the other one leaves.
+    let sender = start(&mut site.command(&["send", "/q", "next"]));
+    site.wait_for("/q", "blocked_senders", 1);
+    let outcome = shell(&site, "umsg recv /q > /dev/full");
+    outcome.fails(
+        1,
+        &[
+            "could not be put back",
+            "priority 3, 5 bytes, in hexadecimal 6c6f73743f\n",
+        ],
+    );
+    end(sender).text();
+    assert_eq!(messages(&site), "next\n");
+}
+
+#[test]
+fn a_reader_that_goes_ends_recv_and_leaves_the_messages() {
+    let site = site_with(&["a", "b"]);
+    for command in ["recv /q", "recv /q --follow", "recv /q --all"] {
+        let line = format!("exec 3> >(true); wait $!; umsg {command} >&3");
+        shell(&site, &line).fails(1, &["/q: nobody reads standard output any more; "]);
+    }
+    assert_eq!(messages(&site), "a\nb\n");
+}
+
+#[test]
+fn a_follower_whose_reader_goes_while_it_waits_ends_without_a_message() {
+    let site = site_with(&["a"]);
+    let mut follower = start(&mut site.command(&["recv", "/q", "--follow"]));
+    follower
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut [0; 2])
+        .unwrap();
+    drop(follower.stdout.take());
+    end(follower).fails(1, &["/q: nobody reads standard output any more"]);
+}
+
+#[test]
+fn send_without_a_readable_input_is_an_error_and_no_empty_message() {
+    let site = site_with(&[]);
+    shell(&site, "umsg send /q <&-").fails(1, &["/q: no message is given", "it is closed; "]);
+    shell(&site, "umsg send /q --lines <&-").fails(1, &["/q: no message is given"]);
+    shell(&site, "umsg send /q 0> /dev/null").fails(1, &["open for writing only; "]);
+    assert_eq!(site.umsg(&["stat", "/q", "--json"]).json()["messages"], 0);
+    // What is meant to be empty is.
+    shell(&site, "umsg send /q < /dev/null").text();
+    shell(&site, "umsg send /q x <&-").text();
+    assert_eq!(messages(&site), "\nx\n");
+}
+
+#[test]
+fn who_waits_for_a_queue_that_is_removed_ends_with_code_4() {
+    for arguments in [
+        &["recv", "/q"][..],
+        &["recv", "/q", "--follow"],
+        &["recv", "/q", "--timeout", "50"],
+    ] {
+        let site = site_with(&[]);
+        let waiting = start(&mut site.command(arguments));
+        site.wait_for("/q", "blocked_receivers", 1);
+        site.umsg(&["rm", "/q"]).text();
+        end(waiting).fails(4, &["umsg: /q: the queue was removed; "]);
+    }
+}
+
+#[test]
+fn who_waits_for_a_queue_that_is_replaced_is_told_so() {
+    let site = Site::new();
+    site.umsg(&["create", "/q", "--max-messages", "1"]).text();
+    site.umsg(&["send", "/q", "first"]).text();
+    let sender = start(&mut site.command(&["send", "/q", "second"]));
+    site.wait_for("/q", "blocked_senders", 1);
+    site.umsg(&["rm", "/q"]).text();
+    site.umsg(&["create", "/q"]).text();
+    end(sender).fails(
+        4,
+        &["/q: the queue was removed, and another one made under its name; "],
+    );
+    assert_eq!(messages(&site), "");
+}
