@@ -3,7 +3,8 @@
 //! ```text
 //! target/dist/bin/umsg
 //!             lib/libumsg_preload.so
-//!             share/man/man1/umsg*.1
+//!             lib/libumsg.so, .a, pkgconfig/umsg.pc and include/umsg.h, umsg/mqueue.h
+//!             share/man/man1/umsg*.1, man3/umsg_*.3
 //!             share/bash-completion/completions/umsg
 //!             share/fish/vendor_completions.d/umsg.fish
 //!             share/zsh/site-functions/_umsg
@@ -12,6 +13,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::c;
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
 use crate::shell;
@@ -36,6 +38,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     install(&workspace.release("umsg"), &dist.join("bin/umsg"))?;
     let library = "libumsg_preload.so";
     install(&workspace.release(library), &dist.join("lib").join(library))?;
+    c::install(workspace, &dist, true)?;
 
     let umsg = workspace.release("umsg");
     let mut man = workspace.command(&umsg);

@@ -1,6 +1,7 @@
 //! `cargo xtask`: demo, tests and everything that a person would otherwise have to remember.
 
 mod bench;
+mod c;
 mod demo;
 mod dist;
 mod failure;
@@ -11,6 +12,7 @@ mod steps;
 mod test;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -57,8 +59,27 @@ enum Task {
         #[arg(long)]
         quick: bool,
     },
-    /// Lay out what is installed in target/dist: umsg, the drop-in, manual pages, completions
+    /// Lay out what is installed in target/dist: umsg, the drop-in, the C library, manual pages, completions
     Dist,
+    /// Write the header of the C library anew from its source
+    CHeader {
+        /// Only look whether it is up to date
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the manual pages of the C library
+    CMan {
+        /// Where to, unless to target/dist/share/man/man3
+        directory: Option<PathBuf>,
+    },
+    /// Build the C library and install it with its header, pkg-config file and manual
+    CInstall {
+        /// Below which directory
+        prefix: PathBuf,
+        /// A library with checks and without optimisation
+        #[arg(long)]
+        debug: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -81,5 +102,8 @@ fn run(task: &Task) -> Result<()> {
         Task::Soak { seconds } => test::soak(&workspace, *seconds),
         Task::Bench { suites, quick } => bench::run(&workspace, suites, *quick),
         Task::Dist => dist::run(&workspace),
+        Task::CHeader { check } => c::header(&workspace, *check),
+        Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),
+        Task::CInstall { prefix, debug } => c::install(&workspace, prefix, !debug),
     }
 }

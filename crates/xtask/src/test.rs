@@ -18,6 +18,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.run("release build", &mut workspace.build_release())?;
     steps.run("library, with crash points", &mut library(workspace))?;
+    steps.run("installing the C library", &mut c_library(workspace))?;
     steps.run("all other crates", &mut others(workspace))?;
     note_missing_programs(&mut steps);
     let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
@@ -72,10 +73,20 @@ fn library(workspace: &Workspace) -> Command {
     library
 }
 
-/// The tests of everything else, conformance and real programs among them, on the drop-in as it is installed.
+/// Below a prefix in the target directory.
+fn c_library(workspace: &Workspace) -> Command {
+    let mut install = workspace.cargo(&["run", "--quiet", "-p", "xtask", "--", "c-install"]);
+    install.arg(c_prefix(workspace));
+    install
+}
+
+/// The tests of everything else, conformance and real programs among them, on the drop-in and the C library as they are
+/// installed.
 fn others(workspace: &Workspace) -> Command {
     let mut others = workspace.cargo(&["test", "--workspace", "--exclude", "umsg"]);
-    others.env("UMSG_PRELOAD_LIBRARY", drop_in(workspace));
+    others
+        .env("UMSG_PRELOAD_LIBRARY", drop_in(workspace))
+        .env("UMSG_C_PREFIX", c_prefix(workspace));
     others
 }
 
@@ -120,4 +131,8 @@ fn soak_test(workspace: &Workspace, seconds: u64) -> Command {
 
 fn drop_in(workspace: &Workspace) -> PathBuf {
     workspace.release("libumsg_preload.so")
+}
+
+fn c_prefix(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("c-prefix")
 }

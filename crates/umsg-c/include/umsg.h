@@ -1,0 +1,615 @@
+/*
+ * Message queues of Linux in shared memory: the C library.
+ *
+ * Link with -lumsg, or ask pkg-config for umsg. Each function has a manual page: man 3 umsg_mq_open.
+ * <umsg/mqueue.h> gives the functions and types the names of POSIX, for programs that have these.
+ *
+ * Made by `cargo xtask c-header` from crates/umsg-c/src, and to be changed there.
+ */
+#ifndef UMSG_H
+#define UMSG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define UMSG_VERSION "0.1.0"
+#define UMSG_VERSION_MAJOR 0
+#define UMSG_VERSION_MINOR 1
+#define UMSG_VERSION_PATCH 0
+
+struct timespec;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Handles of open queues ---- */
+
+/*
+ * A handle of an open queue; (umsg_mqd_t)-1 is none. Threads may share it. A child made by fork(2) has a copy of
+ * its own of each.
+ */
+typedef struct umsg_mq *umsg_mqd_t;
+
+/* ---- Attributes of a queue ---- */
+
+/* Attributes of a queue, in the layout of libc's struct mq_attr. */
+struct umsg_mq_attr {
+    /* 0 or O_NONBLOCK: belongs to the handle, not to the queue. */
+    long mq_flags;
+    /* How many messages the queue may hold. */
+    long mq_maxmsg;
+    /* How long a message may be, in bytes. */
+    long mq_msgsize;
+    /* How many messages are queued now. */
+    long mq_curmsgs;
+    /* 0. */
+    long mq_reserved[4];
+};
+
+/*
+ * Gets the attributes of a queue.
+ *
+ * Writes to attr how many messages the queue may hold and holds, how long a message may be, and whether the handle has
+ * O_NONBLOCK.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: mqdes is no handle of an open queue.
+ * - EFAULT: attr is at an address that can't be written.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg_mq_setattr(3), umsg_mq_status(3), mq_getattr(3)
+ */
+int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
+
+/*
+ * Sets or clears O_NONBLOCK of a handle.
+ *
+ * mq_flags of newattr is 0 or O_NONBLOCK; its other members are ignored. Unless oldattr is NULL, the attributes
+ * before the change are written to it, as by umsg_mq_getattr(3). If newattr is NULL, nothing is changed.
+ *
+ * The flag is the handle's and counts for all threads that use it. Unlike that of the kernel's queues it is not shared
+ * with processes that inherited the handle over fork(2): each has its own from then on.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: mqdes is no handle of an open queue.
+ * - EFAULT: newattr or oldattr is at an address that can't be read or written.
+ * - EINVAL: mq_flags has other bits than O_NONBLOCK.
+ *
+ * If the process dies:
+ * Nothing is left: the flag is this process's own.
+ *
+ * See also:
+ * umsg_mq_getattr(3), umsg_mq_open(3), mq_setattr(3)
+ */
+int umsg_mq_setattr(umsg_mqd_t mqdes,
+                    const struct umsg_mq_attr *newattr,
+                    struct umsg_mq_attr *oldattr);
+
+/* ---- Opening, closing, unlinking ---- */
+
+/*
+ * Opens a queue, or creates it.
+ *
+ * name is a slash and up to 255 bytes. oflag is one of O_RDONLY (to receive), O_WRONLY (to send) and O_RDWR,
+ * with any of these:
+ *
+ * - O_CREAT: create the queue if there is none of this name. Two further arguments follow: mode_t mode, the
+ *   permission bits before the umask, and const struct umsg_mq_attr *attr, of which mq_maxmsg and
+ *   mq_msgsize count; NULL stands for the defaults of the namespace, 10 messages of 8192 bytes unless changed.
+ *   An existing queue keeps its attributes.
+ * - O_EXCL: with O_CREAT, fail if there is a queue of this name.
+ * - O_NONBLOCK: calls on the handle fail with EAGAIN where they would wait.
+ *
+ * A queue lies in a namespace, which is a directory: the one that the environment names as UMSG_DIR, else
+ * /dev/shm/umsg if there is one, else the user's own /dev/shm/umsg-UID, which is made on first use. Its limits belong to
+ * its owner; umsg limits shows and sets them.
+ *
+ * The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
+ *
+ * Return value:
+ * A handle, or (umsg_mqd_t)-1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode or its directory does not allow it, the name has a second slash, or the namespace is not to
+ *   be trusted or is that of other containers; umsg_last_error(3) says which.
+ * - EBADMSG: the queue's file is damaged.
+ * - EEXIST: the queue exists, and oflag has O_CREAT and O_EXCL.
+ * - EFAULT: name or attr is at an address that can't be read.
+ * - EINVAL: name does not begin with a slash, oflag has no access mode, the attributes are not from 1 to the
+ *   namespace's limits, or the file of this name is no queue or that of another version of umsg.
+ * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening, or the process has
+ *   65,536 queues open.
+ * - ENAMETOOLONG: name has more than 255 bytes after its slash.
+ * - ENOENT: there is no queue of this name, and oflag lacks O_CREAT; or UMSG_DIR names a directory that does
+ *   not exist.
+ * - ENOMEM: there is no memory, or no address space to map the queue.
+ * - ENOSPC: the namespace has as many queues or bytes as its limits allow, or its file system is full.
+ *
+ * If the process dies:
+ * While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until
+ * umsg_mq_unlink(3).
+ *
+ * See also:
+ * umsg_mq_close(3), umsg_mq_open_with(3), umsg_mq_unlink(3), umsg(1), mq_open(3), mq_overview(7)
+ */
+umsg_mqd_t umsg_mq_open(const char *name, int oflag, ...);
+
+/*
+ * Closes a handle.
+ *
+ * The queue and its messages stay. Calls of other threads that use the handle go on as if nothing had happened, and the
+ * queue's memory is unmapped when the last of them returns.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: mqdes is no handle of an open queue: it was closed before, for example.
+ *
+ * If the process dies:
+ * The system closes all of its handles.
+ *
+ * See also:
+ * umsg_mq_open(3), umsg_mq_unlink(3), mq_close(3)
+ */
+int umsg_mq_close(umsg_mqd_t mqdes);
+
+/*
+ * Removes a queue's name.
+ *
+ * The name is free at once; the queue lives on until the last process that has it open closes it. Only its
+ * owner and root may remove it.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be
+ *   used; umsg_last_error(3) says which.
+ * - EFAULT: name is at an address that can't be read.
+ * - EINVAL: name does not begin with a slash.
+ * - ENAMETOOLONG: name has more than 255 bytes after its slash.
+ * - ENOENT: there is no queue of this name.
+ *
+ * If the process dies:
+ * The name is removed or is not.
+ *
+ * See also:
+ * umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
+ */
+int umsg_mq_unlink(const char *name);
+
+/*
+ * Removes a queue's name from a namespace.
+ *
+ * As umsg_mq_unlink(3), in the namespace that is the directory directory and not the one that the environment names.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_mq_unlink(3), and what else can be wrong with the directory:
+ *
+ * - EFAULT: directory is at an address that can't be read.
+ * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ *
+ * If the process dies:
+ * The name is removed or is not.
+ *
+ * See also:
+ * umsg_mq_open_with(3), umsg_mq_unlink(3)
+ */
+int umsg_mq_unlink_in(const char *directory, const char *name);
+
+/* ---- Opening with more than POSIX knows ---- */
+
+/*
+ * What umsg_mq_open_with is told. Every member that is 0 or NULL has its default.
+ *
+ * Initialise it by struct umsg_mq_options options = {.size = sizeof options}; and set further members by name: a
+ * later version of the library may have more of them.
+ */
+struct umsg_mq_options {
+    /* sizeof(struct umsg_mq_options): which members the program knows. */
+    size_t size;
+    /* The directory that is the namespace; NULL for the one that umsg_mq_open uses. */
+    const char *directory;
+    /* How many messages a queue that is created may hold; 0 for the namespace's default. */
+    uint32_t max_messages;
+    /* How long a message may be in a queue that is created, in bytes; 0 for the namespace's default. */
+    uint32_t message_size;
+    /*
+     * How calls on the handle wait: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
+     * UMSG_WAITING_SPINNING.
+     */
+    uint32_t waiting;
+    /* 0. */
+    uint32_t reserved;
+};
+
+/*
+ * Opens a queue, or creates it, with options that POSIX does not have.
+ *
+ * name and oflag are those of umsg_mq_open(3), and mode is its third argument, which counts only with
+ * O_CREAT. options may be NULL, for the defaults.
+ *
+ * A program that was compiled with an older umsg.h has a shorter structure, and the members that it does not know
+ * have their defaults. One that was compiled with a newer umsg.h is refused if it uses a member that this version of
+ * the library does not know.
+ *
+ * Return value:
+ * A handle, or (umsg_mqd_t)-1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_mq_open(3), and these:
+ *
+ * - E2BIG: a member that this version of the library does not know is not 0.
+ * - EFAULT: options or its directory is at an address that can't be read.
+ * - EINVAL: size is not that of a version of the structure, waiting is none of its values, or
+ *   reserved is not 0.
+ * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ *
+ * If the process dies:
+ * As with umsg_mq_open(3).
+ *
+ * See also:
+ * umsg_mq_close(3), umsg_mq_open(3), umsg_mq_set_waiting(3), umsg_mq_unlink_in(3)
+ */
+umsg_mqd_t umsg_mq_open_with(const char *name,
+                             int oflag,
+                             mode_t mode,
+                             const struct umsg_mq_options *options);
+
+/* ---- Sending ---- */
+
+/*
+ * Sends a message.
+ *
+ * Puts the msg_len bytes at msg_ptr into the queue, behind all messages of the same priority or a higher one.
+ * msg_prio is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
+ * O_NONBLOCK, it fails.
+ *
+ * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EAGAIN: the queue is full and the handle has O_NONBLOCK; or a process was stopped inside of an operation on
+ *   this queue and holds it up for more than a second.
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: msg_ptr is at an address that can't be read.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: msg_prio is 32,768 or more.
+ * - EMSGSIZE: msg_len is more than the queue's message size.
+ * - ENOMEM, ENOSPC: the system has no memory for the message, or the namespace's file system is full or its limit of
+ *   bytes is reached.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
+ */
+int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned int msg_prio);
+
+/*
+ * Sends a message, and waits for room no longer than until a certain time.
+ *
+ * As umsg_mq_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
+ * ever. If there is room, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_mq_send(3), and these:
+ *
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ETIMEDOUT: the time came before there was room.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
+ */
+int umsg_mq_timedsend(umsg_mqd_t mqdes,
+                      const char *msg_ptr,
+                      size_t msg_len,
+                      unsigned int msg_prio,
+                      const struct timespec *abs_timeout);
+
+/* ---- Receiving ---- */
+
+/*
+ * Receives a message.
+ *
+ * Takes the oldest of the messages of the highest priority out of the queue, copies its bytes to msg_ptr and, unless
+ * msg_prio is NULL, writes its priority there. msg_len is the room at msg_ptr in bytes and no less than the queue's
+ * message size, however short the message is. If the queue is empty, the call waits until a message comes; if the handle
+ * has O_NONBLOCK, it fails.
+ *
+ * It is no cancellation point of pthread_cancel(3).
+ *
+ * Return value:
+ * The length of the message in bytes, or -1 with errno set.
+ *
+ * Errors:
+ * - EAGAIN: the queue is empty and the handle has O_NONBLOCK; or a process was stopped inside of an operation on
+ *   this queue and holds it up for more than a second.
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: msg_ptr or msg_prio is at an address that can't be written. Nothing was received.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EMSGSIZE: msg_len is less than the queue's message size.
+ * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
+ *
+ * If the process dies:
+ * Before the call returns: the message is still in the queue, or lost if it was already copied out.
+ *
+ * See also:
+ * umsg_mq_send(3), umsg_mq_timedreceive(3), mq_receive(3)
+ */
+ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigned int *msg_prio);
+
+/*
+ * Receives a message, and waits for one no longer than until a certain time.
+ *
+ * As umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands
+ * for ever. If there is a message, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at
+ * all.
+ *
+ * Return value:
+ * The length of the message in bytes, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_mq_receive(3), and these:
+ *
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ETIMEDOUT: the time came before a message did.
+ *
+ * If the process dies:
+ * Before the call returns: the message is still in the queue, or lost if it was already copied out.
+ *
+ * See also:
+ * umsg_mq_receive(3), umsg_mq_timedsend(3), clock_gettime(2), mq_timedreceive(3)
+ */
+ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
+                             char *msg_ptr,
+                             size_t msg_len,
+                             unsigned int *msg_prio,
+                             const struct timespec *abs_timeout);
+
+/* ---- What a queue says of itself ---- */
+
+/*
+ * All that can be said about a queue without looking at its messages. Times are in nanoseconds since 1970, to a few
+ * milliseconds, and 0 stands for never. The counts of events are since the queue was created.
+ */
+struct umsg_mq_status {
+    /* How many messages the queue may hold. */
+    uint64_t max_messages;
+    /* How long a message may be, in bytes. */
+    uint64_t message_size;
+    /* How many messages are queued now. */
+    uint64_t messages;
+    /* How many bytes these have together. */
+    uint64_t bytes;
+    /* Permission bits. */
+    uint32_t mode;
+    /* The owner's user id. */
+    uint32_t uid;
+    /* The owner's group id. */
+    uint32_t gid;
+    /* Process id of the creator. */
+    uint32_t creator;
+    /* When the queue was created. */
+    int64_t created;
+    /* When the last message was sent. */
+    int64_t last_send;
+    /* When the last message was received. */
+    int64_t last_receive;
+    /* Threads that wait for room. */
+    uint64_t blocked_senders;
+    /* Threads that wait for a message. */
+    uint64_t blocked_receivers;
+    /* Slots in circulation: the most messages that were ever queued at once, and some. */
+    uint64_t slots;
+    /* Bytes of memory in use by slots and blocks. */
+    uint64_t memory;
+    /* Sends that found the queue full and waited. */
+    uint64_t sends_blocked;
+    /* Receives that found the queue empty and waited. */
+    uint64_t receives_blocked;
+    /* Messages handed to a waiting receiver. */
+    uint64_t handed_over;
+    /* Waits that ended while their thread was still spinning. */
+    uint64_t spins_paid;
+    /* Waits that ended with a time-out or a signal. */
+    uint64_t given_up;
+    /* Waiting threads whose death was noticed. */
+    uint64_t waiters_died;
+    /* Repairs of the senders' side after a death. */
+    uint64_t sender_repairs;
+    /* Repairs of the receivers' side after a death. */
+    uint64_t receiver_repairs;
+    /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
+    uint64_t damaged;
+};
+
+/*
+ * Tells all that can be said about a queue.
+ *
+ * Writes to status what the queue says of itself. size is sizeof(struct umsg_mq_status): a program that was
+ * compiled with an older umsg.h has a shorter structure and gets the members that it knows; in one that was compiled
+ * with a newer umsg.h, members that this version of the library does not know are set to 0.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: mqdes is no handle of an open queue.
+ * - EFAULT: status is at an address that can't be written.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_mq_getattr(3), umsg_mq_peek(3)
+ */
+int umsg_mq_status(umsg_mqd_t mqdes, struct umsg_mq_status *status, size_t size);
+
+/* ---- Looking at messages that stay in the queue ---- */
+
+/* A message that was looked at. The program sets data and size, the call the other members. */
+struct umsg_mq_peeked {
+    /* Where the bytes are to be copied to; NULL if size is 0. */
+    void *data;
+    /* How many bytes there is room for. */
+    size_t size;
+    /* The length of the message in bytes, which may be more than size. */
+    size_t len;
+    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    int64_t sent;
+    /* Its priority. */
+    unsigned int priority;
+    /* Process id of the sender. */
+    pid_t pid;
+    /* Set to 0. */
+    uint64_t reserved[3];
+};
+
+/*
+ * Looks at a message without receiving it.
+ *
+ * n counts in the order of delivery, from 0: the message that the next receive would get. As many bytes of it as there
+ * is room for are copied; len tells its whole length, so with a size of 0 the call tells what there is.
+ *
+ * Other processes that receive wait meanwhile, for a time in proportion to n: some nanoseconds a message. The message
+ * may be gone when the call returns.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: peeked or its data is at an address that can't be written.
+ * - ENOMSG: there are no more than n messages in the queue.
+ * - ETIMEDOUT: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_mq_receive(3), umsg_mq_status(3)
+ */
+int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
+
+/* ---- How calls wait ---- */
+
+/* Spin for some microseconds as long as that pays, then sleep. */
+#define UMSG_WAITING_ADAPTIVE 0
+
+/* Give way to other threads a few times, then sleep: the least CPU time. */
+#define UMSG_WAITING_BLOCKING 1
+
+/* Spin until the wait is over: the least delay, and a CPU's whole time. */
+#define UMSG_WAITING_SPINNING 2
+
+/*
+ * Chooses how calls on a handle wait.
+ *
+ * waiting is one of these:
+ *
+ * - UMSG_WAITING_ADAPTIVE: spin for some microseconds, as long as spinning has paid lately, then sleep. So it is if
+ *   nothing was chosen.
+ * - UMSG_WAITING_BLOCKING: give way to other threads a few times, then sleep: the least CPU time.
+ * - UMSG_WAITING_SPINNING: spin until the wait is over: the least delay, and a CPU's whole time.
+ *
+ * The choice is that of this handle. It counts from the next call on.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: mqdes is no handle of an open queue.
+ * - EINVAL: waiting is none of the three.
+ *
+ * If the process dies:
+ * Nothing is left: the choice is this process's own.
+ *
+ * See also:
+ * umsg_mq_open_with(3), umsg_mq_receive(3), umsg_mq_send(3)
+ */
+int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
+
+/* ---- Errors: errno says which, and a text says why ---- */
+
+/*
+ * Says why the calling thread's last failed call failed.
+ *
+ * errno says which error it was, and the table of a manual page what that can mean; this text says what it was in this
+ * case, with names and numbers: which limit, whose directory, and what to do about it. It is in English and has no full
+ * stop or line feed at its end. A call that succeeds does not change it.
+ *
+ * Return value:
+ * A text that is valid until the calling thread's next call of this function or its end, never NULL: an empty text
+ * if no call of this thread has failed.
+ *
+ * Errors:
+ * None.
+ *
+ * If the process dies:
+ * Nothing is left.
+ *
+ * See also:
+ * errno(3), umsg_mq_open(3)
+ */
+const char *umsg_last_error(void);
+
+/* ---- Which library it is ---- */
+
+/*
+ * Tells the version of the library that the program runs with.
+ *
+ * UMSG_VERSION of umsg.h is the version that it was compiled with. A library of the same major version, from 1.0 on,
+ * serves programs that were compiled with an older one.
+ *
+ * Return value:
+ * A text such as "0.1.0", which stays valid.
+ *
+ * Errors:
+ * None.
+ *
+ * If the process dies:
+ * Nothing is left.
+ *
+ * See also:
+ * umsg_mq_open(3)
+ */
+const char *umsg_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

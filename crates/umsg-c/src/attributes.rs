@@ -1,0 +1,127 @@
+//! Attributes of a queue.
+
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::Ordering;
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, Held, umsg_mqd_t};
+use crate::pointer;
+
+/// Attributes of a queue, in the layout of libc's struct mq_attr.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_mq_attr {
+    /// 0 or O_NONBLOCK: belongs to the handle, not to the queue.
+    pub mq_flags: c_long,
+    /// How many messages the queue may hold.
+    pub mq_maxmsg: c_long,
+    /// How long a message may be, in bytes.
+    pub mq_msgsize: c_long,
+    /// How many messages are queued now.
+    pub mq_curmsgs: c_long,
+    /// 0.
+    pub mq_reserved: [c_long; 4],
+}
+
+/// Gets the attributes of a queue.
+///
+/// Writes to `attr` how many messages the queue may hold and holds, how long a message may be, and whether the handle has
+/// `O_NONBLOCK`.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EFAULT`: `attr` is at an address that can't be written.
+///
+/// # If the process dies
+/// Nothing is left: the call changes nothing.
+///
+/// # See also
+/// umsg_mq_setattr(3), umsg_mq_status(3), mq_getattr(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_attr) -> c_int {
+    let get = || {
+        let held = handle::hold(mqdes)?;
+        // SAFETY: the caller promises a writable structure.
+        unsafe { pointer::write(attr, current(&held), "attr")? };
+        Ok(0)
+    };
+    answer(get())
+}
+
+/// Sets or clears O_NONBLOCK of a handle.
+///
+/// `mq_flags` of `newattr` is 0 or `O_NONBLOCK`; its other members are ignored. Unless `oldattr` is NULL, the attributes
+/// before the change are written to it, as by umsg_mq_getattr(3). If `newattr` is NULL, nothing is changed.
+///
+/// The flag is the handle's and counts for all threads that use it. Unlike that of the kernel's queues it is not shared
+/// with processes that inherited the handle over fork(2): each has its own from then on.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EFAULT`: `newattr` or `oldattr` is at an address that can't be read or written.
+/// - `EINVAL`: `mq_flags` has other bits than `O_NONBLOCK`.
+///
+/// # If the process dies
+/// Nothing is left: the flag is this process's own.
+///
+/// # See also
+/// umsg_mq_getattr(3), umsg_mq_open(3), mq_setattr(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_setattr(
+    mqdes: umsg_mqd_t,
+    newattr: *const umsg_mq_attr,
+    oldattr: *mut umsg_mq_attr,
+) -> c_int {
+    let set = || {
+        // SAFETY: the caller promises NULL or a readable structure.
+        let wanted = unsafe { pointer::read(newattr, "newattr")? };
+        let wanted = wanted.map(nonblocking).transpose()?;
+        let held = handle::hold(mqdes)?;
+        let before = current(&held);
+        if let Some(nonblocking) = wanted {
+            // Relaxed: the flag hands nothing over.
+            held.nonblocking.store(nonblocking, Ordering::Relaxed);
+        }
+        if !oldattr.is_null() {
+            // SAFETY: the caller promises NULL or a writable structure.
+            unsafe { pointer::write(oldattr, before, "oldattr")? };
+        }
+        Ok(0)
+    };
+    answer(set())
+}
+
+/// Whether the attributes say O_NONBLOCK; they may say nothing else.
+fn nonblocking(attributes: umsg_mq_attr) -> Result<bool, Failure> {
+    const O_NONBLOCK: c_long = libc::O_NONBLOCK as c_long;
+    match attributes.mq_flags {
+        0 => Ok(false),
+        O_NONBLOCK => Ok(true),
+        _ => Err(Failure::Invalid(
+            "mq_flags may have no bit but that of O_NONBLOCK",
+        )),
+    }
+}
+
+fn current(held: &Held) -> umsg_mq_attr {
+    let now = held.queue.attributes();
+    // Relaxed: as in `umsg_mq_setattr`.
+    let nonblocking = held.nonblocking.load(Ordering::Relaxed);
+    umsg_mq_attr {
+        mq_flags: if nonblocking {
+            c_long::from(libc::O_NONBLOCK)
+        } else {
+            0
+        },
+        mq_maxmsg: now.max_messages as c_long,
+        mq_msgsize: now.message_size as c_long,
+        mq_curmsgs: now.messages as c_long,
+        mq_reserved: [0; 4],
+    }
+}

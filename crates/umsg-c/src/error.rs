@@ -1,0 +1,161 @@
+//! Errors: errno says which, and a text says why.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+
+use umsg::NamespaceError;
+use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// EBADF
+    #[error("this is no handle of an open queue")]
+    NotOpen,
+    /// EFAULT
+    #[error("{0} is at an address that can't be read or written")]
+    BadAddress(&'static str),
+    /// EINVAL
+    #[error("a time-out is a time since 1970, with 0 to 999,999,999 nanoseconds")]
+    BadTime,
+    /// EINVAL
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// E2BIG
+    #[error(
+        "the structure has members that this version of the library does not know, and they are not 0"
+    )]
+    TooNew,
+    /// EMFILE
+    #[error("this process has 65,536 queues open, the most that there can be")]
+    TooManyHandles,
+    /// ENOMSG
+    #[error("there are not so many messages in the queue")]
+    NoMessage,
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Unlink(#[from] UnlinkError),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+}
+
+impl Failure {
+    pub(crate) fn errno(&self) -> c_int {
+        match self {
+            Failure::NotOpen => libc::EBADF,
+            Failure::BadAddress(_) => libc::EFAULT,
+            Failure::BadTime | Failure::Invalid(_) => libc::EINVAL,
+            Failure::TooNew => libc::E2BIG,
+            Failure::TooManyHandles => libc::EMFILE,
+            Failure::NoMessage => libc::ENOMSG,
+            Failure::Open(error) => error.errno(),
+            Failure::Unlink(error) => error.errno(),
+            Failure::Send(error) => error.errno(),
+            Failure::Receive(error) => error.errno(),
+            Failure::Namespace(error) => error.errno(),
+        }
+    }
+}
+
+/// The calling thread's last failure, and its text once that was asked for.
+struct Last {
+    failure: Option<Failure>,
+    text: CString,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = RefCell::new(Last {
+        failure: None,
+        text: CString::default(),
+    });
+}
+
+/// What a call returns: its result, or -1 with errno set and the reason remembered.
+#[inline(always)]
+pub(crate) fn answer<T: From<i8>>(result: Result<T, Failure>) -> T {
+    result.unwrap_or_else(|failure| {
+        fail(failure);
+        T::from(-1)
+    })
+}
+
+/// Sets errno and remembers the reason.
+#[cold]
+pub(crate) fn fail(failure: Failure) {
+    let errno = failure.errno();
+    // Where a signal handler interrupted this very store, or the thread is ending, errno alone has to do.
+    let _ = LAST.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            last.failure = Some(failure);
+        }
+    });
+    // SAFETY: libc returns the address of the calling thread's own errno.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Says why the calling thread's last failed call failed.
+///
+/// errno says which error it was, and the table of a manual page what that can mean; this text says what it was in this
+/// case, with names and numbers: which limit, whose directory, and what to do about it. It is in English and has no full
+/// stop or line feed at its end. A call that succeeds does not change it.
+///
+/// # Return value
+/// A text that is valid until the calling thread's next call of this function or its end, never NULL: an empty text
+/// if no call of this thread has failed.
+///
+/// # Errors
+/// None.
+///
+/// # If the process dies
+/// Nothing is left.
+///
+/// # See also
+/// errno(3), umsg_mq_open(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_last_error() -> *const c_char {
+    let text = LAST.try_with(|last| {
+        let mut last = last.try_borrow_mut().ok()?;
+        if let Some(failure) = last.failure.take() {
+            // No path or name has a NUL in it.
+            last.text = CString::new(failure.to_string()).unwrap_or_default();
+        }
+        Some(last.text.as_ptr())
+    });
+    text.ok().flatten().unwrap_or(c"".as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    fn last() -> String {
+        // SAFETY: a C string that lives until the next call on this thread.
+        unsafe { CStr::from_ptr(umsg_last_error()) }
+            .to_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    #[test]
+    fn each_thread_has_a_last_error_of_its_own_which_stays() {
+        assert_eq!(last(), "");
+        assert_eq!(answer::<c_int>(Err(Failure::Send(SendError::Full))), -1);
+        assert_eq!(last(), "the queue is full");
+        assert_eq!(answer::<c_int>(Ok(0)), 0);
+        assert_eq!(last(), "the queue is full");
+        assert_eq!(std::thread::spawn(last).join().unwrap(), "");
+    }
+
+    #[test]
+    fn a_failure_sets_errno() {
+        fail(Failure::NotOpen);
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        assert_eq!(errno, Some(libc::EBADF));
+    }
+}

@@ -1,0 +1,283 @@
+//! Handles of open queues.
+
+// A handle is no address, though its type is a pointer's: a place in a table and a generation.
+//
+// ```text
+//  63               32 31      24 23            4 3   0
+// +-------------------+----------+---------------+-----+
+// |    generation     |    0     |     place     |  8  |
+// +-------------------+----------+---------------+-----+
+// ```
+//
+// The table's places are never unmapped and each has one word of state, its generation and a count of users:
+//
+// | generation | users | state | who leaves it |
+// |---|---|---|---|
+// | even | 0 | free | `Place::claim` |
+// | even | 1 | being filled | the claimer, by `Place::publish` |
+// | odd | 1 + calls that run | open | `close` makes the generation even |
+// | even | 1 or more | closed, calls still run | the last of them drops the queue, then frees the place |
+//
+// A handle names an odd generation, so a closed one fits no place until 2^31 queues were opened at its place. No step
+// takes a lock: a forked child finds nothing half done (but keeps what another thread was just using).
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use umsg::posix::Queue;
+
+use crate::error::Failure;
+
+/// An open queue.
+#[repr(C)]
+pub struct umsg_mq {
+    opaque: [u8; 0],
+}
+
+/// A handle of an open queue; `(umsg_mqd_t)-1` is none. Threads may share it. A child made by fork(2) has a copy of
+/// its own of each.
+pub type umsg_mqd_t = *mut umsg_mq;
+
+/// What a handle leads to.
+pub(crate) struct Open {
+    pub(crate) queue: Queue,
+    /// Most bytes in a message; never changes.
+    pub(crate) message_size: usize,
+    /// Whether it was opened for receiving.
+    pub(crate) can_receive: bool,
+    /// Whether it was opened for sending.
+    pub(crate) can_send: bool,
+    /// O_NONBLOCK.
+    pub(crate) nonblocking: AtomicBool,
+}
+
+const CHUNK: usize = 64;
+const CHUNKS: usize = 1024;
+
+static TABLE: [AtomicPtr<[Place; CHUNK]>; CHUNKS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS];
+/// Where to begin to look for a free place.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+struct Place {
+    state: AtomicU64,
+    open: UnsafeCell<MaybeUninit<Open>>,
+}
+
+// SAFETY: `open` is written by who claimed the place and dropped by its last user, one thread each by `state`'s
+// compare-and-swap, and shared by reference in between; `Open` itself is Send and Sync.
+unsafe impl Sync for Place {}
+
+const ONE_USER: u64 = 1;
+const NEXT_GENERATION: u64 = 1 << 32;
+
+fn users(state: u64) -> u32 {
+    state as u32
+}
+
+fn generation(state: u64) -> u32 {
+    (state >> 32) as u32
+}
+
+fn is_open(state: u64) -> bool {
+    generation(state) % 2 == 1
+}
+
+/// The mark in the lowest bits keeps every handle apart from NULL and from (umsg_mqd_t)-1.
+const MARK: u64 = 8;
+
+fn handle_of(place: usize, generation: u32) -> umsg_mqd_t {
+    let bits = u64::from(generation) << 32 | (place as u64) << 4 | MARK;
+    std::ptr::without_provenance_mut(bits as usize)
+}
+
+/// Place and generation, if the bits are those of a handle.
+#[inline(always)]
+fn parts(mqdes: umsg_mqd_t) -> Option<(usize, u32)> {
+    let bits = mqdes.addr() as u64;
+    let place = (bits as u32) >> 4;
+    (bits & 0xf == MARK).then_some((place as usize, (bits >> 32) as u32))
+}
+
+#[inline(always)]
+fn place(index: usize) -> Option<&'static Place> {
+    // Acquire: pairs with the release in `grow`; the places are free ones.
+    let chunk = TABLE.get(index / CHUNK)?.load(Ordering::Acquire);
+    // SAFETY: null, or what `grow` leaked and nobody frees.
+    let chunk = unsafe { chunk.as_ref() }?;
+    Some(&chunk[index % CHUNK])
+}
+
+#[cold]
+fn grow(index: usize) -> Option<&'static Place> {
+    let entry = TABLE.get(index / CHUNK)?;
+    let fresh: *mut [Place; CHUNK] = Box::into_raw(Box::new(
+        [const {
+            Place {
+                state: AtomicU64::new(0),
+                open: UnsafeCell::new(MaybeUninit::uninit()),
+            }
+        }; CHUNK],
+    ));
+    let null = std::ptr::null_mut();
+    // Release: who finds the chunk finds free places.
+    if entry
+        .compare_exchange(null, fresh, Ordering::Release, Ordering::Relaxed)
+        .is_err()
+    {
+        // SAFETY: another thread was first; ours comes from Box::into_raw and was seen by nobody.
+        drop(unsafe { Box::from_raw(fresh) });
+    }
+    place(index)
+}
+
+/// Makes a handle.
+pub(crate) fn enter(open: Open) -> Result<umsg_mqd_t, Failure> {
+    const PLACES: usize = CHUNK * CHUNKS;
+    // Relaxed: a hint.
+    let first = NEXT.load(Ordering::Relaxed);
+    for index in (first..first + PLACES).map(|index| index % PLACES) {
+        let place = place(index).or_else(|| grow(index));
+        if let Some(claimed) = place.and_then(Place::claim) {
+            NEXT.store(index + 1, Ordering::Relaxed);
+            return Ok(handle_of(index, claimed.publish(open)));
+        }
+    }
+    Err(Failure::TooManyHandles)
+}
+
+/// The queue of a handle; it stays open until the result is dropped, whoever closes it meanwhile.
+#[inline(always)]
+pub(crate) fn hold(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
+    let (index, generation) = parts(mqdes).ok_or(Failure::NotOpen)?;
+    let place = place(index).ok_or(Failure::NotOpen)?;
+    place.hold(generation).ok_or(Failure::NotOpen)
+}
+
+/// Ends a handle. Its queue is unmapped when the last call that uses it has returned.
+pub(crate) fn close(mqdes: umsg_mqd_t) -> Result<(), Failure> {
+    let held = hold(mqdes)?;
+    let (_, generation) = parts(mqdes).ok_or(Failure::NotOpen)?;
+    if !held.place.end(generation) {
+        return Err(Failure::NotOpen);
+    }
+    // The handle's own use; `held` is not the last one then.
+    held.place.release();
+    Ok(())
+}
+
+/// A place that is free for everybody else and being filled by the caller.
+struct Claimed<'a>(&'a Place);
+
+impl Claimed<'_> {
+    /// Fills the place and says which generation's handle leads to it.
+    fn publish(self, open: Open) -> u32 {
+        // SAFETY: the place is claimed: nobody else reads or writes it, and it holds nothing that needs a drop.
+        unsafe { (*self.0.open.get()).write(open) };
+        // Release: whoever holds the place sees it filled.
+        let state = self.0.state.fetch_add(NEXT_GENERATION, Ordering::Release);
+        generation(state.wrapping_add(NEXT_GENERATION))
+    }
+}
+
+impl Place {
+    fn claim(&self) -> Option<Claimed<'_>> {
+        let state = self.state.load(Ordering::Relaxed);
+        if is_open(state) || users(state) != 0 {
+            return None;
+        }
+        // Acquire: pairs with the release in `retire`; the last queue is gone.
+        self.state
+            .compare_exchange(
+                state,
+                state + ONE_USER,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .ok()
+            .map(|_| Claimed(self))
+    }
+
+    #[inline(always)]
+    fn hold(&'static self, wanted: u32) -> Option<Held> {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if generation(state) != wanted || !is_open(state) {
+                return None;
+            }
+            // Acquire: pairs with the release in `publish`; the place is filled.
+            match self.state.compare_exchange_weak(
+                state,
+                state + ONE_USER,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(Held { place: self }),
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Ends the generation, once.
+    fn end(&self, wanted: u32) -> bool {
+        // Relaxed: only the count orders the drop of the queue.
+        self.state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                (generation(state) == wanted).then(|| state.wrapping_add(NEXT_GENERATION))
+            })
+            .is_ok()
+    }
+
+    #[inline(always)]
+    fn release(&self) {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while users(state) != 1 {
+            // Release: what this user did comes before the drop (Acquire in `retire`).
+            match self.state.compare_exchange_weak(
+                state,
+                state - ONE_USER,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => state = now,
+            }
+        }
+        self.retire();
+    }
+
+    /// By the last user, after `close`: nobody can become a further one.
+    #[cold]
+    fn retire(&self) {
+        // Acquire: what all other users did comes before the drop.
+        self.state.load(Ordering::Acquire);
+        // SAFETY: filled in `publish`, and no other user is left or can come: the generation is even.
+        unsafe { (*self.open.get()).assume_init_drop() };
+        // Release: the drop comes before the next claim.
+        self.state.fetch_sub(ONE_USER, Ordering::Release);
+    }
+}
+
+/// A queue in use.
+pub(crate) struct Held {
+    place: &'static Place,
+}
+
+impl Deref for Held {
+    type Target = Open;
+
+    #[inline(always)]
+    fn deref(&self) -> &Open {
+        // SAFETY: filled before the generation was published, and not emptied while this use is counted.
+        unsafe { (*self.place.open.get()).assume_init_ref() }
+    }
+}
+
+impl Drop for Held {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.place.release();
+    }
+}

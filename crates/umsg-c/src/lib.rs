@@ -1,0 +1,39 @@
+//! The C library: `libumsg.so` and `umsg.h`.
+//!
+//! Each function is declared once, here, with its comment: `cargo xtask c-header` makes the header of it and
+//! `cargo xtask c-man` its manual page.
+//!
+//! | what | where |
+//! |---|---|
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `attributes`, `status`, `peek`, `waiting`, `version` |
+//! | handle → queue, and who is still using it | `handle` |
+//! | errno and the text of the last error | `error` |
+//! | what a program hands in: addresses, times | `pointer`, `time` |
+//!
+//! A handle is a number in the guise of a pointer and is never followed, so any value at all may be handed in. Other
+//! pointers are refused if they can't be addresses of a program (NULL, small numbers, the kernel's half), and otherwise
+//! trusted, as all of libc does.
+//!
+//! A panic is a bug and ends the process; no unwinding leaves these functions.
+#![allow(non_camel_case_types, reason = "the types have their names of C")]
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!(
+    "umsg_mq_open takes its variable arguments as plain ones, which is right on these only"
+);
+
+mod attributes;
+mod error;
+mod handle;
+mod open;
+mod options;
+mod peek;
+mod pointer;
+mod receive;
+mod send;
+mod status;
+mod time;
+mod version;
+mod waiting;

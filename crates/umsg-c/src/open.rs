@@ -1,0 +1,216 @@
+//! Opening, closing, unlinking.
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::AtomicBool;
+
+use libc::mode_t;
+use umsg::Namespace;
+use umsg::posix::{self, OpenOptions};
+
+use crate::attributes::umsg_mq_attr;
+use crate::error::{Failure, answer, fail};
+use crate::handle::{self, Open, umsg_mqd_t};
+use crate::pointer;
+
+/// What the functions that open return if they fail.
+const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
+
+/// Opens a queue, or creates it.
+///
+/// `name` is a slash and up to 255 bytes. `oflag` is one of `O_RDONLY` (to receive), `O_WRONLY` (to send) and `O_RDWR`,
+/// with any of these:
+///
+/// - `O_CREAT`: create the queue if there is none of this name. Two further arguments follow: `mode_t mode`, the
+///   permission bits before the umask, and `const struct umsg_mq_attr *attr`, of which `mq_maxmsg` and
+///   `mq_msgsize` count; NULL stands for the defaults of the namespace, 10 messages of 8192 bytes unless changed.
+///   An existing queue keeps its attributes.
+/// - `O_EXCL`: with `O_CREAT`, fail if there is a queue of this name.
+/// - `O_NONBLOCK`: calls on the handle fail with `EAGAIN` where they would wait.
+///
+/// A queue lies in a namespace, which is a directory: the one that the environment names as `UMSG_DIR`, else
+/// /dev/shm/umsg if there is one, else the user's own /dev/shm/umsg-UID, which is made on first use. Its limits belong to
+/// its owner; `umsg limits` shows and sets them.
+///
+/// The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
+///
+/// # Return value
+/// A handle, or `(umsg_mqd_t)-1` with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode or its directory does not allow it, the name has a second slash, or the namespace is not to
+///   be trusted or is that of other containers; umsg_last_error(3) says which.
+/// - `EBADMSG`: the queue's file is damaged.
+/// - `EEXIST`: the queue exists, and `oflag` has `O_CREAT` and `O_EXCL`.
+/// - `EFAULT`: `name` or `attr` is at an address that can't be read.
+/// - `EINVAL`: `name` does not begin with a slash, `oflag` has no access mode, the attributes are not from 1 to the
+///   namespace's limits, or the file of this name is no queue or that of another version of umsg.
+/// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening, or the process has
+///   65,536 queues open.
+/// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
+/// - `ENOENT`: there is no queue of this name, and `oflag` lacks `O_CREAT`; or `UMSG_DIR` names a directory that does
+///   not exist.
+/// - `ENOMEM`: there is no memory, or no address space to map the queue.
+/// - `ENOSPC`: the namespace has as many queues or bytes as its limits allow, or its file system is full.
+///
+/// # If the process dies
+/// While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until
+/// umsg_mq_unlink(3).
+///
+/// # See also
+/// umsg_mq_close(3), umsg_mq_open_with(3), umsg_mq_unlink(3), umsg(1), mq_open(3), mq_overview(7)
+// On x86-64 and aarch64 integer arguments of a variadic function are passed as those of any other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_open(
+    name: *const c_char,
+    oflag: c_int,
+    mode: mode_t,
+    attr: *const umsg_mq_attr,
+) -> umsg_mqd_t {
+    let creates = oflag & libc::O_CREAT != 0;
+    let open = || {
+        // SAFETY: the caller promises a string; and NULL or a readable structure if there is a fourth argument, which is
+        // so with O_CREAT only.
+        let (name, attributes) = unsafe {
+            let name = pointer::text(name, "name")?;
+            let attr = if creates { attr } else { std::ptr::null() };
+            (name, pointer::read(attr, "attr")?)
+        };
+        let mut options = options_for(oflag, if creates { mode } else { 0 });
+        if let Some(attributes) = attributes {
+            // What is no count becomes one that no queue can have: only a creation judges it.
+            options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
+            options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
+        }
+        enter(options.open(name)?, oflag)
+    };
+    handle_or_none(open())
+}
+
+/// Closes a handle.
+///
+/// The queue and its messages stay. Calls of other threads that use the handle go on as if nothing had happened, and the
+/// queue's memory is unmapped when the last of them returns.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `mqdes` is no handle of an open queue: it was closed before, for example.
+///
+/// # If the process dies
+/// The system closes all of its handles.
+///
+/// # See also
+/// umsg_mq_open(3), umsg_mq_unlink(3), mq_close(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
+    answer(handle::close(mqdes).map(|()| 0))
+}
+
+/// Removes a queue's name.
+///
+/// The name is free at once; the queue lives on until the last process that has it open closes it. Only its
+/// owner and root may remove it.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be
+///   used; umsg_last_error(3) says which.
+/// - `EFAULT`: `name` is at an address that can't be read.
+/// - `EINVAL`: `name` does not begin with a slash.
+/// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
+/// - `ENOENT`: there is no queue of this name.
+///
+/// # If the process dies
+/// The name is removed or is not.
+///
+/// # See also
+/// umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
+    let unlink = || {
+        // SAFETY: the caller promises a string.
+        let name = unsafe { pointer::text(name, "name")? };
+        posix::unlink(name)?;
+        Ok(0)
+    };
+    answer(unlink())
+}
+
+/// Removes a queue's name from a namespace.
+///
+/// As umsg_mq_unlink(3), in the namespace that is the directory `directory` and not the one that the environment names.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_mq_unlink(3), and what else can be wrong with the directory:
+///
+/// - `EFAULT`: `directory` is at an address that can't be read.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+///
+/// # If the process dies
+/// The name is removed or is not.
+///
+/// # See also
+/// umsg_mq_open_with(3), umsg_mq_unlink(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_unlink_in(directory: *const c_char, name: *const c_char) -> c_int {
+    let unlink = || {
+        // SAFETY: the caller promises two strings.
+        let (directory, name) = unsafe {
+            (
+                pointer::text(directory, "directory")?,
+                pointer::text(name, "name")?,
+            )
+        };
+        posix::unlink_in(&Namespace::at(directory)?, name)?;
+        Ok(0)
+    };
+    answer(unlink())
+}
+
+/// What the flags and the mode of umsg_mq_open say.
+pub(crate) fn options_for(oflag: c_int, mode: mode_t) -> OpenOptions {
+    let (can_receive, can_send) = access(oflag);
+    let mut options = OpenOptions::new();
+    options
+        .read(can_receive)
+        .write(can_send)
+        .create(oflag & libc::O_CREAT != 0)
+        .exclusive(oflag & libc::O_EXCL != 0)
+        .mode(mode & 0o7777);
+    options
+}
+
+/// Makes a handle of a queue.
+pub(crate) fn enter(queue: posix::Queue, oflag: c_int) -> Result<umsg_mqd_t, Failure> {
+    let (can_receive, can_send) = access(oflag);
+    handle::enter(Open {
+        message_size: queue.attributes().message_size,
+        queue,
+        can_receive,
+        can_send,
+        nonblocking: AtomicBool::new(oflag & libc::O_NONBLOCK != 0),
+    })
+}
+
+/// Whether flags mean to receive and to send. The fourth access mode means neither.
+fn access(oflag: c_int) -> (bool, bool) {
+    let access = oflag & libc::O_ACCMODE;
+    (
+        matches!(access, libc::O_RDONLY | libc::O_RDWR),
+        matches!(access, libc::O_WRONLY | libc::O_RDWR),
+    )
+}
+
+/// What a function that opens returns.
+pub(crate) fn handle_or_none(opened: Result<umsg_mqd_t, Failure>) -> umsg_mqd_t {
+    opened.unwrap_or_else(|failure| {
+        fail(failure);
+        NO_QUEUE
+    })
+}

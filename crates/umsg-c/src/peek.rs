@@ -1,0 +1,102 @@
+//! Looking at messages that stay in the queue.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use libc::{pid_t, size_t};
+use umsg::posix::Peeked;
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, umsg_mqd_t};
+use crate::pointer;
+use crate::time::told;
+
+/// A message that was looked at. The program sets `data` and `size`, the call the other members.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_mq_peeked {
+    /// Where the bytes are to be copied to; NULL if `size` is 0.
+    pub data: *mut c_void,
+    /// How many bytes there is room for.
+    pub size: size_t,
+    /// The length of the message in bytes, which may be more than `size`.
+    pub len: size_t,
+    /// When it was sent, in nanoseconds since 1970, to a few milliseconds.
+    pub sent: i64,
+    /// Its priority.
+    pub priority: c_uint,
+    /// Process id of the sender.
+    pub pid: pid_t,
+    /// Set to 0.
+    pub reserved: [u64; 3],
+}
+
+/// Looks at a message without receiving it.
+///
+/// `n` counts in the order of delivery, from 0: the message that the next receive would get. As many bytes of it as there
+/// is room for are copied; `len` tells its whole length, so with a `size` of 0 the call tells what there is.
+///
+/// Other processes that receive wait meanwhile, for a time in proportion to `n`: some nanoseconds a message. The message
+/// may be gone when the call returns.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
+/// - `ENOMSG`: there are no more than `n` messages in the queue.
+/// - `ETIMEDOUT`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+///
+/// # If the process dies
+/// Nothing is left: the call changes nothing.
+///
+/// # See also
+/// umsg(1), umsg_mq_receive(3), umsg_mq_status(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_peek(
+    mqdes: umsg_mqd_t,
+    n: size_t,
+    peeked: *mut umsg_mq_peeked,
+) -> c_int {
+    let peek = || {
+        let held = handle::hold(mqdes)?;
+        pointer::check(peeked, "peeked")?;
+        // SAFETY: the caller promises a structure.
+        let room = unsafe { peeked.read_unaligned() };
+        if room.size != 0 {
+            pointer::check(room.data, "data")?;
+        }
+        let message = held.queue.peek(n)?.ok_or(Failure::NoMessage)?;
+        // SAFETY: the caller promises `size` writable bytes at `data`, and a structure that is writable.
+        unsafe {
+            copy(&message.data, &room);
+            peeked.write_unaligned(told_of(&message, &room));
+        }
+        Ok(0)
+    };
+    answer(peek())
+}
+
+/// # Safety
+/// There are `room.size` writable bytes at `room.data`.
+unsafe fn copy(bytes: &[u8], room: &umsg_mq_peeked) {
+    let fits = bytes.len().min(room.size);
+    if fits != 0 {
+        // SAFETY: `fits` bytes are in the vector and, by this function's contract, in the program's buffer.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), room.data.cast(), fits) };
+    }
+}
+
+fn told_of(message: &Peeked, room: &umsg_mq_peeked) -> umsg_mq_peeked {
+    umsg_mq_peeked {
+        data: room.data,
+        size: room.size,
+        len: message.data.len(),
+        sent: told(Some(message.sent)),
+        priority: message.priority,
+        pid: message.pid.cast_signed(),
+        reserved: [0; 3],
+    }
+}

@@ -1,0 +1,90 @@
+//! Pointers that a program hands in.
+//!
+//! The kernel answers a bad address with EFAULT. Without a system call for each pointer this can't be had, but what
+//! programs get wrong in practice (NULL, a small number taken for a pointer, an address of the kernel's half) is
+//! seen at once. Other bad addresses end in SIGSEGV, as they do in all of libc.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::error::Failure;
+
+/// Addresses below are never mapped (vm.mmap_min_addr is at least a page wherever it matters).
+const LOWEST: isize = 4096;
+
+/// Whether an address can't be one of user space.
+#[inline(always)]
+pub(crate) fn is_bad<T: ?Sized>(pointer: *const T) -> bool {
+    // Addresses of the kernel's half are negative.
+    (pointer.cast::<u8>().addr() as isize) < LOWEST
+}
+
+/// Refuses an address that can't be one of user space; `what` says in the error what it was for.
+#[inline(always)]
+pub(crate) fn check<T: ?Sized>(pointer: *const T, what: &'static str) -> Result<(), Failure> {
+    if is_bad(pointer) {
+        return Err(Failure::BadAddress(what));
+    }
+    Ok(())
+}
+
+/// Reads a structure, unaligned as the kernel would take it; None for NULL.
+///
+/// # Safety
+/// `pointer` is readable, or an address that [`is_bad`] refuses.
+pub(crate) unsafe fn read<T: Copy>(
+    pointer: *const T,
+    what: &'static str,
+) -> Result<Option<T>, Failure> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    check(pointer, what)?;
+    // SAFETY: by this function's contract.
+    Ok(Some(unsafe { pointer.read_unaligned() }))
+}
+
+/// Writes a structure where the program wants it.
+///
+/// # Safety
+/// `pointer` is writable, or an address that [`is_bad`] refuses.
+pub(crate) unsafe fn write<T>(
+    pointer: *mut T,
+    value: T,
+    what: &'static str,
+) -> Result<(), Failure> {
+    check(pointer, what)?;
+    // SAFETY: by this function's contract.
+    unsafe { pointer.write_unaligned(value) };
+    Ok(())
+}
+
+/// A C string.
+///
+/// # Safety
+/// `text` is a string that ends with NUL and outlives the result, or an address that [`is_bad`] refuses.
+pub(crate) unsafe fn text<'a>(
+    text: *const c_char,
+    what: &'static str,
+) -> Result<&'a OsStr, Failure> {
+    check(text, what)?;
+    // SAFETY: by this function's contract.
+    Ok(OsStr::from_bytes(
+        unsafe { CStr::from_ptr(text) }.to_bytes(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_bad;
+
+    #[test]
+    fn null_small_numbers_and_kernel_addresses_are_bad() {
+        assert!(is_bad(std::ptr::null::<u8>()));
+        assert!(is_bad(std::ptr::without_provenance::<u8>(8)));
+        assert!(is_bad(std::ptr::without_provenance::<u8>(usize::MAX)));
+        assert!(!is_bad(&raw const LOCAL));
+    }
+
+    static LOCAL: u8 = 0;
+}

@@ -1,0 +1,162 @@
+//! Receiving.
+//!
+//! Order of errors, as in the kernel: time-out, handle, room in the buffer, then whether it would wait.
+
+use std::ffi::{c_char, c_uint};
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use libc::{size_t, ssize_t, timespec};
+use umsg::posix::{ReceiveError, Received};
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, Open, umsg_mqd_t};
+use crate::pointer;
+use crate::time;
+
+/// Receives a message.
+///
+/// Takes the oldest of the messages of the highest priority out of the queue, copies its bytes to `msg_ptr` and, unless
+/// `msg_prio` is NULL, writes its priority there. `msg_len` is the room at `msg_ptr` in bytes and no less than the queue's
+/// message size, however short the message is. If the queue is empty, the call waits until a message comes; if the handle
+/// has `O_NONBLOCK`, it fails.
+///
+/// It is no cancellation point of pthread_cancel(3).
+///
+/// # Return value
+/// The length of the message in bytes, or -1 with errno set.
+///
+/// # Errors
+/// - `EAGAIN`: the queue is empty and the handle has `O_NONBLOCK`; or a process was stopped inside of an operation on
+///   this queue and holds it up for more than a second.
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `msg_ptr` or `msg_prio` is at an address that can't be written. Nothing was received.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EMSGSIZE`: `msg_len` is less than the queue's message size.
+/// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
+///
+/// # If the process dies
+/// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+///
+/// # See also
+/// umsg_mq_send(3), umsg_mq_timedreceive(3), mq_receive(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_receive(
+    mqdes: umsg_mqd_t,
+    msg_ptr: *mut c_char,
+    msg_len: size_t,
+    msg_prio: *mut c_uint,
+) -> ssize_t {
+    let call = Call {
+        mqdes,
+        buffer: msg_ptr,
+        len: msg_len,
+        priority: msg_prio,
+    };
+    // SAFETY: the caller promises that many writable bytes, and NULL or a writable number.
+    answer(unsafe { call.run(None) })
+}
+
+/// Receives a message, and waits for one no longer than until a certain time.
+///
+/// As umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands
+/// for ever. If there is a message, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at
+/// all.
+///
+/// # Return value
+/// The length of the message in bytes, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_mq_receive(3), and these:
+///
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ETIMEDOUT`: the time came before a message did.
+///
+/// # If the process dies
+/// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+///
+/// # See also
+/// umsg_mq_receive(3), umsg_mq_timedsend(3), clock_gettime(2), mq_timedreceive(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_timedreceive(
+    mqdes: umsg_mqd_t,
+    msg_ptr: *mut c_char,
+    msg_len: size_t,
+    msg_prio: *mut c_uint,
+    abs_timeout: *const timespec,
+) -> ssize_t {
+    let call = Call {
+        mqdes,
+        buffer: msg_ptr,
+        len: msg_len,
+        priority: msg_prio,
+    };
+    // SAFETY: the caller promises NULL or a readable timespec, that many writable bytes, and NULL or a writable number.
+    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+}
+
+struct Call {
+    mqdes: umsg_mqd_t,
+    buffer: *mut c_char,
+    len: size_t,
+    priority: *mut c_uint,
+}
+
+impl Call {
+    /// # Safety
+    /// `buffer` has `len` writable bytes and `priority` is NULL or writable, or they are addresses that a pointer check
+    /// refuses.
+    #[inline(always)]
+    unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<ssize_t, Failure> {
+        let held = handle::hold(self.mqdes)?;
+        if !held.can_receive {
+            return Err(ReceiveError::NotReadable.into());
+        }
+        if self.len < held.message_size {
+            return Err(self.too_small(held.message_size));
+        }
+        self.check_addresses()?;
+        // SAFETY: the caller promises `len` writable bytes, of which a message needs no more than these; not NULL.
+        let buffer =
+            unsafe { std::slice::from_raw_parts_mut(self.buffer.cast(), held.message_size) };
+        let received = receive(&held, buffer, deadline)?;
+        if !self.priority.is_null() {
+            // SAFETY: by this function's contract, and the address was not refused. Unaligned as the kernel would take it.
+            unsafe { self.priority.write_unaligned(received.priority) };
+        }
+        Ok(received.len.cast_signed())
+    }
+
+    /// The kernel consumes a message that it then can't deliver; here it stays in the queue.
+    #[inline(always)]
+    fn check_addresses(&self) -> Result<(), Failure> {
+        pointer::check(self.buffer, "msg_ptr")?;
+        if !self.priority.is_null() {
+            pointer::check(self.priority, "msg_prio")?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_small(&self, needed: usize) -> Failure {
+        let len = self.len;
+        ReceiveError::BufferTooSmall { len, needed }.into()
+    }
+}
+
+#[inline(always)]
+fn receive(
+    open: &Open,
+    buffer: &mut [u8],
+    deadline: Option<SystemTime>,
+) -> Result<Received, ReceiveError> {
+    match deadline {
+        // Relaxed: the flag hands nothing over.
+        _ if open.nonblocking.load(Ordering::Relaxed) => open.queue.try_receive(buffer),
+        None => open.queue.receive(buffer),
+        Some(until) => open.queue.receive_deadline(buffer, until),
+    }
+}

@@ -1,0 +1,156 @@
+//! Sending.
+//!
+//! Order of errors, as in the kernel: time-out, priority, handle, length, then whether it would wait.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use libc::{size_t, timespec};
+use umsg::posix::SendError;
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, umsg_mqd_t};
+use crate::pointer;
+use crate::time;
+
+/// Priorities are below this.
+const MQ_PRIO_MAX: c_uint = 32_768;
+
+/// Sends a message.
+///
+/// Puts the `msg_len` bytes at `msg_ptr` into the queue, behind all messages of the same priority or a higher one.
+/// `msg_prio` is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
+/// `O_NONBLOCK`, it fails.
+///
+/// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`; or a process was stopped inside of an operation on
+///   this queue and holds it up for more than a second.
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `msg_ptr` is at an address that can't be read.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EINVAL`: `msg_prio` is 32,768 or more.
+/// - `EMSGSIZE`: `msg_len` is more than the queue's message size.
+/// - `ENOMEM`, `ENOSPC`: the system has no memory for the message, or the namespace's file system is full or its limit of
+///   bytes is reached.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_send(
+    mqdes: umsg_mqd_t,
+    msg_ptr: *const c_char,
+    msg_len: size_t,
+    msg_prio: c_uint,
+) -> c_int {
+    let call = Call {
+        mqdes,
+        message: msg_ptr,
+        len: msg_len,
+        priority: msg_prio,
+    };
+    // SAFETY: the caller promises that many readable bytes.
+    answer(unsafe { call.run(None) })
+}
+
+/// Sends a message, and waits for room no longer than until a certain time.
+///
+/// As umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
+/// ever. If there is room, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_mq_send(3), and these:
+///
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ETIMEDOUT`: the time came before there was room.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_timedsend(
+    mqdes: umsg_mqd_t,
+    msg_ptr: *const c_char,
+    msg_len: size_t,
+    msg_prio: c_uint,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let call = Call {
+        mqdes,
+        message: msg_ptr,
+        len: msg_len,
+        priority: msg_prio,
+    };
+    // SAFETY: the caller promises NULL or a readable timespec, and that many readable bytes.
+    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+}
+
+struct Call {
+    mqdes: umsg_mqd_t,
+    message: *const c_char,
+    len: size_t,
+    priority: c_uint,
+}
+
+impl Call {
+    /// # Safety
+    /// `message` has `len` readable bytes, or is an address that a pointer check refuses.
+    #[inline(always)]
+    unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {
+        if self.priority >= MQ_PRIO_MAX {
+            return Err(SendError::PriorityTooHigh.into());
+        }
+        let held = handle::hold(self.mqdes)?;
+        if !held.can_send {
+            return Err(SendError::NotWritable.into());
+        }
+        if self.len > held.message_size {
+            return Err(self.too_long(held.message_size));
+        }
+        // SAFETY: by this function's contract; `len` is at most a message's size, so below isize::MAX.
+        let bytes = unsafe { self.bytes()? };
+        // Relaxed: the flag hands nothing over.
+        match deadline {
+            _ if held.nonblocking.load(Ordering::Relaxed) => {
+                held.queue.try_send(bytes, self.priority)?;
+            }
+            None => held.queue.send(bytes, self.priority)?,
+            Some(until) => held.queue.send_deadline(bytes, self.priority, until)?,
+        }
+        Ok(0)
+    }
+
+    #[cold]
+    fn too_long(&self, max: usize) -> Failure {
+        let len = self.len;
+        SendError::TooLong { len, max }.into()
+    }
+
+    /// # Safety
+    /// As for [`Call::run`], and `len` is no more than isize::MAX.
+    #[inline(always)]
+    unsafe fn bytes(&self) -> Result<&[u8], Failure> {
+        if self.len == 0 {
+            return Ok(&[]);
+        }
+        pointer::check(self.message, "msg_ptr")?;
+        // SAFETY: by this function's contract; not NULL, and bytes have no alignment.
+        Ok(unsafe { std::slice::from_raw_parts(self.message.cast(), self.len) })
+    }
+}

@@ -1,0 +1,149 @@
+//! What a queue says of itself.
+
+use std::ffi::c_int;
+
+use libc::size_t;
+use umsg::posix::Status;
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, umsg_mqd_t};
+use crate::pointer;
+use crate::time::told;
+
+/// All that can be said about a queue without looking at its messages. Times are in nanoseconds since 1970, to a few
+/// milliseconds, and 0 stands for never. The counts of events are since the queue was created.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct umsg_mq_status {
+    /// How many messages the queue may hold.
+    pub max_messages: u64,
+    /// How long a message may be, in bytes.
+    pub message_size: u64,
+    /// How many messages are queued now.
+    pub messages: u64,
+    /// How many bytes these have together.
+    pub bytes: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// The owner's user id.
+    pub uid: u32,
+    /// The owner's group id.
+    pub gid: u32,
+    /// Process id of the creator.
+    pub creator: u32,
+    /// When the queue was created.
+    pub created: i64,
+    /// When the last message was sent.
+    pub last_send: i64,
+    /// When the last message was received.
+    pub last_receive: i64,
+    /// Threads that wait for room.
+    pub blocked_senders: u64,
+    /// Threads that wait for a message.
+    pub blocked_receivers: u64,
+    /// Slots in circulation: the most messages that were ever queued at once, and some.
+    pub slots: u64,
+    /// Bytes of memory in use by slots and blocks.
+    pub memory: u64,
+    /// Sends that found the queue full and waited.
+    pub sends_blocked: u64,
+    /// Receives that found the queue empty and waited.
+    pub receives_blocked: u64,
+    /// Messages handed to a waiting receiver.
+    pub handed_over: u64,
+    /// Waits that ended while their thread was still spinning.
+    pub spins_paid: u64,
+    /// Waits that ended with a time-out or a signal.
+    pub given_up: u64,
+    /// Waiting threads whose death was noticed.
+    pub waiters_died: u64,
+    /// Repairs of the senders' side after a death.
+    pub sender_repairs: u64,
+    /// Repairs of the receivers' side after a death.
+    pub receiver_repairs: u64,
+    /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
+    pub damaged: u64,
+}
+
+/// Tells all that can be said about a queue.
+///
+/// Writes to `status` what the queue says of itself. `size` is `sizeof(struct umsg_mq_status)`: a program that was
+/// compiled with an older `umsg.h` has a shorter structure and gets the members that it knows; in one that was compiled
+/// with a newer `umsg.h`, members that this version of the library does not know are set to 0.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EFAULT`: `status` is at an address that can't be written.
+///
+/// # If the process dies
+/// Nothing is left: the call changes nothing.
+///
+/// # See also
+/// umsg(1), umsg_mq_getattr(3), umsg_mq_peek(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_status(
+    mqdes: umsg_mqd_t,
+    status: *mut umsg_mq_status,
+    size: size_t,
+) -> c_int {
+    let tell = || {
+        let held = handle::hold(mqdes)?;
+        pointer::check(status, "status")?;
+        let told = in_c(&held.queue.status());
+        // SAFETY: the caller promises `size` writable bytes.
+        unsafe { write_as_far_as_known(&told, status, size) };
+        Ok::<_, Failure>(0)
+    };
+    answer(tell())
+}
+
+/// # Safety
+/// `status` has `size` writable bytes.
+unsafe fn write_as_far_as_known(told: &umsg_mq_status, status: *mut umsg_mq_status, size: size_t) {
+    let common = size.min(size_of::<umsg_mq_status>());
+    let from = std::ptr::from_ref(told).cast::<u8>();
+    let to = status.cast::<u8>();
+    // SAFETY: `common` bytes are in ours and in the program's structure, which do not overlap; the rest of the program's is
+    // writable by this function's contract.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, common);
+        std::ptr::write_bytes(to.add(common), 0, size - common);
+    }
+}
+
+fn in_c(status: &Status) -> umsg_mq_status {
+    let Status {
+        attributes,
+        statistics,
+        ..
+    } = status;
+    umsg_mq_status {
+        max_messages: attributes.max_messages as u64,
+        message_size: attributes.message_size as u64,
+        messages: attributes.messages as u64,
+        bytes: attributes.bytes,
+        mode: status.mode,
+        uid: status.uid,
+        gid: status.gid,
+        creator: status.creator,
+        created: told(Some(status.created)),
+        last_send: told(status.last_send),
+        last_receive: told(status.last_receive),
+        blocked_senders: status.blocked_senders as u64,
+        blocked_receivers: status.blocked_receivers as u64,
+        slots: status.slots as u64,
+        memory: status.memory,
+        sends_blocked: statistics.sends_blocked,
+        receives_blocked: statistics.receives_blocked,
+        handed_over: statistics.handed_over,
+        spins_paid: statistics.spins_paid,
+        given_up: statistics.given_up,
+        waiters_died: statistics.waiters_died,
+        sender_repairs: statistics.sender_repairs.into(),
+        receiver_repairs: statistics.receiver_repairs.into(),
+        damaged: status.damaged.into(),
+    }
+}

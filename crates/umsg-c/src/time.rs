@@ -1,0 +1,84 @@
+//! Times: those until which a call waits, and those that are told.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use libc::timespec;
+
+use crate::error::Failure;
+use crate::pointer;
+
+/// Until when a call may wait; `None` is for ever. A bad address and a time that is none are the first errors that a call
+/// reports, whether it would wait or not.
+///
+/// # Safety
+/// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.
+#[inline(always)]
+pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemTime>, Failure> {
+    // SAFETY: by this function's contract.
+    let Some(time) = (unsafe { pointer::read(timeout, "the time-out")? }) else {
+        return Ok(None);
+    };
+    let seconds = u64::try_from(time.tv_sec).map_err(|_| Failure::BadTime)?;
+    let nanoseconds = u32::try_from(time.tv_nsec)
+        .ok()
+        .filter(|&n| n < 1_000_000_000);
+    let since_epoch = Duration::new(seconds, nanoseconds.ok_or(Failure::BadTime)?);
+    // A time beyond what the type can hold is no deadline at all.
+    Ok(UNIX_EPOCH.checked_add(since_epoch))
+}
+
+/// A time as it is told: nanoseconds since 1970, 0 for never.
+pub(crate) fn told(time: Option<SystemTime>) -> i64 {
+    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .map_or(0, |since| {
+            i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{deadline, told};
+    use libc::timespec;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    fn of(tv_sec: i64, tv_nsec: i64) -> Result<Option<SystemTime>, i32> {
+        // SAFETY: a timespec.
+        unsafe { deadline(&timespec { tv_sec, tv_nsec }) }.map_err(|failure| failure.errno())
+    }
+
+    #[test]
+    fn null_is_for_ever() {
+        // SAFETY: NULL is allowed.
+        assert!(unsafe { deadline(std::ptr::null()) }.is_ok_and(|until| until.is_none()));
+    }
+
+    #[test]
+    fn what_is_no_time_is_einval() {
+        assert_eq!(of(0, -1), Err(libc::EINVAL));
+        assert_eq!(of(0, 1_000_000_000), Err(libc::EINVAL));
+        assert_eq!(of(-1, 0), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_time_is_kept_to_the_nanosecond() {
+        let time = UNIX_EPOCH + Duration::new(7, 999_999_999);
+        assert_eq!(of(7, 999_999_999), Ok(Some(time)));
+        assert_eq!(told(Some(time)), 7_999_999_999);
+        assert!(of(i64::MAX, 0).is_ok());
+    }
+
+    #[test]
+    fn never_is_told_as_0() {
+        assert_eq!(told(None), 0);
+    }
+
+    #[test]
+    fn a_small_number_is_efault() {
+        // SAFETY: an address that is refused.
+        let refused = unsafe { deadline(std::ptr::without_provenance(8)) };
+        assert_eq!(
+            refused.map_err(|failure| failure.errno()),
+            Err(libc::EFAULT)
+        );
+    }
+}

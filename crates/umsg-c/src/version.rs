@@ -1,0 +1,30 @@
+//! Which library it is.
+
+use std::ffi::{CStr, c_char};
+
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version has no NUL in it"),
+    };
+
+/// Tells the version of the library that the program runs with.
+///
+/// `UMSG_VERSION` of `umsg.h` is the version that it was compiled with. A library of the same major version, from 1.0 on,
+/// serves programs that were compiled with an older one.
+///
+/// # Return value
+/// A text such as "0.1.0", which stays valid.
+///
+/// # Errors
+/// None.
+///
+/// # If the process dies
+/// Nothing is left.
+///
+/// # See also
+/// umsg_mq_open(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_version() -> *const c_char {
+    VERSION.as_ptr()
+}

@@ -1,0 +1,60 @@
+//! How calls wait.
+
+use std::ffi::c_int;
+
+use umsg::posix::Waiting;
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, umsg_mqd_t};
+
+/// Spin for some microseconds as long as that pays, then sleep.
+pub const UMSG_WAITING_ADAPTIVE: c_int = 0;
+/// Give way to other threads a few times, then sleep: the least CPU time.
+pub const UMSG_WAITING_BLOCKING: c_int = 1;
+/// Spin until the wait is over: the least delay, and a CPU's whole time.
+pub const UMSG_WAITING_SPINNING: c_int = 2;
+
+/// Chooses how calls on a handle wait.
+///
+/// `waiting` is one of these:
+///
+/// - `UMSG_WAITING_ADAPTIVE`: spin for some microseconds, as long as spinning has paid lately, then sleep. So it is if
+///   nothing was chosen.
+/// - `UMSG_WAITING_BLOCKING`: give way to other threads a few times, then sleep: the least CPU time.
+/// - `UMSG_WAITING_SPINNING`: spin until the wait is over: the least delay, and a CPU's whole time.
+///
+/// The choice is that of this handle. It counts from the next call on.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EINVAL`: `waiting` is none of the three.
+///
+/// # If the process dies
+/// Nothing is left: the choice is this process's own.
+///
+/// # See also
+/// umsg_mq_open_with(3), umsg_mq_receive(3), umsg_mq_send(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_mq_set_waiting(mqdes: umsg_mqd_t, waiting: c_int) -> c_int {
+    let set = || {
+        let waiting = of(waiting)?;
+        handle::hold(mqdes)?.queue.set_waiting(waiting);
+        Ok(0)
+    };
+    answer(set())
+}
+
+/// What a number of C means.
+pub(crate) fn of(waiting: c_int) -> Result<Waiting, Failure> {
+    match waiting {
+        UMSG_WAITING_ADAPTIVE => Ok(Waiting::Adaptive),
+        UMSG_WAITING_BLOCKING => Ok(Waiting::Blocking),
+        UMSG_WAITING_SPINNING => Ok(Waiting::Spinning),
+        _ => Err(Failure::Invalid(
+            "how to wait is one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING",
+        )),
+    }
+}

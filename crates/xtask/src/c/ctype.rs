@@ -1,0 +1,86 @@
+//! Types of Rust as C has them.
+
+use syn::{Expr, Lit, Type};
+
+use crate::failure::{Failure, Result};
+
+/// Types that have another name in C.
+const NAMES: [(&str, &str); 16] = [
+    ("c_char", "char"),
+    ("c_int", "int"),
+    ("c_uint", "unsigned int"),
+    ("c_long", "long"),
+    ("c_void", "void"),
+    ("i32", "int32_t"),
+    ("i64", "int64_t"),
+    ("mode_t", "mode_t"),
+    ("pid_t", "pid_t"),
+    ("size_t", "size_t"),
+    ("ssize_t", "ssize_t"),
+    ("timespec", "struct timespec"),
+    ("u16", "uint16_t"),
+    ("u32", "uint32_t"),
+    ("u64", "uint64_t"),
+    ("u8", "uint8_t"),
+];
+
+/// The library's own types that are not structures.
+const ALIASES: [&str; 2] = ["umsg_mqd_t", "umsg_handle"];
+
+/// The declaration of `name` with a type.
+pub fn declare(rust: &Type, name: &str) -> Result<String> {
+    match rust {
+        Type::Path(path) => Ok(format!("{} {name}", base(path)?)),
+        Type::Ptr(pointer) => {
+            let constant = match pointer.mutability {
+                syn::PointerMutability::Const(_) => "const ",
+                syn::PointerMutability::Mut(_) => "",
+            };
+            Ok(format!(
+                "{constant}{}",
+                declare(&pointer.elem, &format!("*{name}"))?
+            ))
+        }
+        Type::Array(array) => {
+            let Expr::Lit(length) = &array.len else {
+                return Err(Failure::new(format!("the length of {name} is no number")));
+            };
+            let Lit::Int(length) = &length.lit else {
+                return Err(Failure::new(format!("the length of {name} is no number")));
+            };
+            declare(&array.elem, &format!("{name}[{length}]"))
+        }
+        _ => Err(Failure::new(format!("C does not have the type of {name}"))),
+    }
+}
+
+/// The library's structure that a pointer leads to.
+pub fn structure(rust: &Type) -> Option<String> {
+    let Type::Ptr(pointer) = rust else {
+        return None;
+    };
+    let Type::Path(path) = &*pointer.elem else {
+        return None;
+    };
+    let name = path.path.segments.last()?.ident.to_string();
+    is_structure(&name).then_some(name)
+}
+
+fn is_structure(name: &str) -> bool {
+    name.starts_with("umsg_") && !ALIASES.contains(&name)
+}
+
+fn base(path: &syn::TypePath) -> Result<String> {
+    let name = match path.path.segments.last() {
+        Some(last) => last.ident.to_string(),
+        None => String::new(),
+    };
+    if let Some((_, c)) = NAMES.iter().find(|(rust, _)| *rust == name) {
+        return Ok((*c).to_owned());
+    }
+    match name.starts_with("umsg_") {
+        true if is_structure(&name) => Ok(format!("struct {name}")),
+        true => Ok(name),
+        false => Err(Failure::new(format!("C does not have the type {name}"))),
+    }
+}

@@ -1,0 +1,123 @@
+//! The C library as it is installed: below a prefix, with header, pkg-config file and manual.
+//!
+//! ```text
+//! lib/libumsg.so -> libumsg.so.0 -> libumsg.so.0.1.0
+//! lib/libumsg.a
+//! lib/pkgconfig/umsg.pc
+//! include/umsg.h, include/umsg/mqueue.h
+//! share/man/man3/umsg_*.3
+//! ```
+//!
+//! rustc gives a cdylib a version script of its own, beside which the linker takes no other. So cargo builds an archive,
+//! and the C compiler links it with the project's script.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{header, manual};
+use crate::failure::{Context as _, Failure, Result};
+use crate::interrupt;
+use crate::shell;
+use crate::workspace::Workspace;
+
+/// What Rust's standard library needs of the system's, as `rustc --print native-static-libs` says.
+const SYSTEM_LIBRARIES: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+
+/// Builds the library and installs everything below `prefix`.
+pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()> {
+    let root = &workspace.root;
+    let archive = build(workspace, release)?;
+    let package = root.join("crates/umsg-c");
+    let library = prefix.join("lib");
+    put(&archive, &library.join("libumsg.a"))?;
+    link(workspace, &archive, &library)?;
+    put(&header::path(root), &prefix.join("include/umsg.h"))?;
+    put(
+        &package.join("include/umsg/mqueue.h"),
+        &prefix.join("include/umsg/mqueue.h"),
+    )?;
+    let template = package.join("umsg.pc.in");
+    let description = fs::read_to_string(&template).context(template.display())?;
+    let description = description.replace("@version@", env!("CARGO_PKG_VERSION"));
+    let fresh = library.join("pkgconfig/umsg.pc");
+    replace(&fresh, |new| {
+        fs::write(new, description).context(new.display())
+    })?;
+    manual::write(root, &prefix.join("share/man/man3"))
+}
+
+fn build(workspace: &Workspace, release: bool) -> Result<PathBuf> {
+    let mut build = workspace.cargo(&["build", "--quiet", "-p", "umsg-c"]);
+    if release {
+        build.arg("--release");
+    }
+    succeed(&mut build)?;
+    let profile = if release { "release" } else { "debug" };
+    Ok(workspace.target.join(profile).join("libumsg_c.a"))
+}
+
+/// Links the shared library, with its name and its versions of symbols, and makes the two names that lead to it.
+fn link(workspace: &Workspace, archive: &Path, directory: &Path) -> Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let major = version.split('.').next().unwrap_or(version);
+    let soname = format!("libumsg.so.{major}");
+    let file = format!("libumsg.so.{version}");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let map = workspace.root.join("crates/umsg-c/umsg.map");
+    replace(&directory.join(&file), |new| {
+        let mut link = workspace.command(&compiler);
+        link.arg("-shared")
+            .arg("-o")
+            .arg(new)
+            .arg(format!("-Wl,-soname,{soname}"))
+            .arg(joined("-Wl,--version-script=", &map))
+            .args(["-Wl,--gc-sections", "-Wl,-z,relro,-z,now,-z,defs"])
+            .arg("-Wl,--whole-archive")
+            .arg(archive)
+            .args(["-Wl,--no-whole-archive", "-Wl,--as-needed"])
+            .args(SYSTEM_LIBRARIES);
+        succeed(&mut link)
+    })?;
+    symlink(&file, &directory.join(&soname))?;
+    symlink(&soname, &directory.join("libumsg.so"))
+}
+
+fn joined(option: &str, path: &Path) -> OsString {
+    let mut argument = OsString::from(option);
+    argument.push(path);
+    argument
+}
+
+fn put(from: &Path, to: &Path) -> Result<()> {
+    replace(to, |new| {
+        fs::copy(from, new).context(from.display())?;
+        Ok(())
+    })
+}
+
+fn symlink(target: &str, name: &Path) -> Result<()> {
+    replace(name, |new| {
+        std::os::unix::fs::symlink(target, new).context(name.display())
+    })
+}
+
+/// Makes a file beside its place and moves it there, so that a program that uses the old one goes on.
+fn replace(file: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if let Some(directory) = file.parent() {
+        fs::create_dir_all(directory).context(directory.display())?;
+    }
+    let mut new = file.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    let new = PathBuf::from(new);
+    make(&new)?;
+    fs::rename(&new, file).context(file.display())
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    match interrupt::run(command)?.success() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("{} failed", shell::line(command)))),
+    }
+}
