@@ -1,0 +1,191 @@
+//! C programs on the installed library: in two versions of the language, under sanitizers and under valgrind; and C++.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use support::{Build, Namespace, compile, finish, is_installed, skip, succeed, text, workshop};
+
+/// Runs a program, which must leave no queue behind.
+fn run(program: &Path) {
+    run_with(Command::new(program));
+}
+
+fn run_with(command: Command) {
+    let namespace = Namespace::new();
+    let mut under = namespace.command(command.get_program());
+    under.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        under.env(name, value.unwrap_or_default());
+    }
+    let said = succeed(&mut under);
+    assert!(!said.is_empty(), "{under:?} ran no case");
+    assert_eq!(namespace.queues(), [""; 0], "left behind");
+}
+
+fn plain(name: &str, standard: &str) {
+    let options = [format!("-std={standard}")];
+    run(&compile(&Build {
+        source: &format!("{name}.c"),
+        output: &format!("{name}-{standard}"),
+        options: &options.each_ref().map(|option| &**option),
+    }));
+}
+
+const SANITIZERS: [&str; 3] = [
+    "-std=c11",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+];
+
+/// Whether the compiler has the sanitizers and a program of theirs runs.
+fn sanitizers_work() -> bool {
+    static WORK: OnceLock<bool> = OnceLock::new();
+    *WORK.get_or_init(|| {
+        let source = workshop().join("empty.c");
+        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let program = workshop().join("empty");
+        let mut cc = Command::new("cc");
+        cc.args(SANITIZERS).arg(source).arg("-o").arg(&program);
+        finish(&mut cc).status.success() && finish(&mut Command::new(&program)).status.success()
+    })
+}
+
+fn sanitized(name: &str) {
+    if !sanitizers_work() {
+        return skip("AddressSanitizer or UBSan of the C compiler");
+    }
+    run(&compile(&Build {
+        source: &format!("{name}.c"),
+        output: &format!("{name}-sanitized"),
+        options: &SANITIZERS,
+    }));
+}
+
+fn under_valgrind(name: &str) {
+    if !is_installed("valgrind") {
+        return skip("valgrind");
+    }
+    let program = compile(&Build {
+        source: &format!("{name}.c"),
+        output: &format!("{name}-valgrind"),
+        options: &["-std=c11"],
+    });
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
+        .arg(program);
+    run_with(valgrind);
+}
+
+macro_rules! programs {
+    ($($name:ident),*) => {
+        $(mod $name {
+            const NAME: &str = stringify!($name);
+
+            #[test]
+            fn in_c99() {
+                super::plain(NAME, "c99");
+            }
+
+            #[test]
+            fn in_c11() {
+                super::plain(NAME, "c11");
+            }
+
+            #[test]
+            fn with_sanitizers() {
+                super::sanitized(NAME);
+            }
+
+            #[test]
+            fn with_valgrind() {
+                super::under_valgrind(NAME);
+            }
+        })*
+    };
+}
+
+programs!(open, messages, look, threads);
+
+#[test]
+fn cpp_takes_the_headers() {
+    if !is_installed("c++") {
+        return skip("a C++ compiler");
+    }
+    run(&compile(&Build {
+        source: "header.cpp",
+        output: "header-cpp",
+        options: &["-std=c++11"],
+    }));
+}
+
+/// The program as it is, on the kernel's queues: what it expects is what POSIX queues do.
+#[test]
+fn an_ordinary_posix_program_works_with_the_kernel() {
+    if !Path::new("/proc/sys/fs/mqueue").exists() {
+        return skip("this kernel's message queues");
+    }
+    let program = compile(&Build {
+        source: "posix.c",
+        output: "posix-kernel",
+        options: &["-std=c99"],
+    });
+    let name = format!("/umsg-c-test-{}", std::process::id());
+    succeed(Command::new(program).arg(name));
+}
+
+#[test]
+fn an_ordinary_posix_program_is_recompiled_without_a_change() {
+    for (standard, output) in [("-std=c99", "posix-c99"), ("-std=gnu17", "posix-gnu17")] {
+        run(&compile(&Build {
+            source: "posix.c",
+            output,
+            options: &[standard, "-D_GNU_SOURCE=", "-include", "umsg/mqueue.h"],
+        }));
+    }
+}
+
+#[test]
+fn a_fortified_posix_program_is_recompiled_without_a_change() {
+    let options = [
+        "-std=gnu11",
+        "-O2",
+        "-D_FORTIFY_SOURCE=2",
+        "-D_GNU_SOURCE=",
+        "-include",
+        "umsg/mqueue.h",
+    ];
+    run(&compile(&Build {
+        source: "posix.c",
+        output: "posix-fortified",
+        options: &options,
+    }));
+}
+
+#[test]
+fn the_names_of_posix_go_together_with_the_systems_header() {
+    let program = compile(&Build {
+        source: "both_headers.c",
+        output: "both-headers",
+        options: &["-std=c99"],
+    });
+    let namespace = Namespace::new();
+    succeed(&mut namespace.command(program));
+    assert_eq!(namespace.queues(), [""; 0], "left behind");
+}
+
+#[test]
+fn who_asks_for_notification_is_told_by_the_linker_that_there_is_none() {
+    let mut cc = Command::new("cc");
+    cc.arg(support::source("notify.c"))
+        .arg("-o")
+        .arg(workshop().join("notify"))
+        .args(support::flags());
+    let output = finish(&mut cc);
+    assert!(!output.status.success());
+    let said = text(&output);
+    assert!(said.contains("umsg_has_no_mq_notify_yet"), "{said}");
+}

@@ -1,0 +1,189 @@
+/* Opening, closing, unlinking, and what is no handle. */
+#include "check.h"
+
+#include <stdint.h>
+#include <unistd.h>
+
+static void a_queue_is_created_once_and_opened_again(void)
+{
+    umsg_mqd_t first = make("/open", 3, 16, 0);
+    umsg_mqd_t second = umsg_mq_open("/open", O_RDWR);
+    struct umsg_mq_attr attr;
+    CHECK(second != NONE && second != first);
+    CHECK(umsg_mq_getattr(second, &attr) == 0);
+    CHECK(attr.mq_maxmsg == 3 && attr.mq_msgsize == 16 && attr.mq_curmsgs == 0 && attr.mq_flags == 0);
+    OPENS_NOT(umsg_mq_open("/open", O_RDWR | O_CREAT | O_EXCL, 0600, NULL), EEXIST);
+    CHECK(umsg_mq_close(second) == 0);
+    done(first, "/open");
+    OPENS_NOT(umsg_mq_open("/open", O_RDWR), ENOENT);
+    FAILS(umsg_mq_unlink("/open"), ENOENT);
+}
+
+static void without_attributes_a_queue_has_the_namespaces(void)
+{
+    umsg_mqd_t queue = umsg_mq_open("/default", O_CREAT | O_RDWR, 0600, NULL);
+    struct umsg_mq_attr attr;
+    CHECK(queue != NONE);
+    CHECK(umsg_mq_getattr(queue, &attr) == 0);
+    CHECK(attr.mq_maxmsg == 10 && attr.mq_msgsize == 8192);
+    done(queue, "/default");
+}
+
+static void names_and_attributes_are_judged(void)
+{
+    struct umsg_mq_attr attr;
+    char name[300];
+    OPENS_NOT(umsg_mq_open("no-slash", O_RDWR), EINVAL);
+    OPENS_NOT(umsg_mq_open("/a/b", O_RDWR), EACCES);
+    OPENS_NOT(umsg_mq_open("/", O_RDWR), ENOENT);
+    memset(name, 'x', sizeof name);
+    name[0] = '/';
+    name[257] = 0;
+    OPENS_NOT(umsg_mq_open(name, O_RDWR), ENAMETOOLONG);
+    FAILS(umsg_mq_unlink(name), ENAMETOOLONG);
+    FAILS(umsg_mq_unlink("no-slash"), EINVAL);
+    memset(&attr, 0, sizeof attr);
+    OPENS_NOT(umsg_mq_open("/judged", O_CREAT | O_RDWR, 0600, &attr), EINVAL);
+    attr.mq_maxmsg = -1;
+    attr.mq_msgsize = 16;
+    OPENS_NOT(umsg_mq_open("/judged", O_CREAT | O_RDWR, 0600, &attr), EINVAL);
+}
+
+static void bad_addresses_are_efault(void)
+{
+    OPENS_NOT(umsg_mq_open(NULL, O_RDWR), EFAULT);
+    OPENS_NOT(umsg_mq_open("/bad", O_CREAT | O_RDWR, 0600, (struct umsg_mq_attr *)8), EFAULT);
+    OPENS_NOT(umsg_mq_open_with("/bad", O_RDWR, 0, (struct umsg_mq_options *)8), EFAULT);
+    FAILS(umsg_mq_unlink(NULL), EFAULT);
+    FAILS(umsg_mq_unlink_in(NULL, "/bad"), EFAULT);
+}
+
+static void what_is_no_handle_is_ebadf(void)
+{
+    umsg_mqd_t queue = make("/handle", 1, 16, 0);
+    umsg_mqd_t wrong[7];
+    struct umsg_mq_attr attr;
+    size_t i;
+    char byte;
+    wrong[0] = NONE;
+    wrong[1] = NULL;
+    wrong[2] = (umsg_mqd_t)8;
+    wrong[3] = (umsg_mqd_t)&byte;
+    wrong[4] = (umsg_mqd_t)((uintptr_t)queue + 1);
+    wrong[5] = (umsg_mqd_t)((uintptr_t)queue ^ (uintptr_t)1 << 40);
+    wrong[6] = (umsg_mqd_t)((uintptr_t)queue + 64 * 16);
+    for (i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        FAILS(umsg_mq_send(wrong[i], "x", 1, 0), EBADF);
+        FAILS(umsg_mq_getattr(wrong[i], &attr), EBADF);
+        FAILS(umsg_mq_close(wrong[i]), EBADF);
+    }
+    CHECK(umsg_mq_send(queue, "x", 1, 0) == 0);
+    done(queue, "/handle");
+}
+
+static void a_closed_handle_is_no_other_queues(void)
+{
+    umsg_mqd_t old = make("/closed", 1, 16, 0);
+    umsg_mqd_t others[200];
+    size_t i;
+    char buffer[16];
+    done(old, "/closed");
+    FAILS(umsg_mq_close(old), EBADF);
+    for (i = 0; i < 200; i++)
+        others[i] = i == 0 ? make("/closed", 1, 16, 0) : umsg_mq_open("/closed", O_RDWR);
+    FAILS(umsg_mq_send(old, "x", 1, 0), EBADF);
+    FAILS(umsg_mq_receive(old, buffer, sizeof buffer, NULL), EBADF);
+    for (i = 1; i < 200; i++)
+        CHECK(umsg_mq_close(others[i]) == 0);
+    done(others[0], "/closed");
+}
+
+static void options_say_more_than_posix_knows(void)
+{
+    struct umsg_mq_options options;
+    struct umsg_mq_attr attr;
+    umsg_mqd_t queue;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.directory = getenv("UMSG_DIR");
+    options.max_messages = 7;
+    options.message_size = 33;
+    options.waiting = UMSG_WAITING_BLOCKING;
+    queue = umsg_mq_open_with("/options", O_CREAT | O_EXCL | O_RDWR | O_NONBLOCK, 0600, &options);
+    CHECK(queue != NONE);
+    CHECK(umsg_mq_getattr(queue, &attr) == 0);
+    CHECK(attr.mq_maxmsg == 7 && attr.mq_msgsize == 33 && attr.mq_flags == O_NONBLOCK);
+    CHECK(umsg_mq_close(queue) == 0);
+    CHECK(umsg_mq_unlink_in(options.directory, "/options") == 0);
+    queue = umsg_mq_open_with("/options", O_CREAT | O_RDWR, 0600, NULL);
+    CHECK(queue != NONE);
+    done(queue, "/options");
+}
+
+static void options_of_another_version_are_understood_or_refused(void)
+{
+    struct {
+        struct umsg_mq_options known;
+        char unknown[64];
+    } later;
+    umsg_mqd_t queue;
+    memset(&later, 0, sizeof later);
+    later.known.size = sizeof later;
+    queue = umsg_mq_open_with("/later", O_CREAT | O_RDWR, 0600, &later.known);
+    CHECK(queue != NONE);
+    done(queue, "/later");
+    later.unknown[40] = 1;
+    OPENS_NOT(umsg_mq_open_with("/later", O_CREAT | O_RDWR, 0600, &later.known), E2BIG);
+    later.known.size = 0;
+    OPENS_NOT(umsg_mq_open_with("/later", O_CREAT | O_RDWR, 0600, &later.known), EINVAL);
+    later.known.size = (size_t)-1;
+    OPENS_NOT(umsg_mq_open_with("/later", O_CREAT | O_RDWR, 0600, &later.known), EINVAL);
+    later.known.size = sizeof later.known;
+    later.known.waiting = 99;
+    OPENS_NOT(umsg_mq_open_with("/later", O_CREAT | O_RDWR, 0600, &later.known), EINVAL);
+    later.known.waiting = 0;
+    later.known.directory = "/nowhere/at/all";
+    OPENS_NOT(umsg_mq_open_with("/later", O_CREAT | O_RDWR, 0600, &later.known), ENOENT);
+    FAILS(umsg_mq_unlink_in("/nowhere/at/all", "/later"), ENOENT);
+}
+
+static void the_access_mode_is_enforced(void)
+{
+    umsg_mqd_t queue = make("/access", 2, 16, 0);
+    umsg_mqd_t sends = umsg_mq_open("/access", O_WRONLY);
+    umsg_mqd_t receives = umsg_mq_open("/access", O_RDONLY);
+    char buffer[16];
+    CHECK(sends != NONE && receives != NONE);
+    CHECK(umsg_mq_send(sends, "x", 1, 0) == 0);
+    FAILS(umsg_mq_send(receives, "x", 1, 0), EBADF);
+    FAILS(umsg_mq_receive(sends, buffer, sizeof buffer, NULL), EBADF);
+    CHECK(umsg_mq_receive(receives, buffer, sizeof buffer, NULL) == 1);
+    OPENS_NOT(umsg_mq_open("/access", O_ACCMODE), EINVAL);
+    CHECK(umsg_mq_close(sends) == 0 && umsg_mq_close(receives) == 0);
+    done(queue, "/access");
+}
+
+static void an_unlinked_queue_lives_until_it_is_closed(void)
+{
+    umsg_mqd_t queue = make("/unlinked", 2, 16, 0);
+    char buffer[16];
+    CHECK(umsg_mq_unlink("/unlinked") == 0);
+    CHECK(umsg_mq_send(queue, "still", 5, 3) == 0);
+    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 5);
+    CHECK(umsg_mq_close(queue) == 0);
+}
+
+static const struct test_case cases[] = {
+    CASE(a_queue_is_created_once_and_opened_again),
+    CASE(without_attributes_a_queue_has_the_namespaces),
+    CASE(names_and_attributes_are_judged),
+    CASE(bad_addresses_are_efault),
+    CASE(what_is_no_handle_is_ebadf),
+    CASE(a_closed_handle_is_no_other_queues),
+    CASE(options_say_more_than_posix_knows),
+    CASE(options_of_another_version_are_understood_or_refused),
+    CASE(the_access_mode_is_enforced),
+    CASE(an_unlinked_queue_lives_until_it_is_closed),
+};
+
+MAIN(cases)
