@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::process::Command;
+
 use serde_json::json;
 use support::{NOBODY, Site, end, finish, give_to, is_root, set_mode, start};
 
@@ -145,6 +147,33 @@ fn ls_shows_the_namespace_and_all_about_each_queue() {
     assert_eq!(lines[3][..6], ["/orders", "1", "12", "4", "100", "0600"]);
     assert_eq!(lines[3].last(), Some(&"ago"));
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/log\n/orders\n");
+}
+
+#[test]
+fn names_in_a_pipe_are_those_that_the_queues_have() {
+    let site = Site::new();
+    let odd = ["/\x1b[31m", "/a\nb", "/a b", "/it's"];
+    for name in odd {
+        site.umsg(&["create", name]).text();
+    }
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), odd.join("\n") + "\n");
+    for null in [&["ls", "-0"][..], &["ls", "--quiet", "--null"]] {
+        assert_eq!(site.umsg(null).text(), odd.join("\0") + "\0");
+    }
+    let mut script = Command::new("script");
+    let list = format!("{} ls -q", env!("CARGO_BIN_EXE_umsg"));
+    script
+        .args(["-qec", &list, "/dev/null"])
+        .env("UMSG_DIR", site.path());
+    let on_terminal = finish(&mut script, b"");
+    assert!(on_terminal.text().contains("/\\x1b[31m\r\n"));
+    let stat = site.umsg(&["stat", odd[1], "--json"]).json();
+    assert_eq!(stat["name"], odd[1]);
+    let mut remove = Command::new("bash");
+    let line = r#""$0" ls -0 | xargs -0 -r "$0" rm"#;
+    remove.args(["-c", line, env!("CARGO_BIN_EXE_umsg")]);
+    assert_eq!(finish(remove.env("UMSG_DIR", site.path()), b"").text(), "");
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `umsg ls`.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
@@ -25,12 +25,16 @@ use crate::place;
 #[command(after_help = "\
 Examples:
   umsg ls
+  umsg ls --null | xargs -0 -r umsg rm  remove all queues
   umsg ls --json | jq '.queues[] | select(.blocked_senders > 0) | .name'
   umsg --dir /dev/shm/umsg-1000 ls      those of user 1000")]
 pub struct Ls {
-    /// Names only, one a line
+    /// Names only, one a line; on a terminal, what could control it is escaped
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
+    /// Names only, each as it is and ended by a NUL byte in place of a line feed: for xargs -0
+    #[arg(long, short = '0', conflicts_with = "json")]
+    null: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -51,16 +55,28 @@ impl Ls {
         let mut out = output::standard()?;
         if self.format.json {
             json::print(&mut out, &listing(&namespace, &rows))?;
-        } else if self.quiet {
-            for row in &rows {
-                writeln!(out, "{}", shown(&row.name))?;
-            }
+        } else if self.quiet || self.null {
+            self.print_names(&mut out, &rows)?;
         } else {
             let origin = place::origin(cli, namespace.kind());
             writeln!(out, "namespace {} ({origin})", namespace.path().display())?;
             table(&rows).print(&mut out)?;
         }
         Ok(out.flush()?)
+    }
+
+    /// What reads a pipe wants the name that it can open.
+    fn print_names(&self, out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+        let escape = !self.null && io::stdout().is_terminal();
+        let end = if self.null { b"\0" } else { b"\n" };
+        for row in rows {
+            match escape {
+                true => out.write_all(shown(&row.name).as_bytes())?,
+                false => out.write_all(row.name.as_bytes())?,
+            }
+            out.write_all(end)?;
+        }
+        Ok(())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::place;
 #[command(after_help = "\
 Examples:
   umsg rm /orders /log
-  umsg ls --quiet | xargs umsg rm       all queues of the namespace")]
+  umsg ls --null | xargs -0 -r umsg rm  all queues of the namespace")]
 pub struct Rm {
     /// The queues' names
     #[arg(required = true, value_name = "NAME", value_parser = name())]
