@@ -104,6 +104,16 @@ pub trait Explain {
     }
 }
 
+impl<T: Explain> Explain for &T {
+    fn explain(&self) -> String {
+        (**self).explain()
+    }
+
+    fn code(&self) -> Code {
+        (**self).code()
+    }
+}
+
 impl Explain for NamespaceError {
     fn explain(&self) -> String {
         match self {

@@ -12,9 +12,10 @@ pub fn size(text: &str) -> Result<u64, String> {
         "g" | "gib" => 30,
         _ => return Err("a number may end in K, M or G, such as 16K".to_owned()),
     };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "give a number, such as 8192, 16K or 1M".to_owned())?;
+    let number: u64 = digits.parse().map_err(|_| match text.starts_with('-') {
+        true => "a negative number makes no sense here".to_owned(),
+        false => "give a number, such as 8192, 16K or 1M".to_owned(),
+    })?;
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| "the number is too large".to_owned())

@@ -64,10 +64,10 @@ fn creating_an_existing_queue_is_fine_unless_other_attributes_are_wanted() {
     ])
     .text();
     let other = site.umsg(&["create", "/q", "--max-messages", "6"]);
-    other.fails(
-        1,
-        &["/q: exists already, for 5 messages of 8192 bytes; `umsg rm`"],
-    );
+    other.fails(1, &["/q: exists already, with --max-messages 5; `umsg rm`"]);
+    let other = site.umsg(&["create", "/q", "--mode", "644", "--message-size", "1"]);
+    other.fails(1, &["with --message-size 8192 and --mode 0600; `umsg rm`"]);
+    site.umsg(&["create", "/q", "--mode", "600"]).text();
     site.umsg(&["create", "/q", "--exclusive"])
         .fails(1, &["/q: ", "exists already; "]);
 }
@@ -77,6 +77,12 @@ fn a_name_that_cant_be_one_is_refused_with_a_reason() {
     let site = Site::new();
     site.umsg(&["create", "a/b"])
         .fails(1, &["umsg: /a/b: ", "one slash"]);
+    for command in ["create", "rm", "stat", "send", "recv", "peek"] {
+        site.umsg(&[command, "/"]).fails(
+            1,
+            &["umsg: /: a queue's name is a slash and up to 255 bytes"],
+        );
+    }
     site.umsg(&["create", ""])
         .fails(1, &["umsg: \"\": ", "such as /orders"]);
     site.umsg(&["create", &"x".repeat(256)])
@@ -88,10 +94,47 @@ fn a_name_that_cant_be_one_is_refused_with_a_reason() {
 #[test]
 fn attributes_beyond_the_limits_are_refused_with_the_limit() {
     let site = Site::new();
-    site.umsg(&["create", "/q", "--max-messages", "2M"])
-        .fails(1, &["/q: max_messages", "1048576", "umsg limits"]);
-    site.umsg(&["create", "/q", "--message-size", "0"])
-        .fails(1, &["/q: message_size", "16777216"]);
+    let refused = |option, value, parts: &[&str]| {
+        site.umsg(&["create", "/q", option, value]).fails(1, parts);
+    };
+    let line =
+        "/q: --max-messages is 2097152: choose between 1 and 1048576; no queue can have more\n";
+    refused("--max-messages", "2M", &[line]);
+    let line = "/q: --message-size is 0: choose between 1 and 16777216\n";
+    refused("--message-size", "0", &[line]);
+    site.umsg(&["limits", "--max-messages", "20"]).text();
+    let line = "choose between 1 and 20; that is this namespace's limit, which `umsg limits --max-messages` raises";
+    refused("--max-messages", "21", &[line]);
+    for value in ["-1", "x", "5G"] {
+        let outcome = site.umsg(&["create", "/q", "--max-messages", value]);
+        assert_eq!(outcome.code, Some(2), "{outcome:?}");
+        let parts = [
+            &format!("invalid value '{value}' for '--max-messages <N>': ")[..],
+            "number",
+        ];
+        assert!(
+            parts.iter().all(|part| outcome.errors.contains(part)),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn who_may_not_do_everything_with_a_queue_may_still_find_it_as_he_wants_it() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    set_mode(site.path(), 0o1777);
+    site.umsg(&["create", "/letterbox", "--mode", "622"]).text();
+    site.umsg(&["create", "/private"]).text();
+    let create = |arguments: &[&str]| {
+        site.umsg_as_nobody(&[&["create"], arguments].concat())
+            .unwrap()
+    };
+    create(&["/letterbox", "--mode", "622"]).text();
+    create(&["/letterbox", "--mode", "600"]).fails(1, &["exists already, with --mode 0622"]);
+    create(&["/private"]).fails(1, &["/private: permission denied"]);
 }
 
 #[test]

@@ -4,18 +4,21 @@ use std::io::Write;
 
 use clap::Args;
 use rustix::fs::Mode;
-use umsg::posix::{Attributes, OpenError, OpenOptions, Queue};
+use umsg::Namespace;
+use umsg::posix::{OpenError, OpenOptions, Queue, Status};
 
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::names::{Name, name};
+use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
 use crate::{place, values};
 
 /// Create a queue
 ///
-/// A queue that exists already is left as it is; that is an error if it has other attributes than those asked for, or
-/// with --exclusive.
+/// A queue that exists already is left as it is, messages and all. That is fine, so that a script can be run again, unless it has
+/// other attributes than those asked for, or with --exclusive: then this fails and says which it has. Attributes that
+/// are not asked for may be any.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,11 +29,11 @@ pub struct Create {
     /// The queue's name, such as /orders
     #[arg(value_parser = name())]
     name: Name,
-    /// How many messages it may hold [default: that of the namespace, see `umsg limits`]
-    #[arg(long, value_name = "N", value_parser = values::small_size)]
+    /// How many messages it may hold, from 1 to 1M [default: that of the namespace, 10 unless set with `umsg limits`]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     max_messages: Option<u32>,
-    /// How long a message may be [default: that of the namespace, see `umsg limits`]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size)]
+    /// How long a message may be, from 1 to 16M bytes [default: that of the namespace, 8K unless set with `umsg limits`]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     message_size: Option<u32>,
     /// Permission bits, whatever the umask: r may receive, w may send [default: 0600 without those of the umask]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
@@ -46,20 +49,30 @@ impl Create {
     pub fn perform(&self, cli: &Cli) -> Result {
         self.format.check()?;
         let namespace = place::namespace(cli)?;
-        let queue = self
-            .open(OpenOptions::new().namespace(&namespace))
-            .map_err(|error| Failure::of(&self.name, error))?;
-        self.compare(queue.attributes())?;
+        let queue = self.open(&namespace)?;
+        let status = queue.status();
+        self.compare(&status)?;
         if self.format.json {
             let mut out = output::standard()?;
-            let name = self.name.to_string();
-            json::print(&mut out, &json::Queue::new(&name, &queue.status()))?;
+            json::print(&mut out, &json::Queue::new(&self.name.lossy(), &status))?;
             out.flush()?;
         }
         Ok(())
     }
 
-    fn open(&self, options: &mut OpenOptions) -> std::result::Result<Queue, OpenError> {
+    fn open(&self, namespace: &Namespace) -> Result<Queue> {
+        self.name.check()?;
+        match self.create(OpenOptions::new().namespace(namespace)) {
+            // There is one, whose mode does not let us do both; to compare it, either will do.
+            Err(OpenError::PermissionDenied) if !self.exclusive => {
+                Ok(Opened::open(namespace, &self.name, Purpose::Look)?.queue)
+            }
+            Err(error) => Err(self.refused(&error)),
+            Ok(queue) => Ok(queue),
+        }
+    }
+
+    fn create(&self, options: &mut OpenOptions) -> Result<Queue, OpenError> {
         options.read(true).write(true).create(true);
         options.exclusive(self.exclusive);
         if let Some(messages) = self.max_messages {
@@ -76,19 +89,57 @@ impl Create {
         options.open(&self.name)
     }
 
+    fn refused(&self, error: &OpenError) -> Failure {
+        match error {
+            OpenError::InvalidAttributes { what, value, max } => {
+                let line = format!("{}: {}", self.name, out_of_range(what, *value, *max));
+                Failure::new(Code::Failed, line)
+            }
+            error => Failure::of(&self.name, error),
+        }
+    }
+
     /// A queue that existed keeps its attributes; who asked for others must not believe that he has them.
-    fn compare(&self, found: Attributes) -> Result {
-        let agrees =
-            |wanted: Option<u32>, found| wanted.is_none_or(|wanted| wanted as usize == found);
-        if agrees(self.max_messages, found.max_messages)
-            && agrees(self.message_size, found.message_size)
-        {
+    fn compare(&self, found: &Status) -> Result {
+        let attributes = found.attributes;
+        let number = |wanted: Option<u32>, found: usize, what| {
+            let differs = wanted.is_some_and(|wanted| wanted as usize != found);
+            differs.then(|| format!("{what} {found}"))
+        };
+        let mode = self.mode.is_some_and(|mode| mode != found.mode);
+        let others: Vec<String> = [
+            number(self.max_messages, attributes.max_messages, "--max-messages"),
+            number(self.message_size, attributes.message_size, "--message-size"),
+            mode.then(|| format!("--mode {:04o}", found.mode)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if others.is_empty() {
             return Ok(());
         }
         let line = format!(
-            "{}: exists already, for {} messages of {} bytes; `umsg rm` it first, or leave the options out to use it as it is",
-            self.name, found.max_messages, found.message_size
+            "{}: exists already, with {}; `umsg rm` it first, or leave the options out to use it as it is",
+            self.name,
+            others.join(" and ")
         );
         Err(Failure::new(Code::Failed, line))
     }
+}
+
+/// Which option, and whether the limit can be raised: not beyond what the format of a queue has room for.
+fn out_of_range(what: &str, value: u64, max: u64) -> String {
+    let option = what.replace('_', "-");
+    let (limit, most) = match what {
+        "message_size" => ("max-message-size", umsg::Limits::default().max_message_size),
+        _ => ("max-messages", umsg::Limits::default().max_messages),
+    };
+    let hint = match (value, max < u64::from(most)) {
+        (0, _) => "",
+        (_, true) => {
+            &format!("; that is this namespace's limit, which `umsg limits --{limit}` raises")
+        }
+        (_, false) => "; no queue can have more",
+    };
+    format!("--{option} is {value}: choose between 1 and {max}{hint}")
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
+use umsg::Namespace;
 
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
@@ -39,10 +40,10 @@ impl Rm {
         let namespace = place::namespace(cli)?;
         let mut removed = Vec::new();
         for name in &self.names {
-            match umsg::posix::unlink_in(&namespace, name) {
+            match remove(&namespace, name) {
                 Ok(()) => removed.push(name.lossy()),
-                Err(error) => {
-                    Failure::of(name, error).report();
+                Err(failure) => {
+                    failure.report();
                 }
             }
         }
@@ -57,4 +58,9 @@ impl Rm {
             false => Err(Failure::Reported(Code::Failed)),
         }
     }
+}
+
+fn remove(namespace: &Namespace, name: &Name) -> Result {
+    name.check()?;
+    umsg::posix::unlink_in(namespace, name).map_err(|error| Failure::of(name, error))
 }
