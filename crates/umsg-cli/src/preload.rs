@@ -9,6 +9,7 @@ use crate::program::elf::{self, Elf};
 
 const FILE: &str = "libumsg_preload.so";
 const VARIABLE: &str = "UMSG_PRELOAD";
+const NAME_IT: &str = "set UMSG_PRELOAD to libumsg_preload.so";
 
 /// The library, and what it runs on.
 pub struct Library {
@@ -43,14 +44,26 @@ pub fn find() -> Result<Library> {
             "LD_PRELOAD can't hold a path with a space or a colon; install umsg elsewhere",
         ));
     }
-    match elf::read(&path) {
-        Ok(Some(elf)) => Ok(Library { path, elf }),
-        Ok(None) => Err(refuse(
-            "not a shared library; set UMSG_PRELOAD to libumsg_preload.so",
+    let elf = elf::read(&path).map_err(|error| refuse(&format!("{error}; {NAME_IT}")))?;
+    match usable(elf) {
+        Ok(elf) => Ok(Library { path, elf }),
+        Err(why) => Err(refuse(&format!("{why}; {NAME_IT}"))),
+    }
+}
+
+/// The dynamic linker passes over what it can't load, with a line on standard error at most.
+fn usable(elf: Option<Elf>) -> Result<Elf, String> {
+    let Some(elf) = elf.filter(|elf| elf.is_shared) else {
+        return Err("not a shared library".to_owned());
+    };
+    let own = elf::read(Path::new("/proc/self/exe")).ok().flatten();
+    match own {
+        Some(own) if own.machine != elf.machine => Err(format!(
+            "a library for {}, and this machine's programs are for {}",
+            elf.machine, own.machine
         )),
-        Err(error) => Err(refuse(&format!(
-            "{error}; set UMSG_PRELOAD to libumsg_preload.so"
-        ))),
+        _ if elf.interpreter.is_some() => Err("a program, and not a shared library".to_owned()),
+        _ => Ok(elf),
     }
 }
 

@@ -111,6 +111,22 @@ fn how_to_wait_and_where_are_handed_down() {
 }
 
 #[test]
+fn a_way_to_wait_that_does_not_exist_is_refused_with_those_that_do() {
+    let stage = Stage::new();
+    let mut echo = stage.command(&["--", "sh", "-c", "echo $UMSG_WAIT"]);
+    finish(echo.env("UMSG_WAIT", "bogus"), b"").fails(
+        125,
+        &["umsg: UMSG_WAIT is bogus: choose adaptive, blocking or spinning"],
+    );
+    assert_eq!(finish(echo.env("UMSG_WAIT", ""), b"").text(), "\n");
+    let outcome = finish(echo.env("UMSG_WAIT", "spinning"), b"");
+    assert_eq!(outcome.text(), "spinning\n");
+    let mut chosen = stage.command(&["--wait", "blocking", "--", "sh", "-c", "echo $UMSG_WAIT"]);
+    let outcome = finish(chosen.env("UMSG_WAIT", "bogus"), b"");
+    assert_eq!(outcome.text(), "blocking\n");
+}
+
+#[test]
 fn a_relative_directory_and_library_are_handed_down_absolute() {
     let stage = Stage::new();
     let mut command = stage.command(&["--dir", ".", "--", "sh", "-c", "cd /; echo $UMSG_DIR"]);
@@ -166,6 +182,26 @@ fn without_the_library_or_the_namespace_the_program_does_not_start() {
         "UMSG_PRELOAD",
         Path::new("/etc/passwd"),
         &["umsg: /etc/passwd: not a shared library; "],
+    );
+    refused(
+        "UMSG_PRELOAD",
+        Path::new("/bin/true"),
+        &["umsg: /bin/true: a program, and not a shared library; "],
+    );
+    refused(
+        "UMSG_PRELOAD",
+        Path::new("/dev/shm"),
+        &["umsg: /dev/shm: ", "; set UMSG_PRELOAD"],
+    );
+    let mut foreign = std::fs::read(&stage.library).unwrap();
+    // e_machine: s390
+    foreign[18..20].copy_from_slice(&[22, 0]);
+    let library = stage.workshop.path("foreign.so");
+    std::fs::write(&library, foreign).unwrap();
+    refused(
+        "UMSG_PRELOAD",
+        &library,
+        &["foreign.so: a library for machine 22 (64-bit), and this machine's"],
     );
     refused(
         "UMSG_DIR",

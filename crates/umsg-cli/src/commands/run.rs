@@ -13,6 +13,9 @@ use crate::output::text;
 use crate::program::{self, Kind, Trouble};
 use crate::{place, preload};
 
+/// Names to the drop-in how the program waits.
+const WAIT: &str = "UMSG_WAIT";
+
 /// Run a program on umsg's queues instead of the kernel's
 ///
 /// Puts the drop-in library into LD_PRELOAD, after what is there, and the namespace's directory into UMSG_DIR, and becomes the
@@ -77,6 +80,7 @@ impl Run {
             "which program? umsg run -- PROGRAM",
         ))?;
         let not_prepared = |failure: Failure| failure.coded(Code::NotPrepared);
+        let wait = self.wait()?;
         let namespace = place::namespace(cli).map_err(not_prepared)?;
         let library = preload::find().map_err(not_prepared)?;
         let path = program::find(name).map_err(|trouble| self.failure(&trouble))?;
@@ -90,12 +94,27 @@ impl Run {
         command.arg0(name).args(arguments);
         command.env("LD_PRELOAD", library.appended());
         command.env("UMSG_DIR", namespace.path());
-        if let Some(wait) = self.wait {
-            command.env("UMSG_WAIT", wait.name());
+        if let Some(wait) = wait {
+            command.env(WAIT, wait.name());
         }
         // Returns only if it fails.
         let error = command.exec();
         Err(self.failure(&Kind::NotExecuted(error).of(path)))
+    }
+
+    /// The option or else the variable, which the program would ignore if it made no sense.
+    fn wait(&self) -> Result<Option<Wait>> {
+        let variable = std::env::var_os(WAIT).unwrap_or_default();
+        if self.wait.is_some() || variable.is_empty() {
+            return Ok(self.wait);
+        }
+        let known = Wait::value_variants().iter().copied();
+        let found = known.into_iter().find(|wait| variable == wait.name());
+        let line = format!(
+            "{WAIT} is {}: choose adaptive, blocking or spinning, or unset it",
+            text::on_one_line(variable.as_bytes())
+        );
+        found.map(Some).ok_or(Failure::new(Code::NotPrepared, line))
     }
 
     fn failure(&self, Trouble { file, kind }: &Trouble) -> Failure {

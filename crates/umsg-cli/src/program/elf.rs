@@ -9,7 +9,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8] = b"\x7fELF";
+const PT_DYNAMIC: u64 = 2;
 const PT_INTERP: u64 = 3;
+const ET_DYN: u64 = 3;
 /// Longer is no path.
 const LONGEST_PATH: u64 = 4096;
 
@@ -28,6 +30,8 @@ pub struct Elf {
     pub machine: Machine,
     /// The dynamic linker; a static program has none.
     pub interpreter: Option<PathBuf>,
+    /// Can be loaded into a program: it is position-independent and says what it needs and gives.
+    pub is_shared: bool,
 }
 
 pub fn is_elf(head: &[u8]) -> bool {
@@ -76,6 +80,7 @@ const BITS_64: Layout = Layout {
     segment_offset: 8,
     segment_length: 32,
 };
+const TYPE: u64 = 16;
 const MACHINE: u64 = 18;
 
 struct Reader<'a> {
@@ -108,20 +113,26 @@ impl Reader<'_> {
             big_endian: self.big_endian,
             code: self.half(MACHINE)?,
         };
-        let interpreter = self.interpreter()?;
+        let interpreter = self
+            .segment(PT_INTERP)?
+            .map(|header| self.path(header))
+            .transpose()?;
+        let is_dynamic = self.segment(PT_DYNAMIC)?.is_some();
         Ok(Elf {
             machine,
             interpreter,
+            is_shared: is_dynamic && self.half(TYPE)? == ET_DYN,
         })
     }
 
-    fn interpreter(&self) -> io::Result<Option<PathBuf>> {
+    /// Where the first program header of a kind is.
+    fn segment(&self, kind: u64) -> io::Result<Option<u64>> {
         let start = self.word(self.layout.programs)?;
         let size = self.half(self.layout.program_size)?;
         for n in 0..self.half(self.layout.program_count)? {
             let header = plus(start, n * size)?;
-            if self.number(header, 4)? == PT_INTERP {
-                return self.path(header).map(Some);
+            if self.number(header, 4)? == kind {
+                return Ok(Some(header));
             }
         }
         Ok(None)
