@@ -35,6 +35,6 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     match commands::perform(&cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => place::advise(&cli, failure).report(),
     }
 }

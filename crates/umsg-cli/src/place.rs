@@ -5,13 +5,24 @@ use std::path::Path;
 use umsg::{Namespace, NamespaceKind};
 
 use crate::cli::Cli;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// The one of `--dir`, else the one that every program of this user gets.
 pub fn namespace(cli: &Cli) -> Result<Namespace> {
     match &cli.dir {
         Some(dir) => Ok(Namespace::at(dir)?),
         None => Ok(Namespace::resolve()?),
+    }
+}
+
+/// The library's advice is about the variable; who gave the option wants to hear of that.
+pub fn advise(cli: &Cli, failure: Failure) -> Failure {
+    match (&cli.dir, failure) {
+        (Some(_), Failure::Because { code, line }) => Failure::Because {
+            code,
+            line: line.replace("set UMSG_DIR to", "give --dir"),
+        },
+        (_, failure) => failure,
     }
 }
 

@@ -38,6 +38,14 @@ pub fn ceiling(text: &str) -> Result<Ceiling, String> {
     }
 }
 
+/// Of a message.
+pub fn priority(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|&priority| priority <= 32_767)
+        .ok_or_else(|| "give a priority from 0 to 32767".to_owned())
+}
+
 /// Permission bits in octal, with or without `0` or `0o` before them.
 pub fn mode(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -54,7 +62,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
         .and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "give seconds, such as 5 or 0.25".to_owned())
+        .ok_or_else(|| "give seconds, from 0 up, such as 5 or 0.25".to_owned())
 }
 
 #[cfg(test)]
@@ -78,6 +86,14 @@ mod tests {
         assert_eq!(ceiling("none"), Ok(Ceiling(None)));
         assert_eq!(ceiling("1G"), Ok(Ceiling(Some(1 << 30))));
         assert!(ceiling("some").is_err());
+    }
+
+    #[test]
+    fn priorities_are_those_of_posix() {
+        assert_eq!((priority("0"), priority("32767")), (Ok(0), Ok(32_767)));
+        for wrong in ["", "-1", "32768", "high"] {
+            assert!(priority(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -60,14 +60,60 @@ fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
     let site = Site::new();
     site.umsg(&["limits", "--max-messages", "5"]).fails(
         1,
-        &["umsg: --default-messages is 10: choose between 1 and 5"],
+        &["umsg: --default-messages is 10, more than --max-messages allows (5): set both"],
     );
     site.umsg(&["limits", "--max-message-size", "17M"])
         .fails(1, &["--max-message-size is 17825792"]);
-    assert_eq!(
-        site.umsg(&["limits", "--json"]).json()["max_messages"],
-        1_048_576
+    site.umsg(&["limits", "--max-messages", "0"])
+        .fails(1, &["--max-messages is 0: choose between 1 and 1048576"]);
+    site.umsg(&["limits", "--max-queues", "65537"])
+        .fails(1, &["--max-queues is 65537: choose between 0 and 65536"]);
+    site.umsg(&["limits", "--max-bytes", "32767"]).fails(
+        1,
+        &[
+            "--max-bytes is 32767: choose at least 32768",
+            "--max-queues 0",
+        ],
     );
+    for option in [
+        "--max-queues",
+        "--max-messages",
+        "--max-bytes",
+        "--default-message-size",
+    ] {
+        let outcome = site.umsg(&["limits", option, "-1"]);
+        assert_eq!(outcome.code, Some(2), "{outcome:?}");
+        assert!(outcome.errors.contains("negative number"), "{outcome:?}");
+    }
+    let found = site.umsg(&["limits", "--json"]).json();
+    assert_eq!(
+        (&found["max_messages"], &found["max_bytes"]),
+        (&json!(1_048_576), &json!(null))
+    );
+}
+
+#[test]
+fn the_least_limit_of_bytes_has_room_for_a_queue_and_a_short_message() {
+    let site = Site::new();
+    site.umsg(&["limits", "--max-bytes", "32K"]).text();
+    site.umsg(&["create", "/q"]).text();
+    site.umsg(&["send", "/q", "short"]).text();
+    site.umsg(&["send", "/q", &"long".repeat(100)])
+        .fails(1, &["/q: no space left in the namespace", "umsg limits"]);
+}
+
+#[test]
+fn limits_that_are_reached_already_are_set_with_a_warning() {
+    let site = Site::new();
+    for name in ["/a", "/b", "/c"] {
+        site.umsg(&["create", name]).text();
+    }
+    let outcome = site.umsg(&["limits", "--max-queues", "2"]);
+    outcome.fails(0, &["there are 3 queues already", "fewer than 2"]);
+    let outcome = site.umsg(&["limits", "--max-bytes", "32K"]);
+    outcome.fails(0, &["bytes already", "grow no further"]);
+    site.umsg(&["limits", "--max-queues", "4", "--max-bytes", "1M"])
+        .text();
 }
 
 #[test]
@@ -84,6 +130,42 @@ fn the_lines_for_tmpfiles_are_those_of_the_library() {
     assert_eq!(
         Site::new().umsg(&["setup", "--print-tmpfiles"]).text(),
         umsg::TMPFILES
+    );
+}
+
+#[test]
+fn the_lines_for_tmpfiles_name_the_directory_that_is_given() {
+    let site = Site::new();
+    let lines = site.umsg(&["setup", "--print-tmpfiles", "--dir", "/dev/shm/test"]);
+    assert!(
+        lines
+            .text()
+            .contains("\nd /dev/shm/test    1777 root root -\n")
+    );
+    assert!(
+        lines
+            .text()
+            .contains("\nd /dev/shm/test/mq 1777 root root -\n")
+    );
+    site.umsg(&["setup", "--print-tmpfiles", "--dir", "/dev/shm/%h x"])
+        .fails(1, &["/dev/shm/%h x: ", "--dir"]);
+}
+
+#[test]
+fn setup_says_what_is_wrong_with_the_place() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let setup = |dir: &str, parts: &[&str]| site.umsg(&["setup", "--dir", dir]).fails(1, parts);
+    setup(
+        "/dev/null",
+        &["umsg: /dev/null is not a directory; choose another place with --dir"],
+    );
+    setup("/no/such", &["umsg: /no does not exist; make it first"]);
+    setup(
+        "/proc",
+        &["umsg: /proc can't hold queues, as no files can be made there; choose another"],
     );
 }
 

@@ -252,6 +252,30 @@ fn output_that_cant_be_written_is_an_error() {
 }
 
 #[test]
+fn a_negative_number_may_be_a_message_but_no_option_and_the_error_says_so() {
+    let site = site_with_queue(&[]);
+    site.umsg(&["send", "/q", "-5"]).text();
+    assert_eq!(site.umsg(&["recv", "/q", "--count", "1"]).text(), "-5\n");
+    for (arguments, hint) in [
+        (&["send", "/q", "x", "-p", "-1"][..], "from 0 to 32767"),
+        (&["send", "/q", "x", "--timeout", "-1"], "from 0 up"),
+        (&["recv", "/q", "--timeout", "-0.5"], "from 0 up"),
+        (&["recv", "/q", "--count", "-1"], "negative number"),
+        (&["peek", "/q", "--count", "-1"], "negative number"),
+    ] {
+        let outcome = site.umsg(arguments);
+        assert_eq!(outcome.code, Some(2), "{outcome:?}");
+        assert!(outcome.errors.contains(hint), "{outcome:?}");
+    }
+    // The longest time that can be said is for ever, and not a crash.
+    site.umsg(&["send", "/q", "x", "--timeout", "1e19"]).text();
+    assert_eq!(
+        site.umsg(&["recv", "/q", "--timeout", "1e19"]).text(),
+        "x\n"
+    );
+}
+
+#[test]
 fn options_that_contradict_each_other_are_a_usage_error() {
     let site = site_with_queue(&[]);
     for arguments in [

@@ -351,6 +351,23 @@ fn a_namespace_that_is_missing_or_not_to_be_trusted_is_refused_with_what_to_do()
     let missing = site.path().join("missing");
     let mut command = site.command(&["ls"]);
     finish(command.env("UMSG_DIR", &missing), b"").fails(1, &["does not exist", "mkdir"]);
+    let in_dir = |dir: &str, parts: &[&str]| site.umsg(&["ls", "--dir", dir]).fails(1, parts);
+    in_dir(
+        "/no/such",
+        &["/no/such does not exist", "or give --dir another directory"],
+    );
+    in_dir(
+        "/dev/null",
+        &["umsg: /dev/null is not a directory, or lies below a file: give --dir a directory"],
+    );
+    in_dir(
+        "/dev/null/x",
+        &["umsg: /dev/null/x is not a directory, or lies below a file: give"],
+    );
+    in_dir(
+        "/proc",
+        &["umsg: /proc: this user can't make files there: give --dir a directory of your own"],
+    );
     set_mode(site.path(), 0o777);
     site.umsg(&["ls"]).fails(1, &["chmod +t"]);
     if is_root() {

@@ -7,11 +7,14 @@ use serde::Serialize;
 use umsg::Namespace;
 
 use crate::cli::Cli;
-use crate::failure::Result;
+use crate::failure::{Code, Failure, Result, say};
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json};
 use crate::place;
 use crate::values::{self, Ceiling};
+
+/// Memory of a queue without messages, in bytes.
+const EMPTY_QUEUE: u64 = 32 << 10;
 
 /// Show the limits of the namespace, or set them
 ///
@@ -25,26 +28,26 @@ Examples:
   umsg limits --max-bytes 4G
   umsg limits --max-bytes none")]
 pub struct Limits {
-    /// The most queues at a time; 0 lets no new ones be made
-    #[arg(long, value_name = "N", value_parser = values::small_size)]
+    /// The most queues at a time, from 0 to 64K; 0 lets no new ones be made [default: 64K]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     max_queues: Option<u32>,
-    /// The most messages that a queue may be made for, up to 1M
-    #[arg(long, value_name = "N", value_parser = values::small_size)]
+    /// The most messages that a queue may be made for, from 1 to 1M [default: 1M]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     max_messages: Option<u32>,
-    /// The largest message that a queue may be made for, up to 16M
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size)]
+    /// The longest message that a queue may be made for, from 1 to 16M bytes [default: 16M]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     max_message_size: Option<u32>,
-    /// How many messages a queue holds whose maker does not say
-    #[arg(long, value_name = "N", value_parser = values::small_size)]
+    /// How many messages a queue holds whose maker does not say, from 1 to --max-messages [default: 10]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     default_messages: Option<u32>,
-    /// How long a message of a queue may be whose maker does not say
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size)]
+    /// How long a message of a queue may be whose maker does not say, from 1 to --max-message-size bytes [default: 8K]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     default_message_size: Option<u32>,
-    /// The most memory of all queues together, charged when it is used; or `none`
-    #[arg(long, value_name = "BYTES", value_parser = values::ceiling)]
+    /// The most bytes of memory of all queues together, charged when they are used, from 32K up; or `none` [default: none]
+    #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_negative_numbers = true)]
     max_bytes: Option<Ceiling>,
     /// Let processes of other PID namespaces in. Their thread ids may collide, and the death of one process be taken for
-    /// another's
+    /// another's [default: false]
     #[arg(long, value_name = "true|false")]
     foreign_pid_namespaces: Option<bool>,
     #[command(flatten)]
@@ -69,10 +72,12 @@ impl Limits {
         let namespace = place::namespace(cli)?;
         let found = namespace.limits()?;
         let wanted = self.applied_to(&found);
-        if wanted != found {
-            namespace.set_limits(&wanted)?;
-        }
         let mut out = output::standard()?;
+        if wanted != found {
+            self.check(&wanted)?;
+            namespace.set_limits(&wanted)?;
+            self.warn(&namespace, &wanted)?;
+        }
         if self.format.json {
             json::print(&mut out, &shown(&namespace, &wanted))?;
         } else {
@@ -96,6 +101,70 @@ impl Limits {
                 .foreign_pid_namespaces
                 .unwrap_or(was.foreign_pid_namespaces),
         }
+    }
+}
+
+impl Limits {
+    /// What the library lets pass, or says less plainly.
+    fn check(&self, wanted: &umsg::Limits) -> Result {
+        let refuse = |line: String| Err(Failure::new(Code::Failed, line));
+        let most = umsg::Limits::default().max_queues;
+        match (self.max_queues, self.max_bytes) {
+            (Some(queues), _) if queues > most => {
+                return refuse(format!(
+                    "--max-queues is {queues}: choose between 0 and {most}"
+                ));
+            }
+            (_, Some(Ceiling(Some(bytes)))) if bytes < EMPTY_QUEUE => {
+                return refuse(format!(
+                    "--max-bytes is {bytes}: choose at least {EMPTY_QUEUE}, which an empty queue takes, or `none`; \
+                     --max-queues 0 lets no new ones be made"
+                ));
+            }
+            _ => {}
+        }
+        let pairs = [
+            ("messages", wanted.default_messages, wanted.max_messages),
+            (
+                "message-size",
+                wanted.default_message_size,
+                wanted.max_message_size,
+            ),
+        ];
+        for (what, default, most) in pairs {
+            if default > most && most > 0 {
+                return refuse(format!(
+                    "--default-{what} is {default}, more than --max-{what} allows ({most}): set both"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Limits that are reached already take nothing away from the queues that there are.
+    fn warn(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
+        if self.max_queues.is_none() && self.max_bytes.is_none() {
+            return Ok(());
+        }
+        let queues = umsg::posix::list(namespace)?;
+        let open = queues
+            .iter()
+            .filter_map(|listed| listed.queue.as_ref().ok());
+        let bytes: u64 = open.map(|queue| queue.status().memory).sum();
+        if self.max_queues.is_some() && queues.len() > wanted.max_queues as usize {
+            say(format_args!(
+                "there are {} queues already: they stay, and new ones can be made once there are fewer than {}",
+                queues.len(),
+                wanted.max_queues
+            ));
+        }
+        let most = wanted.max_bytes.unwrap_or(u64::MAX);
+        if self.max_bytes.is_some() && bytes > most {
+            say(format_args!(
+                "the queues take {bytes} bytes already: they stay, and grow no further while they take more than {most}"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::names::{Name, name};
 use crate::opened::{Opened, Purpose};
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
-use crate::place;
+use crate::{place, values};
 
 /// How much of a message a line shows, on a terminal.
 const PREVIEW: usize = 60;
@@ -30,8 +30,8 @@ pub struct Peek {
     #[arg(value_parser = name())]
     name: Name,
     /// Show at most so many
-    #[arg(long, short, value_name = "N", default_value_t = 10)]
-    count: usize,
+    #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_negative_numbers = true)]
+    count: u64,
     #[command(flatten)]
     format: Format,
 }
@@ -42,7 +42,7 @@ impl Peek {
         let opened = Opened::open(&namespace, &self.name, Purpose::Peek)?;
         let messages = opened
             .queue
-            .messages(self.count)
+            .messages(usize::try_from(self.count).unwrap_or(usize::MAX))
             .map_err(|error| Failure::of(&self.name, error))?;
         match self.format.json {
             true => self.print_json(&messages),

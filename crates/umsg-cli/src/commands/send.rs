@@ -13,7 +13,7 @@ use crate::failure::{Code, Explain, Failure, Result};
 use crate::names::{Name, name};
 use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
-use crate::{place, streams};
+use crate::{place, streams, values};
 
 /// Send a message, or each line of standard input as one
 #[derive(Args, Debug)]
@@ -30,10 +30,10 @@ pub struct Send {
     #[arg(value_parser = name())]
     name: Name,
     /// The message; `-` or nothing: all of standard input
-    #[arg(value_name = "MESSAGE")]
+    #[arg(value_name = "MESSAGE", allow_negative_numbers = true)]
     message: Option<OsString>,
     /// From 0 to 32767; the highest is received first
-    #[arg(long, short, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=32767))]
+    #[arg(long, short, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = values::priority)]
     priority: u32,
     #[command(flatten)]
     patience: Patience,

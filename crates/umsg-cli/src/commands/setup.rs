@@ -5,10 +5,10 @@ use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
-use umsg::{Namespace, OutOfSight, SetupReport, TMPFILES};
+use umsg::{Namespace, NamespaceError, OutOfSight, SetupReport, TMPFILES};
 
 use crate::cli::Cli;
-use crate::failure::{Result, say};
+use crate::failure::{Code, Failure, Result, say};
 use crate::output::owner::Owners;
 use crate::output::{self, Format, json};
 use crate::place;
@@ -18,16 +18,19 @@ const SHARED: &str = "/dev/shm/umsg";
 
 /// Make the namespace that all users share (root only)
 ///
-/// Makes /dev/shm/umsg, or the directory given with --dir: root's, and sticky, so that everybody can make queues and nobody
-/// can remove another's. What is right already is left alone. /dev/shm is empty after a boot: --print-tmpfiles gives the
-/// lines for tmpfiles.d(5) that make the directory then.
+/// Makes /dev/shm/umsg, whatever UMSG_DIR says, or the directory given with --dir: root's, and sticky, so that everybody can make
+/// queues and nobody can remove another's. What is right already is left alone, so that it may be called again. Programs
+/// that run keep the namespace that they have; those that start from then on use the shared one, unless UMSG_DIR says otherwise.
+///
+/// /dev/shm is empty after a boot: --print-tmpfiles gives the lines for tmpfiles.d(5) that make the directory then.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   sudo umsg setup
+  sudo umsg setup --dir /dev/shm/test   programs use it with UMSG_DIR
   umsg setup --print-tmpfiles | sudo tee /etc/tmpfiles.d/umsg.conf")]
 pub struct Setup {
-    /// Only print the lines for tmpfiles.d(5)
+    /// Only print the lines for tmpfiles.d(5), and make nothing
     #[arg(long, conflicts_with = "json")]
     print_tmpfiles: bool,
     #[command(flatten)]
@@ -55,12 +58,12 @@ struct Hidden {
 impl Setup {
     pub fn perform(&self, cli: &Cli) -> Result {
         let mut out = output::standard()?;
+        let path = std::path::absolute(cli.dir.as_deref().unwrap_or(Path::new(SHARED)))?;
         if self.print_tmpfiles {
-            out.write_all(TMPFILES.as_bytes())?;
+            out.write_all(lines(&path)?.as_bytes())?;
             return Ok(out.flush()?);
         }
-        let path = cli.dir.as_deref().unwrap_or(Path::new(SHARED));
-        let report = Namespace::setup_shared(path)?;
+        let report = Namespace::setup_shared(&path).map_err(refused)?;
         if self.format.json {
             json::print(&mut out, &Report::new(&report))?;
         } else {
@@ -69,6 +72,43 @@ impl Setup {
         }
         Ok(out.flush()?)
     }
+}
+
+/// The lines for another directory are the same, but for its path. One that tmpfiles.d(5) would read otherwise is refused.
+fn lines(path: &Path) -> Result<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
+    match path.to_str().filter(|path| path.chars().all(plain)) {
+        Some(path) => Ok(TMPFILES.replace(SHARED, path)),
+        None => Err(Failure::new(
+            Code::Failed,
+            format_args!(
+                "{}: the lines need a path of letters, digits and / . _ + -; choose another with --dir",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// The library's advice is for who looks for a namespace, not for who makes one.
+fn refused(error: NamespaceError) -> Failure {
+    let (path, what) = match &error {
+        NamespaceError::Missing { path } => (
+            path,
+            "does not exist; make it first, for all users to look into",
+        ),
+        NamespaceError::NotADirectory { path } => {
+            (path, "is not a directory; choose another place with --dir")
+        }
+        NamespaceError::Symlink { path } => {
+            (path, "is a symbolic link; give --dir the directory itself")
+        }
+        NamespaceError::NotWritable { path, .. } => (
+            path,
+            "can't hold queues, as no files can be made there; choose another place with --dir",
+        ),
+        _ => return error.into(),
+    };
+    Failure::new(Code::Failed, format_args!("{} {what}", path.display()))
 }
 
 fn print(out: &mut impl Write, report: &SetupReport) -> io::Result<()> {

@@ -21,7 +21,7 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// Something else stands in place of the directory, or of one above it (`ENOTDIR`).
-    #[error("{path} is not a directory: remove it, or set UMSG_DIR to a directory", path = .path.display())]
+    #[error("{path} is not a directory, or lies below a file: set UMSG_DIR to a directory", path = .path.display())]
     NotADirectory {
         /// What is no directory.
         path: PathBuf,
@@ -52,12 +52,14 @@ pub enum NamespaceError {
         /// The directory.
         path: PathBuf,
     },
-    /// The caller may not make files in the directory (`EACCES`; `EROFS` for a read-only file system).
-    #[error("{path} may not be written by this user: have an administrator run `umsg setup`, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    /// The caller may not make files in the directory (`EACCES`; `EROFS` for a read-only file system), or nobody can (`ENOENT`:
+    /// it is the kernel's, such as /proc).
+    #[error("{path}: this user can't make files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm, or have \
+             an administrator run `umsg setup`", path = .path.display())]
     NotWritable {
         /// The directory.
         path: PathBuf,
-        /// `EACCES` or `EROFS`.
+        /// `EACCES`, `EROFS` or `ENOENT`.
         errno: i32,
     },
     /// The directory has no sub-directory for queues and the caller may not make it (`ENOENT`).
@@ -185,6 +187,8 @@ impl NamespaceError {
         match error {
             Errno::ACCESS | Errno::PERM => not_writable(path, Errno::ACCESS),
             Errno::ROFS => not_writable(path, error),
+            // The directory is there, and says so of what would be made in it.
+            Errno::NOENT if path.is_dir() => not_writable(path, error),
             _ => NamespaceError::looking(call, path, error),
         }
     }

@@ -46,7 +46,7 @@ fn open_or_make(
     let path = namespace.path().join(QUEUES);
     match open(&path) {
         Err(NamespaceError::NoQueuesDirectory { .. }) if may_make => {
-            let made = make(namespace, &path)?;
+            let made = make(namespace)?;
             Ok((open(&path)?, made))
         }
         opened => Ok((opened?, false)),
@@ -54,12 +54,12 @@ fn open_or_make(
 }
 
 /// False if another was faster.
-fn make(namespace: &Directory, path: &Path) -> Result<bool, NamespaceError> {
+fn make(namespace: &Directory) -> Result<bool, NamespaceError> {
     let (at, name) = namespace.locate(QUEUES);
     match fs::mkdirat(at, &name, Mode::RWXU) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        Err(e) => Err(NamespaceError::changing("mkdir", path, e)),
+        Err(e) => Err(NamespaceError::changing("mkdir", namespace.path(), e)),
     }
 }
 
