@@ -10,10 +10,14 @@ use crate::commands::{
 };
 
 /// Message queues in shared memory: POSIX semantics, no limits of the kernel, no root, no daemon
+///
+/// A queue keeps messages until they are received: the highest priority first, in order of arrival within one. It is a file of
+/// shared memory in a directory, the namespace, and stays until it is removed or the machine is started anew. Existing
+/// programs use such queues under `umsg run`; the other commands show and change them from the shell.
 #[derive(Parser, Debug)]
 #[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
 pub struct Cli {
-    /// The directory that holds the queues, in place of $UMSG_DIR
+    /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if it exists, else /dev/shm/umsg-UID]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -77,7 +81,7 @@ JSON:
   \"encoding\" is \"utf-8\" and in base64 if it is \"base64\".
 
 Exit codes:
-  0    done
+  0    done; also `ls`, `peek` and others whose reader has had enough
   1    failed; one line on standard error says why and what to do
   2    the command line makes no sense
   3    no message, or no room, within the time allowed
@@ -90,8 +94,9 @@ Exit codes:
 
 Environment:
   UMSG_DIR      the directory that holds the queues
-  UMSG_PRELOAD  the drop-in library, if it is neither beside umsg nor in ../lib
+  UMSG_PRELOAD  the drop-in library [default: libumsg_preload.so beside umsg,
+                else in ../lib]
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
-                spinning
+                spinning [default: adaptive]
   UMSG_DEBUG    1: a program under `umsg run` says why its calls failed"
 );

@@ -45,6 +45,7 @@ fn the_help_of_the_whole_explains_names_exit_codes_and_the_environment() {
         "Exit codes:",
         "UMSG_DIR",
         "  3  ",
+        "  4  ",
         "  120  ",
         "  127  ",
     ] {
@@ -80,16 +81,41 @@ fn there_is_a_manual_page_for_each_command() {
     let directory = site.path().join("share/man1");
     site.umsg(&["man", directory.to_str().unwrap()]).text();
     let page = |name: String| std::fs::read_to_string(directory.join(name)).unwrap();
-    assert!(page("umsg.1".to_owned()).contains("Exit codes"));
     for command in COMMANDS {
         let text = page(format!("umsg\\-{command}.1").replace('\\', ""));
         assert!(
             text.starts_with(".ie") || text.contains(".TH"),
             "{command}: {text}"
         );
-        assert!(text.contains("Examples"), "{command}");
+        for section in [
+            "SYNOPSIS",
+            "OPTIONS",
+            "EXAMPLES",
+            "\"EXIT STATUS\"",
+            "ENVIRONMENT",
+        ] {
+            assert!(
+                text.contains(&format!("\n.SH {section}\n")),
+                "{command}: {section}"
+            );
+        }
+        assert!(text.contains("umsg(1)"), "{command}");
+        assert!(!text.contains("EXTRA"), "{command}");
     }
-    assert!(site.umsg(&["man"]).text().contains(".TH umsg 1"));
+    let whole = page("umsg.1".to_owned());
+    assert_eq!(site.umsg(&["man"]).text(), whole);
+    assert!(whole.contains(".TH umsg 1"));
+    for code in ["0", "1", "2", "3", "4", "120", "125", "126", "127"] {
+        assert!(
+            whole.contains(&format!("\n.TP\n\\fB{code}\\fR\n")),
+            "{code}"
+        );
+    }
+    let receive = page("umsg-recv.1".to_owned());
+    assert!(
+        receive.contains("[\\fB\\-c\\fR|\\fB\\-\\-count\\fR \\fIN\\fR]"),
+        "{receive}"
+    );
     site.umsg(&["man", "/dev/null/x"])
         .fails(1, &["umsg: /dev/null/x: ", "; choose another"]);
 }

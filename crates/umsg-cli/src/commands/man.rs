@@ -1,38 +1,50 @@
 //! `umsg man`.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
-use crate::output;
+use crate::output::{self, page};
 
 /// Write the manual pages
+///
+/// The pages have the text of `--help`, by command: umsg-send(1) is that of `umsg send --help`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg man | man -l -                    the page of umsg itself
   umsg man /usr/local/share/man/man1     that and one for each command")]
 pub struct Man {
-    /// Write a page for each command into this directory; otherwise the page of umsg itself goes to standard output
+    /// Write a page for each command into this directory, which is made if it is missing [default: the page of umsg itself
+    /// goes to standard output]
     directory: Option<PathBuf>,
 }
 
 impl Man {
     pub fn perform(&self) -> Result {
+        let mut command = Cli::command().disable_help_subcommand(true);
+        command.build();
         match &self.directory {
-            Some(directory) => write_all(directory),
-            None => print(),
+            Some(directory) => write_all(&command, directory),
+            None => print(&command),
         }
     }
 }
 
-fn write_all(directory: &Path) -> Result {
+fn write_all(command: &Command, directory: &Path) -> Result {
+    let write = |command: &Command| {
+        let mut file = BufWriter::new(File::create(directory.join(page::file_name(command)))?);
+        page::write(command, &mut file)?;
+        file.flush()
+    };
     std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
-        .map_err(|error| {
+        .and_then(|()| command.get_subcommands().try_for_each(write))
+        .and_then(|()| write(command))
+        .map_err(|error: io::Error| {
             Failure::new(
                 Code::Failed,
                 format_args!("{}: {error}; choose another directory", directory.display()),
@@ -40,8 +52,8 @@ fn write_all(directory: &Path) -> Result {
         })
 }
 
-fn print() -> Result {
+fn print(command: &Command) -> Result {
     let mut out = output::standard()?;
-    clap_mangen::Man::new(Cli::command()).render(&mut out)?;
+    page::write(command, &mut out)?;
     Ok(out.flush()?)
 }

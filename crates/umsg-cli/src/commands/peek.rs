@@ -18,6 +18,9 @@ const PREVIEW: usize = 60;
 
 /// Show messages in order of delivery, and leave them in the queue
 ///
+/// POSITION counts from 0, the message that would be received next. SENDER is a process id, SENT how long ago the message was
+/// sent. What could control a terminal is escaped, and on a terminal long messages are cut.
+///
 /// All are shown as they were at one instant; those who receive wait for no longer than copying takes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -29,7 +32,7 @@ pub struct Peek {
     /// The queue's name
     #[arg(value_parser = name())]
     name: Name,
-    /// Show at most so many
+    /// Show at most so many messages
     #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_negative_numbers = true)]
     count: u64,
     #[command(flatten)]

@@ -44,7 +44,7 @@ pub struct Recv {
     /// The queue's name
     #[arg(value_parser = name())]
     name: Name,
-    /// Receive so many messages
+    /// Receive so many messages, waiting for each
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::size,
           allow_negative_numbers = true, conflicts_with_all = ["all", "follow"])]
     count: u64,

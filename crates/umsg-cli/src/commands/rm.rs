@@ -14,7 +14,7 @@ use crate::place;
 
 /// Remove queues
 ///
-/// A name is free at once. A queue that programs still have open lives on, without a name, until the last of them
+/// The messages in them are lost. A name is free at once. A queue that programs still have open lives on, without a name, until the last of them
 /// closes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\

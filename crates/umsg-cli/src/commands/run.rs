@@ -38,16 +38,24 @@ Exit codes:
   120  it can't be intercepted
   125  its start could not be prepared
   126  it can't be executed
-  127  it was not found"
+  127  it was not found
+
+Environment:
+  UMSG_DIR      the directory that holds the queues, unless --dir is given
+  UMSG_PRELOAD  the drop-in library [default: libumsg_preload.so beside umsg,
+                else in ../lib]
+  UMSG_WAIT     how the program waits, unless --wait is given
+  UMSG_DEBUG    1: the program says on standard error why its calls failed
+  LD_PRELOAD    other libraries, which keep their place before the drop-in"
 )]
 pub struct Run {
-    /// How the program waits for messages and for room
+    /// How the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
     #[arg(long, value_enum, value_name = "HOW")]
     wait: Option<Wait>,
     /// Run the program even if it can't be intercepted: those that it starts may be
     #[arg(long)]
     force: bool,
-    /// The program and its arguments
+    /// The program, looked for in PATH if it has no slash, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }

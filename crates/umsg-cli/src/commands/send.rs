@@ -16,6 +16,9 @@ use crate::output::{self, Format, json};
 use crate::{place, streams, values};
 
 /// Send a message, or each line of standard input as one
+///
+/// Waits while the queue is full, unless --timeout or --nonblocking is given. With --lines, each line is sent as soon as it is
+/// read; if one can't be sent, those before it are, and the error names it. An empty message is a message.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,15 +27,22 @@ Examples:
   umsg send /orders < picture.png         standard input as one message
   seq 1000 | umsg send /orders --lines    1000 messages
   umsg send /orders ping --timeout 0.5    exits with 3 if there is no room
-                                          within half a second")]
+                                          within half a second
+
+Exit codes:
+  0    sent
+  1    failed; one line on standard error says why and what to do
+  2    the command line makes no sense
+  3    no room within the time allowed
+  4    the queue was removed while this waited for room")]
 pub struct Send {
     /// The queue's name
     #[arg(value_parser = name())]
     name: Name,
-    /// The message; `-` or nothing: all of standard input
+    /// The message [default: all of standard input, as for `-`]
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true)]
     message: Option<OsString>,
-    /// From 0 to 32767; the highest is received first
+    /// The message's priority, from 0 to 32767; the highest is received first
     #[arg(long, short, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = values::priority)]
     priority: u32,
     #[command(flatten)]

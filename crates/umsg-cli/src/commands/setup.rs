@@ -28,7 +28,10 @@ const SHARED: &str = "/dev/shm/umsg";
 Examples:
   sudo umsg setup
   sudo umsg setup --dir /dev/shm/test   programs use it with UMSG_DIR
-  umsg setup --print-tmpfiles | sudo tee /etc/tmpfiles.d/umsg.conf")]
+  umsg setup --print-tmpfiles | sudo tee /etc/tmpfiles.d/umsg.conf
+
+Environment:
+  UMSG_DIR  is not heeded: without --dir the directory is /dev/shm/umsg")]
 pub struct Setup {
     /// Only print the lines for tmpfiles.d(5), and make nothing
     #[arg(long, conflicts_with = "json")]

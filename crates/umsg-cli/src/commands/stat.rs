@@ -15,6 +15,11 @@ use crate::output::{self, Format, json, time};
 use crate::place;
 
 /// Show all about one queue, apart from its messages
+///
+/// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving),
+/// "handed over" messages that went straight to a waiting receiver. "waits" says how many of them ended before their
+/// thread went to sleep, and how many with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a
+/// thread died in the middle of a call. "memory" is in use by the queue now; a slot holds a message. Times are UTC.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

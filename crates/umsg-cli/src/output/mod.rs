@@ -5,6 +5,7 @@ pub mod direct;
 pub mod json;
 pub mod message;
 pub mod owner;
+pub mod page;
 pub mod table;
 pub mod text;
 pub mod time;
@@ -23,7 +24,7 @@ pub fn standard() -> io::Result<BufWriter<StdoutLock<'static>>> {
 /// Commands that print something take this.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Format {
-    /// Print JSON, for programs
+    /// Print JSON, for programs: see "JSON" in umsg(1)
     #[arg(long)]
     pub json: bool,
 }
