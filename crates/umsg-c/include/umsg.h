@@ -355,7 +355,8 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory holds what no operation could have left there.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
- * - EFAULT: msg_ptr or msg_prio is at an address that can't be written. Nothing was received.
+ * - EFAULT: msg_ptr or msg_prio is at an address that can't be written. As with the kernel's queues, the message is
+ *   gone, unless it had no bytes.
  * - EINTR: a signal handler ran while the call waited.
  * - EMSGSIZE: msg_len is less than the queue's message size.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.

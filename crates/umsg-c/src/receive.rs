@@ -32,7 +32,8 @@ use crate::time;
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory holds what no operation could have left there.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
-/// - `EFAULT`: `msg_ptr` or `msg_prio` is at an address that can't be written. Nothing was received.
+/// - `EFAULT`: `msg_ptr` or `msg_prio` is at an address that can't be written. As with the kernel's queues, the message is
+///   gone, unless it had no bytes.
 /// - `EINTR`: a signal handler ran while the call waited.
 /// - `EMSGSIZE`: `msg_len` is less than the queue's message size.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
@@ -118,26 +119,32 @@ impl Call {
         if self.len < held.message_size {
             return Err(self.too_small(held.message_size));
         }
-        self.check_addresses()?;
+        if pointer::is_bad(self.buffer) {
+            return self.receive_nowhere(&held, deadline);
+        }
         // SAFETY: the caller promises `len` writable bytes, of which a message needs no more than these; not NULL.
         let buffer =
             unsafe { std::slice::from_raw_parts_mut(self.buffer.cast(), held.message_size) };
         let received = receive(&held, buffer, deadline)?;
         if !self.priority.is_null() {
-            // SAFETY: by this function's contract, and the address was not refused. Unaligned as the kernel would take it.
-            unsafe { self.priority.write_unaligned(received.priority) };
+            // SAFETY: by this function's contract.
+            unsafe { pointer::write(self.priority, received.priority, "msg_prio")? };
         }
         Ok(received.len.cast_signed())
     }
 
-    /// The kernel consumes a message that it then can't deliver; here it stays in the queue.
-    #[inline(always)]
-    fn check_addresses(&self) -> Result<(), Failure> {
-        pointer::check(self.buffer, "msg_ptr")?;
-        if !self.priority.is_null() {
-            pointer::check(self.priority, "msg_prio")?;
+    /// Receives into a buffer that can't be, as the kernel does: only a message without bytes arrives.
+    #[cold]
+    fn receive_nowhere(
+        &self,
+        open: &Open,
+        deadline: Option<SystemTime>,
+    ) -> Result<ssize_t, Failure> {
+        let mut elsewhere = vec![0; open.message_size];
+        match receive(open, &mut elsewhere, deadline)?.len {
+            0 => Ok(0),
+            _ => Err(Failure::BadAddress("msg_ptr")),
         }
-        Ok(())
     }
 
     #[cold]

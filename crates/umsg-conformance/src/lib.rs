@@ -1,4 +1,4 @@
-//! The same cases against the kernel, the library and the drop-in.
+//! The same cases against the kernel, the library, the C library and the drop-in.
 //!
 //! Whatever the kernel's `mq_*` calls do on this machine is right; this crate checks that umsg does it too, in
 //! three ways:
@@ -12,6 +12,7 @@
 //! ```text
 //!   cases ─────► site ──► backend ──┬─► kernel    glibc's mq_*
 //!                                   ├─► drop-in   libumsg_preload.so, each symbol by dlsym
+//!                                   ├─► C         libumsg.so, likewise
 //!   compare ──► worker ──────┘      └─► native    umsg::posix
 //! ```
 //!

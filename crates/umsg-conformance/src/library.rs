@@ -1,11 +1,14 @@
-//! Where the drop-in is: the library that this checkout builds, with the profile that this program was built with.
+//! Where the drop-in and the C library are: those that this checkout builds, with the profile that this program was
+//! built with.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The file's name.
+/// The files' names.
 const NAME: &str = "libumsg_preload.so";
+const C_NAME: &str = "libumsg.so";
 
 /// The directory of this profile: `target/debug`, `target/release`.
 fn profile_directory() -> Result<PathBuf, String> {
@@ -20,29 +23,27 @@ fn profile_directory() -> Result<PathBuf, String> {
     Ok(directory.to_path_buf())
 }
 
-/// Has cargo bring the library up to date, when this program was itself started by cargo.
-fn build(directory: &Path) -> Result<(), String> {
-    let Some(cargo) = std::env::var_os("CARGO") else {
-        return Ok(());
-    };
+/// The name of cargo's profile whose directory this is, and the target directory.
+fn profile(directory: &Path) -> Result<(&str, &Path), String> {
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    let target = directory
-        .parent()
-        .ok_or("a profile without a target directory")?;
+    let target = directory.parent();
+    Ok((
+        profile,
+        target.ok_or("a profile without a target directory")?,
+    ))
+}
+
+/// Runs cargo, when this program was itself started by cargo.
+fn cargo(arguments: &[&OsStr], target: &Path, what: &str) -> Result<(), String> {
+    let Some(cargo) = std::env::var_os("CARGO") else {
+        return Ok(());
+    };
     let built = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "umsg-preload",
-            "--profile",
-            profile,
-            "--target-dir",
-        ])
-        .arg(target)
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
@@ -50,9 +51,23 @@ fn build(directory: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the drop-in can't be built:\n{}",
+        "{what} can't be built:\n{}",
         String::from_utf8_lossy(&built.stderr)
     ))
+}
+
+/// Has cargo bring the drop-in up to date.
+fn build(directory: &Path) -> Result<(), String> {
+    let (profile, target) = profile(directory)?;
+    let build = [
+        "build",
+        "--quiet",
+        "--package",
+        "umsg-preload",
+        "--profile",
+        profile,
+    ];
+    cargo(&build.map(OsStr::new), target, "the drop-in")
 }
 
 fn find() -> Result<PathBuf, String> {
@@ -61,7 +76,10 @@ fn find() -> Result<PathBuf, String> {
     }
     let directory = profile_directory()?;
     build(&directory)?;
-    let library = directory.join(NAME);
+    existing(directory.join(NAME))
+}
+
+fn existing(library: PathBuf) -> Result<PathBuf, String> {
     if library.exists() {
         Ok(library)
     } else {
@@ -76,4 +94,36 @@ fn find() -> Result<PathBuf, String> {
 pub fn path() -> Result<&'static Path, String> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOUND.get_or_init(find).as_deref().map_err(Clone::clone)
+}
+
+/// Has the C library installed below a directory of the target directory.
+fn install_c() -> Result<PathBuf, String> {
+    let directory = profile_directory()?;
+    let (profile, target) = profile(&directory)?;
+    let prefix = directory.join("c-prefix");
+    let install = ["run", "--quiet", "--package", "xtask", "--", "c-install"];
+    let mut arguments: Vec<&OsStr> = install.iter().map(OsStr::new).collect();
+    arguments.push(prefix.as_os_str());
+    if profile == "dev" {
+        arguments.push(OsStr::new("--debug"));
+    }
+    cargo(&arguments, target, "the C library")?;
+    Ok(prefix)
+}
+
+fn find_c() -> Result<PathBuf, String> {
+    let prefix = match std::env::var_os("UMSG_C_PREFIX") {
+        Some(prefix) => prefix.into(),
+        None => install_c()?,
+    };
+    existing(prefix.join("lib").join(C_NAME))
+}
+
+/// The path of the C library: below `UMSG_C_PREFIX`, or the one of this profile, installed by cargo below its directory.
+///
+/// # Errors
+/// Why there is none.
+pub fn c_path() -> Result<&'static Path, String> {
+    static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOUND.get_or_init(find_c).as_deref().map_err(Clone::clone)
 }

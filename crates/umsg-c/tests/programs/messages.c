@@ -63,11 +63,18 @@ static void what_can_not_be_is_refused(void)
     FAILS(umsg_mq_send(queue, NULL, 3, 0), EFAULT);
     FAILS(umsg_mq_send(queue, (char *)8, 3, 0), EFAULT);
     FAILS(umsg_mq_receive(queue, buffer, 15, NULL), EMSGSIZE);
-    CHECK(umsg_mq_send(queue, "kept", 4, 0) == 0);
+    done(queue, "/refused");
+}
+
+static void a_message_that_has_no_place_to_go_is_gone(void)
+{
+    umsg_mqd_t queue = make("/gone", 10, 16, O_NONBLOCK);
+    char buffer[16];
+    CHECK(umsg_mq_send(queue, "1", 1, 0) == 0 && umsg_mq_send(queue, "2", 1, 0) == 0);
     FAILS(umsg_mq_receive(queue, NULL, 16, NULL), EFAULT);
     FAILS(umsg_mq_receive(queue, buffer, 16, (unsigned *)8), EFAULT);
-    CHECK(umsg_mq_receive(queue, buffer, 16, NULL) == 4);
-    done(queue, "/refused");
+    FAILS(umsg_mq_receive(queue, buffer, 16, NULL), EAGAIN);
+    done(queue, "/gone");
 }
 
 static void o_nonblock_is_eagain_when_full_or_empty(void)
@@ -142,6 +149,7 @@ static const struct test_case cases[] = {
     CASE(the_highest_priority_comes_first_and_the_oldest_of_it),
     CASE(a_message_may_be_empty_or_as_long_as_the_queue_says),
     CASE(what_can_not_be_is_refused),
+    CASE(a_message_that_has_no_place_to_go_is_gone),
     CASE(o_nonblock_is_eagain_when_full_or_empty),
     CASE(a_wait_ends_when_its_time_comes),
     CASE(a_time_that_is_none_is_the_first_error),

@@ -3,10 +3,12 @@
 //! Names and descriptors are what C has (bytes and small numbers) and a failure is an errno, so that the kernel, the
 //! drop-in and the native API can be asked the same question and their answers compared as they stand.
 
+mod c;
 mod calls;
 mod flawed;
 mod native;
 
+pub use c::C;
 pub use calls::{Called, Calls};
 pub use flawed::{Flaw, Flawed};
 pub use native::Native;
@@ -297,6 +299,8 @@ pub enum Kind {
     Preloaded(PathBuf),
     /// The native API.
     Native,
+    /// The functions of `libumsg.so`, loaded from here.
+    C(PathBuf),
     /// The kernel with one deliberate mistake, to prove that mistakes are found.
     Flawed(Flaw),
 }
@@ -304,7 +308,7 @@ pub enum Kind {
 impl Kind {
     /// Whether it keeps its queues in a directory, and not in the kernel.
     pub fn needs_directory(&self) -> bool {
-        matches!(self, Kind::Dropin(_) | Kind::Preloaded(_) | Kind::Native)
+        !matches!(self, Kind::Kernel | Kind::Flawed(_))
     }
 
     /// What to call it.
@@ -314,6 +318,7 @@ impl Kind {
             Kind::Dropin(_) => "drop-in",
             Kind::Preloaded(_) => "preloaded drop-in",
             Kind::Native => "native API",
+            Kind::C(_) => "C library",
             Kind::Flawed(_) => "flawed kernel",
         }
     }
@@ -328,6 +333,7 @@ impl Kind {
             Kind::Dropin(library) => Box::new(Called::dropin(library, directory)?),
             Kind::Preloaded(library) => Box::new(Called::preloaded(library, directory)?),
             Kind::Native => Box::new(Native::new(directory)?),
+            Kind::C(library) => Box::new(C::new(library, directory)?),
             Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
         })
     }

@@ -1,0 +1,311 @@
+//! The C library: `libumsg.so` and its functions of the names `umsg_mq_*`, taken by `dlsym`.
+//!
+//! Its handles are pointers where the cases have small numbers, so this file keeps a table of them; several numbers
+//! may stand for one handle, which is closed with the last of them, as a `dup` has it. Everything else is the library's.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem;
+use std::path::Path;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libc::{mode_t, mq_attr, size_t, ssize_t, timespec};
+use umsg::Namespace;
+
+use super::calls::{Library, answer, nothing, pointer};
+use super::{Answer, Attributes, Backend, Failure, Fd, Held, Ownership};
+use crate::errno::Errno;
+use crate::sys;
+
+/// `umsg_mqd_t`, which nobody follows.
+type Handle = usize;
+
+/// The first members of `struct umsg_mq_status`, as far as they are asked for.
+#[repr(C)]
+#[derive(Default)]
+struct StatusOfC {
+    counts: [u64; 4],
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    creator: u32,
+}
+
+macro_rules! functions {
+    ($($name:ident: $signature:ty,)*) => {
+        struct Functions {
+            $($name: $signature,)*
+        }
+
+        impl Functions {
+            fn of(library: &Library) -> Result<Functions, String> {
+                Ok(Functions {
+                    $($name: {
+                        let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
+                        // SAFETY: the library promises the declaration that its header has for this name, with a
+                        // handle as a pointer that is a number here, and it is never unloaded.
+                        unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    umsg_mq_open: unsafe extern "C" fn(*const c_char, c_int, ...) -> Handle,
+    umsg_mq_close: unsafe extern "C" fn(Handle) -> c_int,
+    umsg_mq_unlink: unsafe extern "C" fn(*const c_char) -> c_int,
+    umsg_mq_send: unsafe extern "C" fn(Handle, *const c_char, size_t, c_uint) -> c_int,
+    umsg_mq_timedsend: unsafe extern "C" fn(Handle, *const c_char, size_t, c_uint, *const timespec) -> c_int,
+    umsg_mq_receive: unsafe extern "C" fn(Handle, *mut c_char, size_t, *mut c_uint) -> ssize_t,
+    umsg_mq_timedreceive: unsafe extern "C" fn(Handle, *mut c_char, size_t, *mut c_uint, *const timespec) -> ssize_t,
+    umsg_mq_getattr: unsafe extern "C" fn(Handle, *mut mq_attr) -> c_int,
+    umsg_mq_setattr: unsafe extern "C" fn(Handle, *const mq_attr, *mut mq_attr) -> c_int,
+    umsg_mq_status: unsafe extern "C" fn(Handle, *mut StatusOfC, size_t) -> c_int,
+}
+
+/// The number of the first handle: where the descriptors of a process begin that has the three standard ones.
+const FIRST: usize = 3;
+
+type Handles = Vec<Option<Arc<Handle>>>;
+
+impl Held for MutexGuard<'_, Handles> {}
+
+/// A backend that calls the C library.
+pub struct C {
+    functions: Functions,
+    namespace: Namespace,
+    handles: Mutex<Handles>,
+}
+
+impl C {
+    /// The library that lies here, with its queues in `directory`.
+    ///
+    /// # Errors
+    /// The loader's message, or why the directory is no namespace.
+    pub fn new(library: &Path, directory: &Path) -> Result<C, String> {
+        Ok(C {
+            functions: Functions::of(&Library::load(library)?)?,
+            namespace: Namespace::at(directory).map_err(|error| error.to_string())?,
+            handles: Mutex::new(Vec::new()),
+        })
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handle under a number; without one what C calls a handle that is none.
+    fn handle(&self, fd: Fd) -> Handle {
+        self.shared(fd).map_or(Handle::MAX, |handle| *handle)
+    }
+
+    fn shared(&self, fd: Fd) -> Option<Arc<Handle>> {
+        self.handles().get(place_of(fd)?).cloned().flatten()
+    }
+
+    /// Puts a handle at the lowest free number.
+    fn keep(&self, handle: Arc<Handle>) -> Fd {
+        let mut handles = self.handles();
+        let free = handles.iter().position(Option::is_none);
+        let at = free.unwrap_or(handles.len());
+        if at == handles.len() {
+            handles.push(None);
+        }
+        handles[at] = Some(handle);
+        (at + FIRST) as Fd
+    }
+}
+
+/// The place of a number in the table.
+fn place_of(fd: Fd) -> Option<usize> {
+    usize::try_from(fd).ok()?.checked_sub(FIRST)
+}
+
+// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
+// slices, structures of the right type or null where null is allowed. Handles may be any number at all: that they are
+// checked is what is tested.
+impl Backend for C {
+    fn label(&self) -> &'static str {
+        "C library"
+    }
+
+    fn has_descriptors(&self) -> bool {
+        false
+    }
+
+    fn enter(&self) {
+        sys::set_environment("UMSG_DIR", self.namespace.path());
+    }
+
+    fn hold(&self) -> Option<Box<dyn Held + '_>> {
+        Some(Box::new(self.handles()))
+    }
+
+    fn open(
+        &self,
+        name: &CStr,
+        flags: i32,
+        mode: u32,
+        attributes: Option<&Attributes>,
+    ) -> Answer<Fd> {
+        let attributes = attributes.map(|&given| mq_attr::from(given));
+        let attributes = pointer(attributes.as_ref());
+        // SAFETY: as said above.
+        let handle = unsafe {
+            (self.functions.umsg_mq_open)(name.as_ptr(), flags, mode as mode_t, attributes)
+        };
+        match handle {
+            Handle::MAX => Err(Errno::last().into()),
+            handle => Ok(self.keep(Arc::new(handle))),
+        }
+    }
+
+    fn close(&self, fd: Fd) -> Answer<()> {
+        let handle = self.handle(fd);
+        let taken = place_of(fd).and_then(|at| self.handles().get_mut(at)?.take());
+        if taken.is_some_and(|taken| Arc::into_inner(taken).is_none()) {
+            return Ok(());
+        }
+        // SAFETY: as said above.
+        nothing(unsafe { (self.functions.umsg_mq_close)(handle) })
+    }
+
+    fn unlink(&self, name: &CStr) -> Answer<()> {
+        // SAFETY: as said above.
+        nothing(unsafe { (self.functions.umsg_mq_unlink)(name.as_ptr()) })
+    }
+
+    fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()> {
+        let (start, length) = (message.as_ptr().cast(), message.len());
+        // SAFETY: as said above.
+        nothing(unsafe { (self.functions.umsg_mq_send)(self.handle(fd), start, length, priority) })
+    }
+
+    fn timed_send(
+        &self,
+        fd: Fd,
+        message: &[u8],
+        priority: u32,
+        deadline: Option<&timespec>,
+    ) -> Answer<()> {
+        let (start, length) = (message.as_ptr().cast(), message.len());
+        let (handle, deadline) = (self.handle(fd), pointer(deadline));
+        // SAFETY: as said above.
+        nothing(unsafe {
+            (self.functions.umsg_mq_timedsend)(handle, start, length, priority, deadline)
+        })
+    }
+
+    fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)> {
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        let mut priority = 0;
+        // SAFETY: as said above.
+        let length = unsafe {
+            (self.functions.umsg_mq_receive)(self.handle(fd), start, length, &mut priority)
+        };
+        Ok((answer(length)? as usize, priority))
+    }
+
+    fn timed_receive(
+        &self,
+        fd: Fd,
+        buffer: &mut [u8],
+        deadline: Option<&timespec>,
+    ) -> Answer<(usize, u32)> {
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        let (mut priority, deadline) = (0, pointer(deadline));
+        let handle = self.handle(fd);
+        // SAFETY: as said above.
+        let length = unsafe {
+            (self.functions.umsg_mq_timedreceive)(handle, start, length, &mut priority, deadline)
+        };
+        Ok((answer(length)? as usize, priority))
+    }
+
+    fn receive_ignoring_priority(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: as said above.
+        let length = unsafe {
+            (self.functions.umsg_mq_receive)(self.handle(fd), start, length, ptr::null_mut())
+        };
+        Ok(answer(length)? as usize)
+    }
+
+    fn send_null(&self, fd: Fd, length: usize, priority: u32) -> Answer<()> {
+        // SAFETY: null is no place to read from, which is what is asked about.
+        nothing(unsafe {
+            (self.functions.umsg_mq_send)(self.handle(fd), ptr::null(), length, priority)
+        })
+    }
+
+    fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
+        let handle = self.handle(fd);
+        // SAFETY: null is no place to write to, which is what is asked about.
+        let length = unsafe {
+            (self.functions.umsg_mq_receive)(handle, ptr::null_mut(), length, ptr::null_mut())
+        };
+        Ok(answer(length)? as usize)
+    }
+
+    fn attributes(&self, fd: Fd) -> Answer<Attributes> {
+        let mut attr = mq_attr::from(Attributes::default());
+        // SAFETY: as said above.
+        nothing(unsafe { (self.functions.umsg_mq_getattr)(self.handle(fd), &mut attr) })?;
+        Ok(attr.into())
+    }
+
+    fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes> {
+        let attr = mq_attr::from(*attributes);
+        let mut old = mq_attr::from(Attributes::default());
+        // SAFETY: as said above.
+        nothing(unsafe { (self.functions.umsg_mq_setattr)(self.handle(fd), &attr, &mut old) })?;
+        Ok(old.into())
+    }
+
+    fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
+        let mut old = mq_attr::from(Attributes::default());
+        // SAFETY: as said above.
+        nothing(unsafe {
+            (self.functions.umsg_mq_setattr)(self.handle(fd), ptr::null(), &mut old)
+        })?;
+        Ok(old.into())
+    }
+
+    fn set_attributes_only(&self, fd: Fd, attributes: &Attributes) -> Answer<()> {
+        let attr = mq_attr::from(*attributes);
+        // SAFETY: as said above.
+        nothing(unsafe {
+            (self.functions.umsg_mq_setattr)(self.handle(fd), &attr, ptr::null_mut())
+        })
+    }
+
+    fn ownership(&self, fd: Fd) -> Answer<Ownership> {
+        let mut status = StatusOfC::default();
+        let size = size_of::<StatusOfC>();
+        // SAFETY: as said above; the library writes no more than `size` bytes.
+        nothing(unsafe { (self.functions.umsg_mq_status)(self.handle(fd), &mut status, size) })?;
+        Ok(Ownership {
+            mode: status.mode,
+            uid: status.uid,
+            gid: status.gid,
+        })
+    }
+
+    fn dup(&self, fd: Fd) -> Answer<Fd> {
+        let handle = self.shared(fd).ok_or(Failure::Errno(Errno::EBADF))?;
+        Ok(self.keep(handle))
+    }
+
+    fn limit_queues(&self, max_queues: u32) -> Answer<()> {
+        super::set_limits(&self.namespace, |limits| limits.max_queues = max_queues)
+    }
+
+    fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
+        super::set_limits(&self.namespace, |limits| {
+            limits.max_messages = max_messages;
+            limits.max_message_size = max_message_size;
+        })
+    }
+}
