@@ -30,11 +30,13 @@ pub(crate) enum Event {
     GivenUp,
     /// A waiter's death was noticed.
     WaiterDied,
+    /// A leased message went back to the queue.
+    Returned,
 }
 
-const EVENTS: usize = 6;
+const EVENTS: usize = 7;
 
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct Line([AtomicU64; EVENTS]);
 

@@ -71,6 +71,26 @@ points! {
     SERVE_TAKEN;
     /// A sender's message is accepted and not yet in the store: the repair stores it.
     ADMIT_ACCEPTED;
+    /// A record says that the message is leased, and it is still in the queue too: it is the lease's.
+    LEASE_HELD;
+    /// The message is leased and gone from the queue; the counts do not say so: the repair counts again.
+    LEASE_TAKEN;
+    /// A lease is acknowledged, its slot is in nobody's hands: the repair frees the slot.
+    LEASE_ENDED;
+    /// A leased message is marked as stored, its record still says leased: it is, and goes back as a dead holder's.
+    RETURN_MARKED;
+    /// A leased message is back in the store, receivers that wait for it were not served.
+    RETURN_ENDED;
+    /// A slot for a reservation is taken off the free ones: the repair frees it.
+    RESERVE_SLOT_TAKEN;
+    /// A slot is reserved and not counted: the repair counts, and the room comes back as a dead holder's.
+    RESERVE_HELD;
+    /// A reserved message is marked as stored: it is sent, the repair ends the reservation.
+    COMMIT_MARKED;
+    /// A reserved message is in the store, receivers that wait for it were not served.
+    COMMIT_ENDED;
+    /// A reservation has ended, its slot is in nobody's hands: the repair frees the slot.
+    CANCEL_ENDED;
     /// A slot for a blocked sender's message is taken off the free ones: the repair frees it.
     PARK_SLOT_TAKEN;
     /// The blocked sender's message is written, no node names it: never sent, the repair frees the slot.
@@ -120,9 +140,8 @@ mod armed {
     /// How many passes are left before the process dies.
     static PASSES: AtomicU32 = AtomicU32::new(0);
     /// The points that this process has passed, one bit each.
-    static REACHED: AtomicU64 = AtomicU64::new(0);
-
-    const _: () = assert!(POINTS.len() <= 64);
+    static REACHED: [AtomicU64; POINTS.len().div_ceil(64)] =
+        [const { AtomicU64::new(0) }; POINTS.len().div_ceil(64)];
 
     /// Arms the named point: the process is killed when it passes it for the `nth` time (1 is the next).
     ///
@@ -139,12 +158,12 @@ mod armed {
 
     /// Whether this process has passed the point.
     pub fn was_reached(point: Point) -> bool {
-        REACHED.load(Ordering::SeqCst) & (1 << point as u32) != 0
+        REACHED[point as usize / 64].load(Ordering::SeqCst) & (1 << (point as u32 % 64)) != 0
     }
 
     /// Called at each point.
     pub fn reached(point: Point) {
-        REACHED.fetch_or(1 << point as u32, Ordering::SeqCst);
+        REACHED[point as usize / 64].fetch_or(1 << (point as u32 % 64), Ordering::SeqCst);
         if ARMED.load(Ordering::SeqCst) == point as u32 + 1
             && PASSES.fetch_sub(1, Ordering::SeqCst) == 1
         {

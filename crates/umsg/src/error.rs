@@ -169,6 +169,32 @@ impl From<Trouble> for ReceiveError {
     }
 }
 
+/// Why a lease could not be ended or limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// ESTALE: its time limit has ended it, or the caller is a forked child of its holder.
+    #[error("the lease has ended: its message went back to the queue, or is another process's")]
+    Ended,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl LeaseError {
+    /// The error number that the C library gives for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            LeaseError::Ended => libc::ESTALE,
+            LeaseError::Damaged => libc::EBADMSG,
+            LeaseError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
 /// Why a queue was not opened, created or attached to.
 #[cfg(not(loom))]
 #[derive(Debug, thiserror::Error)]

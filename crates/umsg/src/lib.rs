@@ -44,6 +44,7 @@ mod counters;
 #[doc(hidden)]
 pub mod crash;
 mod error;
+mod holds;
 mod lock;
 #[cfg(loom)]
 mod model;

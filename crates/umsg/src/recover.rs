@@ -6,9 +6,10 @@
 
 use crate::crash::crash_point;
 use crate::error::Trouble;
+use crate::holds::{self, Holds};
 use crate::order::Priorities;
 use crate::queue::Engine;
-use crate::segment::{Node, Segment};
+use crate::segment::{Hold, Node, Segment};
 use crate::slots::{Ring, arena};
 use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
@@ -49,7 +50,8 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
 
 /// Repairs the receivers' side, and the senders' too if it was lent. The caller holds the receiver lock.
 ///
-/// Every slot is found somewhere: in the ring between `drained` and `freed`, in the hands of a node, or marked as stored.
+/// Every slot is found somewhere: held by a process, in the ring between `drained` and `freed`, in the hands of a node, or
+/// marked as stored.
 /// One that is nowhere was in the hands of the dead owner, and is free. The store and the lists of nodes are rebuilt.
 pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     let segment = engine.segment();
@@ -60,6 +62,7 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     }
     let slots = (fixed.geometry.slots.load(Ordering::Relaxed) as usize).min(segment.layout().slots);
     let mut survey = Survey::new(slots)?;
+    survey_holds(engine, &mut survey)?;
     settle_nodes(engine, &mut survey)?;
     survey_ring(segment, &mut survey)?;
     let mut stored = survey_store(segment, &mut survey)?;
@@ -70,6 +73,7 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     crash_point!(REPAIR_FREED);
     // The counts are published when those who wait for room have been served.
     Waiters::of(segment).rebuild()?;
+    Holds::of(segment).rebuild()?;
     fixed.receiver.repairs[1].fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
@@ -99,11 +103,54 @@ impl Survey {
     }
 }
 
+/// Brings every hold to rest, and notes the slots that are held. A hold comes before whatever else names its slot.
+fn survey_holds(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+    for (_, hold) in Holds::of(engine.segment()).all() {
+        if !complete_hold(engine, hold)? || !survey.note(hold.slot.get()) {
+            holds::set(hold, holds::State::Free);
+        }
+    }
+    Ok(())
+}
+
+/// Whether it still is one.
+fn complete_hold(engine: &Engine, hold: &Hold) -> Result<bool, Trouble> {
+    let slot = hold.slot.get();
+    match holds::State::of(hold) {
+        holds::State::Free => Ok(false),
+        // COMMIT_MARKED: the message is sent, and the store has it.
+        holds::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
+        // LEASE_HELD, RETURN_MARKED: the message is the lease's, whether or not it is in the queue too.
+        holds::State::Leased | holds::State::Aside | holds::State::Moving => {
+            leave_queue(engine, slot)?;
+            Ok(true)
+        }
+    }
+}
+
+/// Takes a message that somebody was given out of the queue, if it still is there.
+fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
+    if let Some((next, cell)) = Ring::of(segment).published(drained)?
+        && next == slot
+        && !cell.is_stored()
+    {
+        engine.advance(drained, cell.len.get() as usize);
+    }
+    segment.cell(slot)?.set_stored(false);
+    Ok(())
+}
+
 /// Brings every node to rest, and notes the slots that nodes hold.
 fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
     for (_, node) in Waiters::of(engine.segment()).all() {
         match (List::of(node), state(node)) {
             (List::None, _) | (List::Receivers, State::Waiting) => {}
+            // LEASE_HELD: its thread leased what it was offered.
+            (List::Offered, _) if survey.has(node.slot.get() as usize) => {
+                node.list.set(List::None as u32);
+            }
             (List::Receivers, State::Free | State::DiedWaiting) => node.list.set(List::None as u32),
             (List::Receivers | List::Offered, State::Settled | State::DiedSettled) => {
                 complete_offer(engine, node)?;
@@ -125,23 +172,14 @@ fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
 
 /// SERVE_OFFERED: the message is the node's, whether or not it was taken from the queue.
 fn complete_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
-    let segment = engine.segment();
-    let slot = node.slot.get();
-    let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
-    if let Some((next, cell)) = Ring::of(segment).published(drained)?
-        && next == slot
-        && cell.stored.get() == 0
-    {
-        engine.advance(drained, cell.len.get() as usize);
-    }
-    segment.cell(slot)?.stored.set(0);
+    leave_queue(engine, node.slot.get())?;
     node.list.set(List::Offered as u32);
     Ok(())
 }
 
 /// An offer was being taken back: the message is stored, under its old number.
 fn return_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
-    engine.segment().cell(node.slot.get())?.stored.set(1);
+    engine.segment().cell(node.slot.get())?.set_stored(true);
     node.list.set(List::None as u32);
     Ok(())
 }
@@ -149,7 +187,7 @@ fn return_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
 /// ADMIT_ACCEPTED: the message is sent, whether or not it was stored.
 fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Trouble> {
     let cell = engine.segment().cell(node.slot.get())?;
-    if cell.stored.get() == 0 {
+    if !cell.is_stored() {
         engine.mark_stored(cell);
     }
     node.list.set(List::None as u32);
@@ -170,8 +208,8 @@ fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
         if !survey.note(slot) {
             return Err(Trouble::Damaged);
         }
-        if cell.stored.get() != 0 {
-            cell.stored.set(0);
+        if cell.is_stored() {
+            cell.forget();
         }
     }
     Ok(())
@@ -187,7 +225,7 @@ fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored
     let mut stored = Scratch::<Stored>::new(slots)?;
     for slot in 0..slots {
         let cell = segment.cell(slot as u32)?;
-        if !survey.has(slot) && cell.stored.get() != 0 {
+        if !survey.has(slot) && cell.is_stored() {
             survey.note(slot as u32);
             stored[count] = (cell.sequence.get(), slot as u32);
             count += 1;
@@ -221,9 +259,12 @@ fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Tr
 
 /// Frees what nobody holds.
 fn free_the_rest(engine: &Engine, survey: &Survey) {
-    for slot in 0..survey.seen.len() {
-        if !survey.has(slot) {
-            engine.free_slot(slot as u32);
+    for slot in 0..survey.seen.len() as u32 {
+        if !survey.has(slot as usize)
+            && let Ok(cell) = engine.segment().cell(slot)
+        {
+            cell.forget();
+            engine.free_slot(slot);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A segment of a few items, in vectors.
 
 use crate::error::Trouble;
-use crate::segment::{Cell, Fifo, Fixed, Layout, NODES, Node, PRIORITIES};
+use crate::segment::{Cell, Fifo, Fixed, Hold, Layout, NODES, Node, PRIORITIES};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 
 /// The bytes in a cell: eight of them, watched by loom.
@@ -15,6 +15,7 @@ pub(crate) struct Segment {
     levels: Vec<Guarded64>,
     fifos: Vec<Fifo>,
     nodes: Vec<Node>,
+    holds: Vec<Hold>,
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
     links: Vec<Guarded32>,
@@ -41,6 +42,7 @@ impl Segment {
             levels: some(PRIORITIES.div_ceil(64)),
             fifos: some(PRIORITIES),
             nodes: some(NODES),
+            holds: some(layout.slots),
             ring: some(layout.ring_len),
             cells: some(layout.slots),
             links: some(layout.slots),
@@ -88,6 +90,14 @@ impl Segment {
         self.nodes.get(index as usize).ok_or(Trouble::Damaged)
     }
 
+    pub(crate) fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
+        self.holds.get(index as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub(crate) fn populate_holds(&self, _usable: u32) -> Result<u32, Trouble> {
+        Ok(self.holds.len() as u32)
+    }
+
     pub(crate) fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
         self.fifos.get(priority).ok_or(Trouble::Damaged)
     }
@@ -116,6 +126,10 @@ impl Segment {
     ) -> Result<(), Trouble> {
         let bytes = cell.payload.0.get().to_ne_bytes();
         buffer[..len].copy_from_slice(&bytes[..len]);
+        Ok(())
+    }
+
+    pub(crate) fn shorten(&self, _cell: &Cell, _room: usize, _len: usize) -> Result<(), Trouble> {
         Ok(())
     }
 

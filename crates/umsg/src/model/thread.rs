@@ -174,6 +174,16 @@ pub(crate) fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
 }
 
+/// Each thread of a model is a process of its own.
+pub(crate) fn is_process_dead(pid: u32, _birth: u64) -> bool {
+    world::has_died(pid)
+}
+
+/// See [`is_process_dead`].
+pub(crate) fn birth(pid: u32) -> u64 {
+    u64::from(pid)
+}
+
 /// All threads of a model have one rank.
 pub(crate) fn rank(_tid: u32) -> u32 {
     120

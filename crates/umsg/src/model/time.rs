@@ -11,6 +11,11 @@ pub(crate) fn monotonic() -> u64 {
     thread::with_current(|me| me.map_or(thread::BEGINNING, |me| me.now.get()))
 }
 
+/// The same.
+pub(crate) fn monotonic_coarse() -> u64 {
+    monotonic()
+}
+
 /// A time for people.
 pub(crate) fn realtime() -> u64 {
     monotonic()

@@ -5,6 +5,8 @@
 //! [namespace](crate::Namespace) and need no root; memory in proportion to what is queued, not to what was declared;
 //! relative time-outs; [`Queue::peek`] and [`Queue::messages`].
 //!
+//! Messages can be written and read in place: [`Queue::reserve`], [`Queue::receive_lease`].
+//!
 //! # If a process dies
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.
 //! A receiver that is killed takes with it at most the message that it was copying out. Nobody waits for the dead.
@@ -16,15 +18,21 @@
 
 mod access;
 mod directory;
+#[allow(unsafe_code, reason = "copies in and out of a message's place")]
+mod in_place;
+mod lease;
 mod look;
 mod options;
 mod queue;
+mod reservation;
 mod status;
 
-pub use crate::error::{OpenError, ReceiveError, SendError, UnlinkError};
+pub use crate::error::{LeaseError, OpenError, ReceiveError, SendError, UnlinkError};
 pub use crate::queue::Waiting;
 pub use directory::{Listed, list, unlink, unlink_in};
+pub use lease::Lease;
 pub use look::Peeked;
 pub use options::OpenOptions;
 pub use queue::{Message, Queue, Received};
+pub use reservation::Reservation;
 pub use status::{Attributes, Statistics, Status};

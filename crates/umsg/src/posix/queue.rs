@@ -183,16 +183,7 @@ impl Queue {
         if !Engine::is_priority(priority) {
             return Err(SendError::PriorityTooHigh);
         }
-        if !self.access.write {
-            return Err(SendError::NotWritable);
-        }
-        let max = self.engine.segment().layout().message_size;
-        if message.len() > max {
-            return Err(SendError::TooLong {
-                len: message.len(),
-                max,
-            });
-        }
+        self.check_to_send(message.len())?;
         let me = thread::current();
         let result = if deadline == Deadline::Passed {
             self.engine
@@ -203,8 +194,21 @@ impl Queue {
         result.map_err(|refused| self.send_error(refused))
     }
 
+    /// Whether the handle may send, and the queue takes messages of so many bytes.
+    #[inline(always)]
+    pub(super) fn check_to_send(&self, len: usize) -> Result<(), SendError> {
+        if !self.access.write {
+            return Err(SendError::NotWritable);
+        }
+        let max = self.engine.segment().layout().message_size;
+        if len > max {
+            return Err(SendError::TooLong { len, max });
+        }
+        Ok(())
+    }
+
     #[cold]
-    fn send_error(&self, refused: Refused) -> SendError {
+    pub(super) fn send_error(&self, refused: Refused) -> SendError {
         match refused {
             Refused::NotNow | Refused::NoSlot => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
@@ -396,7 +400,7 @@ fn namespace_of(descriptor: BorrowedFd<'_>) -> Option<Namespace> {
 }
 
 /// A time as a deadline; one before 1970 has passed.
-fn realtime(time: SystemTime) -> Deadline {
+pub(super) fn realtime(time: SystemTime) -> Deadline {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);

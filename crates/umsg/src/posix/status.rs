@@ -19,6 +19,10 @@ pub struct Attributes {
     pub messages: usize,
     /// How many bytes these have together.
     pub bytes: u64,
+    /// How many messages are reserved: written in place and not committed. They count for the capacity.
+    pub reserved: usize,
+    /// How many messages are leased: received in place and not acknowledged. They count for the capacity.
+    pub leased: usize,
 }
 
 /// All that can be said about a queue without looking at its messages.
@@ -71,6 +75,8 @@ pub struct Statistics {
     pub given_up: u64,
     /// Waiting threads whose death was noticed.
     pub waiters_died: u64,
+    /// Leased messages that went back to the queue.
+    pub returned: u64,
     /// Repairs of the senders' side after a death.
     pub sender_repairs: u32,
     /// Repairs of the receivers' side after a death.
@@ -85,6 +91,8 @@ pub(super) fn attributes(engine: &Engine) -> Attributes {
         message_size: layout.message_size,
         messages: counts.messages as usize,
         bytes: counts.bytes,
+        reserved: counts.reserved as usize,
+        leased: counts.leased as usize,
     }
 }
 
@@ -122,6 +130,7 @@ fn statistics(engine: &Engine) -> Statistics {
         spins_paid: sum(Event::SpinPaid),
         given_up: sum(Event::GivenUp),
         waiters_died: sum(Event::WaiterDied),
+        returned: sum(Event::Returned),
         sender_repairs: fixed.receiver.repairs[0].load(Ordering::Relaxed),
         receiver_repairs: fixed.receiver.repairs[1].load(Ordering::Relaxed),
     }

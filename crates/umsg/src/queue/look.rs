@@ -16,6 +16,9 @@ pub(crate) struct Counts {
     /// Messages, and their bytes.
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
+    /// Messages that are held: reserved, and leased.
+    pub(crate) reserved: u64,
+    pub(crate) leased: u64,
 }
 
 /// Messages as they were at one instant, in order of delivery.
@@ -59,14 +62,20 @@ impl Engine {
             // Acquire: both cursors are read twice, and in between nothing else is read earlier or later.
             let sent = self.ever_sent();
             let removed = fixed.published.removed.load(Ordering::Acquire);
+            let held = fixed.receiver.held.load(Ordering::Acquire);
+            let reserved = u64::from(fixed.holding.reserved.load(Ordering::Acquire));
+            let aside = u64::from(fixed.holding.aside.load(Ordering::Acquire));
             let bytes = fixed.sender.bytes[sent as usize & 1].load(Ordering::Acquire);
             let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
             counts = Counts {
-                messages: (sent.wrapping_sub(removed) as i64).max(0) as u64,
+                messages: (sent.wrapping_sub(removed).wrapping_sub(held) as i64).max(0) as u64,
                 bytes: (bytes.wrapping_sub(removed_bytes) as i64).max(0) as u64,
+                reserved,
+                leased: held.saturating_sub(reserved + aside),
             };
             if self.ever_sent() == sent
                 && fixed.published.removed.load(Ordering::Acquire) == removed
+                && fixed.receiver.held.load(Ordering::Acquire) == held
             {
                 break;
             }

@@ -16,13 +16,17 @@
 //! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
 
 mod grow;
+mod hold;
+mod lease;
 mod look;
 mod pacing;
 mod receive;
+mod reserve;
 mod send;
 mod serve;
 mod wait;
 
+pub(crate) use hold::Grip;
 pub(crate) use look::{Look, Seen};
 pub use pacing::Waiting;
 pub(crate) use receive::Taken;

@@ -39,6 +39,19 @@ pub(crate) struct Found<'a> {
     stored: bool,
 }
 
+impl<'a> Found<'a> {
+    /// Room for a message that is not written yet.
+    pub(super) fn in_place(slot: u32, cell: &'a Cell, len: usize) -> Self {
+        Found {
+            slot,
+            cell,
+            len,
+            key: 0,
+            stored: false,
+        }
+    }
+}
+
 /// Copies the message into the caller's buffer.
 struct Copy<'a> {
     buffer: &'a mut [u8],
@@ -63,6 +76,7 @@ impl Receipt for Copy<'_> {
             .copy_out(found.cell, found.len, self.buffer)?;
         // Off the list before the slot is free: a node in the list of the offered owns its slot.
         Waiters::of(engine.segment()).remove(node)?;
+        found.cell.forget();
         engine.free_slot(found.slot);
         engine.note_receive();
         Ok(Taken {
@@ -103,6 +117,7 @@ impl Engine {
     /// have been made to a dead or stopped receiver.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0
+            || self.holders_may_give()
             || self.segment().fixed().receiver.lock.is_orphaned()
     }
 
@@ -145,24 +160,47 @@ impl Engine {
         buffer: &mut [u8],
         wakes: &mut Wakes,
     ) -> Result<Taken, Refused> {
-        let waiters = Waiters::of(self.segment());
-        // Those who wait were here first.
-        if waiters.len(List::Receivers) | waiters.len(List::Offered) != 0 {
-            self.serve(wakes)?;
-            self.update_board();
-        }
-        let Some(found) = self.best()? else {
+        let Some(found) = self.next(wakes)? else {
             return Err(Refused::NotNow);
         };
         self.prefetch_upcoming(&found, self.pacing.received());
         let taken = self.consume(&found, buffer)?;
         // What was taken is the caller's, whatever is wrong with those who wait for room.
-        if waiters.len(List::Senders) != 0 && self.admit(wakes).is_err() {
+        if Waiters::of(self.segment()).len(List::Senders) != 0 && self.admit(wakes).is_err() {
             self.note_damage();
         }
         self.publish_counts();
         crash_point!(RECEIVE_ADMITTED);
         Ok(taken)
+    }
+
+    /// The message that the caller gets, if there is one: those who wait were here first, and what the dead held is taken
+    /// back before the queue is called empty.
+    #[inline(always)]
+    pub(super) fn next(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
+        let waiters = Waiters::of(self.segment());
+        if waiters.len(List::Receivers) | waiters.len(List::Offered) != 0 {
+            self.serve(wakes)?;
+            self.update_board();
+        }
+        if self.holds_any() {
+            return self.next_beside_holds(wakes);
+        }
+        self.best()
+    }
+
+    #[cold]
+    fn next_beside_holds(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
+        if self.a_lease_is_over() {
+            self.reclaim_and_serve(wakes)?;
+        }
+        match self.best()? {
+            None if self.holders_may_give() => {
+                self.reclaim_and_serve(wakes)?;
+                self.best()
+            }
+            found => Ok(found),
+        }
     }
 
     /// Copies a message out, takes it from the queue and frees its slot.
@@ -334,7 +372,7 @@ impl Engine {
         let sequence = &self.segment().fixed().receiver.sequence;
         sequence.set(sequence.get().wrapping_add(1));
         cell.sequence.set(sequence.get());
-        cell.stored.set(1);
+        cell.set_stored(true);
     }
 
     /// Adds `messages` (1 or -1) to what the store holds.
@@ -381,7 +419,7 @@ impl Engine {
 
     #[inline]
     fn take_stored(&self, found: &Found<'_>) -> Result<(), Trouble> {
-        found.cell.stored.set(0);
+        found.cell.forget();
         Priorities::of(self.segment()).pop(found.key)?;
         self.count_stored(found.len as u64, -1);
         crash_point!(RECEIVE_UNSTORED);
@@ -414,7 +452,9 @@ impl Engine {
             .published
             .removed_bytes
             .store(removed_bytes, Ordering::Relaxed);
-        let removed = drained.wrapping_sub(receiver.stored.load(Ordering::Relaxed));
+        let removed = drained
+            .wrapping_sub(receiver.stored.load(Ordering::Relaxed))
+            .wrapping_sub(receiver.held.load(Ordering::Relaxed));
         // Release: ROOM. Pairs with the acquire in `has_room`.
         fixed.published.removed.store(removed, Ordering::Release);
     }
@@ -423,7 +463,7 @@ impl Engine {
     pub(super) fn put_back(&self, slot: u32) -> Result<(), Trouble> {
         let cell = self.segment().cell(slot)?;
         let found = self.found(slot, cell, true)?;
-        cell.stored.set(1);
+        cell.set_stored(true);
         Priorities::of(self.segment()).push_in_order(found.key, slot)?;
         self.count_stored(found.len as u64, 1);
         self.publish_counts();

@@ -39,6 +39,12 @@ impl Engine {
                     Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
+                // The dead hold room, or leases that end: whoever looks gives it back.
+                Err(Refused::NotNow) if self.holders_may_give() => {
+                    self.with_receiver_lock(me, deadline, |wakes| {
+                        Ok(self.reclaim_and_serve(wakes)?)
+                    })?;
+                }
                 // A receiver died, maybe after it made room: whoever gets its lock repairs, and tells of it.
                 Err(Refused::NotNow) if self.segment().fixed().receiver.lock.is_orphaned() => {
                     self.with_receiver_lock(me, deadline, |_| Ok(()))?;
@@ -105,7 +111,7 @@ impl Engine {
 
     /// Whether the queue holds fewer messages than it may.
     #[inline(always)]
-    fn has_room(&self, position: u64) -> bool {
+    pub(super) fn has_room(&self, position: u64) -> bool {
         let fixed = self.segment().fixed();
         let max = self.segment().layout().max_messages as i64;
         let queued = |removed: u64| position.wrapping_sub(removed) as i64;
@@ -132,9 +138,16 @@ impl Engine {
             arena::ensure(self.segment(), slot, cell, message.len())?;
         }
         self.segment().copy_in(cell, message)?;
+        self.describe(me, cell, message.len(), key);
+        Ok(())
+    }
+
+    /// Writes the header of a message whose bytes stand in a slot that is the caller's.
+    #[inline(always)]
+    pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
         let now = clock::realtime_coarse();
         cell.key.set(key as u64);
-        cell.len.set(message.len() as u32);
+        cell.len.set(len as u32);
         cell.pid.set(me.pid());
         cell.sent_at.set(now);
         // Relaxed: a time for people.
@@ -143,7 +156,6 @@ impl Engine {
             .sender
             .last_send
             .store(now, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Changes the one-priority word if this message's priority differs from the last one's.
@@ -173,7 +185,7 @@ impl Engine {
 
     /// Makes sure that the list head of a priority is real memory. The sender does it, because a sender can be told
     /// that there is none; a receiver could not.
-    fn provide_fifo(&self, key: usize) -> Result<(), Trouble> {
+    pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Trouble> {
         let pages = &self.segment().fixed().sender.fifo_pages;
         let page = key / FIFOS_A_PAGE;
         if pages.get() & 1 << page == 0 {
@@ -255,21 +267,11 @@ impl Engine {
         message: &[u8],
         key: usize,
     ) -> Result<Option<u32>, Refused> {
-        let fixed = self.segment().fixed();
-        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
         if self.has_room(sent) {
             return Ok(None);
         }
-        let mut freed = fixed.published.freed.load(Ordering::Relaxed);
-        if freed == sent {
-            self.grow_borrowed()?;
-            freed = fixed.published.freed.load(Ordering::Relaxed);
-        }
-        let last = freed.wrapping_sub(1);
-        let (slot, cell) = Ring::of(self.segment()).slot(last)?;
-        // Release: as in `free_slot`. Both locks are held: nobody is filling the slot.
-        fixed.published.freed.store(last, Ordering::Release);
-        fixed.sender.freed_seen.set(last);
+        let (slot, cell) = self.take_free_slot()?;
         crash_point!(PARK_SLOT_TAKEN);
         let filled = self
             .fill(me, slot, cell, message, key)
@@ -280,6 +282,25 @@ impl Engine {
         }
         crash_point!(PARK_FILLED);
         Ok(Some(slot))
+    }
+
+    /// Takes a slot from the free end. Both locks are held: nobody is filling it.
+    pub(super) fn take_free_slot(&self) -> Result<(u32, &Cell), Refused> {
+        let fixed = self.segment().fixed();
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        if fixed.published.freed.load(Ordering::Relaxed) == sent {
+            self.grow_borrowed()?;
+        }
+        let last = fixed
+            .published
+            .freed
+            .load(Ordering::Relaxed)
+            .wrapping_sub(1);
+        let (slot, cell) = Ring::of(self.segment()).slot(last)?;
+        // Release: as in `free_slot`.
+        fixed.published.freed.store(last, Ordering::Release);
+        fixed.sender.freed_seen.set(last);
+        Ok((slot, cell))
     }
 
     /// Keys that a message may have.

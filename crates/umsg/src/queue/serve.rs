@@ -53,7 +53,11 @@ impl Engine {
             }
             crash_point!(SERVE_OFFERED);
             waiters.relocate(node, index, List::Offered)?;
+            let returns = found.cell.returns();
             self.take(&found)?;
+            if returns != 0 {
+                found.cell.set_returns(returns, false);
+            }
             crash_point!(SERVE_TAKEN);
             self.segment().fixed().counters.count(Event::HandedOver);
             wakes.add(index);
@@ -106,7 +110,8 @@ impl Engine {
             .receiver
             .drained
             .load(Ordering::Relaxed)
-            .wrapping_sub(fixed.receiver.stored.load(Ordering::Relaxed));
+            .wrapping_sub(fixed.receiver.stored.load(Ordering::Relaxed))
+            .wrapping_sub(fixed.receiver.held.load(Ordering::Relaxed));
         (sent.wrapping_sub(removed) as i64) < self.segment().layout().max_messages as i64
     }
 

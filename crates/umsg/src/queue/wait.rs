@@ -310,6 +310,9 @@ impl Engine {
             if waiters::state(node) == State::Waiting && List::of(node) == List::None {
                 waiters.insert(list, index)?;
             }
+            if self.holds_any() {
+                self.reclaim_holds(wakes)?;
+            }
             self.update_board();
             fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
             self.serve(wakes)?;
@@ -332,7 +335,7 @@ fn finish_early<T>(
 }
 
 /// Sleeps a millisecond, or until the deadline.
-fn nap(deadline: Deadline) -> Result<(), Refused> {
+pub(super) fn nap(deadline: Deadline) -> Result<(), Refused> {
     let word = crate::sync::AtomicU32::new(0);
     match futex::wait(&word, 0, deadline.or_slice(NAP)) {
         Slept::Interrupted => Err(Refused::Interrupted),

@@ -18,8 +18,8 @@ pub(crate) struct Cell {
     pub(crate) len: Guarded32,
     /// The block of the arena that belongs to the slot, as granule number; 0 for none. A free slot keeps its block.
     pub(crate) block: Guarded32,
-    /// Whether the message is in the store: 1, or 0.
-    pub(crate) stored: Guarded32,
+    /// Bit 0: the message is in the store. Above: how often it was leased and came back.
+    stored: Guarded32,
     /// Process id of the sender.
     pub(crate) pid: Guarded32,
     /// In the store: its place among all that ever were; order within a priority.
@@ -28,6 +28,36 @@ pub(crate) struct Cell {
     pub(crate) sent_at: Guarded64,
     #[cfg(loom)]
     pub(crate) payload: crate::model::segment::Inline,
+}
+
+impl Cell {
+    /// Whether the message is in the store.
+    #[inline(always)]
+    pub(crate) fn is_stored(&self) -> bool {
+        self.stored.get() & 1 != 0
+    }
+
+    /// Puts the message into the store, or takes it out, as far as a repair goes by it: one store.
+    pub(crate) fn set_stored(&self, stored: bool) {
+        self.stored.set(self.stored.get() & !1 | u32::from(stored));
+    }
+
+    /// Takes the message out of the store, and forgets how often it came back: the slot will be another message's.
+    #[inline(always)]
+    pub(crate) fn forget(&self) {
+        self.stored.set(0);
+    }
+
+    /// How often the message was leased and came back.
+    pub(crate) fn returns(&self) -> u32 {
+        self.stored.get() >> 1
+    }
+
+    /// Notes how often the message came back, and whether it is in the store: one store.
+    pub(crate) fn set_returns(&self, returns: u32, stored: bool) {
+        self.stored
+            .set(returns.min(u32::MAX >> 1) << 1 | u32::from(stored));
+    }
 }
 
 /// Lengths of the two kinds of cell, in bytes, header and all.

@@ -11,6 +11,7 @@
 //! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by everybody |
 //! | [`Published`] | holder of the receiver lock | senders that find no room |
 //! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by everybody |
+//! | [`Holding`] | holder of the receiver lock | that holder; `reserved` and `aside` by everybody |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 
 use crate::lock::Lock;
@@ -152,6 +153,8 @@ pub(crate) struct ReceiverSide {
     pub(crate) last_receive: AtomicU64,
     /// Third level of the priority bitmap.
     pub(crate) level2: Guarded64,
+    /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
+    pub(crate) held: AtomicU64,
     // -- second pair of lines: blocking and the store
     pub(crate) senders: Links,
     pub(crate) offered: Links,
@@ -166,6 +169,28 @@ pub(crate) struct ReceiverSide {
     pub(crate) level1: [Guarded64; LEVEL1],
     /// Repairs since creation: of the sender side, of the receiver side.
     pub(crate) repairs: [AtomicU32; 2],
+}
+
+/// Messages that are held beyond a call; see [`crate::holds`].
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Holding {
+    /// The records in use.
+    pub(crate) list: Links,
+    /// First free record, as index + 1.
+    pub(crate) free: Guarded32,
+    /// Records that are real memory; those that were ever used.
+    pub(crate) usable: Guarded32,
+    pub(crate) used: Guarded32,
+    /// How many of the held are reserved, and on their way to the dead-letter queue.
+    pub(crate) reserved: AtomicU32,
+    pub(crate) aside: AtomicU32,
+    /// The ticket that was given last.
+    pub(crate) ticket: Guarded64,
+    /// CLOCK_MONOTONIC in nanoseconds: when the first lease may end by itself, 0 for never; when it was last looked
+    /// who of the holders lives.
+    pub(crate) due: AtomicU64,
+    pub(crate) looked_at: AtomicU64,
 }
 
 /// Free blocks of the arena by size; see [`crate::slots::arena`].
@@ -196,6 +221,7 @@ pub(crate) struct Fixed {
     pub(crate) sender: SenderSide,
     pub(crate) published: Published,
     pub(crate) receiver: ReceiverSide,
+    pub(crate) holding: Holding,
     pub(crate) arena: ArenaRoots,
     pub(crate) counters: Counters,
 }
@@ -210,7 +236,8 @@ const _: () = {
     assert!(offset_of!(Fixed, sender) == 512);
     assert!(offset_of!(Fixed, published) == 640);
     assert!(offset_of!(Fixed, receiver) == 768);
-    assert!(offset_of!(Fixed, arena) == 1024);
+    assert!(offset_of!(Fixed, holding) == 1024);
+    assert!(offset_of!(Fixed, arena) == 1152);
     // The receive path stays within the receiver side's first pair of lines.
     assert!(offset_of!(ReceiverSide, senders) <= 128);
 };
@@ -219,16 +246,18 @@ const _: () = {
 /// all, such as swapping two fields, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
-    use super::{Cell, Fifo, Node};
+    use super::{Cell, Fifo, Hold, Node};
     use std::mem::{offset_of, size_of};
     let facts = [
         size_of::<Fixed>(),
         size_of::<Cell>(),
         size_of::<Node>(),
         size_of::<Fifo>(),
+        size_of::<Hold>(),
         offset_of!(Fixed, sender),
         offset_of!(Fixed, published),
         offset_of!(Fixed, receiver),
+        offset_of!(Fixed, holding),
         offset_of!(Fixed, arena),
         offset_of!(Fixed, counters),
         offset_of!(SenderSide, sent),

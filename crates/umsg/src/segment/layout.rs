@@ -1,7 +1,7 @@
 //! Where the regions of a segment lie: a function of two numbers.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
-use super::{Cell, Fifo, Fixed, Node};
+use super::{Cell, Fifo, Fixed, Hold, Node};
 
 /// Priorities of POSIX: 0 to 32,767.
 #[cfg(not(loom))]
@@ -40,6 +40,7 @@ pub(crate) struct Layout {
     pub(crate) nodes: usize,
     pub(crate) ring: usize,
     pub(crate) links: usize,
+    pub(crate) holds: usize,
     pub(crate) cells: usize,
     /// Length of a cell, in bytes: a power of two.
     pub(crate) cell_len: usize,
@@ -64,7 +65,8 @@ impl Layout {
         let nodes = fifos + (PRIORITIES * size_of::<Fifo>()).next_multiple_of(ALIGN);
         let ring = nodes + (NODES * size_of::<Node>()).next_multiple_of(ALIGN);
         let links = ring + (ring_len * 4).next_multiple_of(ALIGN);
-        let cells = links + (slots * 4).next_multiple_of(ALIGN);
+        let holds = links + (slots * 4).next_multiple_of(ALIGN);
+        let cells = holds + (slots * size_of::<Hold>()).next_multiple_of(ALIGN);
         let cell_len = cell_len(message_size);
         let arena = cells + (slots * cell_len).next_multiple_of(ALIGN);
         let arena_len = arena_len(slots, message_size);
@@ -76,6 +78,7 @@ impl Layout {
             nodes,
             ring,
             links,
+            holds,
             cells,
             cell_len,
             arena,
@@ -138,6 +141,7 @@ mod tests {
             (layout.nodes, NODES * 64),
             (layout.ring, layout.ring_len * 4),
             (layout.links, layout.slots * 4),
+            (layout.holds, layout.slots * 48),
             (layout.cells, layout.slots * layout.cell_len),
             (layout.arena, layout.arena_len),
         ];

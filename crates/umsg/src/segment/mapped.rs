@@ -1,7 +1,7 @@
 //! A segment as it is: a mapped file.
 
 use super::quota::Quota;
-use super::{Cell, Fifo, Fixed, GRANULE, Layout, NODES, Node, PRIORITIES};
+use super::{Cell, Fifo, Fixed, GRANULE, Hold, Layout, NODES, Node, PRIORITIES};
 use crate::error::Trouble;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::map::Mapping;
@@ -106,6 +106,22 @@ impl Segment {
             .ok_or(Trouble::Damaged)
     }
 
+    pub(crate) fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
+        self.item(self.layout.holds, index as usize, self.layout.slots)
+            .ok_or(Trouble::Damaged)
+    }
+
+    /// Makes more records of holds real memory than `usable`; answers how many.
+    pub(crate) fn populate_holds(&self, usable: u32) -> Result<u32, Trouble> {
+        let first = (usable as usize * size_of::<Hold>()).next_multiple_of(PAGE);
+        let all = self.layout.slots * size_of::<Hold>();
+        if first >= all {
+            return Err(Trouble::Damaged);
+        }
+        self.populate(self.layout.holds + first, PAGE)?;
+        Ok(((first + PAGE).min(all) / size_of::<Hold>()) as u32)
+    }
+
     #[inline(always)]
     pub(crate) fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
         self.item(self.layout.fifos, priority, PRIORITIES)
@@ -132,7 +148,7 @@ impl Segment {
 
     /// Where `len` bytes of payload lie: in the cell, or in the block that it names.
     #[inline(always)]
-    fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Trouble> {
+    pub(crate) fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Trouble> {
         let offset = if len <= self.layout.inline() {
             std::ptr::from_ref(cell).addr() - self.map.base().addr() + size_of::<Cell>()
         } else {
@@ -171,6 +187,17 @@ impl Segment {
         let place = self.payload(cell, len)?;
         // SAFETY: as in `copy_in`, the other way round.
         unsafe { std::ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), len) };
+        Ok(())
+    }
+
+    /// Makes a message that was written in place for `room` bytes one of `len`: a short one lies in the cell, wherever the
+    /// room for it was.
+    pub(crate) fn shorten(&self, cell: &Cell, room: usize, len: usize) -> Result<(), Trouble> {
+        let (from, to) = (self.payload(cell, room)?, self.payload(cell, len)?);
+        if from != to {
+            // SAFETY: both have room for `len` bytes inside the mapping, and lie in different regions of it.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, len.min(room)) };
+        }
         Ok(())
     }
 
@@ -218,6 +245,9 @@ impl Segment {
         }
     }
 }
+
+/// Bytes in a page.
+const PAGE: usize = 4096;
 
 /// Bytes in a cache line.
 const LINE: usize = 64;

@@ -7,6 +7,7 @@
 //! nodes     one a blocked thread
 //! ring      slot numbers: received ones waiting to be filled, filled ones waiting to be received
 //! links     one a slot: the next stored message of the same priority
+//! holds     one a message that is reserved or leased
 //! cells     one a slot: the message's header, and a short message's bytes
 //! arena     blocks for longer messages
 //! ```
@@ -82,8 +83,32 @@ pub(crate) struct Node {
     pub(crate) offered_at: Guarded64,
 }
 
+/// A message that is held beyond a call; see [`crate::holds`].
+#[repr(C, align(16))]
+#[derive(Default)]
+pub(crate) struct Hold {
+    /// See the table in [`crate::holds`].
+    pub(crate) state: Guarded32,
+    pub(crate) slot: Guarded32,
+    /// Neighbours in the list of holds, as index + 1; 0 for none. A free record: the next free one.
+    pub(crate) next: Guarded32,
+    pub(crate) previous: Guarded32,
+    /// The process that holds it, and its start time in clock ticks since boot.
+    pub(crate) pid: Guarded32,
+    /// How often the message has been delivered, this time included.
+    pub(crate) deliveries: Guarded32,
+    pub(crate) birth: Guarded64,
+    /// Unlike that of any other hold, ever.
+    pub(crate) ticket: Guarded64,
+    /// CLOCK_MONOTONIC, in nanoseconds, at which a lease ends by itself; 0 for never.
+    pub(crate) until: Guarded64,
+}
+
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Node>() == 64 && size_of::<Fifo>() == 8);
+const _: () = {
+    assert!(size_of::<Node>() == 64 && size_of::<Fifo>() == 8);
+    assert!(size_of::<Hold>() == 48);
+};
 
 /// Segments for unit tests, in memory that has no name.
 #[cfg(all(test, not(loom)))]

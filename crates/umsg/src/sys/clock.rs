@@ -62,6 +62,13 @@ pub(crate) fn monotonic() -> u64 {
     read(rustix::time::ClockId::Monotonic)
 }
 
+/// CLOCK_MONOTONIC as of the last timer tick, in nanoseconds: never ahead of the clock, and some milliseconds behind.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn monotonic_coarse() -> u64 {
+    read(rustix::time::ClockId::MonotonicCoarse)
+}
+
 /// CLOCK_REALTIME in nanoseconds since 1970.
 #[cfg(not(loom))]
 pub(crate) fn realtime() -> u64 {
@@ -77,4 +84,4 @@ pub(crate) fn realtime_coarse() -> u64 {
 }
 
 #[cfg(loom)]
-pub(crate) use crate::model::time::{monotonic, realtime, realtime_coarse};
+pub(crate) use crate::model::time::{monotonic, monotonic_coarse, realtime, realtime_coarse};

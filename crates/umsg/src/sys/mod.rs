@@ -7,9 +7,10 @@ pub(crate) mod cpu;
 pub(crate) mod futex;
 #[cfg(not(loom))]
 pub(crate) mod map;
-#[cfg(not(loom))]
 pub(crate) mod process;
 pub(crate) mod scratch;
+#[cfg(not(loom))]
+mod stat;
 pub(crate) mod thread;
 
 /// The calling thread's errno.

@@ -186,38 +186,9 @@ pub(crate) fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
 pub(crate) use crate::model::thread::is_dead;
 
 /// When a thread was started, in clock ticks since boot; 0 if /proc does not say.
-///
-/// Field 22 of /proc/PID/task/TID/stat, see proc_pid_stat(5). Field 2, the command, may contain anything, but ends
-/// with the last closing parenthesis.
 #[cfg(not(loom))]
 fn birth_of(pid: u32, tid: u32) -> u64 {
-    use rustix::fs::{Mode, OFlags};
-    use std::io::Write;
-
-    let mut path = [0_u8; 64];
-    let written = write!(&mut path[..], "/proc/{pid}/task/{tid}/stat\0");
-    let Ok(path) = std::ffi::CStr::from_bytes_until_nul(&path) else {
-        return 0;
-    };
-    let Ok(file) = written.map_err(drop).and_then(|()| {
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(drop)
-    }) else {
-        return 0;
-    };
-    let mut text = [0_u8; 1024];
-    let len = rustix::io::read(&file, &mut text).unwrap_or(0);
-    let Some(command_end) = text[..len].iter().rposition(|&byte| byte == b')') else {
-        return 0;
-    };
-    let fields = text[command_end + 1..len]
-        .split(|&byte| byte == b' ')
-        .filter(|field| !field.is_empty());
-    // The first field behind the command is the third.
-    let start = fields
-        .into_iter()
-        .nth(22 - 3)
-        .and_then(|field| std::str::from_utf8(field).ok());
-    start.and_then(|field| field.parse().ok()).unwrap_or(0)
+    super::stat::Stat::of_thread(pid, tid).map_or(0, |stat| stat.birth)
 }
 
 /// A thread's place among waiters, as the kernel sorts those of its own queues: by priority, lower first; 0 for a

@@ -148,7 +148,7 @@ impl Queue {
         }
         let mut stored = 0;
         for (slot, place) in places.iter_mut().enumerate() {
-            let marked = segment.cell(slot as u32).unwrap().stored.get();
+            let marked = u32::from(segment.cell(slot as u32).unwrap().is_stored());
             *place += marked;
             stored += u64::from(marked);
         }
@@ -163,7 +163,8 @@ impl Queue {
         );
         assert_eq!(stored, fixed.receiver.stored.load(Ordering::Relaxed));
         let removed = fixed.published.removed.load(Ordering::Relaxed);
-        assert_eq!(sent - drained + stored, sent.wrapping_sub(removed));
+        let held = fixed.receiver.held.load(Ordering::Relaxed);
+        assert_eq!(sent - drained + stored + held, sent.wrapping_sub(removed));
         for list in [List::Receivers, List::Offered, List::Senders] {
             assert_eq!(Waiters::of(segment).len(list), 0, "{list:?}");
         }

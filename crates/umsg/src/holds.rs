@@ -1,0 +1,224 @@
+//! Messages that are held beyond a call: the record of each, and the list of them.
+//!
+//! A sender may *reserve* a slot, write its message in place and commit it later; a receiver may *lease* a message, read it
+//! in place and acknowledge it later. No lock is held in between, so the kernel marks nothing if the process dies: a
+//! record says which process it is, and whoever finds the queue empty or full looks whether that one still lives.
+//!
+//! | state | the slot is | who may leave it | if the process dies |
+//! |---|---|---|---|
+//! | `Free` | not the record's | whoever claims the record | - |
+//! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |
+//! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Anybody, once its time is up | the message is returned to the head of its priority |
+//! | `Aside` | nobody's: a message on its way to the dead-letter queue | anybody: to `Moving` | - |
+//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | to `Aside` |
+//!
+//! All of it belongs to the holder of the receiver lock. The store to `state` makes a change take effect; lists and
+//! numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has proves to the process
+//! that comes back with it that the hold is still its own.
+
+use crate::error::Trouble;
+use crate::segment::{Hold, Links, Segment};
+use crate::sync::Ordering;
+use crate::sys::process;
+
+/// See the table of the module.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    Free = 0,
+    Reserved = 1,
+    Leased = 2,
+    Aside = 3,
+    Moving = 4,
+}
+
+impl State {
+    /// What a record says of itself. An unknown word is a free record.
+    pub(crate) fn of(hold: &Hold) -> State {
+        match hold.state.get() {
+            1 => State::Reserved,
+            2 => State::Leased,
+            3 => State::Aside,
+            4 => State::Moving,
+            _ => State::Free,
+        }
+    }
+}
+
+/// Changes a record's state.
+pub(crate) fn set(hold: &Hold, state: State) {
+    hold.state.set(state as u32);
+}
+
+/// Whether the process that holds it is dead.
+pub(crate) fn is_orphan(hold: &Hold) -> bool {
+    process::is_dead(hold.pid.get(), hold.birth.get())
+}
+
+/// What a record is claimed for.
+pub(crate) struct Claim {
+    pub(crate) slot: u32,
+    /// The process, and when it began.
+    pub(crate) pid: u32,
+    pub(crate) birth: u64,
+    /// Deliveries of the message, this one included.
+    pub(crate) deliveries: u32,
+}
+
+/// The records of a segment. Everything here is called under the receiver lock.
+pub(crate) struct Holds<'a> {
+    segment: &'a Segment,
+}
+
+impl<'a> Holds<'a> {
+    #[inline(always)]
+    pub(crate) fn of(segment: &'a Segment) -> Self {
+        Holds { segment }
+    }
+
+    fn links(&self) -> &'a Links {
+        &self.segment.fixed().holding.list
+    }
+
+    /// How many messages are held.
+    pub(crate) fn len(&self) -> u32 {
+        self.links().len.load(Ordering::Relaxed)
+    }
+
+    /// The record at an index, if it still is the hold that the ticket was given for.
+    pub(crate) fn find(
+        &self,
+        index: u32,
+        ticket: u64,
+        state: State,
+    ) -> Result<Option<&'a Hold>, Trouble> {
+        let hold = self.segment.hold(index)?;
+        Ok((State::of(hold) == state && hold.ticket.get() == ticket).then_some(hold))
+    }
+
+    /// The records in use, the oldest first. Each may be released while it is looked at.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<(u32, &'a Hold), Trouble>> + use<'a> {
+        let segment = self.segment;
+        let mut next = self.links().head.get();
+        let mut bound = self.len();
+        std::iter::from_fn(move || {
+            let index = next.checked_sub(1)?;
+            // A longer list was scribbled into a circle.
+            let Some(left) = bound.checked_sub(1) else {
+                next = 0;
+                return Some(Err(Trouble::Damaged));
+            };
+            bound = left;
+            Some(segment.hold(index).map(|hold| {
+                next = hold.next.get();
+                (index, hold)
+            }))
+        })
+    }
+
+    /// A record for a slot, in the list and still `Free`: it counts once its state is set.
+    pub(crate) fn claim(&self, claim: &Claim) -> Result<(u32, &'a Hold), Trouble> {
+        let holding = &self.segment.fixed().holding;
+        let index = match holding.free.get().checked_sub(1) {
+            Some(index) => {
+                holding.free.set(self.segment.hold(index)?.next.get());
+                index
+            }
+            None => self.extend()?,
+        };
+        let hold = self.segment.hold(index)?;
+        holding.ticket.set(holding.ticket.get().wrapping_add(1));
+        hold.slot.set(claim.slot);
+        hold.pid.set(claim.pid);
+        hold.birth.set(claim.birth);
+        hold.deliveries.set(claim.deliveries);
+        hold.until.set(0);
+        hold.ticket.set(holding.ticket.get());
+        self.append(index, hold)?;
+        Ok((index, hold))
+    }
+
+    /// A record that was never used; brings memory into use for more.
+    fn extend(&self) -> Result<u32, Trouble> {
+        let holding = &self.segment.fixed().holding;
+        let index = holding.used.get();
+        if index >= holding.usable.get() {
+            let usable = self.segment.populate_holds(holding.usable.get())?;
+            holding.usable.set(usable);
+        }
+        holding.used.set(index + 1);
+        Ok(index)
+    }
+
+    fn append(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+        let links = self.links();
+        let tail = links.tail.get();
+        hold.previous.set(tail);
+        hold.next.set(0);
+        match tail.checked_sub(1) {
+            Some(tail) => self.segment.hold(tail)?.next.set(index + 1),
+            None => links.head.set(index + 1),
+        }
+        links.tail.set(index + 1);
+        links
+            .len
+            .store(self.len().wrapping_add(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends a hold: first its state, which is what counts; then it joins the free records.
+    pub(crate) fn release(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+        set(hold, State::Free);
+        let (links, free) = (self.links(), &self.segment.fixed().holding.free);
+        let (previous, next) = (hold.previous.get(), hold.next.get());
+        match previous.checked_sub(1) {
+            Some(before) => self.segment.hold(before)?.next.set(next),
+            None => links.head.set(next),
+        }
+        match next.checked_sub(1) {
+            Some(behind) => self.segment.hold(behind)?.previous.set(previous),
+            None => links.tail.set(previous),
+        }
+        links
+            .len
+            .store(self.len().saturating_sub(1), Ordering::Relaxed);
+        hold.next.set(free.get());
+        free.set(index + 1);
+        Ok(())
+    }
+
+    /// Makes the lists and numbers anew from the states: after the death of a holder of the receiver lock.
+    pub(crate) fn rebuild(&self) -> Result<(), Trouble> {
+        let fixed = self.segment.fixed();
+        let (links, holding) = (self.links(), &fixed.holding);
+        links.head.set(0);
+        links.tail.set(0);
+        links.len.store(0, Ordering::Relaxed);
+        holding.free.set(0);
+        let mut counts = [0_u32; 5];
+        for (index, hold) in self.all() {
+            counts[State::of(hold) as usize] += 1;
+            if State::of(hold) != State::Free {
+                self.append(index, hold)?;
+                continue;
+            }
+            hold.next.set(holding.free.get());
+            holding.free.set(index + 1);
+        }
+        let [_, reserved, leased, aside, moving] = counts;
+        // Relaxed: under the receiver lock; read elsewhere as hints.
+        holding.reserved.store(reserved, Ordering::Relaxed);
+        holding.aside.store(aside + moving, Ordering::Relaxed);
+        let held = u64::from(reserved) + u64::from(leased) + u64::from(aside) + u64::from(moving);
+        fixed.receiver.held.store(held, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Every record that was ever used.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Hold)> + use<'a> {
+        let segment = self.segment;
+        let used = segment.fixed().holding.used.get();
+        (0..used).map_while(move |index| Some((index, segment.hold(index).ok()?)))
+    }
+}

@@ -1,0 +1,240 @@
+//! Receiving in place: leases.
+
+use super::in_place::InPlace;
+use super::queue::{Queue, realtime};
+use super::status;
+use crate::error::{LeaseError, ReceiveError, Trouble};
+use crate::queue::{Grip, Refused};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread;
+use std::time::{Duration, SystemTime};
+
+/// A message that was received where it lies: nothing is copied, and nothing is lost if its receiver dies.
+///
+/// The message counts for the queue's capacity until it is [acknowledged](Self::acknowledge). Dropping the lease, the
+/// death of the process and the end of a [time limit](Self::limit) return the message to the head of its priority, and
+/// the next receiver gets it; [`deliveries`](Self::deliveries) then says how often it was delivered. Leases may be
+/// acknowledged in any order, by any thread of the process. A forked child does not own its parent's leases.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("umsg-lease-{}", std::process::id()));
+/// # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+/// # let namespace = umsg::Namespace::at(&dir)?;
+/// use umsg::posix::OpenOptions;
+///
+/// let mut options = OpenOptions::new();
+/// options.read(true).write(true).create(true).max_messages(10).message_size(1024);
+/// let jobs = options.namespace(&namespace).open("/jobs")?;
+/// jobs.send(b"resize image 7", 0)?;
+///
+/// let job = jobs.receive_lease()?;
+/// assert_eq!(job.to_vec(), b"resize image 7");
+/// drop(job); // not done: somebody else may try
+/// let job = jobs.receive_lease()?;
+/// assert_eq!(job.deliveries(), 2);
+/// job.acknowledge()?; // done
+/// assert_eq!(jobs.attributes().messages, 0);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a lease that is dropped returns its message to the queue"]
+pub struct Lease<'q> {
+    queue: &'q Queue,
+    grip: Grip,
+    place: InPlace,
+    /// Whether the message is still to be returned.
+    open: bool,
+}
+
+impl Queue {
+    /// Receives the message that is next where it lies. Source: none, the kernel's queues have no such call.
+    ///
+    /// # Blocking
+    /// While the queue is empty, as [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// All of [`ReceiveError`] but `Empty`, `TimedOut` and `BufferTooSmall`.
+    ///
+    /// # If the process dies
+    /// The message goes back to the head of its priority: whoever finds the queue empty or full looks for dead holders,
+    /// and who is blocked does so ten times a second.
+    pub fn receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_by(Deadline::Never)
+    }
+
+    /// As [`receive_lease`](Self::receive_lease), if there is a message at once.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut` and `BufferTooSmall`.
+    pub fn try_receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_by(Deadline::Passed)
+    }
+
+    /// As [`receive_lease`](Self::receive_lease); waits at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty` and `BufferTooSmall`.
+    pub fn receive_lease_timeout(&self, timeout: Duration) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_by(Deadline::after(timeout))
+    }
+
+    /// As [`receive_lease`](Self::receive_lease); waits at most until `deadline`, on the system's clock.
+    ///
+    /// # Errors
+    /// As [`receive_lease_timeout`](Self::receive_lease_timeout).
+    pub fn receive_lease_deadline(&self, deadline: SystemTime) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_by(realtime(deadline))
+    }
+
+    fn lease_by(&self, deadline: Deadline) -> Result<Lease<'_>, ReceiveError> {
+        if !self.access.read {
+            return Err(ReceiveError::NotReadable);
+        }
+        let me = thread::current();
+        let grip = match deadline {
+            Deadline::Passed => self.engine.try_lease(me, deadline),
+            _ => self.engine.lease(me, deadline),
+        }
+        .map_err(|refused| self.receive_error(refused))?;
+        let place = self
+            .engine
+            .place(&grip)
+            .map_err(|trouble| self.receive_error(trouble.into()))?;
+        Ok(Lease {
+            queue: self,
+            grip,
+            place: InPlace::new(place, grip.len),
+            open: true,
+        })
+    }
+}
+
+impl Lease<'_> {
+    /// Length of the message, in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
+    pub fn len(&self) -> usize {
+        self.place.len()
+    }
+
+    /// Priority, 0 to 32,767.
+    pub fn priority(&self) -> u32 {
+        self.grip.key as u32
+    }
+
+    /// How often the message has been delivered as a lease, this time included: 1 the first time.
+    pub fn deliveries(&self) -> u32 {
+        self.grip.deliveries
+    }
+
+    /// Process id of the sender.
+    pub fn pid(&self) -> u32 {
+        self.grip.pid
+    }
+
+    /// When it was sent, to a few milliseconds.
+    pub fn sent(&self) -> SystemTime {
+        status::time(self.grip.sent_at).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Where the message lies. Valid as long as the lease.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.place.start()
+    }
+
+    /// The message as a slice.
+    ///
+    /// # Safety
+    /// Nobody may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
+    /// lease ends, which a [time limit](Self::limit) can bring about at any moment; a hostile one that may open the
+    /// queue always can. [`read_at`](Self::read_at) and [`to_vec`](Self::to_vec) are safe in any case.
+    #[allow(unsafe_code, reason = "shared memory as a slice")]
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: by this function's own contract.
+        unsafe { self.place.bytes() }
+    }
+
+    /// Copies bytes of the message from `offset` on; answers how many there were.
+    pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
+        self.place.read_at(offset, buffer)
+    }
+
+    /// A copy of the message.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut data = vec![0; self.len()];
+        self.place.read_at(0, &mut data);
+        data
+    }
+
+    /// Lets the lease end by itself, `time` from now: the message then goes back to the head of its priority, whatever its
+    /// holder does meanwhile. It does so when somebody finds the queue empty or full, or receives beside other leases; who
+    /// is blocked looks ten times a second.
+    ///
+    /// # Errors
+    /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
+    pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let until = clock::monotonic().saturating_add(nanoseconds).max(1);
+        self.check()?;
+        let engine = &self.queue.engine;
+        self.answer(engine.limit(thread::current(), &self.grip, until))
+    }
+
+    /// The message is dealt with: it is gone, and its room free.
+    ///
+    /// # Blocking
+    /// Only while a process is stopped inside of an operation on this queue.
+    ///
+    /// # Errors
+    /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, or if this is a forked child of its holder: then
+    /// somebody else gets the message, or got it already.
+    pub fn acknowledge(mut self) -> Result<(), LeaseError> {
+        self.check()?;
+        self.open = false;
+        let engine = &self.queue.engine;
+        self.answer(engine.acknowledge(thread::current(), &self.grip))
+    }
+
+    /// Returns the message to the head of its priority, as dropping the lease does.
+    ///
+    /// # Errors
+    /// As [`acknowledge`](Self::acknowledge).
+    pub fn give_back(mut self) -> Result<(), LeaseError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), LeaseError> {
+        self.check()?;
+        self.open = false;
+        let engine = &self.queue.engine;
+        self.answer(engine.give_back(thread::current(), &self.grip))
+    }
+
+    fn check(&self) -> Result<(), LeaseError> {
+        match self.place.is_ours() {
+            true => Ok(()),
+            false => Err(LeaseError::Ended),
+        }
+    }
+
+    fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
+        match result {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(LeaseError::Ended),
+            Err(Refused::Trouble(Trouble::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
+            Err(_) => {
+                self.queue.engine.note_damage();
+                Err(LeaseError::Damaged)
+            }
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // In vain if it has ended by itself.
+            let _ = self.end();
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Sending in place: reservations.
+
+use super::in_place::InPlace;
+use super::queue::{Queue, realtime};
+use crate::error::SendError;
+use crate::queue::{Engine, Grip};
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use std::time::{Duration, SystemTime};
+
+/// Room in a queue for a message that is written where it will lie, and sent by [`commit`](Self::commit).
+///
+/// It counts for the queue's capacity from the beginning. Others send meanwhile: the message takes its place behind
+/// those of its priority that were sent before the commit. Dropping the reservation, or the death of the process, gives
+/// the room back. A forked child does not own its parent's reservations.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("umsg-reserve-{}", std::process::id()));
+/// # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+/// # let namespace = umsg::Namespace::at(&dir)?;
+/// use umsg::posix::OpenOptions;
+///
+/// let mut options = OpenOptions::new();
+/// options.read(true).write(true).create(true).max_messages(10).message_size(1 << 20);
+/// let frames = options.namespace(&namespace).open("/frames")?;
+///
+/// let mut frame = frames.reserve(1 << 20)?; // bytes
+/// frame.write_at(0, b"header");
+/// frame.commit(0)?;
+/// assert_eq!(frames.receive_lease()?.len(), 1 << 20);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped sends nothing"]
+pub struct Reservation<'q> {
+    queue: &'q Queue,
+    grip: Grip,
+    place: InPlace,
+    /// Whether the room is still to be given back.
+    open: bool,
+}
+
+impl Queue {
+    /// Reserves room for a message of `len` bytes, to be written in place. What the room holds at first is arbitrary:
+    /// earlier messages may show. Source: none, the kernel's queues have no such call.
+    ///
+    /// # Blocking
+    /// While the queue is full, as [`send`](Self::send).
+    ///
+    /// # Errors
+    /// All of [`SendError`] but `Full`, `TimedOut` and `PriorityTooHigh`.
+    ///
+    /// # If the process dies
+    /// The room is free again: whoever finds the queue full looks for dead holders, and who is blocked does so ten times a
+    /// second.
+    pub fn reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
+        self.reserve_by(len, Deadline::Never)
+    }
+
+    /// As [`reserve`](Self::reserve), if there is room at once.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut` and `PriorityTooHigh`.
+    pub fn try_reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
+        self.reserve_by(len, Deadline::Passed)
+    }
+
+    /// As [`reserve`](Self::reserve); waits at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full` and `PriorityTooHigh`.
+    pub fn reserve_timeout(
+        &self,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<Reservation<'_>, SendError> {
+        self.reserve_by(len, Deadline::after(timeout))
+    }
+
+    /// As [`reserve`](Self::reserve); waits at most until `deadline`, on the system's clock.
+    ///
+    /// # Errors
+    /// As [`reserve_timeout`](Self::reserve_timeout).
+    pub fn reserve_deadline(
+        &self,
+        len: usize,
+        deadline: SystemTime,
+    ) -> Result<Reservation<'_>, SendError> {
+        self.reserve_by(len, realtime(deadline))
+    }
+
+    fn reserve_by(&self, len: usize, deadline: Deadline) -> Result<Reservation<'_>, SendError> {
+        self.check_to_send(len)?;
+        let me = thread::current();
+        let grip = match deadline {
+            Deadline::Passed => self.engine.try_reserve(me, len, deadline),
+            _ => self.engine.reserve(me, len, deadline),
+        }
+        .map_err(|refused| self.send_error(refused))?;
+        let place = self
+            .engine
+            .place(&grip)
+            .map_err(|trouble| self.send_error(trouble.into()))?;
+        Ok(Reservation {
+            queue: self,
+            grip,
+            place: InPlace::new(place, len),
+            open: true,
+        })
+    }
+}
+
+impl Reservation<'_> {
+    /// Length of the message, in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
+    pub fn len(&self) -> usize {
+        self.place.len()
+    }
+
+    /// Where the message will lie. Valid as long as the reservation.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.place.start()
+    }
+
+    /// The room as a slice.
+    ///
+    /// # Safety
+    /// Nobody else may touch the bytes as long as the slice is in use. Processes that keep to the protocol don't; a hostile
+    /// one that may open the queue can. [`write_at`](Self::write_at) is safe in any case.
+    #[allow(unsafe_code, reason = "shared memory as a slice")]
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: by this function's own contract.
+        unsafe { self.place.bytes_mut() }
+    }
+
+    /// Copies bytes to `offset`; answers how many had room.
+    pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
+        self.place.write_at(offset, bytes)
+    }
+
+    /// Makes the message shorter: only its first `len` bytes are sent.
+    pub fn truncate(&mut self, len: usize) {
+        self.place.truncate(len);
+    }
+
+    /// Sends the message.
+    ///
+    /// # Blocking
+    /// Only while a process is stopped inside of an operation on this queue.
+    ///
+    /// # Errors
+    /// [`SendError::PriorityTooHigh`] (EINVAL); [`SendError::NotWritable`] (EBADF) in a forked child; `NoMemory`, `NoSpace`,
+    /// `Damaged`, `WouldDeadlock`. The room is then given back.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message was sent whole, or not at all.
+    pub fn commit(mut self, priority: u32) -> Result<(), SendError> {
+        if !Engine::is_priority(priority) {
+            return Err(SendError::PriorityTooHigh);
+        }
+        if !self.place.is_ours() {
+            return Err(SendError::NotWritable);
+        }
+        let engine = &self.queue.engine;
+        let committed = engine.commit(thread::current(), &self.grip, self.len(), priority as usize);
+        match committed {
+            Ok(true) => {
+                self.open = false;
+                Ok(())
+            }
+            // Nobody takes a living process's reservation away but who scribbles.
+            Ok(false) => Err(self.queue.send_error(crate::error::Trouble::Damaged.into())),
+            Err(refused) => Err(self.queue.send_error(refused)),
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if self.open && self.place.is_ours() {
+            // In vain if the queue is damaged.
+            let _ = self.queue.engine.cancel(thread::current(), &self.grip);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Reservations: sending a message that is written in place.
+//!
+//! A reservation takes a slot from the free end, as a blocked sender does, and counts for the queue's capacity from then
+//! on. Committing moves the message into the store, behind everything that was sent before: nobody waits for a holder
+//! that takes its time, because the ring never contains what is not written yet.
+
+use super::hold::Grip;
+use super::receive::Found;
+use super::{Engine, Refused, Wakes};
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::holds::{self, Holds, State};
+use crate::order::Priorities;
+use crate::segment::Hold;
+use crate::slots::arena;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+impl Engine {
+    /// Reserves room for a message of up to `len` bytes, if there is some at once.
+    pub(crate) fn try_reserve(
+        &self,
+        me: &Thread,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Grip, Refused> {
+        if !(self.seems_roomy() || self.holders_may_give()) {
+            return Err(Refused::NotNow);
+        }
+        self.with_receiver_lock(me, deadline, |wakes| {
+            if self.holders_may_give() {
+                self.reclaim_and_serve(wakes)?;
+            }
+            self.borrow_sender_lock(me, deadline)?;
+            let result = self.reserve_borrowed(me, len);
+            self.segment().fixed().sender.lock.give_back();
+            result
+        })
+    }
+
+    /// Reserves; waits for room until `deadline`.
+    pub(crate) fn reserve(
+        &self,
+        me: &Thread,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Grip, Refused> {
+        loop {
+            match self.try_reserve(me, len, deadline) {
+                Err(Refused::NotNow) => {}
+                other => return other.map_err(|refused| refused.by(deadline)),
+            }
+            if deadline.has_passed() {
+                return Err(Refused::NotNow.by(deadline));
+            }
+            if !self.spin_for_room(deadline) {
+                super::wait::nap(deadline)?;
+            }
+        }
+    }
+
+    /// Both locks are held.
+    fn reserve_borrowed(&self, me: &Thread, len: usize) -> Result<Grip, Refused> {
+        let fixed = self.segment().fixed();
+        let waiters = Waiters::of(self.segment());
+        // Those who wait for room were here first.
+        if waiters.len(List::Senders) != 0
+            || !self.has_room(fixed.sender.sent.load(Ordering::Relaxed))
+        {
+            return Err(Refused::NotNow);
+        }
+        let (slot, cell) = self.take_free_slot()?;
+        crash_point!(RESERVE_SLOT_TAKEN);
+        let hold = match len > self.segment().layout().inline() {
+            true => arena::ensure(self.segment(), slot, cell, len),
+            false => Ok(()),
+        }
+        .and_then(|()| self.claim_hold(me, slot, 0));
+        let (index, hold) = match hold {
+            Ok(claimed) => claimed,
+            Err(trouble) => {
+                self.free_slot(slot);
+                return Err(trouble.into());
+            }
+        };
+        holds::set(hold, State::Reserved);
+        crash_point!(RESERVE_HELD);
+        self.count_kind(State::Reserved, 1);
+        self.count_held(1);
+        self.publish_counts();
+        // What senders know of the room is newer than this reservation.
+        let removed = fixed.published.removed.load(Ordering::Relaxed);
+        fixed.sender.removed_seen.set(removed);
+        let found = Found::in_place(slot, cell, len);
+        Ok(self.grip(index, hold, &found))
+    }
+
+    /// Sends the message of `len` bytes that stands in the reserved slot. False if the reservation is not the
+    /// caller's any more.
+    pub(crate) fn commit(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        len: usize,
+        key: usize,
+    ) -> Result<bool, Refused> {
+        loop {
+            let result = self.with_receiver_lock(me, Deadline::Never, |wakes| {
+                let Some(hold) = self.reserved(grip)? else {
+                    return Ok(false);
+                };
+                self.borrow_sender_lock(me, Deadline::Never)?;
+                let ready = self.provide_fifo(key);
+                self.segment().fixed().sender.lock.give_back();
+                ready?;
+                self.commit_locked(me, grip, hold, (len, key), wakes)?;
+                Ok(true)
+            });
+            // A sender is stopped: it is waited for where no receiver waits for us.
+            if result != Err(Refused::Trouble(Trouble::Busy)) {
+                return result;
+            }
+        }
+    }
+
+    fn commit_locked(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        hold: &Hold,
+        (len, key): (usize, usize),
+        wakes: &mut Wakes,
+    ) -> Result<(), Trouble> {
+        let slot = hold.slot.get();
+        let cell = self.segment().cell(slot)?;
+        self.segment().shorten(cell, grip.len, len)?;
+        self.describe(me, cell, len, key);
+        // What is in the ring was sent before.
+        self.drain()?;
+        self.mark_stored(cell);
+        crash_point!(COMMIT_MARKED);
+        Priorities::of(self.segment()).push_back(key, slot)?;
+        self.count_stored(len as u64, 1);
+        self.release_hold(grip.index, hold)?;
+        crash_point!(COMMIT_ENDED);
+        self.serve(wakes)?;
+        self.update_board();
+        Ok(())
+    }
+
+    /// Gives a reserved slot back. False as for [`commit`](Self::commit).
+    pub(crate) fn cancel(&self, me: &Thread, grip: &Grip) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+            let Some(hold) = self.reserved(grip)? else {
+                return Ok(false);
+            };
+            let slot = hold.slot.get();
+            self.segment().cell(slot)?;
+            self.release_hold(grip.index, hold)?;
+            crash_point!(CANCEL_ENDED);
+            self.free_held(slot, wakes);
+            Ok(true)
+        })
+    }
+
+    fn reserved(&self, grip: &Grip) -> Result<Option<&Hold>, Trouble> {
+        Holds::of(self.segment()).find(grip.index, grip.ticket, State::Reserved)
+    }
+}

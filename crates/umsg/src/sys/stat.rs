@@ -1,0 +1,75 @@
+//! What /proc says of a thread or a process: proc_pid_stat(5).
+
+use rustix::fs::{Mode, OFlags};
+use std::io::Write;
+
+/// Some fields of a stat file.
+pub(crate) struct Stat {
+    /// Field 3: `Z` and `X` are dead, or for a process: its first thread is.
+    pub(crate) state: u8,
+    /// Field 20: threads of the process that are not dead, the first one always counted.
+    pub(crate) threads: u64,
+    /// Field 22: when it began, in clock ticks since boot.
+    pub(crate) birth: u64,
+}
+
+impl Stat {
+    /// That of a thread. None if /proc does not say.
+    pub(crate) fn of_thread(pid: u32, tid: u32) -> Option<Stat> {
+        read(format_args!("/proc/{pid}/task/{tid}/stat\0"))
+    }
+
+    /// That of a process. None if /proc does not say.
+    pub(crate) fn of_process(pid: u32) -> Option<Stat> {
+        read(format_args!("/proc/{pid}/stat\0"))
+    }
+}
+
+/// Allocates nothing: it may run in a signal handler.
+fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
+    let mut bytes = [0_u8; 64];
+    (&mut bytes[..]).write_fmt(path).ok()?;
+    let path = std::ffi::CStr::from_bytes_until_nul(&bytes).ok()?;
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0_u8; 1024];
+    let len = rustix::io::read(&file, &mut text).ok()?;
+    parse(&text[..len])
+}
+
+/// Field 2, the command, may contain anything, but ends with the last closing parenthesis.
+fn parse(text: &[u8]) -> Option<Stat> {
+    let command_end = text.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = text[command_end + 1..]
+        .split(|byte| byte.is_ascii_whitespace())
+        .filter(|field| !field.is_empty());
+    let mut number = |skip: usize| std::str::from_utf8(fields.nth(skip)?).ok()?.parse().ok();
+    // The first field behind the command is the third.
+    let state = *text[command_end + 1..]
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())?;
+    Some(Stat {
+        state,
+        threads: number(20 - 3)?,
+        birth: number(22 - 20 - 1)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_may_contain_anything() {
+        let text =
+            b"7 (a) Z 1 (b)) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99887 100 200 300";
+        let stat = parse(text).unwrap();
+        assert_eq!((stat.state, stat.threads, stat.birth), (b'S', 3, 99887));
+    }
+
+    #[test]
+    fn this_process_runs() {
+        let stat = Stat::of_process(std::process::id()).unwrap();
+        assert!(stat.threads >= 1 && stat.birth > 0);
+        assert!(Stat::of_process(u32::MAX).is_none());
+    }
+}
