@@ -423,3 +423,35 @@ fn an_unmodified_program_runs_on_umsgs_queues() {
         "world\nhello\n"
     );
 }
+
+#[test]
+fn a_program_waits_as_umsg_run_was_told() {
+    const SOURCE: &str = r#"
+        #include <fcntl.h>
+        #include <mqueue.h>
+        #include <stdio.h>
+        #include <time.h>
+        int main(void) {
+            struct mq_attr attr = { .mq_maxmsg = 1, .mq_msgsize = 1 };
+            mqd_t queue = mq_open("/empty", O_RDONLY | O_CREAT, 0600, &attr);
+            struct timespec end;
+            clock_gettime(CLOCK_REALTIME, &end);
+            end.tv_sec += 1;
+            char byte;
+            clock_t before = clock();
+            mq_timedreceive(queue, &byte, 1, NULL, &end);
+            printf("%ld", (long)(clock() - before));
+            return 0;
+        }"#;
+    let (site, workshop) = (Site::new(), Workshop::new());
+    let program = workshop.compile("waiter", SOURCE, &["-lrt"]);
+    let library = drop_in();
+    let cpu_time = |how: &str| -> u64 {
+        let run = ["run", "--wait", how, "--", program.to_str().unwrap()];
+        let outcome = finish(site.command(&run).env("UMSG_PRELOAD", &library), b"");
+        outcome.text().parse().unwrap()
+    };
+    // A spinner uses what CPU time it gets in that second; a sleeper wakes up ten times.
+    let (blocking, spinning) = (cpu_time("blocking"), cpu_time("spinning"));
+    assert!(spinning > 3 * blocking, "{spinning} µs, {blocking} µs");
+}

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use umsg::posix::Queue;
 
 use crate::chunks::{Chunks, Zeroed};
-use crate::{holds, signals};
+use crate::{holds, signals, waiting};
 
 /// What a descriptor of ours leads to.
 pub(crate) struct Attached {
@@ -33,6 +33,7 @@ impl Attached {
     pub(crate) fn new(queue: Queue, name: &[u8]) -> Attached {
         let identity = queue.identity();
         let message_size = queue.attributes().message_size;
+        waiting::choose(&queue);
         Attached {
             queue,
             identity,

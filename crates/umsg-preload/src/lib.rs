@@ -47,3 +47,4 @@ mod signals;
 mod start;
 mod table;
 mod timeout;
+mod waiting;

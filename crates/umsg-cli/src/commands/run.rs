@@ -67,7 +67,7 @@ enum Wait {
     Adaptive,
     /// Sleep at once: the least CPU time
     Blocking,
-    /// Spin: the least delay, for a whole CPU
+    /// Spin: the least delay, for a whole CPU; a signal's handler does not end such a wait
     Spinning,
 }
 

@@ -1,0 +1,16 @@
+//! `UMSG_WAIT`: how calls wait for messages and for room. `umsg run --wait` sets it, and refuses what is not one of these.
+
+use umsg::posix::{Queue, Waiting};
+
+/// Has calls on this handle wait as the user asked for.
+pub(crate) fn choose(queue: &Queue) {
+    let Some(wanted) = std::env::var_os("UMSG_WAIT") else {
+        return;
+    };
+    match wanted.as_encoded_bytes() {
+        b"blocking" => queue.set_waiting(Waiting::Blocking),
+        b"spinning" => queue.set_waiting(Waiting::Spinning),
+        // Adaptive, as every handle is at first.
+        _ => {}
+    }
+}
