@@ -106,16 +106,6 @@ impl Site {
         }
     }
 
-    /// Skips the case where a blocked call sleeps in slices: a signal between two of them runs its handler, and the call
-    /// goes on. docs/protocols.md lists it among the known gaps.
-    pub fn need_undivided_sleep(&self) {
-        if self.backend.label() != "kernel" {
-            self.skip(
-                "its sleep has slices, and a signal between two of them does not end the call",
-            );
-        }
-    }
-
     /// A name that nobody else uses.
     pub fn name(&self, stem: &str) -> CString {
         let number = self.names.fetch_add(1, Ordering::Relaxed);

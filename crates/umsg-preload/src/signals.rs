@@ -5,6 +5,9 @@
 //! handler is told the program's. This begins when the process first has a queue, with the handlers that are installed by
 //! then. Signals that an instruction raises itself are left alone: they can't wait.
 //!
+//! The library is told of handlers without SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when the
+//! handler ran.
+//!
 //! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
 //! only one signal can be put off. The mask that the program asked for is set before its handler runs.
 //!
@@ -174,8 +177,10 @@ impl Before {
 /// The handler that the kernel enters.
 unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
     let errno = errno::get();
+    // Asked of the kernel, not of what is remembered: siginterrupt changes SA_RESTART behind our back.
+    let flags = installed(signal).map_or(libc::SA_RESTART, |installed| installed.sa_flags);
     // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
-    let put_off = unsafe { umsg::signals::defer(signal, info, context) };
+    let put_off = unsafe { umsg::signals::defer_with_flags(signal, info, context, flags) };
     errno::set(errno);
     let Before {
         handler,

@@ -8,11 +8,16 @@
 //!
 //! Whether a thread is inside one is known from a private, thread-local depth, never from a lock word, which a peer
 //! can forge.
+//!
+//! [`defer`] has a second effect, on the call that was interrupted. A blocking call ends with `Interrupted` (EINTR) when a
+//! handler without SA_RESTART runs while it sleeps: that much the kernel tells it. But it also spins before it sleeps,
+//! and wakes up every 100 ms to look around, and a handler that runs in these microseconds would go unnoticed. So `defer` counts
+//! such handlers on their thread, and the call looks at the count before it sleeps, in one step with falling asleep.
 
 #[cfg(not(loom))]
 pub(crate) use real::Depth;
 #[cfg(not(loom))]
-pub use real::defer;
+pub use real::{can_wait, defer, defer_with_flags};
 
 #[cfg(not(loom))]
 mod real {
@@ -129,6 +134,12 @@ mod real {
         unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, me, signal, info) };
     }
 
+    /// Whether a signal can be put off: not one that a thread's own instruction may have raised.
+    #[doc(hidden)]
+    pub fn can_wait(signal: i32) -> bool {
+        !SYNCHRONOUS.contains(&signal)
+    }
+
     /// Signals that a thread's own instruction raises: they can't wait, and while they are blocked they kill.
     const SYNCHRONOUS: [i32; 7] = [
         libc::SIGSEGV,
@@ -157,6 +168,11 @@ mod real {
     /// The handler must have been installed with SA_SIGINFO. Signals that an instruction raises itself (SIGSEGV,
     /// SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are never put off. The drop-in does this for every handler.
     ///
+    /// If the handler was installed without SA_RESTART, which `defer` asks the kernel (one system call), a blocking call
+    /// that it interrupted ends with `Interrupted` (EINTR), be it asleep or about to sleep. Without `defer`, or where
+    /// the kernel or a sandbox has no futex_waitv(2), a handler that runs just before the call falls asleep is missed,
+    /// and the call goes on.
+    ///
     /// # Safety
     /// `info` and `context` are those that the kernel gave to the running handler.
     pub unsafe fn defer(
@@ -164,13 +180,52 @@ mod real {
         info: *const libc::siginfo_t,
         context: *mut libc::ucontext_t,
     ) -> bool {
-        let depth = &thread::current().critical;
-        if depth.depth.get() == 0 || SYNCHRONOUS.contains(&signal) {
-            return false;
-        }
         // SAFETY: by this function's own contract.
-        unsafe { depth.put_off(signal, info, context) };
-        true
+        unsafe { enter(signal, info, context, || installed_flags(signal)) }
+    }
+
+    /// [`defer`] for who knows the flags that the handler was installed with.
+    ///
+    /// # Safety
+    /// As for [`defer`].
+    #[doc(hidden)]
+    pub unsafe fn defer_with_flags(
+        signal: i32,
+        info: *const libc::siginfo_t,
+        context: *mut libc::ucontext_t,
+        flags: i32,
+    ) -> bool {
+        // SAFETY: by this function's own contract.
+        unsafe { enter(signal, info, context, || flags) }
+    }
+
+    /// # Safety
+    /// As for [`defer`].
+    unsafe fn enter(
+        signal: i32,
+        info: *const libc::siginfo_t,
+        context: *mut libc::ucontext_t,
+        flags: impl FnOnce() -> i32,
+    ) -> bool {
+        let me = thread::current();
+        if me.critical.depth.get() != 0 && can_wait(signal) {
+            // SAFETY: by this function's own contract.
+            unsafe { me.critical.put_off(signal, info, context) };
+            return true;
+        }
+        if flags() & libc::SA_RESTART == 0 {
+            me.interruptions.count();
+        }
+        false
+    }
+
+    /// The flags that a signal's handler was installed with. The kernel keeps them when SA_RESETHAND has taken the handler.
+    fn installed_flags(signal: i32) -> i32 {
+        // SAFETY: numbers and a pointer, for which zero is a value.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: `action` is writable; nothing is installed. The function may be called in a handler.
+        unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+        action.sa_flags
     }
 }
 

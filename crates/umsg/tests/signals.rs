@@ -1,11 +1,12 @@
-//! A signal handler that uses the very queue that its thread is inside of.
+//! A signal handler that uses the very queue that its thread is inside of, and one that interrupts a call.
 
 mod support;
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 use support::place::Place;
-use umsg::posix::{Queue, ReceiveError, SendError};
+use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
 
 /// What the handler works on, and what it did.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
@@ -81,14 +82,17 @@ impl Drop for Timer {
     }
 }
 
-fn install() {
+/// A handler of the type that SA_SIGINFO asks for.
+type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+
+fn install(signal: i32, handler: Handler, flags: i32) {
     // SAFETY: zeroed memory is a valid sigaction; the handler has the signature that SA_SIGINFO asks for.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        action.sa_flags = libc::SA_SIGINFO | flags;
         assert_eq!(
-            libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()),
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut()),
             0
         );
     }
@@ -99,7 +103,7 @@ fn a_handler_that_uses_the_interrupted_queue_neither_deadlocks_nor_loses_a_messa
     let place = Place::new();
     let queue = place.create("/signals", 16, 64);
     QUEUE.store((&raw const queue).cast_mut(), Ordering::Relaxed);
-    install();
+    install(libc::SIGALRM, handler, libc::SA_RESTART);
     let seconds = std::env::var("UMSG_SIGNAL_SECONDS")
         .ok()
         .and_then(|seconds| seconds.parse().ok())
@@ -144,4 +148,56 @@ fn hammer(queue: &Queue, time: Duration) -> (u64, u64) {
         }
     }
     (sent, received)
+}
+
+static NOTED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: these are the arguments that the kernel gave to this handler.
+    if !unsafe { umsg::signals::defer(signal, info, context.cast()) } {
+        NOTED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends a signal to a thread, again and again, until something is so.
+fn signal_until(thread: &AtomicI32, signal: i32, condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < end, "waited in vain");
+        let id = thread.load(Ordering::Relaxed);
+        if id != 0 {
+            // SAFETY: a thread that may have ended, but this process has it not joined; a signal that is handled.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, signal) };
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A call that spins never asks the kernel, which would tell it of the handler.
+#[test]
+fn a_handler_ends_a_call_that_spins_unless_the_call_is_to_be_restarted() {
+    let place = Place::new();
+    let queue = place.create("/spinning", 1, 8);
+    queue.set_waiting(Waiting::Spinning);
+    install(libc::SIGUSR1, note, 0);
+    install(libc::SIGUSR2, note, libc::SA_RESTART);
+    let id = AtomicI32::new(0);
+    let receive = || {
+        // SAFETY: has no preconditions.
+        id.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+        // Bounded, should no handler end it.
+        let received = queue.receive_timeout(&mut [0; 8], Duration::from_secs(30));
+        let received = received.map(|received| received.len);
+        id.store(0, Ordering::Relaxed);
+        received
+    };
+    thread::scope(|scope| {
+        let restarted = scope.spawn(receive);
+        signal_until(&id, libc::SIGUSR2, || NOTED.load(Ordering::Relaxed) >= 20);
+        queue.send(b"still", 0).unwrap();
+        assert_eq!(restarted.join().unwrap(), Ok(5));
+        let interrupted = scope.spawn(receive);
+        signal_until(&id, libc::SIGUSR1, || interrupted.is_finished());
+        assert_eq!(interrupted.join().unwrap(), Err(ReceiveError::Interrupted));
+    });
 }

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -136,6 +136,21 @@ fn attribute(value: i64) -> Answer<u32> {
     u32::try_from(value).map_err(|_| Failure::Unsupported("its attributes are of type u32"))
 }
 
+/// The handlers that cases have installed, by signal: functions of the type of `handle_signal`'s.
+static HANDLERS: [AtomicUsize; 65] = [const { AtomicUsize::new(0) }; 65];
+
+/// Enters a case's handler, as one has to be that may interrupt the library.
+extern "C" fn enter(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+    // SAFETY: these are the arguments that the kernel gave to this handler.
+    if unsafe { umsg::signals::defer(signal, info, context) } {
+        return;
+    }
+    let handler = HANDLERS[signal as usize].load(Ordering::Acquire);
+    // SAFETY: stored by `handle_signal`, before it installed this handler for the signal.
+    let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(handler) };
+    handler(signal);
+}
+
 impl Backend for Native {
     fn label(&self) -> &'static str {
         "native API"
@@ -255,6 +270,15 @@ impl Backend for Native {
     fn dup(&self, fd: Fd) -> Answer<Fd> {
         let handle = self.handle(fd)?;
         Ok(self.keep(handle))
+    }
+
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        HANDLERS[signal as usize].store(handler as *const () as usize, Ordering::Release);
+        // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
+        let entrance =
+            unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
+        let flags = flags | libc::SA_SIGINFO;
+        sys::handle_signal(libc::sigaction, signal, entrance, flags).map_err(Failure::from)
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {

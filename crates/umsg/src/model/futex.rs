@@ -10,6 +10,7 @@ use crate::lock::SLICE;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::Slept;
+use crate::sys::thread::Calm;
 
 /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
@@ -39,6 +40,16 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept
         me.now.set(end.unwrap_or(me.now.get()));
         Slept::TimedOut
     })
+}
+
+/// As [`wait`]: no handlers run in a model, so the calm lasts.
+pub(crate) fn wait_in_calm(
+    word: &AtomicU32,
+    expected: u32,
+    _calm: Calm<'_>,
+    deadline: Deadline,
+) -> Slept {
+    wait(word, expected, deadline)
 }
 
 fn lie_down(tid: u32, address: usize, timed: bool) {

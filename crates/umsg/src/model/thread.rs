@@ -3,6 +3,7 @@
 use super::world::{self, World};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::{AtomicU32, Ordering};
+use crate::sys::thread::Interruptions;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null;
@@ -34,6 +35,7 @@ pub(crate) struct Thread {
     tid: u32,
     pub(super) now: Cell<u64>,
     pub(crate) critical: Depth,
+    pub(crate) interruptions: Interruptions,
     named: Cell<*const AtomicU32>,
 }
 
@@ -79,6 +81,7 @@ pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
         tid,
         now: Cell::new(BEGINNING),
         critical: Depth::default(),
+        interruptions: Interruptions::default(),
         named: Cell::new(null()),
     };
     CURRENT.with(|current| current.set(&raw const thread));

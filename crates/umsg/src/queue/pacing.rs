@@ -17,6 +17,7 @@ use crate::lock::SLICE;
 use crate::sync::spin_hint;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::cpu;
+use crate::sys::thread::Calm;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// How a call on this handle waits for a message or for room.
@@ -160,7 +161,7 @@ impl Pacing {
 
 impl Engine {
     /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
-    pub(super) fn spin_for_message(&self, deadline: Deadline) -> bool {
+    pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
         let budget = self.pacing.allowance();
         // One that only spins wants the next message at once, not many.
         if budget != 0 && budget != u32::MAX {
@@ -170,23 +171,30 @@ impl Engine {
             );
         }
         let ready = || self.seems_filled();
-        self.spin(budget, deadline, ready) || give_way(ready)
+        self.spin(budget, calm, deadline, ready) || give_way(ready)
     }
 
     /// Looks for room as long as the handle's pacing says. True if it is worth another attempt.
-    pub(super) fn spin_for_room(&self, deadline: Deadline) -> bool {
+    pub(super) fn spin_for_room(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
         let ready = || self.seems_roomy();
-        self.spin(self.pacing.allowance(), deadline, ready) || give_way(ready)
+        self.spin(self.pacing.allowance(), calm, deadline, ready) || give_way(ready)
     }
 
-    fn spin(&self, budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
+    fn spin(
+        &self,
+        budget: u32,
+        calm: Calm<'_>,
+        deadline: Deadline,
+        ready: impl Fn() -> bool,
+    ) -> bool {
         if budget == 0 {
             return false;
         }
-        let paid = spin_until(budget, deadline, ready);
+        let paid = spin_until(budget, calm, deadline, ready);
         if budget == u32::MAX {
-            // Back to the attempt, which finds a message, or that the deadline has passed.
-            return true;
+            // Back to the attempt, which finds a message, or that the deadline has passed. That a handler has interrupted
+            // the call finds who is about to sleep.
+            return paid || !calm.is_over();
         }
         self.pacing.learn(budget, paid);
         if paid {
@@ -196,8 +204,9 @@ impl Engine {
     }
 }
 
-/// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: a slice, after which an attempt looks for the dead).
-fn spin_until(budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
+/// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: a slice, after which an attempt looks for the dead), and not
+/// beyond the end of the calm.
+fn spin_until(budget: u32, calm: Calm<'_>, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
     let time = if budget == u32::MAX {
         SLICE
     } else {
@@ -211,7 +220,7 @@ fn spin_until(budget: u32, deadline: Deadline, ready: impl Fn() -> bool) -> bool
             }
             spin_hint();
         }
-        if deadline.has_passed() || clock::monotonic() >= end {
+        if calm.is_over() || deadline.has_passed() || clock::monotonic() >= end {
             return false;
         }
     }

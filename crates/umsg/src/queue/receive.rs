@@ -516,13 +516,14 @@ impl Engine {
         receipt: &mut R,
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
+        let calm = me.interruptions.calm();
         loop {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if !self.spin_for_message(deadline) {
+            if !self.spin_for_message(calm, deadline) {
                 self.segment().fixed().counters.count(Event::ReceiveBlocked);
-                match self.block_receiver(me, receipt, deadline) {
+                match self.block_receiver(me, receipt, calm, deadline) {
                     Ok(Some(outcome)) => return Ok(outcome),
                     Ok(None) => {}
                     Err(refused) => return Err(refused.by(deadline)),

@@ -47,6 +47,7 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<Grip, Refused> {
+        let calm = me.interruptions.calm();
         loop {
             match self.try_reserve(me, len, deadline) {
                 Err(Refused::NotNow) => {}
@@ -55,8 +56,8 @@ impl Engine {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if !self.spin_for_room(deadline) {
-                super::wait::nap(deadline)?;
+            if !self.spin_for_room(calm, deadline) {
+                super::wait::nap(calm, deadline)?;
             }
         }
     }

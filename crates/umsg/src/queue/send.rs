@@ -215,6 +215,7 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Refused> {
+        let calm = me.interruptions.calm();
         loop {
             match self.try_send(me, message, key, deadline) {
                 Err(Refused::NotNow) => {}
@@ -223,11 +224,11 @@ impl Engine {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if self.spin_for_room(deadline) {
+            if self.spin_for_room(calm, deadline) {
                 continue;
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
-            match self.block_sender(me, message, key, deadline) {
+            match self.block_sender(me, message, key, calm, deadline) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}

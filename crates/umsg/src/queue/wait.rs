@@ -10,7 +10,7 @@ use crate::segment::Node;
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};
-use crate::sys::thread::Thread;
+use crate::sys::thread::{Calm, Thread};
 use crate::waiters::{self, List, State, Waiters};
 use std::time::Duration;
 
@@ -79,16 +79,17 @@ impl Engine {
         &self,
         me: &Thread,
         receipt: &mut R,
+        calm: Calm<'_>,
         deadline: Deadline,
     ) -> Result<Option<R::Outcome>, Refused> {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_receiver(me, receipt, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
-            return finish_early(enlisted, deadline);
+            return finish_early(enlisted, calm, deadline);
         };
         crash_point!(WAIT_NAMED);
-        let end = self.sleep(me, node, index, List::Receivers, deadline);
+        let end = self.sleep(me, node, index, List::Receivers, calm, deadline);
         crash_point!(WAIT_WOKEN);
         let result = self.end_receiver(me, receipt, node, end, deadline);
         me.unname(outer);
@@ -203,16 +204,17 @@ impl Engine {
         me: &Thread,
         message: &[u8],
         key: usize,
+        calm: Calm<'_>,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_sender(me, message, key, deadline, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
-            return finish_early(enlisted, deadline).map(|_| false);
+            return finish_early(enlisted, calm, deadline).map(|_| false);
         };
         crash_point!(WAIT_NAMED);
-        let end = self.sleep(me, node, index, List::Senders, deadline);
+        let end = self.sleep(me, node, index, List::Senders, calm, deadline);
         crash_point!(WAIT_WOKEN);
         let result = self.end_sender(me, node, end, deadline);
         me.unname(outer);
@@ -288,12 +290,20 @@ impl Engine {
     }
 
     /// Sleeps until the node's word changes, in slices: wake-ups can be lost with their waker.
-    fn sleep(&self, me: &Thread, node: &Node, index: u32, list: List, deadline: Deadline) -> End {
+    fn sleep(
+        &self,
+        me: &Thread,
+        node: &Node,
+        index: u32,
+        list: List,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> End {
         loop {
             if waiters::state(node) != State::Waiting {
                 return End::Settled;
             }
-            match futex::wait(&node.word, me.tid(), deadline.or_slice(SLICE)) {
+            match futex::wait_in_calm(&node.word, me.tid(), calm, deadline.or_slice(SLICE)) {
                 Slept::Interrupted => return End::Interrupted,
                 Slept::TimedOut if deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut => self.look_around(me, node, index, list, deadline),
@@ -325,19 +335,20 @@ impl Engine {
 /// The result of a call that need not wait, or can't.
 fn finish_early<T>(
     enlisted: Result<Enlisted<'_, T>, Refused>,
+    calm: Calm<'_>,
     deadline: Deadline,
 ) -> Result<Option<T>, Refused> {
     match enlisted? {
         Enlisted::Done(outcome) => Ok(Some(outcome)),
-        Enlisted::NoNode => nap(deadline).map(|()| None),
+        Enlisted::NoNode => nap(calm, deadline).map(|()| None),
         Enlisted::Waiting(..) => Ok(None),
     }
 }
 
 /// Sleeps a millisecond, or until the deadline.
-pub(super) fn nap(deadline: Deadline) -> Result<(), Refused> {
+pub(super) fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
     let word = crate::sync::AtomicU32::new(0);
-    match futex::wait(&word, 0, deadline.or_slice(NAP)) {
+    match futex::wait_in_calm(&word, 0, calm, deadline.or_slice(NAP)) {
         Slept::Interrupted => Err(Refused::Interrupted),
         Slept::Awake | Slept::TimedOut => Ok(()),
     }

@@ -3,8 +3,14 @@
 //! `futex_waitv` is used for sleeping, because with its absolute time-out the kernel restarts it after a signal whose
 //! handler was installed with SA_RESTART, as it restarts `mq_receive`; a timed FUTEX_WAIT would end with EINTR.
 //! Where a sandbox refuses `futex_waitv` (EPERM, ENOSYS), FUTEX_WAIT_BITSET takes its place.
+//!
+//! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its
+//! thread's count of interruptions ([`Calm`]): a handler that ran before the thread was asleep has changed the latter, and
+//! the kernel sees that. FUTEX_WAIT_BITSET has one word: there, a handler is missed that runs between the caller's last look
+//! at the count and the sleep.
 
 use super::clock::Deadline;
+use super::thread::Calm;
 use crate::sync::AtomicU32;
 
 /// How a sleep ended. All but `TimedOut` and `Interrupted` mean: look again.
@@ -19,14 +25,16 @@ pub(crate) enum Slept {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::{wait, wake};
+pub(crate) use real::{wait, wait_in_calm, wake};
 
 #[cfg(not(loom))]
 mod real {
-    use super::{AtomicU32, Deadline, Slept};
+    use super::{AtomicU32, Calm, Deadline, Slept};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const FUTEX_32: u32 = 2;
+    /// The word is this process's own.
+    const FUTEX_PRIVATE: u32 = 128;
     const SECOND: u64 = 1_000_000_000;
 
     /// One entry of the array that `futex_waitv` takes (`struct futex_waitv` of linux/futex.h).
@@ -38,11 +46,51 @@ mod real {
         reserved: u32,
     }
 
+    impl Waitv {
+        fn new(address: *mut u32, value: u32, flags: u32) -> Waitv {
+            Waitv {
+                value: u64::from(value),
+                address: address as u64,
+                flags: FUTEX_32 | flags,
+                reserved: 0,
+            }
+        }
+    }
+
     /// Set once the kernel or a sandbox has refused `futex_waitv`.
     static NO_WAITV: AtomicBool = AtomicBool::new(false);
 
     /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
     pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
+        sleep(
+            word,
+            expected,
+            deadline,
+            &[Waitv::new(word.as_ptr(), expected, 0)],
+        )
+    }
+
+    /// As [`wait`], and only while no handler has interrupted the call. One that does so between the look and the sleep ends
+    /// the latter at once: awake, and interrupted the next time.
+    pub(crate) fn wait_in_calm(
+        word: &AtomicU32,
+        expected: u32,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Slept {
+        if calm.is_over() {
+            return Slept::Interrupted;
+        }
+        let (count, then) = calm.word();
+        let words = [
+            Waitv::new(word.as_ptr(), expected, 0),
+            Waitv::new(count.as_ptr(), then, FUTEX_PRIVATE),
+        ];
+        sleep(word, expected, deadline, &words)
+    }
+
+    /// Sleeps on `words`, or where the kernel can't, on the first of them: `word`.
+    fn sleep(word: &AtomicU32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
         let (clock, timeout) = match deadline {
             Deadline::Passed => return Slept::TimedOut,
             Deadline::Never => (libc::CLOCK_MONOTONIC, None),
@@ -54,7 +102,7 @@ mod real {
             .map_or(std::ptr::null(), std::ptr::from_ref);
         // Relaxed: a hint that never goes back; whoever misses it asks the kernel once more.
         if !NO_WAITV.load(Ordering::Relaxed) {
-            match waitv(word, expected, timeout, clock) {
+            match waitv(words, timeout, clock) {
                 Err(libc::ENOSYS | libc::EPERM) => NO_WAITV.store(true, Ordering::Relaxed),
                 other => return outcome(other),
             }
@@ -77,25 +125,14 @@ mod real {
         }
     }
 
-    fn waitv(
-        word: &AtomicU32,
-        expected: u32,
-        timeout: *const libc::timespec,
-        clock: i32,
-    ) -> Result<(), i32> {
-        let waiter = Waitv {
-            value: u64::from(expected),
-            address: word.as_ptr() as u64,
-            flags: FUTEX_32,
-            reserved: 0,
-        };
-        // SAFETY: `waiter` is one initialised entry that outlives the call; its address is a live, aligned u32;
-        // `timeout` is null or points to a timespec of our caller that outlives the call.
+    fn waitv(words: &[Waitv], timeout: *const libc::timespec, clock: i32) -> Result<(), i32> {
+        // SAFETY: `words` are so many initialised entries that outlive the call; their addresses are of live, aligned
+        // u32s; `timeout` is null or points to a timespec of our caller that outlives the call.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex_waitv,
-                &raw const waiter,
-                1_u32,
+                words.as_ptr(),
+                words.len() as u32,
                 0_u32,
                 timeout,
                 clock,
@@ -146,4 +183,4 @@ mod real {
 }
 
 #[cfg(loom)]
-pub(crate) use crate::model::futex::{wait, wake};
+pub(crate) use crate::model::futex::{wait, wait_in_calm, wake};

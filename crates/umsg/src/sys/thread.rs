@@ -11,8 +11,53 @@ pub(crate) use crate::model::thread::{Outer, Thread};
 #[cfg(not(loom))]
 pub(crate) use real::{Outer, Thread, current};
 
+use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
+
+/// How often a handler has run on a thread that ends blocking calls, as one does that was installed without SA_RESTART.
+/// Counted by [`crate::signals::defer`], compared by calls that block: a futex sleep that a signal interrupts says so
+/// itself, but a call does not only sleep.
+#[derive(Default)]
+pub(crate) struct Interruptions(Count);
+
+// Relaxed throughout: the thread's handlers write the count and the thread reads it; the kernel reads it for the thread.
+impl Interruptions {
+    /// Counts a handler.
+    pub(crate) fn count(&self) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Begins a call.
+    #[inline(always)]
+    pub(crate) fn calm(&self) -> Calm<'_> {
+        Calm {
+            count: &self.0,
+            then: self.0.load(Relaxed),
+        }
+    }
+}
+
+/// What a call knows of its thread's interruptions: how many there were when it began.
+#[derive(Clone, Copy)]
+pub(crate) struct Calm<'a> {
+    count: &'a Count,
+    then: u32,
+}
+
+impl<'a> Calm<'a> {
+    /// Whether a handler has interrupted the call.
+    pub(crate) fn is_over(self) -> bool {
+        self.count.load(Relaxed) != self.then
+    }
+
+    /// The count, and what it is while the calm lasts.
+    pub(crate) fn word(self) -> (&'a Count, u32) {
+        (self.count, self.then)
+    }
+}
+
 #[cfg(not(loom))]
 mod real {
+    use super::{Count, Interruptions};
     use crate::signals;
     use crate::sync::AtomicU32;
     use crate::sys::process;
@@ -44,6 +89,8 @@ mod real {
         robust: Cell<*const RobustListHead>,
         /// How many critical sections the thread is in: signals are deferred while it is not 0.
         pub(crate) critical: signals::Depth,
+        /// How often its calls were interrupted.
+        pub(crate) interruptions: Interruptions,
         /// Head for a thread that libc did not register one for (made by a bare clone).
         own: RobustListHead,
     }
@@ -57,6 +104,7 @@ mod real {
                 birth: Cell::new(0),
                 robust: Cell::new(std::ptr::null()),
                 critical: signals::Depth::new(),
+                interruptions: Interruptions(Count::new(0)),
                 own: RobustListHead {
                     list: Cell::new(null_mut()),
                     futex_offset: Cell::new(0),
