@@ -69,16 +69,9 @@ pub(crate) fn has_begun() -> bool {
 /// The program's choice for a signal, if it is one that we stand in for.
 fn wanted(signal: c_int) -> Option<&'static Wanted> {
     let index = usize::try_from(signal).ok()?;
-    let left_alone = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGSYS,
-        libc::SIGABRT,
-    ];
-    WANTED.get(index).filter(|_| !left_alone.contains(&signal))
+    WANTED
+        .get(index)
+        .filter(|_| umsg::signals::can_wait(signal))
 }
 
 fn is_function(handler: sighandler_t) -> bool {
