@@ -31,6 +31,12 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
     Ok(UNIX_EPOCH.checked_add(since_epoch))
 }
 
+/// Whether a deadline has passed. A call whose first attempt did not succeed asks, before it asks the library to wait: that would
+/// try again, and beside a stopped process be late.
+pub(crate) fn has_passed(deadline: SystemTime) -> bool {
+    deadline <= SystemTime::now()
+}
+
 #[cfg(test)]
 mod tests {
     use super::deadline;

@@ -15,3 +15,8 @@ cases_on_both! { "messages":
     a_signal_handler_may_send,
     a_queue_of_the_kernels_still_works,
 }
+
+cases_on_umsg! { "messages":
+    a_timed_send_beside_a_stopped_process_returns_in_time,
+    a_timed_receive_beside_a_stopped_process_returns_in_time,
+}

@@ -102,7 +102,11 @@ impl Call {
         // SAFETY: the caller promises `len` writable bytes, of which a message needs no more than these; not NULL.
         let buffer =
             unsafe { std::slice::from_raw_parts_mut(self.buffer.cast(), held.message_size) };
-        match held.queue.try_receive(buffer) {
+        let attempt = match deadline {
+            None => held.queue.try_receive(buffer),
+            Some(until) => held.queue.try_receive_until(buffer, until),
+        };
+        match attempt {
             // SAFETY: by this function's contract.
             Ok(received) => unsafe { self.deliver(&received) },
             // SAFETY: by this function's contract.
@@ -142,6 +146,7 @@ impl Call {
         }
         let outcome = match deadline {
             None => held.queue.receive(buffer),
+            Some(until) if timeout::has_passed(until) => Err(ReceiveError::TimedOut),
             Some(until) => held.queue.receive_deadline(buffer, until),
         };
         drop(held);

@@ -99,7 +99,11 @@ impl Call {
         }
         // SAFETY: by this function's contract; `len` is at most a message's size, so below isize::MAX.
         let bytes = unsafe { self.bytes()? };
-        match held.queue.try_send(bytes, self.priority) {
+        let attempt = match deadline {
+            None => held.queue.try_send(bytes, self.priority),
+            Some(until) => held.queue.try_send_until(bytes, self.priority, until),
+        };
+        match attempt {
             Ok(()) => Ok(0),
             Err(SendError::Full) => self.send_to_full(held, bytes, deadline),
             Err(error) => Err(error.errno()),
@@ -134,6 +138,7 @@ impl Call {
         }
         let outcome = match deadline {
             None => held.queue.send(bytes, self.priority),
+            Some(until) if timeout::has_passed(until) => Err(SendError::TimedOut),
             Some(until) => held.queue.send_deadline(bytes, self.priority, until),
         };
         drop(held);

@@ -1,5 +1,6 @@
 /* mq_send and mq_receive. */
 #include "check.h"
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 CASE(the_highest_priority_comes_first_and_equals_in_order) {
@@ -169,3 +170,58 @@ CASE(a_queue_of_the_kernels_still_works) {
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EAGAIN);
     EXPECT(mq_close(queue) == 0);
 }
+
+/* A child that sends and receives for ever, and can be stopped while it holds a lock: there are 100 messages at most. */
+static pid_t busy_child(int side) {
+    pid_t child = fork();
+    if (child != 0) return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    mqd_t own = mq_open(name(), O_RDWR | O_NONBLOCK);
+    char buffer[16];
+    for (;;) {
+        if (side == 's' && mq_send(own, buffer, 16, 0) != 0)
+            while (mq_receive(own, buffer, 16, NULL) == 16) {}
+        if (side == 'r' && mq_receive(own, buffer, 16, NULL) < 0)
+            while (mq_send(own, buffer, 16, 0) == 0) {}
+    }
+}
+
+/* One call that may take so many milliseconds; how many it took if it timed out, or -1. */
+static long timed_call(mqd_t queue, int side, long ms) {
+    struct timespec begun, ended, until = in_ms(ms);
+    char buffer[16] = {0};
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    long result = side == 's' ? mq_timedsend(queue, buffer, 1, 0, &until) : mq_timedreceive(queue, buffer, 16, NULL, &until);
+    if (result >= 0) return -1;
+    int error = errno;
+    EXPECT(error == ETIMEDOUT);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    return (ended.tv_sec - begun.tv_sec) * 1000 + (ended.tv_nsec - begun.tv_nsec) / 1000000;
+}
+
+/* There is room, or a message, but the lock is with a stopped process. */
+static void beside_a_stopped_process(int side) {
+    mqd_t queue = create(O_RDWR, 100);
+    pid_t child = busy_child(side);
+    int hit = 0, status;
+    for (int tries = 0; tries < 2000 && !hit; tries++) {
+        usleep(300);
+        kill(child, SIGSTOP);
+        EXPECT(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+        int possible = side == 's' ? count(queue) < 100 : count(queue) > 0;
+        hit = possible && timed_call(queue, side, 20) >= 0;
+        if (!hit) kill(child, SIGCONT);
+    }
+    if (hit) {
+        long took = timed_call(queue, side, 100);
+        EXPECT(took >= 90 && took < 900);
+    } else {
+        fprintf(stderr, "left out: no stop hit an owner of the lock\n");
+    }
+    kill(child, SIGKILL);
+    EXPECT(waitpid(child, &status, 0) == child);
+}
+
+CASE(a_timed_send_beside_a_stopped_process_returns_in_time) { beside_a_stopped_process('s'); }
+
+CASE(a_timed_receive_beside_a_stopped_process_returns_in_time) { beside_a_stopped_process('r'); }

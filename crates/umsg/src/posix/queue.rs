@@ -4,11 +4,12 @@ use super::access::{Access, file_mode};
 use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
+use crate::lock::STOPPED;
 use crate::namespace::Namespace;
 use crate::queue::{Engine, Refused, Taken, Waiting};
 use crate::segment::{self, Quota, Segment};
 use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
 use rustix::fs::{Mode, OFlags, Stat};
 use std::ffi::OsStr;
@@ -136,7 +137,7 @@ impl Queue {
     /// Before the call returns: the message was sent whole, or not at all.
     #[inline]
     pub fn send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
-        self.send_by(message, priority, Deadline::Never)
+        self.send_by(message, priority, Deadline::Never, true)
     }
 
     /// Sends a message if there is room at once.
@@ -148,7 +149,19 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
     #[inline]
     pub fn try_send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
-        self.send_by(message, priority, Deadline::Passed)
+        self.send_by(message, priority, Deadline::Passed, false)
+    }
+
+    /// As [`try_send`](Self::try_send), for a call that waits until `deadline` if there is no room: beside a stopped process
+    /// it returns by then, too.
+    #[doc(hidden)]
+    pub fn try_send_until(
+        &self,
+        message: &[u8],
+        priority: u32,
+        deadline: SystemTime,
+    ) -> Result<(), SendError> {
+        self.send_by(message, priority, no_later_than(deadline), false)
     }
 
     /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
@@ -161,7 +174,7 @@ impl Queue {
         priority: u32,
         timeout: Duration,
     ) -> Result<(), SendError> {
-        self.send_by(message, priority, Deadline::after(timeout))
+        self.send_by(message, priority, Deadline::after(timeout), true)
     }
 
     /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
@@ -175,21 +188,27 @@ impl Queue {
         priority: u32,
         deadline: SystemTime,
     ) -> Result<(), SendError> {
-        self.send_by(message, priority, realtime(deadline))
+        self.send_by(message, priority, realtime(deadline), true)
     }
 
     #[inline]
-    fn send_by(&self, message: &[u8], priority: u32, deadline: Deadline) -> Result<(), SendError> {
+    fn send_by(
+        &self,
+        message: &[u8],
+        priority: u32,
+        deadline: Deadline,
+        blocks: bool,
+    ) -> Result<(), SendError> {
         if !Engine::is_priority(priority) {
             return Err(SendError::PriorityTooHigh);
         }
         self.check_to_send(message.len())?;
         let me = thread::current();
-        let result = if deadline == Deadline::Passed {
+        let result = if blocks {
+            self.engine.send(me, message, priority as usize, deadline)
+        } else {
             self.engine
                 .try_send(me, message, priority as usize, deadline)
-        } else {
-            self.engine.send(me, message, priority as usize, deadline)
         };
         result.map_err(|refused| self.send_error(refused))
     }
@@ -234,7 +253,7 @@ impl Queue {
     /// Before the call returns: the message is still in the queue, or lost if it was already copied out.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
-        self.receive_by(buffer, Deadline::Never)
+        self.receive_by(buffer, Deadline::Never, true)
     }
 
     /// Receives a message if there is one at once.
@@ -246,7 +265,18 @@ impl Queue {
     /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut`.
     #[inline]
     pub fn try_receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
-        self.receive_by(buffer, Deadline::Passed)
+        self.receive_by(buffer, Deadline::Passed, false)
+    }
+
+    /// As [`try_receive`](Self::try_receive), for a call that waits until `deadline` if there is no message: beside a
+    /// stopped process it returns by then, too.
+    #[doc(hidden)]
+    pub fn try_receive_until(
+        &self,
+        buffer: &mut [u8],
+        deadline: SystemTime,
+    ) -> Result<Received, ReceiveError> {
+        self.receive_by(buffer, no_later_than(deadline), false)
     }
 
     /// Receives a message; waits for one at most `timeout`, on the monotonic clock.
@@ -258,7 +288,7 @@ impl Queue {
         buffer: &mut [u8],
         timeout: Duration,
     ) -> Result<Received, ReceiveError> {
-        self.receive_by(buffer, Deadline::after(timeout))
+        self.receive_by(buffer, Deadline::after(timeout), true)
     }
 
     /// Receives a message; waits for one at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
@@ -271,7 +301,7 @@ impl Queue {
         buffer: &mut [u8],
         deadline: SystemTime,
     ) -> Result<Received, ReceiveError> {
-        self.receive_by(buffer, realtime(deadline))
+        self.receive_by(buffer, realtime(deadline), true)
     }
 
     /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
@@ -289,7 +319,12 @@ impl Queue {
     }
 
     #[inline]
-    fn receive_by(&self, buffer: &mut [u8], deadline: Deadline) -> Result<Received, ReceiveError> {
+    fn receive_by(
+        &self,
+        buffer: &mut [u8],
+        deadline: Deadline,
+        blocks: bool,
+    ) -> Result<Received, ReceiveError> {
         if !self.access.read {
             return Err(ReceiveError::NotReadable);
         }
@@ -301,10 +336,10 @@ impl Queue {
             });
         }
         let me = thread::current();
-        let result = if deadline == Deadline::Passed {
-            self.engine.try_receive(me, buffer, deadline)
-        } else {
+        let result = if blocks {
             self.engine.receive(me, buffer, deadline)
+        } else {
+            self.engine.try_receive(me, buffer, deadline)
         };
         match result {
             Ok(Taken { len, key }) => Ok(Received {
@@ -397,6 +432,15 @@ fn namespace_of(descriptor: BorrowedFd<'_>) -> Option<Namespace> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
     let queues = path.parent().filter(|queues| queues.ends_with("mq"))?;
     Namespace::at(queues.parent()?).ok()
+}
+
+/// When an attempt of a call with this deadline gives up waiting for a stopped process.
+fn no_later_than(deadline: SystemTime) -> Deadline {
+    let stopped = clock::realtime_coarse().saturating_add(STOPPED);
+    match realtime(deadline) {
+        Deadline::Realtime(at) => Deadline::Realtime(at.min(stopped)),
+        other => other,
+    }
 }
 
 /// A time as a deadline; one before 1970 has passed.
