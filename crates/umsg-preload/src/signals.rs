@@ -11,15 +11,20 @@
 //! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
 //! only one signal can be put off. The mask that the program asked for is set before its handler runs.
 //!
+//! What is remembered and what the kernel has must belong together, whichever threads install handlers at the same time: a
+//! change of both is made in a [`Turn`].
+//!
 //! Handlers of libc itself, and those installed by a bare system call, are not seen. If one of these uses a queue
 //! inside a critical section of the same queue, the call fails with EDEADLK.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 
-use crate::{errno, next};
+use crate::{errno, next, process};
 
 const SIGNALS: usize = 65;
 
@@ -28,6 +33,8 @@ type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 
 /// What the program wants for a signal.
 struct Wanted {
+    /// Odd while a thread changes the rest: see [`Turn`].
+    version: AtomicU32,
     /// The address of a handler, 0 for none.
     handler: AtomicUsize,
     /// `sa_flags`.
@@ -38,6 +45,7 @@ struct Wanted {
 
 static WANTED: [Wanted; SIGNALS] = [const {
     Wanted {
+        version: AtomicU32::new(0),
         handler: AtomicUsize::new(0),
         flags: AtomicI32::new(0),
         mask: AtomicU64::new(0),
@@ -84,13 +92,28 @@ fn entrance() -> sighandler_t {
 
 /// Gives the kernel our handler for the one that is installed.
 pub(crate) fn take_place(signal: c_int) {
-    let Some(mut installed) = installed(signal) else {
-        return;
-    };
-    if is_function(installed.sa_sigaction) && stand_in(signal, &mut installed).is_some() {
-        // SAFETY: a signal's number and an action; it differs from the installed one in the handler.
-        unsafe { next::sigaction(signal, &raw const installed, std::ptr::null_mut()) };
+    let _turn = Turn::take(signal);
+    let mut found = installed(signal);
+    while let Some(theirs) = found.filter(|theirs| is_function(theirs.sa_sigaction)) {
+        let mut ours = theirs;
+        if stand_in(signal, &mut ours).is_none() {
+            return;
+        }
+        // libc's signal and its kin take no turn: they may have installed another meanwhile.
+        found = swap(signal, &ours).filter(|replaced| replaced.sa_sigaction != theirs.sa_sigaction);
+        if let Some(none) = found.filter(|found| !is_function(found.sa_sigaction)) {
+            found = swap(signal, &none);
+        }
     }
+}
+
+/// Installs an action, and tells which was installed.
+fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
+    // SAFETY: numbers and a pointer, for which zero is a value.
+    let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a signal's number, an action that libc told, but for the handler, and a writable one.
+    let outcome = unsafe { next::sigaction(signal, action, &raw mut replaced) };
+    (outcome == 0).then_some(replaced)
 }
 
 fn installed(signal: c_int) -> Option<libc::sigaction> {
@@ -103,9 +126,81 @@ fn installed(signal: c_int) -> Option<libc::sigaction> {
     found.then_some(action)
 }
 
+/// A thread's turn to change what is remembered for a signal, together with what the kernel has. Meanwhile its own handlers wait,
+/// because they may want a turn too.
+pub(crate) struct Turn {
+    wanted: &'static Wanted,
+    /// Before the turn.
+    version: u32,
+    mask: u64,
+}
+
+impl Turn {
+    /// Waits for the caller's turn. `None` if nothing is remembered for the signal, and in a vfork child, which has handlers of
+    /// its own in the kernel, but its parent's memory.
+    pub(crate) fn take(signal: c_int) -> Option<Turn> {
+        let wanted = wanted(signal).filter(|_| process::owns_table())?;
+        let mask = set_mask(ALL);
+        let mut waited = 0;
+        loop {
+            let version = wanted.version.load(Ordering::Relaxed);
+            // Acquire: what the last one has changed is seen. The fence: our changes are not seen before the odd version.
+            if version.is_multiple_of(2)
+                && wanted
+                    .version
+                    .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                fence(Ordering::Release);
+                return Some(Turn {
+                    wanted,
+                    version,
+                    mask,
+                });
+            }
+            waited = pause(waited);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Release: who sees this version sees the changes.
+        let next = self.version.wrapping_add(2);
+        self.wanted.version.store(next, Ordering::Release);
+        set_mask(self.mask);
+    }
+}
+
+/// In a forked child: ends the turns of threads that are not there. What one of them was changing is left as it was.
+pub(crate) fn forget_other_threads() {
+    for wanted in &WANTED {
+        let version = wanted.version.load(Ordering::Relaxed);
+        wanted
+            .version
+            .store(version.wrapping_add(version % 2), Ordering::Relaxed);
+    }
+}
+
+/// Waits a little for another thread's turn to end; longer if that is not the first time, because the other may be of lower
+/// priority.
+fn pause(waited: u32) -> u32 {
+    if waited < 100 {
+        rustix::thread::sched_yield();
+    } else {
+        let moment = rustix::thread::Timespec {
+            tv_sec: 0,
+            tv_nsec: 50_000,
+        };
+        let _ = rustix::thread::nanosleep(&moment);
+    }
+    waited.saturating_add(1)
+}
+
 /// What was remembered for a signal before it was replaced.
 #[derive(Default)]
 pub(crate) struct Before {
+    version: u32,
     handler: usize,
     flags: c_int,
     mask: u64,
@@ -129,13 +224,30 @@ pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Be
     Some(before)
 }
 
-/// What is remembered for a signal.
+/// What is remembered for a signal. For those whose turn it is, or who can't have one.
 pub(crate) fn before(signal: c_int) -> Before {
     wanted(signal).map_or(Before::default(), |wanted| Before {
+        version: wanted.version.load(Ordering::Acquire),
         handler: wanted.handler.load(Ordering::Relaxed),
         flags: wanted.flags.load(Ordering::Relaxed),
         mask: wanted.mask.load(Ordering::Relaxed),
     })
+}
+
+/// What is remembered for a signal, between two turns. A child made by a bare clone may wait in vain for the end of the turn of a thread
+/// that it does not have, so the waiting has an end.
+fn settled(signal: c_int) -> Before {
+    let mut waited = 0;
+    loop {
+        let found = before(signal);
+        // Acquire: what was read is read before the version is read again.
+        fence(Ordering::Acquire);
+        let version = wanted(signal).map_or(0, |wanted| wanted.version.load(Ordering::Relaxed));
+        if found.version == version && version.is_multiple_of(2) || waited == 1000 {
+            return found;
+        }
+        waited = pause(waited);
+    }
 }
 
 /// Undoes [`stand_in`].
@@ -176,15 +288,16 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
     let put_off = unsafe { umsg::signals::defer_with_flags(signal, info, context, flags) };
     errno::set(errno);
     let Before {
+        version,
         handler,
         flags,
         mask,
-    } = before(signal);
+    } = settled(signal);
     if put_off || handler == 0 {
         return;
     }
     if flags & libc::SA_RESETHAND != 0 {
-        reset(signal);
+        reset(signal, version);
     }
     // SAFETY: the kernel's context, which it reads again only when this handler returns.
     let interrupted = *kernels(unsafe { &mut (*context).uc_sigmask });
@@ -208,23 +321,29 @@ fn kernels(set: &mut sigset_t) -> &mut u64 {
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
-/// Sets the thread's mask, until the handler returns: then the kernel restores the context's.
-fn set_mask(mask: u64) {
-    let none = std::ptr::null_mut::<u64>();
-    // SAFETY: a mask of the kernel's size, which is said.
+/// Sets the thread's mask, and tells the one before. When a handler returns, the kernel restores the context's.
+fn set_mask(mask: u64) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: two masks of the kernel's size, which is said.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
             libc::SIG_SETMASK,
             &raw const mask,
-            none,
+            &raw mut before,
             size_of::<u64>(),
         );
     }
+    before
 }
 
-/// SA_RESETHAND, once the handler is really about to run: the kernel would have reset it for a signal put off, too.
-fn reset(signal: c_int) {
+/// SA_RESETHAND, once the handler is really about to run: the kernel would have reset it for a signal put off, too. If another was
+/// installed since the version was seen, that one stays.
+fn reset(signal: c_int, version: u32) {
+    let turn = Turn::take(signal);
+    if turn.as_ref().is_some_and(|turn| turn.version != version) {
+        return;
+    }
     // SAFETY: numbers and a pointer, for which zero is a value: SIG_DFL, no flags, an empty mask.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
     let errno = errno::get();

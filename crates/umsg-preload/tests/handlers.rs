@@ -11,6 +11,8 @@ cases_on_both! { "handlers":
     a_handler_gets_what_was_sent_with_the_signal,
     a_handler_that_resets_itself_runs_once,
     a_vfork_child_changes_only_its_own_handlers,
+    each_of_two_threads_handlers_is_told_once,
+    a_handler_installed_beside_the_first_queue_stays,
     a_handler_uses_the_queue_that_its_thread_is_using,
     of_several_signals_that_come_at_once_none_is_lost,
 }

@@ -31,12 +31,17 @@ pub unsafe extern "C" fn __sigaction(
 /// # Safety
 /// As for libc's sigaction.
 unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    if !is_ours_to_change() {
+        // SAFETY: by this function's contract.
+        return unsafe { exchange_as_it_is(signal, new, old) };
+    }
+    let _turn = signals::Turn::take(signal);
     let before = signals::before(signal);
     // SAFETY: by this function's contract. libc reads it without a check, too.
     let mut action = unsafe { new.as_ref() }.copied();
     let replaced = match &mut action {
-        Some(action) if is_ours_to_change() => signals::stand_in(signal, action),
-        _ => None,
+        Some(action) => signals::stand_in(signal, action),
+        None => None,
     };
     let new = action.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: by this function's contract.
@@ -48,6 +53,28 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
     // SAFETY: by this function's contract; the call has filled it.
     } else if let Some(old) = unsafe { old.as_mut() } {
         before.show(old);
+    }
+    outcome
+}
+
+/// Before the first queue, and in a vfork child.
+///
+/// # Safety
+/// As for libc's sigaction.
+unsafe fn exchange_as_it_is(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let outcome = unsafe { next::sigaction(signal, new, old) };
+    // SAFETY: by this function's contract; the call has filled it.
+    if let Some(old) = unsafe { old.as_mut() }.filter(|_| outcome == 0) {
+        signals::before(signal).show(old);
+    }
+    // Another thread may have opened the first queue meanwhile.
+    if !new.is_null() && is_ours_to_change() {
+        signals::take_place(signal);
     }
     outcome
 }

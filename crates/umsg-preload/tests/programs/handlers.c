@@ -1,5 +1,6 @@
 /* Signal handlers beside queues, and in them. */
 #include "check.h"
+#include <pthread.h>
 #include <sys/time.h>
 
 static mqd_t queue;
@@ -105,6 +106,68 @@ CASE(a_vfork_child_changes_only_its_own_handlers) {
     expect_success(child);
     EXPECT(raise(SIGUSR1) == 0 && runs == 1);
     EXPECT(signal(SIGUSR1, SIG_DFL) == count_run);
+}
+
+static pthread_barrier_t barrier;
+
+enum { EXCHANGES = 20000 };
+
+/* Installs many handlers, which never run, and returns the sum of those that it was told were there before. */
+static void *exchange(void *first) {
+    unsigned long told = 0;
+    pthread_barrier_wait(&barrier);
+    for (unsigned long i = 0; i < EXCHANGES; i++) {
+        struct sigaction old, action = {.sa_handler = (void (*)(int))((unsigned long)first + i * 16)};
+        EXPECT(sigaction(SIGUSR1, &action, &old) == 0);
+        told += (unsigned long)old.sa_handler;
+    }
+    return (void *)told;
+}
+
+CASE(each_of_two_threads_handlers_is_told_once) {
+    queue = create(O_RDWR, 4);
+    pthread_barrier_init(&barrier, NULL, 2);
+    const unsigned long first = 0x100000, second = 0x900000;
+    unsigned long installed = 0;
+    for (unsigned long i = 0; i < EXCHANGES; i++) installed += first + second + 2 * i * 16;
+    pthread_t other;
+    EXPECT(pthread_create(&other, NULL, exchange, (void *)first) == 0);
+    unsigned long told = (unsigned long)exchange((void *)second);
+    void *others;
+    EXPECT(pthread_join(other, &others) == 0);
+    struct sigaction last;
+    EXPECT(sigaction(SIGUSR1, NULL, &last) == 0);
+    EXPECT(told + (unsigned long)others + (unsigned long)last.sa_handler == installed);
+}
+
+static volatile sig_atomic_t done;
+
+/* Installs handlers that must stay until the next one. */
+static void *install_and_look(void *unused) {
+    pthread_barrier_wait(&barrier);
+    for (unsigned long i = 1; !done || i < 10; i++) {
+        struct sigaction told, action = {.sa_handler = (void (*)(int))(0x100000 + i * 16)};
+        EXPECT(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGUSR1, NULL, &told) == 0);
+        EXPECT(told.sa_handler == action.sa_handler);
+    }
+    return unused;
+}
+
+CASE(a_handler_installed_beside_the_first_queue_stays) {
+    for (int round = 0; round < 100; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_t other;
+            pthread_barrier_init(&barrier, NULL, 2);
+            EXPECT(pthread_create(&other, NULL, install_and_look, NULL) == 0);
+            pthread_barrier_wait(&barrier);
+            queue = create(O_RDWR, 4);
+            done = 1;
+            EXPECT(pthread_join(other, NULL) == 0);
+            exit(0);
+        }
+        expect_success(child);
+    }
 }
 
 static void send_and_receive(int number) {
