@@ -283,7 +283,7 @@ fn one_queue_too_many_is_no_space(site: &Site) {
 }
 
 /// Leaves this process without a free descriptor.
-fn use_up_descriptors() {
+pub(super) fn use_up_descriptors() {
     sys::limit_descriptors(64).expect("a limit");
     // SAFETY: duplicates of the standard input that are never used.
     while unsafe { libc::dup(0) } >= 0 {}

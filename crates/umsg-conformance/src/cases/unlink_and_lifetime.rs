@@ -1,5 +1,6 @@
 //! A queue lives as long as a name or a descriptor leads to it.
 
+use super::open_and_modes::use_up_descriptors;
 use crate::backend::Attributes;
 use crate::errno::Errno;
 use crate::site::{Site, message};
@@ -7,6 +8,7 @@ use crate::sys::User;
 
 subject! { $ unlink_and_lifetime, unlink_and_lifetime_cases:
     unlinking_a_missing_queue_is_no_entry
+    a_queue_is_unlinked_without_a_free_descriptor
     the_name_is_free_at_once
     an_unlinked_queue_lives_until_its_last_close
     a_new_queue_of_the_same_name_is_another_one
@@ -38,6 +40,17 @@ fn unlinking_a_missing_queue_is_no_entry(site: &Site) {
     site.queue_called(&name, 1, 8);
     assert_eq!(site.unlink(&name), Ok(()));
     assert_eq!(site.unlink(&name), Err(Errno::ENOENT));
+}
+
+fn a_queue_is_unlinked_without_a_free_descriptor(site: &Site) {
+    let name = site.name("unlinked");
+    site.queue_called(&name, 1, 8);
+    let unlinked = site.child(|| {
+        use_up_descriptors();
+        site.unlink(&name)
+    });
+    assert_eq!(unlinked.result(), Ok(()));
+    assert_eq!(site.open(&name, libc::O_RDWR), Err(Errno::ENOENT));
 }
 
 fn the_name_is_free_at_once(site: &Site) {

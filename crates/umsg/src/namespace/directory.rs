@@ -6,7 +6,8 @@
 //!
 //! The kernel's `mq_open` needs one descriptor number, and a program at its `RLIMIT_NOFILE` has one. Here the
 //! directory takes it first. [`Directory::with_number`] gives it back when the file would find none, and
-//! reaches the file by path, moments after the directory passed.
+//! reaches the file by path, moments after the directory passed. And `mq_unlink` needs none at all: where there is none, the
+//! directory is judged and used by path from the start.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -31,22 +32,24 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory, whoever owns it.
+    /// Opens a directory, whoever owns it, or only looks at it if no descriptor number is free.
     ///
     /// # Errors
-    /// `Missing`, `Symlink`, `NotADirectory`, `NotAccessible` (a directory above it), `TooManyFiles`, `System`.
+    /// `Missing`, `Symlink`, `NotADirectory`, `NotAccessible` (a directory above it), `TooManyFiles` (the system's, not the
+    /// process's), `System`.
     pub(super) fn open(path: &Path) -> Result<Directory, NamespaceError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::open(path, flags, Mode::empty())
-            .map_err(|e| NamespaceError::looking("open", path, e))?;
-        let stat = fs::fstat(&fd).map_err(|e| NamespaceError::system("fstat", path, e))?;
+        let fd = match fs::open(path, flags, Mode::empty()) {
+            Err(Errno::MFILE) => None,
+            opened => Some(opened.map_err(|e| NamespaceError::looking("open", path, e))?),
+        };
+        let stat = match &fd {
+            Some(fd) => fs::fstat(fd).map_err(|e| NamespaceError::system("fstat", path, e))?,
+            None => fs::lstat(path).map_err(|e| NamespaceError::looking("stat", path, e))?,
+        };
         let path = path.to_owned();
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Ok(Directory {
-                fd: Some(fd),
-                path,
-                stat,
-            }),
+            FileType::Directory => Ok(Directory { fd, path, stat }),
             FileType::Symlink => Err(NamespaceError::Symlink { path }),
             _ => Err(NamespaceError::NotADirectory { path }),
         }
