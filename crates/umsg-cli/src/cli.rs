@@ -78,7 +78,8 @@ JSON:
   Commands that print something have --json: one object, or for messages one
   object a line. Fields keep their names and meaning; new ones may come. Times
   are UTC as in RFC 3339. A message's bytes are in \"data\", as text if
-  \"encoding\" is \"utf-8\" and in base64 if it is \"base64\".
+  \"encoding\" is \"utf-8\" and in base64 if it is \"base64\". In names, bytes that
+  are no UTF-8 are replaced; `umsg ls --null` has them as they are.
 
 Exit codes:
   0    done; also `ls`, `peek` and others whose reader has had enough

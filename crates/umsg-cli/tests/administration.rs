@@ -162,9 +162,18 @@ fn setup_says_what_is_wrong_with_the_place() {
         "/dev/null",
         &["umsg: /dev/null is not a directory; choose another place with --dir"],
     );
+    let full = site.path().join("full");
+    std::fs::create_dir(&full).unwrap();
+    std::fs::write(full.join("letter"), b"").unwrap();
+    setup(
+        full.to_str().unwrap(),
+        &["holds other files, such as letter, and would be open to all users; "],
+    );
+    let mode = std::os::unix::fs::MetadataExt::mode(&full.metadata().unwrap());
+    assert_eq!(mode & 0o7022, 0);
     setup("/no/such", &["umsg: /no does not exist; make it first"]);
     setup(
-        "/proc",
+        "/proc/new",
         &["umsg: /proc can't hold queues, as no files can be made there; choose another"],
     );
 }

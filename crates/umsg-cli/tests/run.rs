@@ -150,6 +150,9 @@ fn a_program_that_does_not_exist_is_127_and_one_that_cant_be_executed_126() {
         .run(&["--", "no-such-program"])
         .fails(127, &["umsg: no-such-program: ", "not found; "]);
     stage
+        .run(&["--", ""])
+        .fails(127, &["umsg: \"\": it was not found; "]);
+    stage
         .run(&["--", "/no/such/program"])
         .fails(127, &["umsg: /no/such/program: it was not found; "]);
     stage.run(&["--", "/etc/passwd"]).fails(

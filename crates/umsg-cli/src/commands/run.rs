@@ -126,7 +126,10 @@ impl Run {
     }
 
     fn failure(&self, Trouble { file, kind }: &Trouble) -> Failure {
-        let name = text::on_one_line(self.program[0].as_bytes());
+        let name = match self.program[0].is_empty() {
+            true => "\"\"".to_owned(),
+            false => text::on_one_line(self.program[0].as_bytes()),
+        };
         let prevented = match kind.code() {
             Code::NotInterceptable => "can't be intercepted: ",
             _ => "",

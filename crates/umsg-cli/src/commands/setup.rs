@@ -1,6 +1,9 @@
 //! `umsg setup`.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use clap::Args;
@@ -10,7 +13,7 @@ use umsg::{Namespace, NamespaceError, OutOfSight, SetupReport, TMPFILES};
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result, say};
 use crate::output::owner::Owners;
-use crate::output::{self, Format, json};
+use crate::output::{self, Format, json, text};
 use crate::place;
 
 /// Where every program looks for the namespace of all users.
@@ -66,6 +69,7 @@ impl Setup {
             out.write_all(lines(&path)?.as_bytes())?;
             return Ok(out.flush()?);
         }
+        check_contents(&path)?;
         let report = Namespace::setup_shared(&path).map_err(refused)?;
         if self.format.json {
             json::print(&mut out, &Report::new(&report))?;
@@ -89,6 +93,29 @@ fn lines(path: &Path) -> Result<String> {
                 path.display()
             ),
         )),
+    }
+}
+
+/// Refuses to open a directory to everybody that holds more than a namespace does: /etc was not meant.
+fn check_contents(path: &Path) -> Result {
+    let open_already = path.metadata().is_ok_and(|is| is.mode() & 0o7777 == 0o1777);
+    // What can't be read is for the library to judge.
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return Ok(());
+    };
+    let is_own = |name: &OsStr| name == "mq" || name.as_bytes().starts_with(b".namespace");
+    let other = entries.flatten().find(|entry| !is_own(&entry.file_name()));
+    match other {
+        Some(other) if !open_already => Err(Failure::new(
+            Code::Failed,
+            format_args!(
+                "{} holds other files, such as {}, and would be open to all users; give --dir one that is empty or \
+                 does not exist",
+                path.display(),
+                text::on_one_line(other.file_name().as_bytes())
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 
