@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use umsg::NamespaceError;
 use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
+use umsg::{Limits, NamespaceError};
 
 /// The exit codes, as `umsg --help` documents them. 2 is clap's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +152,19 @@ impl Explain for UnlinkError {
             UnlinkError::Name(error) => error.explain(),
             UnlinkError::Namespace(error) => error.explain(),
             UnlinkError::PermissionDenied => format!("{self}; run this as that user or as root"),
+            UnlinkError::System(_) => {
+                format!("{self}; look at it in the namespace's directory, under mq")
+            }
             _ => self.to_string(),
         }
+    }
+}
+
+/// What helps if a queue's messages, of so many bytes at most, are too short.
+pub fn longer_messages(most: usize) -> &'static str {
+    match most < Limits::default().max_message_size as usize {
+        true => "create the queue with a larger --message-size",
+        false => "no queue takes longer ones, so send it in parts",
     }
 }
 
@@ -162,7 +173,7 @@ impl Explain for SendError {
         let hint = match self {
             SendError::Full => "receive from it first, or wait with --timeout",
             SendError::TimedOut => "receive from it first, or wait longer",
-            SendError::TooLong { .. } => "create the queue with a larger --message-size",
+            SendError::TooLong { max, .. } => longer_messages(*max),
             SendError::NoMemory => MEMORY,
             SendError::NoSpace => ROOM,
             SendError::Damaged => DAMAGED,

@@ -197,6 +197,19 @@ fn a_message_that_is_too_long_is_refused_with_the_size() {
 }
 
 #[test]
+fn the_longest_message_goes_through_every_command() {
+    let site = site_with_queue(&["--message-size", "16M", "--max-messages", "2"]);
+    let mut longest = vec![b'x'; 16 << 20];
+    site.umsg_with_input(&["send", "/q"], &longest).text();
+    let peeked = site.umsg(&["peek", "/q"]);
+    assert!(peeked.text().ends_with("xxx\n") && peeked.text().len() > longest.len());
+    assert_eq!(site.umsg(&["recv", "/q", "-o", "raw"]).output, longest);
+    longest.push(b'x');
+    site.umsg_with_input(&["send", "/q"], &longest)
+        .fails(1, &["16777216 bytes; no queue takes longer ones"]);
+}
+
+#[test]
 fn following_a_queue_prints_each_message_as_it_comes() {
     let site = site_with_queue(&[]);
     let mut follower = start(&mut site.command(&["recv", "/q", "--follow", "--timeout", "30"]));

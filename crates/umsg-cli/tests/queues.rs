@@ -292,6 +292,9 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
     site.umsg(&["stat", "/bad"])
         .fails(1, &["umsg: /bad: ", "not a message queue"]);
     site.umsg(&["rm", "/bad"]).text();
+    std::fs::create_dir(site.path().join("mq/directory")).unwrap();
+    site.umsg(&["rm", "/directory"])
+        .fails(1, &["/directory: ", "Is a directory", "; look at it"]);
 }
 
 #[test]

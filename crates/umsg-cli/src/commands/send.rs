@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::patience::Patience;
 use crate::cli::Cli;
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{self, Code, Explain, Failure, Result};
 use crate::names::{Name, name};
 use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
@@ -141,8 +141,8 @@ impl Send {
             return Ok(());
         }
         let why = format!(
-            "standard input is too long for a message of this queue: its message size is {most} bytes; \
-             create the queue with a larger --message-size"
+            "standard input is too long for a message of this queue: its message size is {most} bytes; {}",
+            failure::longer_messages(most)
         );
         Err(self.failure(Code::Failed, &why, sent))
     }

@@ -33,20 +33,52 @@ impl<const N: usize> Table<N> {
             cells.max().unwrap_or(0)
         });
         for row in &self.rows {
-            let cells = (0..N).map(|n| match self.sides[n] {
-                Side::Left => format!("{:<1$}", row[n], widths[n]),
-                Side::Right => format!("{:>1$}", row[n], widths[n]),
-            });
-            let line = cells.collect::<Vec<_>>().join("  ");
+            let mut line = String::new();
+            for n in 0..N {
+                let padding = widths[n] - row[n].chars().count();
+                let (before, behind) = match self.sides[n] {
+                    Side::Left => (0, padding),
+                    Side::Right => (padding, 0),
+                };
+                push_blanks(&mut line, before);
+                line.push_str(&row[n]);
+                // Nothing is aligned behind the last column, and a message may be long.
+                if n + 1 < N {
+                    push_blanks(&mut line, behind + GAP);
+                }
+            }
             writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
     }
 }
 
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// The widths of `format!` end at 65,535.
+fn push_blanks(line: &mut String, blanks: usize) {
+    line.extend(std::iter::repeat_n(' ', blanks));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_may_be_as_long_as_a_message() {
+        let long = "x".repeat(100_000);
+        let mut table = Table::new([("A", Side::Left), ("B", Side::Right), ("C", Side::Left)]);
+        table.push([long.clone(), String::new(), long.clone()]);
+        let mut out = Vec::new();
+        table.print(&mut out).unwrap();
+        let blanks = |count| " ".repeat(count);
+        let heading = format!("A{}  B  C\n", blanks(99_999));
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!("{heading}{long}     {long}\n")
+        );
+    }
 
     #[test]
     fn numbers_stand_at_the_right_and_lines_end_without_spaces() {
