@@ -5,7 +5,7 @@
 //! | what is asked for: the one definition behind `--help`, manual pages and completions | [`cli`], and a file a command in [`commands`] |
 //! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`names`] |
 //! | what is printed, for people and for programs | [`output`] |
-//! | closed standard streams, which the runtime hides | [`streams`] |
+//! | closed standard streams and signals, which the runtime changes | [`streams`], [`inherited`] |
 //! | the queue that a command works with | [`opened`] |
 //! | errors, hints and exit codes | [`failure`] |
 //! | can a program be intercepted, and how | [`program`], [`preload`] |
@@ -14,6 +14,11 @@
 mod cli;
 mod commands;
 mod failure;
+#[allow(
+    unsafe_code,
+    reason = "what is done about a signal is asked and set by calls of libc"
+)]
+mod inherited;
 mod names;
 mod opened;
 mod output;

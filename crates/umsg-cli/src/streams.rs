@@ -11,10 +11,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 
 static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
+static ERRORS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds pointers to functions of this signature, which the C library calls once, before main, with
 // arguments that may be ignored. `look` needs nothing that main's runtime sets up: it makes system calls and stores.
@@ -27,6 +28,22 @@ extern "C" fn look() {
     // Relaxed: there is one thread, and main comes later in it.
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
     OUTPUT_CLOSED.store(is_closed(rustix::stdio::stdout()), Ordering::Relaxed);
+    ERRORS_CLOSED.store(is_closed(rustix::stdio::stderr()), Ordering::Relaxed);
+}
+
+/// Has what was closed be closed again for a program that takes this one's place.
+pub fn leave_closed() {
+    for (closed, stream) in [
+        (&INPUT_CLOSED, rustix::stdio::stdin()),
+        (&OUTPUT_CLOSED, rustix::stdio::stdout()),
+        (&ERRORS_CLOSED, rustix::stdio::stderr()),
+    ] {
+        // Relaxed: see `look`.
+        if closed.load(Ordering::Relaxed) {
+            // If that fails, it is the null device, which harms nobody.
+            let _ = rustix::io::fcntl_setfd(stream, FdFlags::CLOEXEC);
+        }
+    }
 }
 
 /// An error unless standard input can be read.

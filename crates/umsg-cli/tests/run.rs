@@ -144,6 +144,33 @@ fn the_exit_code_and_the_signal_are_the_programs() {
 }
 
 #[test]
+fn signals_and_closed_streams_are_those_that_the_caller_gave() {
+    let stage = Stage::new();
+    let umsg = env!("CARGO_BIN_EXE_umsg");
+    let found = |signals: &[&str], run: &[&str]| {
+        let mut command = Command::new("env");
+        command.args(signals).args(run);
+        command.args(["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"]);
+        command.env("UMSG_DIR", stage.site.path());
+        finish(command.env("UMSG_PRELOAD", &stage.library), b"")
+            .text()
+            .to_owned()
+    };
+    for signals in [
+        &["--ignore-signal=PIPE", "--block-signal=USR1"][..],
+        &["--default-signal=PIPE"],
+    ] {
+        assert_eq!(found(signals, &[umsg, "run", "--"]), found(signals, &[]));
+    }
+    let mut shell = Command::new("bash");
+    let line =
+        format!("{umsg} run -- bash -c '! [ -e /proc/$$/fd/0 -o -e /proc/$$/fd/1 ]' <&- >&-");
+    shell.args(["-c", &line]).env("UMSG_DIR", stage.site.path());
+    let outcome = finish(shell.env("UMSG_PRELOAD", &stage.library), b"");
+    assert_eq!(outcome.text(), "");
+}
+
+#[test]
 fn a_program_that_does_not_exist_is_127_and_one_that_cant_be_executed_126() {
     let stage = Stage::new();
     stage

@@ -11,7 +11,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::output::text;
 use crate::program::{self, Kind, Trouble};
-use crate::{place, preload};
+use crate::{inherited, place, preload};
 
 /// Names to the drop-in how the program waits.
 const WAIT: &str = "UMSG_WAIT";
@@ -105,6 +105,7 @@ impl Run {
         if let Some(wait) = wait {
             command.env(WAIT, wait.name());
         }
+        inherited::hand_on(&mut command);
         // Returns only if it fails.
         let error = command.exec();
         Err(self.failure(&Kind::NotExecuted(error).of(path)))
