@@ -9,14 +9,15 @@
 // +-------------------+----------+---------------+-----+
 // ```
 //
-// The table's places are never unmapped and each has one word of state, its generation and a count of users:
+// The table's places are never unmapped and each has one word of state, its generation and a count:
 //
-// | generation | users | state | who leaves it |
+// | generation | count | state | who leaves it |
 // |---|---|---|---|
 // | even | 0 | free | `Place::claim` |
-// | even | 1 | being filled | the claimer, by `Place::publish` |
-// | odd | 1 + calls that run | open | `close` makes the generation even |
-// | even | 1 or more | closed, calls still run | the last of them drops the queue, then frees the place |
+// | even | 1 | being filled | the claimer, by `Claimed::publish` |
+// | odd | 1 + counted uses | open | `close` makes the generation even, and has the one count |
+// | even | LATER + counted uses | closed, but noted by a thread (`holds`) | that thread, after it has cleared its note |
+// | even | counted uses | closed | the last of them drops the queue, then frees the place |
 //
 // A handle names an odd generation, so a closed one fits no place until 2^31 queues were opened at its place. No step
 // takes a lock: a forked child finds nothing half done (but keeps what another thread was just using).
@@ -29,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use umsg::posix::Queue;
 
 use crate::error::Failure;
+use crate::holds::{self, Record};
 
 /// An open queue.
 #[repr(C)]
@@ -60,6 +62,8 @@ static TABLE: [AtomicPtr<[Place; CHUNK]>; CHUNKS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS];
 /// Where to begin to look for a free place.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// How many places are closed and not yet free, or about to be.
+static CLOSING: AtomicUsize = AtomicUsize::new(0);
 
 struct Place {
     state: AtomicU64,
@@ -70,10 +74,12 @@ struct Place {
 // compare-and-swap, and shared by reference in between; `Open` itself is Send and Sync.
 unsafe impl Sync for Place {}
 
-const ONE_USER: u64 = 1;
+const ONE: u64 = 1;
+/// In place of the one count of `close`: it is left to a thread that has noted the place.
+const LATER: u64 = 1 << 31;
 const NEXT_GENERATION: u64 = 1 << 32;
 
-fn users(state: u64) -> u32 {
+fn count(state: u64) -> u32 {
     state as u32
 }
 
@@ -136,6 +142,7 @@ fn grow(index: usize) -> Option<&'static Place> {
 /// Makes a handle.
 pub(crate) fn enter(open: Open) -> Result<umsg_mqd_t, Failure> {
     const PLACES: usize = CHUNK * CHUNKS;
+    holds::start();
     // Relaxed: a hint.
     let first = NEXT.load(Ordering::Relaxed);
     for index in (first..first + PLACES).map(|index| index % PLACES) {
@@ -158,13 +165,16 @@ pub(crate) fn hold(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
 
 /// Ends a handle. Its queue is unmapped when the last call that uses it has returned.
 pub(crate) fn close(mqdes: umsg_mqd_t) -> Result<(), Failure> {
-    let held = hold(mqdes)?;
-    let (_, generation) = parts(mqdes).ok_or(Failure::NotOpen)?;
-    if !held.place.end(generation) {
+    let (index, generation) = parts(mqdes).ok_or(Failure::NotOpen)?;
+    let place = place(index).ok_or(Failure::NotOpen)?;
+    // Relaxed, and before the look at the notes, which orders them: whoever clears his note after that look sees that
+    // there is something to free.
+    CLOSING.fetch_add(1, Ordering::Relaxed);
+    if !place.end(generation) {
+        CLOSING.fetch_sub(1, Ordering::Relaxed);
         return Err(Failure::NotOpen);
     }
-    // The handle's own use; `held` is not the last one then.
-    held.place.release();
+    place.free_or_leave();
     Ok(())
 }
 
@@ -185,39 +195,48 @@ impl Claimed<'_> {
 impl Place {
     fn claim(&self) -> Option<Claimed<'_>> {
         let state = self.state.load(Ordering::Relaxed);
-        if is_open(state) || users(state) != 0 {
+        if is_open(state) || count(state) != 0 {
             return None;
         }
         // Acquire: pairs with the release in `retire`; the last queue is gone.
         self.state
-            .compare_exchange(
-                state,
-                state + ONE_USER,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
+            .compare_exchange(state, state + ONE, Ordering::Acquire, Ordering::Relaxed)
             .ok()
             .map(|_| Claimed(self))
     }
 
     #[inline(always)]
     fn hold(&'static self, wanted: u32) -> Option<Held> {
-        let mut state = self.state.load(Ordering::Relaxed);
-        loop {
-            if generation(state) != wanted || !is_open(state) {
-                return None;
-            }
+        if let Some(record) = holds::my_idle_record() {
+            record.note(self.address());
             // Acquire: pairs with the release in `publish`; the place is filled.
-            match self.state.compare_exchange_weak(
-                state,
-                state + ONE_USER,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(Held { place: self }),
-                Err(now) => state = now,
+            let state = self.state.load(Ordering::Acquire);
+            if generation(state) == wanted && is_open(state) {
+                let note = Some(record);
+                return Some(Held { place: self, note });
             }
+            record.clear();
+            self.after_note();
         }
+        self.hold_counted(wanted)
+    }
+
+    #[cold]
+    fn hold_counted(&'static self, wanted: u32) -> Option<Held> {
+        // Acquire: as in `hold`.
+        self.state
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| {
+                (generation(state) == wanted && is_open(state)).then_some(state + ONE)
+            })
+            .ok()
+            .map(|_| Held {
+                place: self,
+                note: None,
+            })
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Ends the generation, once.
@@ -230,14 +249,49 @@ impl Place {
             .is_ok()
     }
 
+    /// With the one count of `close`: gives it back, or leaves it to a thread that has noted the place.
+    #[cold]
+    fn free_or_leave(&self) {
+        while holds::is_noted(self.address()) {
+            // Relaxed, and before the second look, which orders it: whoever clears his note after that finds it.
+            self.state.fetch_add(LATER - ONE, Ordering::Relaxed);
+            if holds::is_noted(self.address()) || !self.take_over() {
+                return;
+            }
+        }
+        self.release();
+        // Relaxed: hands nothing over.
+        CLOSING.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// By a thread that has cleared its note: frees the place if it was closed meanwhile and left to it.
     #[inline(always)]
+    fn after_note(&self) {
+        // Relaxed: see `close` and `free_or_leave`.
+        if CLOSING.load(Ordering::Relaxed) != 0 && self.take_over() {
+            self.free_or_leave();
+        }
+    }
+
+    /// Takes over the one count of `close`, if it was left.
+    #[cold]
+    fn take_over(&self) -> bool {
+        // Relaxed: hands nothing over; the drop of the queue looks at the count.
+        self.state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                (state & LATER != 0).then(|| state - LATER + ONE)
+            })
+            .is_ok()
+    }
+
+    /// Gives back a count.
     fn release(&self) {
         let mut state = self.state.load(Ordering::Relaxed);
-        while users(state) != 1 {
+        while count(state) != 1 {
             // Release: what this user did comes before the drop (Acquire in `retire`).
             match self.state.compare_exchange_weak(
                 state,
-                state - ONE_USER,
+                state - ONE,
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
@@ -256,13 +310,15 @@ impl Place {
         // SAFETY: filled in `publish`, and no other user is left or can come: the generation is even.
         unsafe { (*self.open.get()).assume_init_drop() };
         // Release: the drop comes before the next claim.
-        self.state.fetch_sub(ONE_USER, Ordering::Release);
+        self.state.fetch_sub(ONE, Ordering::Release);
     }
 }
 
 /// A queue in use.
 pub(crate) struct Held {
     place: &'static Place,
+    /// None if the use is counted.
+    note: Option<&'static Record>,
 }
 
 impl Deref for Held {
@@ -270,7 +326,7 @@ impl Deref for Held {
 
     #[inline(always)]
     fn deref(&self) -> &Open {
-        // SAFETY: filled before the generation was published, and not emptied while this use is counted.
+        // SAFETY: filled before the generation was published, and not emptied while this use is noted or counted.
         unsafe { (*self.place.open.get()).assume_init_ref() }
     }
 }
@@ -278,6 +334,12 @@ impl Deref for Held {
 impl Drop for Held {
     #[inline(always)]
     fn drop(&mut self) {
-        self.place.release();
+        match self.note {
+            Some(record) => {
+                record.clear();
+                self.place.after_note();
+            }
+            None => self.place.release(),
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! | what | where |
 //! |---|---|
 //! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `attributes`, `status`, `peek`, `waiting`, `version` |
-//! | handle → queue, and who is still using it | `handle` |
+//! | handle → queue, and who is still using it | `handle`, `holds` |
 //! | errno and the text of the last error | `error` |
 //! | what a program hands in: addresses, times | `pointer`, `time` |
 //!
@@ -27,6 +27,7 @@ compile_error!(
 mod attributes;
 mod error;
 mod handle;
+mod holds;
 mod open;
 mod options;
 mod peek;

@@ -28,19 +28,34 @@ static void *receive_one(void *queue)
     return NULL;
 }
 
+/* Whether the memory of an opened queue of this name is mapped. */
+static int is_mapped(const char *name)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[1024];
+    int found = 0;
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL)
+        found = found || strstr(line, name) != NULL;
+    fclose(maps);
+    return found;
+}
+
 static void a_call_goes_on_when_another_thread_closes_its_handle(void)
 {
-    umsg_mqd_t queue = make("/closing", 1, 16, 0);
-    umsg_mqd_t second = umsg_mq_open("/closing", O_RDWR);
+    umsg_mqd_t second = make("/closing", 1, 16, 0);
+    umsg_mqd_t queue = umsg_mq_open("/closing", O_RDWR);
     pthread_t thread;
-    CHECK(second != NONE);
+    CHECK(queue != NONE && is_mapped("/mq/closing"));
     CHECK(umsg_mq_set_waiting(queue, UMSG_WAITING_BLOCKING) == 0);
     CHECK(pthread_create(&thread, NULL, receive_one, queue) == 0);
     wait_for_receivers(second, 1);
     CHECK(umsg_mq_close(queue) == 0);
     FAILS(umsg_mq_close(queue), EBADF);
+    CHECK(is_mapped("/mq/closing"));
     CHECK(umsg_mq_send(second, "late", 4, 0) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(!is_mapped("/mq/closing"));
     done(second, "/closing");
 }
 
