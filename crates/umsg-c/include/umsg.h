@@ -398,6 +398,248 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
                              unsigned int *msg_prio,
                              const struct timespec *abs_timeout);
 
+/* ---- Sending in place ---- */
+
+/* Room in a queue for a message that is written where it will lie. id must stay as it is. */
+struct umsg_mq_reservation {
+    /* Where the message is to be written: valid until the reservation ends. */
+    void *data;
+    /* How many bytes there is room for. */
+    size_t len;
+    /* By which the library knows the reservation; 0 once it has ended. */
+    uint64_t id;
+};
+
+/*
+ * Reserves room for a message, to be written where it will lie.
+ *
+ * data of reservation says where up to len bytes are to be written; umsg_mq_commit(3) sends them, and nothing is
+ * copied. What the room holds at first is arbitrary: earlier messages may show. It counts for the queue's capacity from
+ * the beginning. Others send meanwhile: the message takes its place behind those of its priority that were sent before the
+ * commit.
+ *
+ * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or
+ * not at all if the handle has O_NONBLOCK; with a time that flag does not count.
+ *
+ * Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
+ * by fork(2) does not own its parent's reservations.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EAGAIN: the queue is full, the handle has O_NONBLOCK and abs_timeout is NULL.
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: reservation or abs_timeout is at an address that can't be written or read.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - EMFILE: the process has 65,536 reservations, the most that there can be.
+ * - EMSGSIZE: len is more than the queue's message size.
+ * - ENOMEM, ENOSPC: the system has no memory for the message, or the namespace's file system is full or its limit of
+ *   bytes is reached.
+ * - ETIMEDOUT: the time came before there was room.
+ *
+ * If the process dies:
+ * The room is free again: whoever finds the queue full looks for dead holders, and who is blocked does so ten times a
+ * second.
+ *
+ * See also:
+ * umsg_mq_cancel(3), umsg_mq_commit(3), umsg_mq_lease(3), umsg_mq_send(3)
+ */
+int umsg_mq_reserve(umsg_mqd_t mqdes,
+                    size_t len,
+                    struct umsg_mq_reservation *reservation,
+                    const struct timespec *abs_timeout);
+
+/*
+ * Sends a message that was written in place.
+ *
+ * The message is the first len bytes of the reserved room, and msg_prio its priority. The reservation is ended, whatever
+ * the call returns, unless that is EFAULT, EINVAL or EMSGSIZE; if the message was not sent, its room is free again.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: this is a forked child of the process that made the reservation.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: reservation is at an address that can't be read and written.
+ * - EINVAL: reservation is no reservation that this process has, or another thread is ending it at this moment; or
+ *   msg_prio is 32,768 or more.
+ * - EMSGSIZE: len is more than was reserved.
+ * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_mq_cancel(3), umsg_mq_reserve(3)
+ */
+int umsg_mq_commit(struct umsg_mq_reservation *reservation, size_t len, unsigned int msg_prio);
+
+/*
+ * Gives reserved room back.
+ *
+ * Nothing is sent, and the reservation is ended.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EFAULT: reservation is at an address that can't be read and written.
+ * - EINVAL: reservation is no reservation that this process has, or another thread is ending it at this moment.
+ *
+ * If the process dies:
+ * The room is free again all the same.
+ *
+ * See also:
+ * umsg_mq_commit(3), umsg_mq_reserve(3)
+ */
+int umsg_mq_cancel(struct umsg_mq_reservation *reservation);
+
+/* ---- Receiving in place ---- */
+
+/*
+ * A message that was received where it lies. The members describe it; changing them changes nothing, but id must stay as
+ * it is.
+ */
+struct umsg_mq_lease {
+    /* Where the message lies: valid until the lease ends. */
+    const void *data;
+    /* The length of the message in bytes. */
+    size_t len;
+    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    int64_t sent;
+    /* Its priority. */
+    unsigned int priority;
+    /* How often it was delivered as a lease, this time included: 1 the first time. */
+    unsigned int deliveries;
+    /* Process id of the sender. */
+    pid_t pid;
+    /* Set to 0. */
+    uint32_t reserved;
+    /* By which the library knows the lease; 0 once it has ended. */
+    uint64_t id;
+};
+
+/*
+ * Receives a message where it lies.
+ *
+ * As umsg_mq_receive(3), but nothing is copied: data and len of lease say where the message lies in the queue's
+ * memory and how long it is. The bytes must not be written. The message counts for the queue's capacity until
+ * umsg_mq_acknowledge(3) removes it for good; umsg_mq_return(3), the death of the process and the end of a time limit
+ * set by umsg_mq_lease_limit(3) return it to the head of its priority, and the next receiver gets it.
+ *
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or not at all
+ * if the handle has O_NONBLOCK; with a time that flag does not count.
+ *
+ * Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
+ * fork(2) does not own its parent's leases.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL.
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: lease or abs_timeout is at an address that can't be written or read.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - EMFILE: the process has 65,536 leases, the most that there can be.
+ * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
+ * - ETIMEDOUT: the time came before a message did.
+ *
+ * If the process dies:
+ * The message goes back to the head of its priority: whoever finds the queue empty or full looks for dead holders, and
+ * who is blocked does so ten times a second.
+ *
+ * See also:
+ * umsg_mq_acknowledge(3), umsg_mq_lease_limit(3), umsg_mq_receive(3), umsg_mq_reserve(3), umsg_mq_return(3)
+ */
+int umsg_mq_lease(umsg_mqd_t mqdes,
+                  struct umsg_mq_lease *lease,
+                  const struct timespec *abs_timeout);
+
+/*
+ * Removes a leased message for good.
+ *
+ * To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
+ * ended, whatever the call returns.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: lease is at an address that can't be read and written.
+ * - EINVAL: lease is no lease that this process has, or another thread is ending it at this moment.
+ * - ESTALE: a time limit has ended the lease, or this is a forked child of its holder: somebody else gets the message,
+ *   or got it already.
+ *
+ * If the process dies:
+ * Before the call returns: the message is gone, or goes back to the head of its priority.
+ *
+ * See also:
+ * umsg_mq_lease(3), umsg_mq_return(3)
+ */
+int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
+
+/*
+ * Returns a leased message to its queue.
+ *
+ * The message goes back to the head of its priority, and the next receiver gets it. The lease is ended, whatever the call
+ * returns.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: lease is at an address that can't be read and written.
+ * - EINVAL: lease is no lease that this process has, or another thread is ending it at this moment.
+ * - ESTALE: a time limit has ended the lease, or this is a forked child of its holder.
+ *
+ * If the process dies:
+ * The message goes back all the same.
+ *
+ * See also:
+ * umsg_mq_acknowledge(3), umsg_mq_lease(3)
+ */
+int umsg_mq_return(struct umsg_mq_lease *lease);
+
+/*
+ * Lets a lease end by itself after some time.
+ *
+ * When time, counted from now, is over, the message goes back to the head of its priority, whatever its holder does
+ * meanwhile; the holder's umsg_mq_acknowledge(3) then fails. That happens when somebody finds the queue empty or full, or
+ * receives beside other leases; who is blocked looks ten times a second. A further call sets another limit.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: lease or time is at an address that can't be read.
+ * - EINVAL: lease is no lease that this process has, or another thread is ending it at this moment; or tv_sec of
+ *   time is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ESTALE: an earlier limit has ended the lease, or this is a forked child of its holder.
+ *
+ * If the process dies:
+ * The message goes back at once.
+ *
+ * See also:
+ * umsg_mq_acknowledge(3), umsg_mq_lease(3)
+ */
+int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec *time);
+
 /* ---- What a queue says of itself ---- */
 
 /*
@@ -451,6 +693,12 @@ struct umsg_mq_status {
     uint64_t sender_repairs;
     /* Repairs of the receivers' side after a death. */
     uint64_t receiver_repairs;
+    /* Messages that are written in place and not committed. They count for the capacity. */
+    uint64_t reserved;
+    /* Messages that were received in place and not acknowledged. They count for the capacity. */
+    uint64_t leased;
+    /* Leased messages that went back to the queue. */
+    uint64_t returned;
     /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
     uint64_t damaged;
 };

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 
 use umsg::NamespaceError;
-use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
+use umsg::posix::{LeaseError, OpenError, ReceiveError, SendError, UnlinkError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     #[error("{0} is at an address that can't be read or written")]
     BadAddress(&'static str),
     /// EINVAL
-    #[error("a time-out is a time since 1970, with 0 to 999,999,999 nanoseconds")]
+    #[error("a time has no negative seconds, and from 0 to 999,999,999 nanoseconds")]
     BadTime,
     /// EINVAL
     #[error("{0}")]
@@ -29,6 +29,9 @@ pub(crate) enum Failure {
     /// EMFILE
     #[error("this process has 65,536 queues open, the most that there can be")]
     TooManyHandles,
+    /// EMFILE
+    #[error("this process has 65,536 leases or reservations, the most that there can be")]
+    TooManyHolds,
     /// ENOMSG
     #[error("there are not so many messages in the queue")]
     NoMessage,
@@ -41,6 +44,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Receive(#[from] ReceiveError),
     #[error(transparent)]
+    Lease(#[from] LeaseError),
+    #[error(transparent)]
     Namespace(#[from] NamespaceError),
 }
 
@@ -51,12 +56,13 @@ impl Failure {
             Failure::BadAddress(_) => libc::EFAULT,
             Failure::BadTime | Failure::Invalid(_) => libc::EINVAL,
             Failure::TooNew => libc::E2BIG,
-            Failure::TooManyHandles => libc::EMFILE,
+            Failure::TooManyHandles | Failure::TooManyHolds => libc::EMFILE,
             Failure::NoMessage => libc::ENOMSG,
             Failure::Open(error) => error.errno(),
             Failure::Unlink(error) => error.errno(),
             Failure::Send(error) => error.errno(),
             Failure::Receive(error) => error.errno(),
+            Failure::Lease(error) => error.errno(),
             Failure::Namespace(error) => error.errno(),
         }
     }

@@ -25,12 +25,13 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use umsg::posix::Queue;
 
 use crate::error::Failure;
 use crate::holds::{self, Record};
+use crate::table::{Empty, Table};
 
 /// An open queue.
 #[repr(C)]
@@ -55,13 +56,7 @@ pub(crate) struct Open {
     pub(crate) nonblocking: AtomicBool,
 }
 
-const CHUNK: usize = 64;
-const CHUNKS: usize = 1024;
-
-static TABLE: [AtomicPtr<[Place; CHUNK]>; CHUNKS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS];
-/// Where to begin to look for a free place.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+static TABLE: Table<Place> = Table::new();
 /// How many places are closed and not yet free, or about to be.
 static CLOSING: AtomicUsize = AtomicUsize::new(0);
 
@@ -73,6 +68,13 @@ struct Place {
 // SAFETY: `open` is written by who claimed the place and dropped by its last user, one thread each by `state`'s
 // compare-and-swap, and shared by reference in between; `Open` itself is Send and Sync.
 unsafe impl Sync for Place {}
+
+impl Empty for Place {
+    const EMPTY: Place = Place {
+        state: AtomicU64::new(0),
+        open: UnsafeCell::new(MaybeUninit::uninit()),
+    };
+}
 
 const ONE: u64 = 1;
 /// In place of the one count of `close`: it is left to a thread that has noted the place.
@@ -107,66 +109,33 @@ fn parts(mqdes: umsg_mqd_t) -> Option<(usize, u32)> {
     (bits & 0xf == MARK).then_some((place as usize, (bits >> 32) as u32))
 }
 
-#[inline(always)]
-fn place(index: usize) -> Option<&'static Place> {
-    // Acquire: pairs with the release in `grow`; the places are free ones.
-    let chunk = TABLE.get(index / CHUNK)?.load(Ordering::Acquire);
-    // SAFETY: null, or what `grow` leaked and nobody frees.
-    let chunk = unsafe { chunk.as_ref() }?;
-    Some(&chunk[index % CHUNK])
-}
-
-#[cold]
-fn grow(index: usize) -> Option<&'static Place> {
-    let entry = TABLE.get(index / CHUNK)?;
-    let fresh: *mut [Place; CHUNK] = Box::into_raw(Box::new(
-        [const {
-            Place {
-                state: AtomicU64::new(0),
-                open: UnsafeCell::new(MaybeUninit::uninit()),
-            }
-        }; CHUNK],
-    ));
-    let null = std::ptr::null_mut();
-    // Release: who finds the chunk finds free places.
-    if entry
-        .compare_exchange(null, fresh, Ordering::Release, Ordering::Relaxed)
-        .is_err()
-    {
-        // SAFETY: another thread was first; ours comes from Box::into_raw and was seen by nobody.
-        drop(unsafe { Box::from_raw(fresh) });
-    }
-    place(index)
-}
-
 /// Makes a handle.
 pub(crate) fn enter(open: Open) -> Result<umsg_mqd_t, Failure> {
-    const PLACES: usize = CHUNK * CHUNKS;
     holds::start();
-    // Relaxed: a hint.
-    let first = NEXT.load(Ordering::Relaxed);
-    for index in (first..first + PLACES).map(|index| index % PLACES) {
-        let place = place(index).or_else(|| grow(index));
-        if let Some(claimed) = place.and_then(Place::claim) {
-            NEXT.store(index + 1, Ordering::Relaxed);
-            return Ok(handle_of(index, claimed.publish(open)));
-        }
-    }
-    Err(Failure::TooManyHandles)
+    let claimed = TABLE.claim(Place::claim);
+    let (index, claimed) = claimed.ok_or(Failure::TooManyHandles)?;
+    Ok(handle_of(index, claimed.publish(open)))
 }
 
 /// The queue of a handle; it stays open until the result is dropped, whoever closes it meanwhile.
 #[inline(always)]
 pub(crate) fn hold(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     let (index, generation) = parts(mqdes).ok_or(Failure::NotOpen)?;
-    let place = place(index).ok_or(Failure::NotOpen)?;
+    let place = TABLE.get(index).ok_or(Failure::NotOpen)?;
     place.hold(generation).ok_or(Failure::NotOpen)
+}
+
+/// As [`hold`], for longer than a call.
+pub(crate) fn keep(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
+    let (index, generation) = parts(mqdes).ok_or(Failure::NotOpen)?;
+    let place = TABLE.get(index).ok_or(Failure::NotOpen)?;
+    place.hold_counted(generation).ok_or(Failure::NotOpen)
 }
 
 /// Ends a handle. Its queue is unmapped when the last call that uses it has returned.
 pub(crate) fn close(mqdes: umsg_mqd_t) -> Result<(), Failure> {
     let (index, generation) = parts(mqdes).ok_or(Failure::NotOpen)?;
-    let place = place(index).ok_or(Failure::NotOpen)?;
+    let place = TABLE.get(index).ok_or(Failure::NotOpen)?;
     // Relaxed, and before the look at the notes, which orders them: whoever clears his note after that look sees that
     // there is something to free.
     CLOSING.fetch_add(1, Ordering::Relaxed);
@@ -328,6 +297,17 @@ impl Deref for Held {
     fn deref(&self) -> &Open {
         // SAFETY: filled before the generation was published, and not emptied while this use is noted or counted.
         unsafe { (*self.place.open.get()).assume_init_ref() }
+    }
+}
+
+impl Held {
+    /// The queue with a lifetime that the compiler does not check.
+    ///
+    /// # Safety
+    /// The result, and what is made of it, is used no longer than this use is held.
+    pub(crate) unsafe fn queue_unbounded(&self) -> &'static Queue {
+        // SAFETY: as in `deref`, as long as the caller keeps to the contract; the place itself lives for ever.
+        &unsafe { (*self.place.open.get()).assume_init_ref() }.queue
     }
 }
 

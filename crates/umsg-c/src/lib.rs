@@ -5,8 +5,10 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `attributes`, `status`, `peek`, `waiting`, `version` |
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `reservation`, `lease`, `attributes`, `status`, `peek`, `waiting`, `version` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
+//! | leases and reservations under a number | `keep` |
+//! | where both find their places | `table` |
 //! | errno and the text of the last error | `error` |
 //! | what a program hands in: addresses, times | `pointer`, `time` |
 //!
@@ -28,13 +30,17 @@ mod attributes;
 mod error;
 mod handle;
 mod holds;
+mod keep;
+mod lease;
 mod open;
 mod options;
 mod peek;
 mod pointer;
 mod receive;
+mod reservation;
 mod send;
 mod status;
+mod table;
 mod time;
 mod version;
 mod waiting;

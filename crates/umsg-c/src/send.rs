@@ -15,7 +15,7 @@ use crate::pointer;
 use crate::time;
 
 /// Priorities are below this.
-const MQ_PRIO_MAX: c_uint = 32_768;
+pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 
 /// Sends a message.
 ///

@@ -61,6 +61,12 @@ pub struct umsg_mq_status {
     pub sender_repairs: u64,
     /// Repairs of the receivers' side after a death.
     pub receiver_repairs: u64,
+    /// Messages that are written in place and not committed. They count for the capacity.
+    pub reserved: u64,
+    /// Messages that were received in place and not acknowledged. They count for the capacity.
+    pub leased: u64,
+    /// Leased messages that went back to the queue.
+    pub returned: u64,
     /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
     pub damaged: u64,
 }
@@ -144,6 +150,9 @@ fn in_c(status: &Status) -> umsg_mq_status {
         waiters_died: statistics.waiters_died,
         sender_repairs: statistics.sender_repairs.into(),
         receiver_repairs: statistics.receiver_repairs.into(),
+        reserved: attributes.reserved as u64,
+        leased: attributes.leased as u64,
+        returned: statistics.returned,
         damaged: status.damaged.into(),
     }
 }

@@ -1,10 +1,12 @@
 //! Times: those until which a call waits, and those that are told.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libc::timespec;
 
 use crate::error::Failure;
+use crate::handle::Open;
 use crate::pointer;
 
 /// Until when a call may wait; `None` is for ever. A bad address and a time that is none are the first errors that a call
@@ -18,13 +20,36 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
     let Some(time) = (unsafe { pointer::read(timeout, "the time-out")? }) else {
         return Ok(None);
     };
+    // A time beyond what the type can hold is no deadline at all.
+    Ok(UNIX_EPOCH.checked_add(span(time)?))
+}
+
+/// A span of time.
+pub(crate) fn span(time: timespec) -> Result<Duration, Failure> {
     let seconds = u64::try_from(time.tv_sec).map_err(|_| Failure::BadTime)?;
     let nanoseconds = u32::try_from(time.tv_nsec)
         .ok()
         .filter(|&n| n < 1_000_000_000);
-    let since_epoch = Duration::new(seconds, nanoseconds.ok_or(Failure::BadTime)?);
-    // A time beyond what the type can hold is no deadline at all.
-    Ok(UNIX_EPOCH.checked_add(since_epoch))
+    Ok(Duration::new(seconds, nanoseconds.ok_or(Failure::BadTime)?))
+}
+
+/// How long a call that POSIX does not have may wait.
+pub(crate) enum Patience {
+    None,
+    Endless,
+    Until(SystemTime),
+}
+
+impl Patience {
+    /// O_NONBLOCK counts only where no time is given.
+    pub(crate) fn of(deadline: Option<SystemTime>, open: &Open) -> Patience {
+        match deadline {
+            Some(time) => Patience::Until(time),
+            // Relaxed: the flag hands nothing over.
+            None if open.nonblocking.load(Ordering::Relaxed) => Patience::None,
+            None => Patience::Endless,
+        }
+    }
 }
 
 /// A time as it is told: nanoseconds since 1970, 0 for never.

@@ -62,6 +62,15 @@ fn what_a_producer_sends_a_consumer_prints_the_urgent_first() {
 }
 
 #[test]
+fn frames_arrive_without_being_copied() {
+    let Some(examples) = examples() else { return };
+    let namespace = Namespace::new();
+    let mut frames = namespace.command(examples.join("frames"));
+    assert_eq!(succeed(frames.args(["/frames", "20"])), "20 of 20 frames\n");
+    assert_eq!(namespace.queues(), [""; 0], "left behind");
+}
+
+#[test]
 fn an_example_says_what_is_wrong() {
     let Some(examples) = examples() else { return };
     let namespace = Namespace::new();

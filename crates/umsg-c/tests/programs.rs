@@ -108,7 +108,7 @@ macro_rules! programs {
     };
 }
 
-programs!(open, messages, look, threads);
+programs!(open, messages, look, threads, in_place);
 
 #[test]
 fn cpp_takes_the_headers() {

@@ -10,13 +10,15 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "handle",
     "attributes",
     "open",
     "options",
     "send",
     "receive",
+    "reservation",
+    "lease",
     "status",
     "peek",
     "waiting",

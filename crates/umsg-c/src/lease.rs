@@ -1,0 +1,243 @@
+//! Receiving in place.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use libc::{pid_t, size_t, timespec};
+use umsg::posix::Lease;
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, Held, umsg_mqd_t};
+use crate::keep::Keep;
+use crate::pointer;
+use crate::time::{self, Patience, told};
+
+/// A message that was received where it lies. The members describe it; changing them changes nothing, but `id` must stay as
+/// it is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_mq_lease {
+    /// Where the message lies: valid until the lease ends.
+    pub data: *const c_void,
+    /// The length of the message in bytes.
+    pub len: size_t,
+    /// When it was sent, in nanoseconds since 1970, to a few milliseconds.
+    pub sent: i64,
+    /// Its priority.
+    pub priority: c_uint,
+    /// How often it was delivered as a lease, this time included: 1 the first time.
+    pub deliveries: c_uint,
+    /// Process id of the sender.
+    pub pid: pid_t,
+    /// Set to 0.
+    pub reserved: u32,
+    /// By which the library knows the lease; 0 once it has ended.
+    pub id: u64,
+}
+
+/// A lease and its queue, which stays open meanwhile.
+struct Leased {
+    lease: Lease<'static>,
+    /// Dropped after the lease.
+    _held: Held,
+}
+
+static LEASES: Keep<Leased> = Keep::new();
+
+/// Receives a message where it lies.
+///
+/// As umsg_mq_receive(3), but nothing is copied: `data` and `len` of `lease` say where the message lies in the queue's
+/// memory and how long it is. The bytes must not be written. The message counts for the queue's capacity until
+/// umsg_mq_acknowledge(3) removes it for good; umsg_mq_return(3), the death of the process and the end of a time limit
+/// set by umsg_mq_lease_limit(3) return it to the head of its priority, and the next receiver gets it.
+///
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all
+/// if the handle has `O_NONBLOCK`; with a time that flag does not count.
+///
+/// Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
+/// fork(2) does not own its parent's leases.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `lease` or `abs_timeout` is at an address that can't be written or read.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `EMFILE`: the process has 65,536 leases, the most that there can be.
+/// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
+/// - `ETIMEDOUT`: the time came before a message did.
+///
+/// # If the process dies
+/// The message goes back to the head of its priority: whoever finds the queue empty or full looks for dead holders, and
+/// who is blocked does so ten times a second.
+///
+/// # See also
+/// umsg_mq_acknowledge(3), umsg_mq_lease_limit(3), umsg_mq_receive(3), umsg_mq_reserve(3), umsg_mq_return(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_lease(
+    mqdes: umsg_mqd_t,
+    lease: *mut umsg_mq_lease,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let receive = || {
+        // SAFETY: the caller promises NULL or a readable timespec.
+        let deadline = unsafe { time::deadline(abs_timeout)? };
+        let held = handle::keep(mqdes)?;
+        pointer::check(lease, "lease")?;
+        // SAFETY: the lease is kept together with `held` and dropped before it.
+        let queue = unsafe { held.queue_unbounded() };
+        let received = match Patience::of(deadline, &held) {
+            Patience::None => queue.try_receive_lease(),
+            Patience::Endless => queue.receive_lease(),
+            Patience::Until(time) => queue.receive_lease_deadline(time),
+        };
+        let told = keep(received?, held)?;
+        // SAFETY: the caller promises a writable structure.
+        unsafe { pointer::write(lease, told, "lease")? };
+        Ok(0)
+    };
+    answer(receive())
+}
+
+/// Removes a leased message for good.
+///
+/// To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
+/// ended, whatever the call returns.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `lease` is at an address that can't be read and written.
+/// - `EINVAL`: `lease` is no lease that this process has, or another thread is ending it at this moment.
+/// - `ESTALE`: a time limit has ended the lease, or this is a forked child of its holder: somebody else gets the message,
+///   or got it already.
+///
+/// # If the process dies
+/// Before the call returns: the message is gone, or goes back to the head of its priority.
+///
+/// # See also
+/// umsg_mq_lease(3), umsg_mq_return(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int {
+    // SAFETY: the caller promises a readable and writable structure.
+    let leased = unsafe { take(lease) };
+    answer(leased.and_then(|leased| {
+        leased.lease.acknowledge()?;
+        Ok(0)
+    }))
+}
+
+/// Returns a leased message to its queue.
+///
+/// The message goes back to the head of its priority, and the next receiver gets it. The lease is ended, whatever the call
+/// returns.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `lease` is at an address that can't be read and written.
+/// - `EINVAL`: `lease` is no lease that this process has, or another thread is ending it at this moment.
+/// - `ESTALE`: a time limit has ended the lease, or this is a forked child of its holder.
+///
+/// # If the process dies
+/// The message goes back all the same.
+///
+/// # See also
+/// umsg_mq_acknowledge(3), umsg_mq_lease(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
+    // SAFETY: the caller promises a readable and writable structure.
+    let leased = unsafe { take(lease) };
+    answer(leased.and_then(|leased| {
+        leased.lease.give_back()?;
+        Ok(0)
+    }))
+}
+
+/// Lets a lease end by itself after some time.
+///
+/// When `time`, counted from now, is over, the message goes back to the head of its priority, whatever its holder does
+/// meanwhile; the holder's umsg_mq_acknowledge(3) then fails. That happens when somebody finds the queue empty or full, or
+/// receives beside other leases; who is blocked looks ten times a second. A further call sets another limit.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `lease` or `time` is at an address that can't be read.
+/// - `EINVAL`: `lease` is no lease that this process has, or another thread is ending it at this moment; or `tv_sec` of
+///   `time` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ESTALE`: an earlier limit has ended the lease, or this is a forked child of its holder.
+///
+/// # If the process dies
+/// The message goes back at once.
+///
+/// # See also
+/// umsg_mq_acknowledge(3), umsg_mq_lease(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_lease_limit(
+    lease: *const umsg_mq_lease,
+    time: *const timespec,
+) -> c_int {
+    let limit = || {
+        pointer::check(time, "time")?;
+        // SAFETY: the caller promises a readable timespec and a readable structure.
+        let (time, lease) = unsafe {
+            let time = time::span(time.read_unaligned())?;
+            pointer::check(lease, "lease")?;
+            (time, lease.read_unaligned())
+        };
+        let limited = LEASES.with(lease.id, |leased| leased.lease.limit(time));
+        limited.ok_or(NO_LEASE)??;
+        Ok(0)
+    };
+    answer(limit())
+}
+
+const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process has");
+
+/// Keeps a lease and says what a program has to know of it.
+fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
+    let mut told = umsg_mq_lease {
+        data: lease.as_ptr().cast(),
+        len: lease.len(),
+        sent: told(Some(lease.sent())),
+        priority: lease.priority(),
+        deliveries: lease.deliveries(),
+        pid: lease.pid().cast_signed(),
+        reserved: 0,
+        id: 0,
+    };
+    let kept = LEASES.put(Leased { lease, _held: held });
+    // What can't be kept is returned by its drop.
+    told.id = kept.map_err(|_| Failure::TooManyHolds)?;
+    Ok(told)
+}
+
+/// Takes a lease out, and marks the program's structure as that of none.
+///
+/// # Safety
+/// `lease` is readable and writable, or an address that a pointer check refuses.
+unsafe fn take(lease: *mut umsg_mq_lease) -> Result<Leased, Failure> {
+    pointer::check(lease, "lease")?;
+    // SAFETY: by this function's contract.
+    let mut ended = unsafe { lease.read_unaligned() };
+    let leased = LEASES.take(ended.id).ok_or(NO_LEASE)?;
+    ended.data = std::ptr::null();
+    ended.id = 0;
+    // SAFETY: by this function's contract.
+    unsafe { lease.write_unaligned(ended) };
+    Ok(leased)
+}

@@ -1,0 +1,203 @@
+//! Sending in place.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use libc::{size_t, timespec};
+use umsg::posix::{Reservation, SendError};
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, Held, umsg_mqd_t};
+use crate::keep::Keep;
+use crate::pointer;
+use crate::send::MQ_PRIO_MAX;
+use crate::time::{self, Patience};
+
+/// Room in a queue for a message that is written where it will lie. `id` must stay as it is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_mq_reservation {
+    /// Where the message is to be written: valid until the reservation ends.
+    pub data: *mut c_void,
+    /// How many bytes there is room for.
+    pub len: size_t,
+    /// By which the library knows the reservation; 0 once it has ended.
+    pub id: u64,
+}
+
+/// A reservation and its queue, which stays open meanwhile.
+struct Reserved {
+    reservation: Reservation<'static>,
+    /// Dropped after the reservation.
+    _held: Held,
+}
+
+static RESERVATIONS: Keep<Reserved> = Keep::new();
+
+/// Reserves room for a message, to be written where it will lie.
+///
+/// `data` of `reservation` says where up to `len` bytes are to be written; umsg_mq_commit(3) sends them, and nothing is
+/// copied. What the room holds at first is arbitrary: earlier messages may show. It counts for the queue's capacity from
+/// the beginning. Others send meanwhile: the message takes its place behind those of its priority that were sent before the
+/// commit.
+///
+/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or
+/// not at all if the handle has `O_NONBLOCK`; with a time that flag does not count.
+///
+/// Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
+/// by fork(2) does not own its parent's reservations.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EAGAIN`: the queue is full, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `reservation` or `abs_timeout` is at an address that can't be written or read.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `EMFILE`: the process has 65,536 reservations, the most that there can be.
+/// - `EMSGSIZE`: `len` is more than the queue's message size.
+/// - `ENOMEM`, `ENOSPC`: the system has no memory for the message, or the namespace's file system is full or its limit of
+///   bytes is reached.
+/// - `ETIMEDOUT`: the time came before there was room.
+///
+/// # If the process dies
+/// The room is free again: whoever finds the queue full looks for dead holders, and who is blocked does so ten times a
+/// second.
+///
+/// # See also
+/// umsg_mq_cancel(3), umsg_mq_commit(3), umsg_mq_lease(3), umsg_mq_send(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_reserve(
+    mqdes: umsg_mqd_t,
+    len: size_t,
+    reservation: *mut umsg_mq_reservation,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let reserve = || {
+        // SAFETY: the caller promises NULL or a readable timespec.
+        let deadline = unsafe { time::deadline(abs_timeout)? };
+        let held = handle::keep(mqdes)?;
+        pointer::check(reservation, "reservation")?;
+        // SAFETY: the reservation is kept together with `held` and dropped before it.
+        let queue = unsafe { held.queue_unbounded() };
+        let reserved = match Patience::of(deadline, &held) {
+            Patience::None => queue.try_reserve(len),
+            Patience::Endless => queue.reserve(len),
+            Patience::Until(time) => queue.reserve_deadline(len, time),
+        };
+        let told = keep(reserved?, held)?;
+        // SAFETY: the caller promises a writable structure.
+        unsafe { pointer::write(reservation, told, "reservation")? };
+        Ok(0)
+    };
+    answer(reserve())
+}
+
+/// Sends a message that was written in place.
+///
+/// The message is the first `len` bytes of the reserved room, and `msg_prio` its priority. The reservation is ended, whatever
+/// the call returns, unless that is `EFAULT`, `EINVAL` or `EMSGSIZE`; if the message was not sent, its room is free again.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: this is a forked child of the process that made the reservation.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `reservation` is at an address that can't be read and written.
+/// - `EINVAL`: `reservation` is no reservation that this process has, or another thread is ending it at this moment; or
+///   `msg_prio` is 32,768 or more.
+/// - `EMSGSIZE`: `len` is more than was reserved.
+/// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_mq_cancel(3), umsg_mq_reserve(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_commit(
+    reservation: *mut umsg_mq_reservation,
+    len: size_t,
+    msg_prio: c_uint,
+) -> c_int {
+    let commit = || {
+        if msg_prio >= MQ_PRIO_MAX {
+            return Err(SendError::PriorityTooHigh.into());
+        }
+        // SAFETY: the caller promises a readable and writable structure.
+        let mut reserved = unsafe { take(reservation, len)? };
+        reserved.reservation.truncate(len);
+        reserved.reservation.commit(msg_prio)?;
+        Ok(0)
+    };
+    answer(commit())
+}
+
+/// Gives reserved room back.
+///
+/// Nothing is sent, and the reservation is ended.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EFAULT`: `reservation` is at an address that can't be read and written.
+/// - `EINVAL`: `reservation` is no reservation that this process has, or another thread is ending it at this moment.
+///
+/// # If the process dies
+/// The room is free again all the same.
+///
+/// # See also
+/// umsg_mq_commit(3), umsg_mq_reserve(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_cancel(reservation: *mut umsg_mq_reservation) -> c_int {
+    // SAFETY: the caller promises a readable and writable structure.
+    let reserved = unsafe { take(reservation, 0) };
+    answer(reserved.map(|reserved| {
+        drop(reserved);
+        0
+    }))
+}
+
+/// Keeps a reservation and says what a program has to know of it.
+fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_reservation, Failure> {
+    let mut told = umsg_mq_reservation {
+        data: reservation.as_mut_ptr().cast(),
+        len: reservation.len(),
+        id: 0,
+    };
+    let kept = RESERVATIONS.put(Reserved {
+        reservation,
+        _held: held,
+    });
+    // What can't be kept is given back by its drop.
+    told.id = kept.map_err(|_| Failure::TooManyHolds)?;
+    Ok(told)
+}
+
+/// Takes out a reservation of at least `len` bytes, and marks the program's structure as that of none.
+///
+/// # Safety
+/// `reservation` is readable and writable, or an address that a pointer check refuses.
+unsafe fn take(reservation: *mut umsg_mq_reservation, len: size_t) -> Result<Reserved, Failure> {
+    const NONE: Failure = Failure::Invalid("this is no reservation that the process has");
+    pointer::check(reservation, "reservation")?;
+    // SAFETY: by this function's contract.
+    let mut ended = unsafe { reservation.read_unaligned() };
+    let max = RESERVATIONS.with(ended.id, |reserved| reserved.reservation.len());
+    let max = max.ok_or(NONE)?;
+    if len > max {
+        return Err(SendError::TooLong { len, max }.into());
+    }
+    let reserved = RESERVATIONS.take(ended.id).ok_or(NONE)?;
+    ended.data = std::ptr::null_mut();
+    ended.id = 0;
+    // SAFETY: by this function's contract.
+    unsafe { reservation.write_unaligned(ended) };
+    Ok(reserved)
+}
