@@ -32,9 +32,15 @@ pub(crate) enum Event {
     WaiterDied,
     /// A leased message went back to the queue.
     Returned,
+    /// A message was dropped because the queue was full.
+    Dropped,
+    /// A message was older than the queue lets it get.
+    Expired,
+    /// A message was moved to the dead-letter queue.
+    DeadLettered,
 }
 
-const EVENTS: usize = 7;
+const EVENTS: usize = 10;
 
 #[repr(C, align(128))]
 #[derive(Default)]

@@ -81,6 +81,10 @@ points! {
     RETURN_MARKED;
     /// A leased message is back in the store, receivers that wait for it were not served.
     RETURN_ENDED;
+    /// A message is set aside, and may still be in the queue too or be counted as leased: the repair counts again.
+    ASIDE_HELD;
+    /// A message that is set aside is being sent to the dead-letter queue: another process begins anew.
+    MOVE_BEGUN;
     /// A slot for a reservation is taken off the free ones: the repair frees it.
     RESERVE_SLOT_TAKEN;
     /// A slot is reserved and not counted: the repair counts, and the room comes back as a dead holder's.

@@ -233,6 +233,9 @@ pub enum OpenError {
         /// The namespace's limit.
         max: u64,
     },
+    /// EINVAL: a limit of deliveries and no queue for what exceeds it.
+    #[error("a queue with a limit of deliveries needs a dead-letter queue for what exceeds it")]
+    NoDeadLetterQueue,
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error(
         "the namespace holds {0} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
@@ -283,6 +286,7 @@ impl OpenError {
         match self {
             OpenError::InvalidName
             | OpenError::NoAccessMode
+            | OpenError::NoDeadLetterQueue
             | OpenError::InvalidAttributes { .. } => libc::EINVAL,
             OpenError::DeniedName | OpenError::PermissionDenied => libc::EACCES,
             OpenError::NameTooLong => libc::ENAMETOOLONG,

@@ -1,7 +1,7 @@
 //! A segment of a few items, in vectors.
 
 use crate::error::Trouble;
-use crate::segment::{Cell, Fifo, Fixed, Hold, Layout, NODES, Node, PRIORITIES};
+use crate::segment::{Cell, Fifo, Fixed, Hold, Layout, NODES, Node, PRIORITIES, Policy};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 
 /// The bytes in a cell: eight of them, watched by loom.
@@ -11,6 +11,7 @@ pub(crate) struct Inline(Guarded64);
 /// See the module.
 pub(crate) struct Segment {
     layout: Layout,
+    policy: Policy,
     fixed: Box<Fixed>,
     levels: Vec<Guarded64>,
     fifos: Vec<Fifo>,
@@ -38,6 +39,7 @@ impl Segment {
         let layout = Layout::new(max_messages, 8);
         let segment = Segment {
             layout,
+            policy: Policy::default(),
             fixed: Box::default(),
             levels: some(PRIORITIES.div_ceil(64)),
             fifos: some(PRIORITIES),
@@ -62,6 +64,14 @@ impl Segment {
         fixed.sender.freed_seen.set(slots as u64);
         fixed.sender.fifo_pages.set(1);
         segment
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     pub(crate) fn layout(&self) -> &Layout {

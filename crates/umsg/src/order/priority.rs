@@ -38,6 +38,16 @@ impl<'a> Priorities<'a> {
         Some(word * 64 + k)
     }
 
+    /// The lowest priority that has messages.
+    pub(crate) fn lowest(&self) -> Option<usize> {
+        let receiver = &self.segment.fixed().receiver;
+        let i = first_set(receiver.level2.get())?;
+        let j = first_set(receiver.level1.get(i)?.get())?;
+        let word = i * 64 + j;
+        let k = first_set(self.segment.level0(word).ok()?.get())?;
+        Some(word * 64 + k)
+    }
+
     /// The highest priority below `priority` that has messages: for walking the store in order of delivery.
     #[inline]
     pub(crate) fn next_below(&self, priority: usize) -> Option<usize> {
@@ -141,8 +151,9 @@ impl<'a> Priorities<'a> {
         Ok(())
     }
 
+    /// Whether a priority has messages.
     #[inline]
-    fn has(&self, priority: usize) -> Result<bool, Trouble> {
+    pub(crate) fn has(&self, priority: usize) -> Result<bool, Trouble> {
         Ok(self.segment.level0(priority / 64)?.get() & bit(priority % 64) != 0)
     }
 
@@ -199,6 +210,11 @@ fn last_set(word: u64) -> Option<usize> {
 }
 
 #[inline(always)]
+fn first_set(word: u64) -> Option<usize> {
+    (word != 0).then(|| word.trailing_zeros() as usize)
+}
+
+#[inline(always)]
 fn raise(word: &Guarded64, index: usize) {
     word.set(word.get() | bit(index));
 }
@@ -237,6 +253,10 @@ mod tests {
                 highest.remove();
             }
             Some((priority, sequence, slot))
+        }
+
+        fn lowest(&self) -> Option<usize> {
+            self.0.keys().next().copied()
         }
 
         fn in_order(&self) -> Vec<(usize, u32)> {
@@ -294,6 +314,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(walk(&order), model.in_order());
+                prop_assert_eq!(order.lowest(), model.lowest());
             }
             order.clear().unwrap();
             prop_assert_eq!(order.highest(), None);

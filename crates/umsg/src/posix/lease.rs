@@ -96,7 +96,9 @@ impl Queue {
             Deadline::Passed => self.engine.try_lease(me, deadline),
             _ => self.engine.lease(me, deadline),
         }
-        .map_err(|refused| self.receive_error(refused))?;
+        .map_err(|refused| self.receive_error(refused));
+        self.move_dead_letters();
+        let grip = grip?;
         let place = self
             .engine
             .place(&grip)
@@ -207,7 +209,9 @@ impl Lease<'_> {
         self.check()?;
         self.open = false;
         let engine = &self.queue.engine;
-        self.answer(engine.give_back(thread::current(), &self.grip))
+        let ended = self.answer(engine.give_back(thread::current(), &self.grip));
+        self.queue.move_dead_letters();
+        ended
     }
 
     fn check(&self) -> Result<(), LeaseError> {

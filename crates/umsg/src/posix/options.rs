@@ -7,11 +7,13 @@ use crate::error::OpenError;
 use crate::namespace::{
     FileAccess, FileError, Limits, NameError, Namespace, QueueName, Unpublished,
 };
-use crate::segment::{self, Layout, Quota};
+use crate::segment::{self, Layout, OnFull, Policy, Quota};
 use crate::sync::Ordering;
 use rustix::fs::OFlags;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 /// How a queue is opened, and with which attributes it is created.
 ///
@@ -42,6 +44,7 @@ pub struct OpenOptions {
     mode: u32,
     max_messages: Option<u32>,
     message_size: Option<u32>,
+    policy: Policy,
     namespace: Option<Namespace>,
 }
 
@@ -65,6 +68,7 @@ impl OpenOptions {
             mode: 0o600,
             max_messages: None,
             message_size: None,
+            policy: Policy::default(),
             namespace: None,
         }
     }
@@ -108,6 +112,36 @@ impl OpenOptions {
     /// How long a message may be in a queue that is created, in bytes: 1 to the namespace's limit, at most 16 MiB.
     pub fn message_size(&mut self, bytes: u32) -> &mut Self {
         self.message_size = Some(bytes);
+        self
+    }
+
+    /// What a send does that finds a queue full which is created so. Default: it waits.
+    pub fn on_full(&mut self, on_full: OnFull) -> &mut Self {
+        self.policy.on_full = on_full;
+        self
+    }
+
+    /// How long a message of a queue that is created stays worth delivering: one that is older is dropped when it is met,
+    /// or goes to the [dead-letter queue](Self::dead_letter). Zero, the default, is for ever. Until they are met, messages
+    /// that are too old count as queued. The age is measured on the system's clock, to a few milliseconds.
+    pub fn time_to_live(&mut self, time: Duration) -> &mut Self {
+        self.policy.time_to_live = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// How often a message of a queue that is created may be [leased](Queue::receive_lease): one that came back so often goes
+    /// to the [dead-letter queue](Self::dead_letter), which must be named too. 0, the default, is any number.
+    pub fn max_deliveries(&mut self, deliveries: u32) -> &mut Self {
+        self.policy.max_deliveries = deliveries;
+        self
+    }
+
+    /// The queue that gets what a queue that is created could not keep or deliver, with the same priority: in the same
+    /// namespace, and made with the same attributes and mode when it is first needed. While it can't take a message, that
+    /// message stays set aside and counts for the capacity of its queue. A process that dies while it moves a message
+    /// may leave it in both.
+    pub fn dead_letter(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
+        self.policy.dead_letter = Some(name.as_ref().as_bytes().to_vec());
         self
     }
 
@@ -220,6 +254,7 @@ impl OpenOptions {
 
     fn create_new(&self, namespace: &Namespace, name: &QueueName) -> Result<Opened, OpenError> {
         let layout = self.layout(&namespace.limits()?)?;
+        self.check_policy()?;
         let limit = namespace.limits()?.max_queues;
         if !namespace.has_room_for_a_queue(limit)? {
             return Err(OpenError::TooManyQueues(limit));
@@ -231,7 +266,7 @@ impl OpenOptions {
             return Err(OpenError::NoSpace);
         }
         let mode = new.mode();
-        let mut segment = segment::create(new.file(), layout, mode)?;
+        let mut segment = segment::create(new.file(), layout, mode, &self.policy)?;
         segment.set_quota(quota);
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         crash_point!(CREATE_UNNAMED);
@@ -265,6 +300,17 @@ impl OpenOptions {
             limits.max_message_size.min(segment::LARGEST_MESSAGE),
         )?;
         Ok(Layout::new(messages as usize, size as usize))
+    }
+
+    fn check_policy(&self) -> Result<(), OpenError> {
+        match &self.policy.dead_letter {
+            Some(name) => {
+                QueueName::parse(OsStr::from_bytes(name))?;
+            }
+            None if self.policy.max_deliveries != 0 => return Err(OpenError::NoDeadLetterQueue),
+            None => {}
+        }
+        Ok(())
     }
 
     fn file_access(&self) -> FileAccess {

@@ -1,6 +1,7 @@
 //! An open queue.
 
 use super::access::{Access, file_mode};
+use super::dead_letter::DeadLetters;
 use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
@@ -27,6 +28,7 @@ pub struct Queue {
     /// Of the file: device and inode number, owner and group.
     identity: (u64, u64),
     owner: (u32, u32),
+    pub(super) dead_letters: DeadLetters,
 }
 
 /// A received message, its bytes being in the caller's buffer.
@@ -54,6 +56,7 @@ impl Queue {
             access,
             identity: (stat.st_dev, stat.st_ino),
             owner: (stat.st_uid, stat.st_gid),
+            dead_letters: DeadLetters::default(),
         }
     }
 
@@ -228,6 +231,7 @@ impl Queue {
 
     #[cold]
     pub(super) fn send_error(&self, refused: Refused) -> SendError {
+        self.move_dead_letters();
         match refused {
             Refused::NotNow | Refused::NoSlot => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
@@ -341,6 +345,7 @@ impl Queue {
         } else {
             self.engine.try_receive(me, buffer, deadline)
         };
+        self.move_dead_letters();
         match result {
             Ok(Taken { len, key }) => Ok(Received {
                 len,

@@ -2,9 +2,12 @@
 
 use crate::counters::Event;
 use crate::queue::Engine;
+use crate::segment::OnFull;
 use crate::slots::arena;
 use crate::sync::Ordering;
 use crate::waiters::{List, Waiters};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
 /// The attributes that mq_getattr(3) gives, and the bytes that are queued.
@@ -55,6 +58,16 @@ pub struct Status {
     pub memory: u64,
     /// How often what happened.
     pub statistics: Statistics,
+    /// What a send does that finds the queue full.
+    pub on_full: OnFull,
+    /// How old a message may get; None for any age.
+    pub time_to_live: Option<Duration>,
+    /// How often a message may be leased; None for any number.
+    pub max_deliveries: Option<u32>,
+    /// The queue that gets what this one could not keep or deliver.
+    pub dead_letter: Option<OsString>,
+    /// Messages on their way there.
+    pub set_aside: usize,
     /// Whether something was found in the queue's memory that no operation could have left there.
     pub damaged: bool,
 }
@@ -77,6 +90,12 @@ pub struct Statistics {
     pub waiters_died: u64,
     /// Leased messages that went back to the queue.
     pub returned: u64,
+    /// Messages that were dropped because the queue was full.
+    pub dropped: u64,
+    /// Messages that were older than the queue lets them get.
+    pub expired: u64,
+    /// Messages that were moved to the dead-letter queue.
+    pub dead_lettered: u64,
     /// Repairs of the senders' side after a death.
     pub sender_repairs: u32,
     /// Repairs of the receivers' side after a death.
@@ -98,7 +117,7 @@ pub(super) fn attributes(engine: &Engine) -> Attributes {
 
 pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
     let fixed = engine.segment().fixed();
-    let waiters = Waiters::of(engine.segment());
+    let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
     // Relaxed: each figure for itself is right; together they are a snapshot only of a queue at rest.
     let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
     Status {
@@ -116,6 +135,11 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
         slots,
         memory: engine.segment().memory(slots) + arena::allocated(engine.segment()) as u64,
         statistics: statistics(engine),
+        on_full: policy.on_full,
+        time_to_live: (policy.time_to_live != 0).then(|| Duration::from_nanos(policy.time_to_live)),
+        max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
+        dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
+        set_aside: fixed.holding.aside.load(Ordering::Relaxed) as usize,
         damaged: fixed.header.damaged.load(Ordering::Relaxed) != 0,
     }
 }
@@ -131,6 +155,9 @@ fn statistics(engine: &Engine) -> Statistics {
         given_up: sum(Event::GivenUp),
         waiters_died: sum(Event::WaiterDied),
         returned: sum(Event::Returned),
+        dropped: sum(Event::Dropped),
+        expired: sum(Event::Expired),
+        dead_lettered: sum(Event::DeadLettered),
         sender_repairs: fixed.receiver.repairs[0].load(Ordering::Relaxed),
         receiver_repairs: fixed.receiver.repairs[1].load(Ordering::Relaxed),
     }

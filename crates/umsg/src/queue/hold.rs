@@ -40,10 +40,16 @@ impl Engine {
         self.segment().fixed().receiver.held.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether something is held and a look at the holders might give something back.
+    /// Whether messages are held or grow too old, so that there is sometimes something to take back.
+    #[inline(always)]
+    pub(super) fn keeps_time(&self) -> bool {
+        self.holds_any() || self.policy().time_to_live != 0
+    }
+
+    /// Whether a look at the holders, and at what is too old, might give something back.
     #[inline(always)]
     pub(super) fn holders_may_give(&self) -> bool {
-        self.holds_any() && self.holders_want_a_look()
+        self.keeps_time() && self.holders_want_a_look()
     }
 
     /// Because a lease's time is up, or because nobody has looked who of them lives since the clock ticked.
@@ -68,10 +74,20 @@ impl Engine {
         slot: u32,
         deliveries: u32,
     ) -> Result<(u32, &Hold), Trouble> {
+        self.claim_hold_for((me.pid(), process::birth(me.pid())), slot, deliveries)
+    }
+
+    /// As [`claim_hold`](Self::claim_hold), for a process and its start time.
+    pub(super) fn claim_hold_for(
+        &self,
+        (pid, birth): (u32, u64),
+        slot: u32,
+        deliveries: u32,
+    ) -> Result<(u32, &Hold), Trouble> {
         Holds::of(self.segment()).claim(&Claim {
             slot,
-            pid: me.pid(),
-            birth: process::birth(me.pid()),
+            pid,
+            birth,
             deliveries,
         })
     }
@@ -116,8 +132,12 @@ impl Engine {
         self.publish_counts();
     }
 
-    /// Ends a lease whose message goes back to the head of its priority.
+    /// Ends a lease whose message goes back to the head of its priority, or is set aside if it came back too often.
     pub(super) fn return_lease(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+        if self.is_undeliverable(hold) {
+            self.set_lease_aside(hold);
+            return Ok(());
+        }
         let slot = hold.slot.get();
         let found = self.in_hand(slot)?;
         found.cell.set_returns(hold.deliveries.get(), true);
@@ -129,8 +149,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes back what the dead held, and leases whose time is up.
+    /// Takes back what the dead held, and leases whose time is up; drops what is too old.
     pub(super) fn reclaim_holds(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        if self.policy().time_to_live != 0 {
+            self.sweep()?;
+        }
         let holding = &self.segment().fixed().holding;
         let now = clock::monotonic_coarse();
         let mut due = u64::MAX;
@@ -138,6 +161,10 @@ impl Engine {
         let mut last = (0, 0, false);
         for record in Holds::of(self.segment()).iter() {
             let (index, hold) = record?;
+            // Nobody holds it.
+            if State::of(hold) == State::Aside {
+                continue;
+            }
             let holder = (hold.pid.get(), hold.birth.get());
             if (last.0, last.1) != holder {
                 last = (holder.0, holder.1, holds::is_orphan(hold));

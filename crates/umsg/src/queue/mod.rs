@@ -20,6 +20,7 @@ mod hold;
 mod lease;
 mod look;
 mod pacing;
+mod policy;
 mod receive;
 mod reserve;
 mod send;

@@ -117,7 +117,7 @@ impl Engine {
     /// have been made to a dead or stopped receiver.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0
-            || self.holders_may_give()
+            || (self.holds_any() && self.holders_may_give())
             || self.segment().fixed().receiver.lock.is_orphaned()
     }
 
@@ -186,7 +186,7 @@ impl Engine {
         if self.holds_any() {
             return self.next_beside_holds(wakes);
         }
-        self.best()
+        self.upcoming()
     }
 
     #[cold]
@@ -194,10 +194,10 @@ impl Engine {
         if self.a_lease_is_over() {
             self.reclaim_and_serve(wakes)?;
         }
-        match self.best()? {
+        match self.upcoming()? {
             None if self.holders_may_give() => {
                 self.reclaim_and_serve(wakes)?;
-                self.best()
+                self.upcoming()
             }
             found => Ok(found),
         }
@@ -237,6 +237,16 @@ impl Engine {
         self.best_slow()
     }
 
+    /// The message in a slot of the store, in the list of a priority.
+    pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<Found<'_>, Trouble> {
+        let found = self.found(slot, self.segment().cell(slot)?, true)?;
+        if found.key == priority {
+            Ok(found)
+        } else {
+            Err(Trouble::Damaged)
+        }
+    }
+
     /// Checks what a cell says of its message.
     #[inline(always)]
     fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Trouble> {
@@ -274,13 +284,7 @@ impl Engine {
         let Some(priority) = order.highest() else {
             return Err(Trouble::Damaged);
         };
-        let slot = order.first(priority)?;
-        let found = self.found(slot, self.segment().cell(slot)?, true)?;
-        if found.key == priority {
-            Ok(Some(found))
-        } else {
-            Err(Trouble::Damaged)
-        }
+        self.stored_at(order.first(priority)?, priority).map(Some)
     }
 
     /// Begins to fetch the cell of a message that comes after this one, in the midst of a stream.

@@ -11,7 +11,7 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State};
 use crate::order::Priorities;
-use crate::segment::Hold;
+use crate::segment::{Hold, OnFull, PRIORITIES};
 use crate::slots::arena;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -27,7 +27,11 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Grip, Refused> {
         if !(self.seems_roomy() || self.holders_may_give()) {
-            return Err(Refused::NotNow);
+            if self.policy().on_full != OnFull::DropOldest {
+                return Err(Refused::NotNow);
+            }
+            // Its priority is not known yet: whatever is dropped has none that is higher.
+            self.make_room(me, PRIORITIES, deadline)?;
         }
         self.with_receiver_lock(me, deadline, |wakes| {
             if self.holders_may_give() {
@@ -50,6 +54,9 @@ impl Engine {
         let calm = me.interruptions.calm();
         loop {
             match self.try_reserve(me, len, deadline) {
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
+                    return Err(Refused::NotNow);
+                }
                 Err(Refused::NotNow) => {}
                 other => return other.map_err(|refused| refused.by(deadline)),
             }

@@ -5,7 +5,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::STOPPED;
-use crate::segment::{Cell, PRIORITIES};
+use crate::segment::{Cell, OnFull, PRIORITIES};
 use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
@@ -39,6 +39,11 @@ impl Engine {
                     Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
+                    if !self.make_room(me, key, deadline)? {
+                        return Ok(());
+                    }
+                }
                 // The dead hold room, or leases that end: whoever looks gives it back.
                 Err(Refused::NotNow) if self.holders_may_give() => {
                     self.with_receiver_lock(me, deadline, |wakes| {
@@ -218,6 +223,9 @@ impl Engine {
         let calm = me.interruptions.calm();
         loop {
             match self.try_send(me, message, key, deadline) {
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
+                    return Err(Refused::NotNow);
+                }
                 Err(Refused::NotNow) => {}
                 other => return other.map_err(|refused| refused.by(deadline)),
             }

@@ -41,7 +41,7 @@ impl Engine {
                 waiters.remove(node)?;
                 continue;
             }
-            let Some(found) = self.best()? else {
+            let Some(found) = self.upcoming()? else {
                 return Ok(());
             };
             self.sequence_offered(&found);
@@ -85,7 +85,10 @@ impl Engine {
                 continue;
             }
             crash_point!(ADMIT_ACCEPTED);
-            self.store(&self.in_hand(node.slot.get())?)?;
+            let found = self.in_hand(node.slot.get())?;
+            // It is as old as its place in the queue.
+            found.cell.sent_at.set(clock::realtime_coarse());
+            self.store(&found)?;
             waiters.remove(node)?;
             wakes.add(index);
         }
@@ -102,7 +105,7 @@ impl Engine {
     }
 
     /// Whether there is room for one more message. Under the receiver lock.
-    fn has_room_now(&self) -> bool {
+    pub(super) fn has_room_now(&self) -> bool {
         let fixed = self.segment().fixed();
         // Acquire: as for every reader of `sent`.
         let sent = fixed.sender.sent.load(Ordering::Acquire);

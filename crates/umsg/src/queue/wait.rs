@@ -162,9 +162,9 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
         let mut locked = false;
-        let result = self.with_receiver_lock(me, last_patience(end, deadline), |_| {
+        let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
             locked = true;
-            let result = self.take_offer(me, receipt, node, end);
+            let result = self.take_offer(me, receipt, (node, end), wakes);
             waiters::give_up(node);
             self.update_board();
             result
@@ -187,12 +187,19 @@ impl Engine {
         &self,
         me: &Thread,
         receipt: &mut R,
-        node: &Node,
-        end: End,
+        (node, end): (&Node, End),
+        wakes: &mut Wakes,
     ) -> Result<R::Outcome, Refused> {
         if waiters::state(node) != State::Settled {
             Waiters::of(self.segment()).remove(node)?;
             self.segment().fixed().counters.count(Event::GivenUp);
+            // A last look at what others hold: it may be there for the taking.
+            if end == End::TimedOut && self.holders_may_give() {
+                return match receipt.take(self, me, wakes) {
+                    Err(Refused::NotNow) => Err(end.into()),
+                    other => other,
+                };
+            }
             return Err(end.into());
         }
         receipt.accept(self, me, node, self.in_hand(node.slot.get())?)
@@ -320,7 +327,7 @@ impl Engine {
             if waiters::state(node) == State::Waiting && List::of(node) == List::None {
                 waiters.insert(list, index)?;
             }
-            if self.holds_any() {
+            if self.keeps_time() {
                 self.reclaim_holds(wakes)?;
             }
             self.update_board();

@@ -1,7 +1,7 @@
 //! Attaching to a segment: nothing in the file is believed before it was checked.
 
 use super::mapped::Segment;
-use super::{LAYOUT_HASH, Layout, MAGIC, VERSION};
+use super::{LAYOUT_HASH, Layout, MAGIC, Policy, VERSION};
 use crate::error::OpenError;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
@@ -17,7 +17,11 @@ const HEADER_BYTES: usize = 32;
 /// Maps the segment in a file that is open for reading and writing.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
     let layout = check(file)?;
-    Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))
+    let mut segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+    let policy = Policy::read(&segment.fixed().rules)
+        .ok_or(OpenError::Damaged("the queue's policy makes no sense"))?;
+    segment.set_policy(policy);
+    Ok(segment)
 }
 
 /// Checks that a file that is open for reading is a segment.

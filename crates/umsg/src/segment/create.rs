@@ -1,7 +1,7 @@
 //! Making a segment: a file of full length, its first pages on real memory, its header filled in.
 
 use super::mapped::Segment;
-use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, NODES, Node, VERSION};
+use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
 use crate::error::OpenError;
 use crate::slots::Ring;
 use crate::sync::Ordering;
@@ -17,11 +17,12 @@ pub(crate) fn create(
     file: BorrowedFd<'_>,
     layout: Layout,
     mode: u32,
+    policy: &Policy,
 ) -> Result<Segment, OpenError> {
     check_file_size_limit(layout.len)?;
     rustix::fs::ftruncate(file, layout.len as u64)
         .map_err(|e| OpenError::from_errno("ftruncate", e))?;
-    let segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+    let mut segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
     let slots = (PAGE / layout.cell_len).min(layout.slots);
     for (offset, len) in [
         (0, size_of::<Fixed>()),
@@ -35,6 +36,8 @@ pub(crate) fn create(
         segment.populate(offset, len)?;
     }
     fill_in(&segment, slots, mode);
+    policy.write(&segment.fixed().rules);
+    segment.set_policy(policy.clone());
     Ok(segment)
 }
 

@@ -13,6 +13,7 @@
 //! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by everybody |
 //! | [`Holding`] | holder of the receiver lock | that holder; `reserved` and `aside` by everybody |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
+//! | [`Rules`] | its creator | everybody, on attaching |
 
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
@@ -207,6 +208,9 @@ pub(crate) struct ArenaRoots {
     pub(crate) heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
 }
 
+/// Policies; see [`crate::segment::policy`].
+use super::policy::Rules;
+
 /// Counters; see [`crate::counters`].
 pub(crate) use crate::counters::Counters;
 
@@ -224,6 +228,7 @@ pub(crate) struct Fixed {
     pub(crate) holding: Holding,
     pub(crate) arena: ArenaRoots,
     pub(crate) counters: Counters,
+    pub(crate) rules: Rules,
 }
 
 #[cfg(not(loom))]
@@ -260,6 +265,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, holding),
         offset_of!(Fixed, arena),
         offset_of!(Fixed, counters),
+        offset_of!(Fixed, rules),
         offset_of!(SenderSide, sent),
         offset_of!(ReceiverSide, drained),
         offset_of!(ReceiverSide, senders),

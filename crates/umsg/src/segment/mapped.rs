@@ -1,8 +1,9 @@
 //! A segment as it is: a mapped file.
 
 use super::quota::Quota;
-use super::{Cell, Fifo, Fixed, GRANULE, Hold, Layout, NODES, Node, PRIORITIES};
+use super::{Cell, Fifo, Fixed, GRANULE, Hold, Layout, NODES, Node, PRIORITIES, Policy};
 use crate::error::Trouble;
+use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::map::Mapping;
 use rustix::fd::BorrowedFd;
@@ -15,6 +16,7 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Segment {
     map: Mapping,
     layout: Layout,
+    policy: Policy,
     quota: Option<Quota>,
 }
 
@@ -24,6 +26,7 @@ impl Segment {
         Ok(Segment {
             map: Mapping::of_file(file, layout.len)?,
             layout,
+            policy: Policy::default(),
             quota: None,
         })
     }
@@ -31,6 +34,20 @@ impl Segment {
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.quota = Some(quota);
+    }
+
+    /// The namespace that its memory counts in, if it is known.
+    pub(crate) fn namespace(&self) -> Option<&Namespace> {
+        self.quota.as_ref().map(Quota::namespace)
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    #[inline(always)]
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     #[inline(always)]

@@ -27,6 +27,7 @@ mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
+mod policy;
 #[cfg(not(loom))]
 mod quota;
 
@@ -41,6 +42,8 @@ pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION};
 pub(crate) use layout::{GRANULE, Layout, NODES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;
+pub use policy::OnFull;
+pub(crate) use policy::Policy;
 #[cfg(not(loom))]
 pub(crate) use quota::Quota;
 
@@ -113,14 +116,14 @@ const _: () = {
 /// Segments for unit tests, in memory that has no name.
 #[cfg(all(test, not(loom)))]
 pub(crate) mod testing {
-    use super::{Layout, Segment, create};
+    use super::{Layout, Policy, Segment, create};
     use std::os::fd::AsFd;
 
     /// An empty segment whose slots are all in circulation and real memory, as many as messages.
     pub(crate) fn segment(max_messages: usize, message_size: usize) -> Segment {
         let file = rustix::fs::memfd_create("umsg-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let layout = Layout::new(max_messages, message_size);
-        let segment = create(file.as_fd(), layout, 0o600).unwrap();
+        let segment = create(file.as_fd(), layout, 0o600, &Policy::default()).unwrap();
         segment.populate(layout.cells, max_messages * 128).unwrap();
         segment.populate(layout.links, max_messages * 4).unwrap();
         segment

@@ -23,6 +23,10 @@ impl Quota {
         }
     }
 
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
     /// Whether `more` bytes may come into use.
     pub(crate) fn allows(&self, more: usize) -> bool {
         // Relaxed: a hint that only saves asking.

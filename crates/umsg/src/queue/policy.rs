@@ -1,0 +1,204 @@
+//! What becomes of messages that a queue can't take, can't keep or can't deliver.
+//!
+//! | why | what |
+//! |---|---|
+//! | full, and the queue drops the oldest | the oldest of the lowest priority makes room |
+//! | older than the queue's time to live | dropped when it is met, or set aside |
+//! | leased and returned as often as the queue allows | set aside |
+//!
+//! What is set aside is held, in the state `Aside`, until some process has sent it to the dead-letter queue: that takes the
+//! other queue's locks, and so none of this one's may be held.
+
+use super::hold::Grip;
+use super::receive::Found;
+use super::{Engine, Refused, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::holds::{self, Holds, State};
+use crate::order::Priorities;
+use crate::segment::{Hold, Policy};
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::process;
+use crate::sys::thread::Thread;
+
+impl Engine {
+    #[inline(always)]
+    pub(crate) fn policy(&self) -> &Policy {
+        self.segment().policy()
+    }
+
+    /// Whether a message is older than the queue lets it get.
+    #[inline(always)]
+    fn is_expired(&self, found: &Found<'_>) -> bool {
+        let time_to_live = self.policy().time_to_live;
+        let age = || clock::realtime_coarse().saturating_sub(found.cell.sent_at.get());
+        time_to_live != 0 && age() > time_to_live
+    }
+
+    /// The message that is delivered next, as [`best`](Self::best), after those were taken out that are too old.
+    #[inline(always)]
+    pub(super) fn upcoming(&self) -> Result<Option<Found<'_>>, Trouble> {
+        match self.best()? {
+            Some(found) if self.is_expired(&found) => self.upcoming_slow(found),
+            found => Ok(found),
+        }
+    }
+
+    #[cold]
+    fn upcoming_slow<'a>(&'a self, expired: Found<'a>) -> Result<Option<Found<'a>>, Trouble> {
+        self.expire(&expired)?;
+        // As many as there are slots: longer lasts only what is scribbled.
+        for _ in 0..self.segment().layout().slots {
+            match self.best()? {
+                Some(found) if self.is_expired(&found) => self.expire(&found)?,
+                found => return Ok(found),
+            }
+        }
+        Err(Trouble::Damaged)
+    }
+
+    /// Takes a message out that is too old.
+    fn expire(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        self.segment().fixed().counters.count(Event::Expired);
+        if self.policy().dead_letter.is_some() {
+            return self.set_aside(found);
+        }
+        self.drop_message(found)
+    }
+
+    /// Takes a message out of the queue, for good.
+    fn drop_message(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        self.take(found)?;
+        self.free_slot(found.slot);
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// Takes a message out of the queue for the dead-letter queue.
+    fn set_aside(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        let nobody = (0, 0);
+        let (_, hold) = self.claim_hold_for(nobody, found.slot, found.cell.returns())?;
+        holds::set(hold, State::Aside);
+        crash_point!(ASIDE_HELD);
+        self.take(found)?;
+        self.count_kind(State::Aside, 1);
+        self.count_held(1);
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// Whether a message that was leased has come back as often as the queue allows.
+    pub(super) fn is_undeliverable(&self, hold: &Hold) -> bool {
+        let policy = self.policy();
+        policy.max_deliveries != 0
+            && policy.dead_letter.is_some()
+            && hold.deliveries.get() >= policy.max_deliveries
+    }
+
+    /// Turns a lease into a message that is set aside.
+    pub(super) fn set_lease_aside(&self, hold: &Hold) {
+        holds::set(hold, State::Aside);
+        crash_point!(ASIDE_HELD);
+        self.count_kind(State::Aside, 1);
+    }
+
+    /// Drops what is too old in the whole queue: each list of a priority is in order of time.
+    pub(super) fn sweep(&self) -> Result<(), Trouble> {
+        self.drain()?;
+        let order = Priorities::of(self.segment());
+        let mut priority = order.highest();
+        let mut bound = self.segment().layout().slots;
+        while let Some(of) = priority {
+            let slot = order.first(of)?;
+            let found = self.stored_at(slot, of)?;
+            if self.is_expired(&found) {
+                bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+                self.expire(&found)?;
+                if order.has(of)? {
+                    continue;
+                }
+            }
+            priority = order.next_below(of);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a message of that priority by dropping the oldest of the lowest, if the queue does so. False if the
+    /// new message is the one to be dropped.
+    pub(super) fn make_room(
+        &self,
+        me: &Thread,
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
+            self.serve(wakes)?;
+            self.update_board();
+            if self.has_room_now() {
+                return Ok(true);
+            }
+            self.drain()?;
+            let order = Priorities::of(self.segment());
+            // Nothing is queued: all room is held.
+            let lowest = order.lowest().ok_or(Refused::NotNow)?;
+            self.segment().fixed().counters.count(Event::Dropped);
+            if key < lowest {
+                return Ok(false);
+            }
+            let slot = order.first(lowest)?;
+            self.drop_message(&self.stored_at(slot, lowest)?)?;
+            Ok(true)
+        })
+    }
+
+    /// Whether messages wait to be sent to the dead-letter queue.
+    #[cfg(not(loom))]
+    pub(crate) fn has_set_aside(&self) -> bool {
+        // Relaxed: whether to look.
+        self.segment().fixed().holding.aside.load(Ordering::Relaxed) != 0
+    }
+
+    /// A message that is to be sent to the dead-letter queue; from now on this process is at it.
+    pub(crate) fn begin_to_move(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+    ) -> Result<Option<Grip>, Refused> {
+        self.with_receiver_lock(me, deadline, |_| {
+            for record in Holds::of(self.segment()).iter() {
+                let (index, hold) = record?;
+                if State::of(hold) == State::Aside {
+                    let found = self.in_hand(hold.slot.get())?;
+                    hold.pid.set(me.pid());
+                    hold.birth.set(process::birth(me.pid()));
+                    holds::set(hold, State::Moving);
+                    crash_point!(MOVE_BEGUN);
+                    return Ok(Some(self.grip(index, hold, &found)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// The end of that: the dead-letter queue has the message, or could not take it.
+    pub(crate) fn end_move(&self, me: &Thread, grip: &Grip, moved: bool) -> Result<(), Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+            let holds = Holds::of(self.segment());
+            let Some(hold) = holds.find(grip.index, grip.ticket, State::Moving)? else {
+                return Ok(());
+            };
+            if !moved {
+                holds::set(hold, State::Aside);
+                return Ok(());
+            }
+            let slot = hold.slot.get();
+            self.segment().cell(slot)?;
+            self.release_hold(grip.index, hold)?;
+            self.segment().fixed().counters.count(Event::DeadLettered);
+            self.free_held(slot, wakes);
+            Ok(())
+        })
+    }
+}

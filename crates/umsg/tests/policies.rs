@@ -1,0 +1,218 @@
+//! What becomes of messages that a queue can't take, can't keep or can't deliver.
+
+mod support;
+
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::wait_until;
+use umsg::posix::{OnFull, OpenError, OpenOptions, Queue, ReceiveError, SendError};
+
+const STUCK: Duration = Duration::from_secs(10);
+
+/// A queue of three messages of up to 100 bytes, with a policy.
+fn queue(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
+    try_queue(place, policy).unwrap()
+}
+
+fn try_queue(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Result<Queue, OpenError> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .max_messages(3)
+        .message_size(100)
+        .namespace(&place.namespace);
+    policy(&mut options);
+    options.open("/q")
+}
+
+fn drain(queue: &Queue) -> Vec<(Vec<u8>, u32)> {
+    let mut buffer = [0; 100];
+    std::iter::from_fn(|| {
+        let received = queue.try_receive(&mut buffer).ok()?;
+        Some((buffer[..received.len].to_vec(), received.priority))
+    })
+    .collect()
+}
+
+#[test]
+fn a_full_queue_drops_the_oldest_of_the_lowest_priority() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.on_full(OnFull::DropOldest);
+    });
+    for (data, priority) in [(b"a", 1), (b"b", 1), (b"c", 5), (b"d", 1), (b"e", 2)] {
+        queue.send(data, priority).unwrap();
+    }
+    // Lower than all that is there: it is the one.
+    queue.try_send(b"f", 0).unwrap();
+    let left: Vec<_> = [(b"c", 5), (b"e", 2), (b"d", 1)]
+        .map(|(data, priority)| (data.to_vec(), priority))
+        .into();
+    assert_eq!(drain(&queue), left);
+    let status = queue.status();
+    assert_eq!(
+        (status.statistics.dropped, status.on_full),
+        (3, OnFull::DropOldest)
+    );
+    // What is held can't be dropped.
+    let rooms = [(); 3].map(|()| queue.reserve(1).unwrap());
+    assert_eq!(queue.try_send(b"g", 0), Err(SendError::Full));
+    drop(rooms);
+    // Another handle knows the policy too.
+    let again = place.open("/q");
+    for _ in 0..5 {
+        again.send(b"h", 0).unwrap();
+    }
+    assert_eq!(again.attributes().messages, 3);
+}
+
+#[test]
+fn a_full_queue_fails_where_others_wait() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.on_full(OnFull::Fail);
+    });
+    for _ in 0..3 {
+        queue.send(b"", 0).unwrap();
+    }
+    assert_eq!(queue.send(b"", 0), Err(SendError::Full));
+    assert_eq!(queue.send_timeout(b"", 0, STUCK), Err(SendError::Full));
+    assert_eq!(queue.reserve(1).unwrap_err(), SendError::Full);
+}
+
+#[test]
+fn what_is_too_old_is_not_delivered_and_makes_room() {
+    let place = Place::new();
+    let time_to_live = Duration::from_millis(60);
+    let queue = queue(&place, |options| {
+        options.time_to_live(time_to_live);
+    });
+    for priority in 0..3 {
+        queue.send(b"old", priority).unwrap();
+    }
+    assert_eq!(queue.try_send(b"", 0), Err(SendError::Full));
+    std::thread::sleep(time_to_live * 2);
+    // Room for all three: also in the middle of the order.
+    for priority in [1, 7, 0] {
+        queue.try_send(b"new", priority).unwrap();
+    }
+    assert_eq!(drain(&queue).len(), 3);
+    assert_eq!(queue.status().statistics.expired, 3);
+    queue.send(b"old", 0).unwrap();
+    std::thread::sleep(time_to_live * 2);
+    assert_eq!(queue.try_receive(&mut [0; 100]), Err(ReceiveError::Empty));
+    assert_eq!(queue.attributes().messages, 0);
+}
+
+#[test]
+fn a_blocked_sender_gets_the_room_of_what_is_too_old() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.time_to_live(Duration::from_millis(50));
+    });
+    for _ in 0..3 {
+        queue.send(b"old", 0).unwrap();
+    }
+    queue.send_timeout(b"new", 0, STUCK).unwrap();
+    assert_eq!(drain(&queue), [(b"new".to_vec(), 0)]);
+}
+
+#[test]
+fn what_is_too_old_goes_to_the_dead_letter_queue() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options
+            .time_to_live(Duration::from_millis(30))
+            .dead_letter("/dead");
+    });
+    queue.send(b"milk", 9).unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(queue.try_receive(&mut [0; 100]), Err(ReceiveError::Empty));
+    assert_eq!(drain(&place.open("/dead")), [(b"milk".to_vec(), 9)]);
+    let status = queue.status();
+    assert_eq!((status.statistics.dead_lettered, status.set_aside), (1, 0));
+}
+
+#[test]
+fn what_came_back_too_often_is_set_aside() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.max_deliveries(2).dead_letter("/dead");
+    });
+    queue.send(b"poison", 3).unwrap();
+    queue.send(b"fine", 3).unwrap();
+    for delivery in 1..=2 {
+        let lease = queue.try_receive_lease().unwrap();
+        assert_eq!(
+            (lease.to_vec(), lease.deliveries()),
+            (b"poison".to_vec(), delivery)
+        );
+    }
+    assert_eq!(queue.try_receive_lease().unwrap().to_vec(), b"fine");
+    assert_eq!(drain(&place.open("/dead")), [(b"poison".to_vec(), 3)]);
+    assert_eq!(drain(&queue), [(b"fine".to_vec(), 3)]);
+}
+
+#[test]
+fn a_message_that_kills_its_receivers_is_set_aside() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.max_deliveries(2).dead_letter("/dead");
+    });
+    queue.send(b"poison", 0).unwrap();
+    for _ in 0..2 {
+        let mut victim = Child::run(|| {
+            let queue = place.open("/q");
+            let _lease = queue.receive_lease_timeout(STUCK).unwrap();
+            // SAFETY: ends this very process.
+            unsafe { libc::raise(libc::SIGKILL) }
+        });
+        victim.expect(Exit::Signal(libc::SIGKILL), "the victim");
+    }
+    assert_eq!(
+        queue.receive_timeout(&mut [0; 100], Duration::from_millis(50)),
+        Err(ReceiveError::TimedOut)
+    );
+    assert_eq!(drain(&place.open("/dead")), [(b"poison".to_vec(), 0)]);
+}
+
+#[test]
+fn nothing_is_lost_while_the_dead_letter_queue_is_full() {
+    let place = Place::new();
+    let dead = place.create("/dead", 1, 100);
+    let queue = queue(&place, |options| {
+        options.max_deliveries(1).dead_letter("/dead");
+    });
+    for data in [b"1", b"2", b"3"] {
+        queue.send(data, 0).unwrap();
+        drop(queue.receive_lease().unwrap());
+    }
+    assert_eq!(
+        (queue.status().set_aside, queue.attributes().messages),
+        (2, 0)
+    );
+    let mut moved = drain(&dead);
+    let all = wait_until(STUCK, || {
+        assert_eq!(queue.try_receive(&mut [0; 100]), Err(ReceiveError::Empty));
+        moved.extend(drain(&dead));
+        moved.len() == 3
+    });
+    assert!(all, "{moved:?}");
+    assert_eq!(queue.status().set_aside, 0);
+}
+
+#[test]
+fn a_policy_that_would_lose_messages_is_refused() {
+    let place = Place::new();
+    let refused = try_queue(&place, |options| {
+        options.max_deliveries(3);
+    });
+    assert!(matches!(refused, Err(OpenError::NoDeadLetterQueue)));
+    let refused = try_queue(&place, |options| {
+        options.dead_letter("no slash");
+    });
+    assert!(matches!(refused, Err(OpenError::InvalidName)));
+}
