@@ -27,8 +27,8 @@ extern "C" {
 /* ---- Handles of open queues ---- */
 
 /*
- * A handle of an open queue; (umsg_mqd_t)-1 is none. Threads may share it. A child made by fork(2) has a copy of
- * its own of each.
+ * A handle of an open queue; (umsg_mqd_t)-1 is none. Threads may share it. A child made by fork(2) has those of
+ * its parent.
  */
 typedef struct umsg_mq *umsg_mqd_t;
 
@@ -75,8 +75,8 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
  * mq_flags of newattr is 0 or O_NONBLOCK; its other members are ignored. Unless oldattr is NULL, the attributes
  * before the change are written to it, as by umsg_mq_getattr(3). If newattr is NULL, nothing is changed.
  *
- * The flag is the handle's and counts for all threads that use it. Unlike that of the kernel's queues it is not shared
- * with processes that inherited the handle over fork(2): each has its own from then on.
+ * The flag is the handle's: it counts for all threads that use it, and for the processes that inherited the handle over
+ * fork(2), but not for other handles of the same queue.
  *
  * Return value:
  * 0, or -1 with errno set.
@@ -87,7 +87,7 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
  * - EINVAL: mq_flags has other bits than O_NONBLOCK.
  *
  * If the process dies:
- * Nothing is left: the flag is this process's own.
+ * The flag stays as it is for those that inherited the handle.
  *
  * See also:
  * umsg_mq_getattr(3), umsg_mq_open(3), mq_setattr(3)

@@ -1,7 +1,6 @@
 //! Attributes of a queue.
 
 use std::ffi::{c_int, c_long};
-use std::sync::atomic::Ordering;
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
@@ -56,8 +55,8 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 /// `mq_flags` of `newattr` is 0 or `O_NONBLOCK`; its other members are ignored. Unless `oldattr` is NULL, the attributes
 /// before the change are written to it, as by umsg_mq_getattr(3). If `newattr` is NULL, nothing is changed.
 ///
-/// The flag is the handle's and counts for all threads that use it. Unlike that of the kernel's queues it is not shared
-/// with processes that inherited the handle over fork(2): each has its own from then on.
+/// The flag is the handle's: it counts for all threads that use it, and for the processes that inherited the handle over
+/// fork(2), but not for other handles of the same queue.
 ///
 /// # Return value
 /// 0, or -1 with errno set.
@@ -68,7 +67,7 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 /// - `EINVAL`: `mq_flags` has other bits than `O_NONBLOCK`.
 ///
 /// # If the process dies
-/// Nothing is left: the flag is this process's own.
+/// The flag stays as it is for those that inherited the handle.
 ///
 /// # See also
 /// umsg_mq_getattr(3), umsg_mq_open(3), mq_setattr(3)
@@ -85,8 +84,7 @@ pub unsafe extern "C" fn umsg_mq_setattr(
         let held = handle::hold(mqdes)?;
         let before = current(&held);
         if let Some(nonblocking) = wanted {
-            // Relaxed: the flag hands nothing over.
-            held.nonblocking.store(nonblocking, Ordering::Relaxed);
+            held.nonblocking.set(nonblocking);
         }
         if !oldattr.is_null() {
             // SAFETY: the caller promises NULL or a writable structure.
@@ -111,10 +109,8 @@ fn nonblocking(attributes: umsg_mq_attr) -> Result<bool, Failure> {
 
 fn current(held: &Held) -> umsg_mq_attr {
     let now = held.queue.attributes();
-    // Relaxed: as in `umsg_mq_setattr`.
-    let nonblocking = held.nonblocking.load(Ordering::Relaxed);
     umsg_mq_attr {
-        mq_flags: if nonblocking {
+        mq_flags: if held.nonblocking.get() {
             c_long::from(libc::O_NONBLOCK)
         } else {
             0

@@ -25,11 +25,12 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use umsg::posix::Queue;
 
 use crate::error::Failure;
+use crate::flag::Flag;
 use crate::holds::{self, Record};
 use crate::table::{Empty, Table};
 
@@ -39,8 +40,8 @@ pub struct umsg_mq {
     opaque: [u8; 0],
 }
 
-/// A handle of an open queue; `(umsg_mqd_t)-1` is none. Threads may share it. A child made by fork(2) has a copy of
-/// its own of each.
+/// A handle of an open queue; `(umsg_mqd_t)-1` is none. Threads may share it. A child made by fork(2) has those of
+/// its parent.
 pub type umsg_mqd_t = *mut umsg_mq;
 
 /// What a handle leads to.
@@ -53,7 +54,7 @@ pub(crate) struct Open {
     /// Whether it was opened for sending.
     pub(crate) can_send: bool,
     /// O_NONBLOCK.
-    pub(crate) nonblocking: AtomicBool,
+    pub(crate) nonblocking: Flag,
 }
 
 static TABLE: Table<Place> = Table::new();

@@ -9,6 +9,7 @@
 //! | handle → queue, and who is still using it | `handle`, `holds` |
 //! | leases and reservations under a number | `keep` |
 //! | where both find their places | `table` |
+//! | O_NONBLOCK, shared over fork | `flag` |
 //! | errno and the text of the last error | `error` |
 //! | what a program hands in: addresses, times | `pointer`, `time` |
 //!
@@ -28,6 +29,7 @@ compile_error!(
 
 mod attributes;
 mod error;
+mod flag;
 mod handle;
 mod holds;
 mod keep;

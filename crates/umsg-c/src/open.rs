@@ -1,14 +1,14 @@
 //! Opening, closing, unlinking.
 
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::AtomicBool;
 
 use libc::mode_t;
 use umsg::Namespace;
-use umsg::posix::{self, OpenOptions};
+use umsg::posix::{self, OpenError, OpenOptions};
 
 use crate::attributes::umsg_mq_attr;
 use crate::error::{Failure, answer, fail};
+use crate::flag::Flag;
 use crate::handle::{self, Open, umsg_mqd_t};
 use crate::pointer;
 
@@ -194,7 +194,7 @@ pub(crate) fn enter(queue: posix::Queue, oflag: c_int) -> Result<umsg_mqd_t, Fai
         queue,
         can_receive,
         can_send,
-        nonblocking: AtomicBool::new(oflag & libc::O_NONBLOCK != 0),
+        nonblocking: Flag::new(oflag & libc::O_NONBLOCK != 0).map_err(|_| OpenError::NoMemory)?,
     })
 }
 

@@ -3,7 +3,6 @@
 //! Order of errors, as in the kernel: time-out, handle, room in the buffer, then whether it would wait.
 
 use std::ffi::{c_char, c_uint};
-use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use libc::{size_t, ssize_t, timespec};
@@ -161,8 +160,7 @@ fn receive(
     deadline: Option<SystemTime>,
 ) -> Result<Received, ReceiveError> {
     match deadline {
-        // Relaxed: the flag hands nothing over.
-        _ if open.nonblocking.load(Ordering::Relaxed) => open.queue.try_receive(buffer),
+        _ if open.nonblocking.get() => open.queue.try_receive(buffer),
         None => open.queue.receive(buffer),
         Some(until) => open.queue.receive_deadline(buffer, until),
     }

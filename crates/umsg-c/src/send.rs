@@ -3,7 +3,6 @@
 //! Order of errors, as in the kernel: time-out, priority, handle, length, then whether it would wait.
 
 use std::ffi::{c_char, c_int, c_uint};
-use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use libc::{size_t, timespec};
@@ -125,9 +124,8 @@ impl Call {
         }
         // SAFETY: by this function's contract; `len` is at most a message's size, so below isize::MAX.
         let bytes = unsafe { self.bytes()? };
-        // Relaxed: the flag hands nothing over.
         match deadline {
-            _ if held.nonblocking.load(Ordering::Relaxed) => {
+            _ if held.nonblocking.get() => {
                 held.queue.try_send(bytes, self.priority)?;
             }
             None => held.queue.send(bytes, self.priority)?,

@@ -1,6 +1,5 @@
 //! Times: those until which a call waits, and those that are told.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libc::timespec;
@@ -45,8 +44,7 @@ impl Patience {
     pub(crate) fn of(deadline: Option<SystemTime>, open: &Open) -> Patience {
         match deadline {
             Some(time) => Patience::Until(time),
-            // Relaxed: the flag hands nothing over.
-            None if open.nonblocking.load(Ordering::Relaxed) => Patience::None,
+            None if open.nonblocking.get() => Patience::None,
             None => Patience::Endless,
         }
     }

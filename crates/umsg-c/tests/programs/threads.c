@@ -160,6 +160,30 @@ static void a_forked_child_goes_on_with_its_parents_handle(void)
     done(queue, "/forked");
 }
 
+static void a_forked_child_shares_the_flag_of_a_handle_and_no_other(void)
+{
+    umsg_mqd_t queue = make("/share-flag", 8, 16, 0);
+    umsg_mqd_t other = umsg_mq_open("/share-flag", O_RDWR);
+    struct umsg_mq_attr attr;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    memset(&attr, 0, sizeof attr);
+    attr.mq_flags = O_NONBLOCK;
+    if (child == 0) {
+        umsg_mqd_t mine = umsg_mq_open("/share-flag", O_RDWR | O_NONBLOCK);
+        CHECK(mine != NONE && umsg_mq_setattr(queue, &attr, NULL) == 0);
+        _exit(0);
+    }
+    expect_exit(child);
+    CHECK(umsg_mq_getattr(queue, &attr) == 0 && attr.mq_flags == O_NONBLOCK);
+    CHECK(umsg_mq_getattr(other, &attr) == 0 && attr.mq_flags == 0);
+    CHECK(umsg_mq_close(other) == 0);
+    other = umsg_mq_open("/share-flag", O_RDWR);
+    CHECK(umsg_mq_getattr(other, &attr) == 0 && attr.mq_flags == 0);
+    CHECK(umsg_mq_close(other) == 0);
+    done(queue, "/share-flag");
+}
+
 static void a_receiver_killed_while_it_waits_takes_nothing_with_it(void)
 {
     umsg_mqd_t queue = make("/killed", 8, 16, 0);
@@ -210,6 +234,7 @@ static const struct test_case cases[] = {
     CASE(threads_open_and_close_at_the_same_time),
     CASE(each_thread_has_a_last_error_of_its_own),
     CASE(a_forked_child_goes_on_with_its_parents_handle),
+    CASE(a_forked_child_shares_the_flag_of_a_handle_and_no_other),
     CASE(a_receiver_killed_while_it_waits_takes_nothing_with_it),
     CASE(a_handler_ends_a_wait),
 };

@@ -1,0 +1,135 @@
+//! A flag that forked children share, as they share the O_NONBLOCK of an open file.
+//!
+//! It is a word of a page that is mapped shared: in such a page the first word says how many are used, so that a
+//! process and its forked child, which go on with the same page, take different ones. A word is used once. The page is
+//! unmapped in a process with the last of its flags there.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+const WORDS: usize = 1024;
+const PAGE_BYTES: usize = WORDS * size_of::<AtomicU32>();
+
+/// From which page the next word is taken. Never waited for: see `Flag::new`.
+static CURRENT: Mutex<Option<Arc<Page>>> = Mutex::new(None);
+
+pub(crate) struct Flag {
+    page: Arc<Page>,
+    word: usize,
+}
+
+impl Flag {
+    /// A new flag.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub(crate) fn new(value: bool) -> io::Result<Flag> {
+        let flag = match CURRENT.try_lock() {
+            Ok(mut current) => match current.as_ref().and_then(Page::take_word) {
+                Some(flag) => flag,
+                None => current.insert(Page::map()?).first_word()?,
+            },
+            // Another thread is at it, or was when this process was forked.
+            Err(_) => Page::map()?.first_word()?,
+        };
+        flag.set(value);
+        Ok(flag)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> bool {
+        // Relaxed: the flag hands nothing over.
+        self.page.words()[self.word].load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn set(&self, value: bool) {
+        // Relaxed: as above.
+        self.page.words()[self.word].store(value.into(), Ordering::Relaxed);
+    }
+}
+
+/// A mapped page.
+struct Page(NonNull<[AtomicU32; WORDS]>);
+
+// SAFETY: the page is atomics, which are for sharing, and stays mapped until this is dropped.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Page {
+    fn map() -> io::Result<Arc<Page>> {
+        // SAFETY: no address is asked for, so nothing that exists is replaced.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        match NonNull::new(start) {
+            Some(start) if start.as_ptr() != libc::MAP_FAILED => Ok(Arc::new(Page(start.cast()))),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    #[inline(always)]
+    fn words(&self) -> &[AtomicU32; WORDS] {
+        // SAFETY: mapped, zero at first, which is a number, aligned to a page, and never anything but atomics.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The next word, if one is left.
+    fn take_word(self: &Arc<Page>) -> Option<Flag> {
+        // Relaxed: only the number matters. The count may go beyond the end; each process stops to ask then.
+        let word = self.words()[0].fetch_add(1, Ordering::Relaxed) as usize + 1;
+        (word < WORDS).then(|| Flag {
+            page: Arc::clone(self),
+            word,
+        })
+    }
+
+    fn first_word(self: &Arc<Page>) -> io::Result<Flag> {
+        self.take_word()
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping that `map` made, to which no reference is left.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_apart_from_each_other() {
+        let flags: Vec<Flag> = (0..3 * WORDS)
+            .map(|index| Flag::new(index % 3 == 0).unwrap())
+            .collect();
+        for (index, flag) in flags.iter().enumerate() {
+            assert_eq!(flag.get(), index % 3 == 0);
+            flag.set(index % 2 == 0);
+        }
+        for (index, flag) in flags.iter().enumerate() {
+            assert_eq!(flag.get(), index % 2 == 0);
+        }
+    }
+
+    #[test]
+    fn a_flag_can_be_had_while_another_thread_makes_one() {
+        let _busy = CURRENT
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let flag = Flag::new(true).unwrap();
+        assert!(flag.get());
+    }
+}
