@@ -48,6 +48,12 @@ fn the_native_api_does_not_differ_from_the_kernel() {
 }
 
 #[test]
+fn the_c_library_does_not_differ_from_the_kernel() {
+    let library = library::c_path().unwrap_or_else(|why| panic!("{why}"));
+    expect_no_difference(Kind::C(library.to_path_buf()), operations());
+}
+
+#[test]
 fn the_drop_in_does_not_differ_from_the_kernel() {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     expect_no_difference(Kind::Dropin(library.to_path_buf()), operations());

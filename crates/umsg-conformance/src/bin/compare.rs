@@ -9,15 +9,16 @@ use umsg_conformance::compare::{self, Config, Failure};
 use umsg_conformance::library;
 
 const USAGE: &str = "\
-usage: compare [--ops N] [--seed S] [--backend preload|dropin|native|kernel] [--library PATH] [--counts]
+usage: compare [--ops N] [--seed S] [--backend preload|dropin|native|c|kernel] [--library PATH] [--counts]
 
 Performs N random operations (100000 if not said otherwise) on the kernel's queues and on umsg's in lockstep and
 compares every answer. Ends with status 1 at the first difference, after printing a short history that shows it.
 The seed is taken from the clock if it is not given; it is printed, so that a run can be repeated.
 
 --counts prints how often each call was answered how. --backend preload (if not said otherwise) runs whole processes
-with libumsg_preload.so preloaded, dropin calls its functions by dlsym, native calls umsg::posix, kernel compares the
-kernel with itself. --library says where libumsg_preload.so is; it is looked for beside this program.";
+with libumsg_preload.so preloaded, dropin calls its functions by dlsym, native calls umsg::posix, c calls the functions
+of libumsg.so, kernel compares the kernel with itself. --library says where the library is; libumsg_preload.so is looked
+for beside this program, libumsg.so below UMSG_C_PREFIX.";
 
 struct Arguments {
     operations: u64,
@@ -68,11 +69,19 @@ fn library(arguments: &Arguments) -> Result<PathBuf, String> {
     }
 }
 
+fn c_library(arguments: &Arguments) -> Result<PathBuf, String> {
+    match &arguments.library {
+        Some(library) => Ok(library.clone()),
+        None => library::c_path().map(Path::to_path_buf),
+    }
+}
+
 fn kind(arguments: &Arguments) -> Result<Kind, String> {
     match arguments.backend.as_str() {
         "kernel" => Ok(Kind::Kernel),
         "native" => Ok(Kind::Native),
         "dropin" => Ok(Kind::Dropin(library(arguments)?)),
+        "c" => Ok(Kind::C(c_library(arguments)?)),
         "preload" => Ok(Kind::Preloaded(library(arguments)?)),
         other => Err(format!("--backend {other}: no such backend\n{USAGE}")),
     }
