@@ -33,6 +33,18 @@ points! {
     SEND_COUNTED;
     /// The lock is dropped, waiting receivers were not served: they find the message at their next slice.
     SEND_UNSERVED;
+    /// Where the batch will end is noted, nothing is filled: none of it was sent.
+    BATCH_NOTED;
+    /// All messages are filled, all but the first are stamped: none was sent, the repair takes the stamps back.
+    BATCH_STAMPED;
+    /// The first message's stamp is stored, the cursor is not moved: all were sent, the repair moves the cursor.
+    BATCH_PUBLISHED;
+    /// The cursor is one short of the end of the batch: all were sent, the repair moves it.
+    BATCH_COUNTED;
+    /// The stamps of a batch that can't be sent are taken back: none was sent.
+    BATCH_TAKEN_BACK;
+    /// It is a blocked batch's turn, its thread was not woken: it looks by itself at its next slice.
+    BATCH_TURN;
     /// The payload's block is split off, the slot does not name it yet: the block returns to the arena.
     ARENA_SPLIT;
     /// The slot names its block: it stays with the slot.

@@ -47,6 +47,14 @@ pub enum SendError {
         /// The queue's message size, in bytes.
         max: usize,
     },
+    /// EMSGSIZE: more messages were to be sent as one than the queue can hold.
+    #[error("a batch of {messages} messages never fits into this queue: it holds {max}")]
+    BatchTooLarge {
+        /// Messages in the batch.
+        messages: usize,
+        /// The most that the queue holds.
+        max: usize,
+    },
     /// EINVAL: the priority is 32,768 or more.
     #[error("a priority must be below 32768")]
     PriorityTooHigh,
@@ -76,7 +84,7 @@ impl SendError {
         match self {
             SendError::Full => libc::EAGAIN,
             SendError::TimedOut => libc::ETIMEDOUT,
-            SendError::TooLong { .. } => libc::EMSGSIZE,
+            SendError::TooLong { .. } | SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
             SendError::PriorityTooHigh => libc::EINVAL,
             SendError::NotWritable => libc::EBADF,
             SendError::Interrupted => libc::EINTR,

@@ -8,8 +8,8 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds};
 use crate::order::Priorities;
-use crate::queue::Engine;
-use crate::segment::{Hold, Node, Segment};
+use crate::queue::{Engine, batch};
+use crate::segment::{Hold, NO_SLOT, Node, Segment};
 use crate::slots::{Ring, arena};
 use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
@@ -21,26 +21,33 @@ use crate::waiters::{List, State, Waiters, state};
 /// |---|---|---|
 /// | before the stamp | `ring[sent]` has an old stamp | nothing: the slot is filled again by the next sender |
 /// | between stamp and cursor | `ring[sent]` has its stamp, or `drained` has passed it | the cursor moves: the message was sent |
+/// | in a batch, before its first stamp | `batch_end` is beyond `sent`, `ring[sent]` has an old stamp | the other stamps are taken back: nothing was sent |
+/// | in a batch, after it | `batch_end` is beyond `sent`, else as above | the cursor moves to `batch_end`: all was sent |
 /// | after announcing a priority | the word names position `sent` | nothing: true of the next message, or changed by it |
 /// | in the arena | the mark | the lists are rebuilt from the slots |
 pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     let fixed = segment.fixed();
     let sender = &fixed.sender;
-    // Acquire: FREED, ROOM.
-    let removed = fixed.published.removed.load(Ordering::Acquire);
+    // Acquire: FREED.
     let freed = fixed.published.freed.load(Ordering::Acquire);
-    let mut sent = sender.sent.load(Ordering::Relaxed);
+    let sent = sender.sent.load(Ordering::Relaxed);
     let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
     // GONE: a receiver may have taken the message already, and the slot's entry in the ring be another slot's. The
     // fence pairs with the release in `Ring::write`: where the entry is another's, the cursor has passed it.
     fence(Ordering::Acquire);
     let drained = fixed.receiver.drained.load(Ordering::Relaxed);
-    if published || drained.wrapping_sub(sent) as i64 > 0 {
-        sent = sent.wrapping_add(1);
-        sender.sent.store(sent, Ordering::Release);
+    let is_sent = published || drained.wrapping_sub(sent) as i64 > 0;
+    match batch::unfinished(segment, sent)? {
+        Some(end) if is_sent => batch::move_cursor(sender, end),
+        Some(end) => batch::take_back(segment, sent, end)?,
+        None if is_sent => sender.sent.store(sent.wrapping_add(1), Ordering::Release),
+        None => {}
     }
     sender.freed_seen.set(freed);
-    sender.removed_seen.set(removed);
+    // KEPT: the next sender looks for itself whether there is room, and whether somebody waits for it.
+    let max = segment.layout().max_messages as u64;
+    let sent = sender.sent.load(Ordering::Relaxed);
+    sender.removed_seen.set(sent.wrapping_sub(max));
     if sender.arena_dirty.get() != 0 {
         arena::rebuild(segment)?;
     }
@@ -159,6 +166,10 @@ fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
             (List::Offered, _) => return_offer(engine, node)?,
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
+            }
+            // A batch whose turn it was: its thread looks for itself, if it lives.
+            (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
+                node.list.set(List::None as u32)
             }
             (List::Senders, State::Settled | State::DiedSettled) => {
                 complete_admission(engine, node)?

@@ -42,6 +42,14 @@ enum Bystander {
     Receives,
     /// Sends, and is blocked when the victim begins.
     Sends,
+    /// The same with batches of two.
+    SendsBatches,
+}
+
+impl Bystander {
+    fn sends(self) -> bool {
+        matches!(self, Bystander::Sends | Bystander::SendsBatches)
+    }
 }
 
 /// What the observer does once the victim is blocked.
@@ -112,6 +120,20 @@ fn send_alike(actor: &mut Actor<'_>, count: usize) {
     }
 }
 
+/// Batches of two and three messages in turn, of one priority and of several.
+fn send_batches(actor: &mut Actor<'_>, count: usize) {
+    let mut random = Random::new(count as u64 + actor.journal.used() as u64);
+    for batch in 0..count {
+        let mut messages = [(); 3].map(|()| any(&mut random));
+        if batch % 4 < 2 {
+            messages = messages.map(|(_, len)| (2, len));
+        }
+        actor
+            .send_batch(How::Try, &messages[batch % 2..])
+            .expect("room");
+    }
+}
+
 fn fill(actor: &mut Actor<'_>) {
     while actor.send(How::Try, 3, 100).is_ok() {}
 }
@@ -171,6 +193,56 @@ const SCENARIOS: &[Scenario] = &[
         passes: 60,
         fresh: true,
         points: &["ARENA_SPLIT", "ARENA_NAMED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends batches",
+        victim: |actor| send_batches(actor, 12),
+        passes: 5,
+        points: &[
+            "BATCH_NOTED",
+            "BATCH_STAMPED",
+            "BATCH_PUBLISHED",
+            "BATCH_COUNTED",
+            "SEND_RUN_CHANGED",
+            "SEND_COUNTED",
+            "SEND_UNSERVED",
+            "ARENA_SPLIT",
+            "ARENA_NAMED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends batches into a queue that holds messages",
+        prefill: |actor| send_mixed(actor, 20),
+        victim: |actor| send_batches(actor, 12),
+        passes: 5,
+        points: &[
+            "BATCH_NOTED",
+            "BATCH_STAMPED",
+            "BATCH_PUBLISHED",
+            "BATCH_COUNTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends a batch to a waiting receiver",
+        bystander: Bystander::Receives,
+        victim: |actor| send_batches(actor, 1),
+        alone: &[
+            "BATCH_PUBLISHED",
+            "BATCH_COUNTED",
+            "SEND_COUNTED",
+            "SEND_UNSERVED",
+            "SERVE_OFFERED",
+        ],
+        points: &[
+            "BATCH_STAMPED",
+            "BATCH_PUBLISHED",
+            "SEND_COUNTED",
+            "SEND_UNSERVED",
+            "SERVE_OFFERED",
+        ],
         ..PLAIN
     },
     Scenario {
@@ -243,6 +315,21 @@ const SCENARIOS: &[Scenario] = &[
             "RECEIVE_RETURNED",
             "RECEIVE_ADMITTED",
             "ADMIT_ACCEPTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "receives from a full queue while a batch is blocked",
+        depth: 30,
+        prefill: fill,
+        bystander: Bystander::SendsBatches,
+        victim: |actor| receive(actor, 6),
+        alone: &["BATCH_TURN"],
+        points: &[
+            "RECEIVE_TAKEN",
+            "RECEIVE_FREED",
+            "RECEIVE_ADMITTED",
+            "BATCH_TURN",
         ],
         ..PLAIN
     },
@@ -349,6 +436,65 @@ const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "begins to wait for room for a batch",
+        depth: 30,
+        prefill: fill,
+        victim: |actor| {
+            let _ = actor.send_batch(How::Block, &[(3, 200); 3]);
+        },
+        points: &[
+            "GROW_LENT",
+            "WAIT_NODE_FILLED",
+            "WAIT_LISTED",
+            "WAIT_UNNAMED",
+            "WAIT_NAMED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "begins to wait for room for a batch behind another",
+        depth: 30,
+        prefill: fill,
+        bystander: Bystander::SendsBatches,
+        victim: |actor| {
+            let _ = actor.send_batch(How::Block, &[(3, 200); 3]);
+        },
+        points: &["WAIT_LISTED", "WAIT_UNNAMED", "WAIT_NAMED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "is woken with room for a batch",
+        depth: 30,
+        prefill: |actor| {
+            fill(actor);
+            receive(actor, 1);
+        },
+        victim: |actor| {
+            let _ = actor.send_batch(How::Block, &[(3, 200), (3, 16)]);
+        },
+        nudge: Nudge::Receive,
+        points: &[
+            "WAIT_WOKEN",
+            "BATCH_NOTED",
+            "BATCH_STAMPED",
+            "BATCH_PUBLISHED",
+            "BATCH_COUNTED",
+            "SEND_COUNTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "waits for room for a batch until its time is over",
+        depth: 30,
+        prefill: fill,
+        victim: |actor| {
+            let time = Duration::from_millis(3);
+            let _ = actor.send_batch(How::Within(time), &[(3, 200); 2]);
+        },
+        points: &["WAIT_WOKEN"],
+        ..PLAIN
+    },
+    Scenario {
         name: "waits for room until its time is over",
         depth: 30,
         prefill: fill,
@@ -408,6 +554,9 @@ const REPAIR_POINTS: &[&str] = &[
     "REPAIR_STORED",
     "REPAIR_FREED",
 ];
+
+/// Points at which a repairer of the senders' side dies, after a first victim died in a batch.
+const TAKE_BACK_POINTS: &[&str] = &["BATCH_TAKEN_BACK"];
 
 /// Points under the receiver lock that leave different things behind: scenario, point.
 const DEADLY: &[(&str, &str)] = &[
@@ -563,7 +712,7 @@ impl<'a> Stage<'a> {
             0
         };
         self.judge(prefilled, losses, &what);
-        if self.scenario.bystander == Bystander::Sends {
+        if self.scenario.bystander.sends() {
             // One after the other, the newcomer and the observer have received everything since the death.
             let received = self.journal.received_after(receipts);
             self.journal.check_turns(
@@ -587,9 +736,9 @@ impl<'a> Stage<'a> {
 
     /// Whether a receiver that dies at this point has taken its message from the queue before.
     fn may_lose(&self, point: &str) -> bool {
-        let admits = self.scenario.bystander == Bystander::Sends && point.starts_with("DRAIN_");
+        let admits = self.scenario.bystander.sends() && point.starts_with("DRAIN_");
         let receives = point.starts_with("RECEIVE_") && point != "RECEIVE_COPIED";
-        admits || receives || point == "ADMIT_ACCEPTED"
+        admits || receives || point == "ADMIT_ACCEPTED" || point == "BATCH_TURN"
     }
 
     /// 1 if a process of this role died inside of a receive.
@@ -619,8 +768,12 @@ impl<'a> Stage<'a> {
                     Err(error) => panic!("bystander: {error}"),
                 }
             },
-            Bystander::Sends => loop {
-                match actor.send(How::Block, 3, 150) {
+            Bystander::Sends | Bystander::SendsBatches => loop {
+                let sent = match kind {
+                    Bystander::Sends => actor.send(How::Block, 3, 150),
+                    _ => actor.send_batch(How::Block, &[(3, 150), (3, 20)]),
+                };
+                match sent {
                     Ok(_) => {}
                     Err(SendError::Interrupted) if actor.me().go.load(SeqCst) != 0 => return,
                     Err(SendError::Interrupted) => {}
@@ -631,7 +784,7 @@ impl<'a> Stage<'a> {
         let is_there = wait_until(STUCK, || match kind {
             Bystander::Idle => self.journal.roles[BYSTANDER].ready.load(SeqCst) != 0,
             Bystander::Receives => self.blocked().1 == 1,
-            Bystander::Sends => self.blocked().0 == 1,
+            Bystander::Sends | Bystander::SendsBatches => self.blocked().0 == 1,
         });
         assert!(is_there, "{what}: the bystander does not start");
         child
@@ -663,7 +816,7 @@ impl<'a> Stage<'a> {
                     actor.send(How::Within(STUCK), 5, 40).expect("room");
                 }
             }
-            Bystander::Sends => {
+            Bystander::Sends | Bystander::SendsBatches => {
                 for _ in 0..2 {
                     actor.receive(How::Within(STUCK)).expect("a message");
                 }
@@ -730,6 +883,13 @@ impl<'a> Stage<'a> {
             self.take_offers_back(what);
         }
         let missing = self.journal.missing(what);
+        if losses == 0 && self.scenario.name.contains("batch") {
+            let (received, begun) = self.journal.unfinished();
+            assert!(
+                received == 0 || received == begun,
+                "{what}: {received} of a batch of {begun}"
+            );
+        }
         assert!(
             missing <= losses,
             "{what}: {missing} messages lost, {losses} may be"
@@ -902,6 +1062,7 @@ fn every_named_point_is_killed_at_in_some_scenario() {
         .collect();
     killed.extend(CREATE_POINTS);
     killed.extend(REPAIR_POINTS);
+    killed.extend(TAKE_BACK_POINTS);
     for (_, name, what) in POINTS {
         assert!(killed.contains(name), "nobody dies at {name} ({what})");
     }
@@ -974,6 +1135,24 @@ fn a_repairer_that_is_killed_is_itself_repaired() {
         assert!(figures.kills_at(point) > 0, "no repairer dies at {point}");
     }
     figures.print("killed repairers");
+}
+
+#[test]
+fn who_is_killed_while_taking_back_a_batch_is_itself_repaired() {
+    let _turn = turn();
+    let mut figures = Figures::default();
+    let scenario = SCENARIOS
+        .iter()
+        .find(|scenario| scenario.name == "sends batches")
+        .unwrap();
+    for point in ["BATCH_NOTED", "BATCH_STAMPED"] {
+        let mut stage = Stage::new(scenario);
+        for round in 0..5 {
+            stage.round(point, 1 + round, Some(TAKE_BACK_POINTS[0]), &mut figures);
+        }
+    }
+    assert!(figures.kills_at(TAKE_BACK_POINTS[0]) > 0);
+    figures.print("killed while taking back");
 }
 
 #[test]

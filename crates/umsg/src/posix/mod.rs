@@ -17,6 +17,7 @@
 //! access at all, while which of the two a process may do binds only programs that go through this library.
 
 mod access;
+mod batch;
 mod dead_letter;
 mod directory;
 #[allow(unsafe_code, reason = "copies in and out of a message's place")]
@@ -31,6 +32,8 @@ mod status;
 pub use crate::error::{LeaseError, OpenError, ReceiveError, SendError, UnlinkError};
 pub use crate::queue::Waiting;
 pub use crate::segment::OnFull;
+#[doc(hidden)]
+pub use batch::{Outgoing, Until};
 pub use directory::{Listed, list, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;

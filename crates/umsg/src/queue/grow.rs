@@ -20,18 +20,33 @@ const STEP: (usize, usize) = (32, 4096);
 const STEP: (usize, usize) = (1, 2);
 
 impl Engine {
-    /// Brings slots into circulation for a sender that found none free.
+    /// Brings slots into circulation for a sender that found fewer than `wanted` free.
     #[cold]
-    pub(super) fn grow(&self, me: &Thread, deadline: Deadline) -> Result<(), Refused> {
+    pub(super) fn grow(&self, me: &Thread, deadline: Deadline, wanted: u64) -> Result<(), Refused> {
         self.with_receiver_lock(me, deadline, |_| {
             self.borrow_sender_lock(me, deadline)?;
-            let fixed = self.segment().fixed();
-            let free = fixed.published.freed.load(Ordering::Relaxed)
-                != fixed.sender.sent.load(Ordering::Relaxed);
-            let result = if free { Ok(()) } else { self.grow_borrowed() };
-            fixed.sender.lock.give_back();
+            let result = self.grow_until(wanted);
+            self.segment().fixed().sender.lock.give_back();
             result
         })
+    }
+
+    /// Adds slots until so many are free. Both locks are held.
+    pub(super) fn grow_until(&self, wanted: u64) -> Result<(), Refused> {
+        let fixed = self.segment().fixed();
+        // Relaxed: under both locks.
+        let free = || {
+            let sent = fixed.sender.sent.load(Ordering::Relaxed);
+            fixed
+                .published
+                .freed
+                .load(Ordering::Relaxed)
+                .wrapping_sub(sent)
+        };
+        while free() < wanted {
+            self.grow_borrowed()?;
+        }
+        Ok(())
     }
 
     /// Borrows the sender lock, and repairs the side if its last owner died. The caller holds the receiver lock, so it

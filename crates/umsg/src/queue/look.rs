@@ -1,11 +1,11 @@
 //! Looking without changing anything: counts, and messages where they are.
 
 use super::receive::has_begun;
-use super::{Engine, Refused};
+use super::{Engine, Refused, batch};
 use crate::error::Trouble;
 use crate::order::Priorities;
 use crate::slots::Ring;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use std::time::Duration;
@@ -60,12 +60,12 @@ impl Engine {
         let mut counts = Counts::default();
         for _ in 0..ATTEMPTS {
             // Acquire: both cursors are read twice, and in between nothing else is read earlier or later.
-            let sent = self.ever_sent();
+            let (sent, bytes) = self.ever_sent();
             let removed = fixed.published.removed.load(Ordering::Acquire);
             let held = fixed.receiver.held.load(Ordering::Acquire);
             let reserved = u64::from(fixed.holding.reserved.load(Ordering::Acquire));
             let aside = u64::from(fixed.holding.aside.load(Ordering::Acquire));
-            let bytes = fixed.sender.bytes[sent as usize & 1].load(Ordering::Acquire);
+            let bytes = bytes.load(Ordering::Acquire);
             let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
             counts = Counts {
                 messages: (sent.wrapping_sub(removed).wrapping_sub(held) as i64).max(0) as u64,
@@ -73,7 +73,7 @@ impl Engine {
                 reserved,
                 leased: held.saturating_sub(reserved + aside),
             };
-            if self.ever_sent() == sent
+            if self.ever_sent().0 == sent
                 && fixed.published.removed.load(Ordering::Acquire) == removed
                 && fixed.receiver.held.load(Ordering::Acquire) == held
             {
@@ -83,22 +83,28 @@ impl Engine {
         counts
     }
 
-    /// How many messages were ever sent through the ring. A sender that died between stamp and cursor has sent: the next
-    /// one moves the cursor.
-    fn ever_sent(&self) -> u64 {
+    /// How many messages were ever sent through the ring, and where their bytes are counted. A sender that died between
+    /// stamp and cursor has sent: the next one moves the cursor.
+    fn ever_sent(&self) -> (u64, &AtomicU64) {
         let sender = &self.segment().fixed().sender;
         // Acquire: nothing is read earlier than this.
-        let sent = sender.sent.load(Ordering::Acquire);
+        let mut sent = sender.sent.load(Ordering::Acquire);
         let drained = || {
             let receiver = &self.segment().fixed().receiver;
             receiver.drained.load(Ordering::Acquire)
         };
-        let is_one_behind = sender.lock.is_orphaned()
+        let is_behind = sender.lock.is_orphaned()
             && (Ring::of(self.segment())
                 .published(sent)
                 .is_ok_and(|message| message.is_some())
                 || drained().wrapping_sub(sent) as i64 > 0);
-        sent.wrapping_add(u64::from(is_one_behind))
+        if is_behind {
+            if let Ok(Some(end)) = batch::unfinished(self.segment(), sent) {
+                return (end, &sender.batch_bytes);
+            }
+            sent = sent.wrapping_add(1);
+        }
+        (sent, &sender.bytes[sent as usize & 1])
     }
 
     /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the receiver lock for

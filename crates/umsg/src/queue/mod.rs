@@ -15,6 +15,7 @@
 //! does a sender *serve*: it takes the receiver lock too and hands messages over. A thread that holds the sender lock
 //! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
 
+pub(crate) mod batch;
 mod grow;
 mod hold;
 mod lease;

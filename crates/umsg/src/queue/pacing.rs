@@ -174,9 +174,9 @@ impl Engine {
         self.spin(budget, calm, deadline, ready) || give_way(ready)
     }
 
-    /// Looks for room as long as the handle's pacing says. True if it is worth another attempt.
-    pub(super) fn spin_for_room(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
-        let ready = || self.seems_roomy();
+    /// Looks for room for so many messages as long as the handle's pacing says. True if it is worth another attempt.
+    pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
+        let ready = || self.seems_roomy(messages);
         self.spin(self.pacing.allowance(), calm, deadline, ready) || give_way(ready)
     }
 

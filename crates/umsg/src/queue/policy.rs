@@ -31,7 +31,7 @@ impl Engine {
 
     /// Whether a message is older than the queue lets it get.
     #[inline(always)]
-    fn is_expired(&self, found: &Found<'_>) -> bool {
+    pub(super) fn is_expired(&self, found: &Found<'_>) -> bool {
         let time_to_live = self.policy().time_to_live;
         let age = || clock::realtime_coarse().saturating_sub(found.cell.sent_at.get());
         time_to_live != 0 && age() > time_to_live
@@ -125,30 +125,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for a message of that priority by dropping the oldest of the lowest, if the queue does so. False if the
-    /// new message is the one to be dropped.
+    /// Makes room for messages of up to that priority, so many, by dropping the oldest of the lowest, if the queue does
+    /// so. False if the new ones are those to be dropped.
     pub(super) fn make_room(
         &self,
         me: &Thread,
-        key: usize,
+        (key, messages): (usize, u32),
         deadline: Deadline,
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
             self.serve(wakes)?;
             self.update_board();
-            if self.has_room_now() {
-                return Ok(true);
+            while !self.has_room_now(messages) {
+                self.drain()?;
+                let order = Priorities::of(self.segment());
+                // Nothing is queued: all room is held.
+                let lowest = order.lowest().ok_or(Refused::NotNow)?;
+                self.segment().fixed().counters.count(Event::Dropped);
+                if key < lowest {
+                    return Ok(false);
+                }
+                let slot = order.first(lowest)?;
+                self.drop_message(&self.stored_at(slot, lowest)?)?;
             }
-            self.drain()?;
-            let order = Priorities::of(self.segment());
-            // Nothing is queued: all room is held.
-            let lowest = order.lowest().ok_or(Refused::NotNow)?;
-            self.segment().fixed().counters.count(Event::Dropped);
-            if key < lowest {
-                return Ok(false);
-            }
-            let slot = order.first(lowest)?;
-            self.drop_message(&self.stored_at(slot, lowest)?)?;
             Ok(true)
         })
     }

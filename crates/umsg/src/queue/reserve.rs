@@ -26,16 +26,20 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<Grip, Refused> {
-        if !(self.seems_roomy() || self.holders_may_give()) {
+        if !(self.seems_to_hold_room(1) || self.holders_may_give()) {
             if self.policy().on_full != OnFull::DropOldest {
                 return Err(Refused::NotNow);
             }
             // Its priority is not known yet: whatever is dropped has none that is higher.
-            self.make_room(me, PRIORITIES, deadline)?;
+            self.make_room(me, (PRIORITIES, 1), deadline)?;
         }
         self.with_receiver_lock(me, deadline, |wakes| {
             if self.holders_may_give() {
                 self.reclaim_and_serve(wakes)?;
+            } else if !self.nobody_waits_for_room() {
+                // The room that seems to be there is kept for a batch, whose sender may be dead.
+                self.serve(wakes)?;
+                self.update_board();
             }
             self.borrow_sender_lock(me, deadline)?;
             let result = self.reserve_borrowed(me, len);
@@ -63,7 +67,7 @@ impl Engine {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if !self.spin_for_room(calm, deadline) {
+            if !self.spin_for_room(1, calm, deadline) {
                 super::wait::nap(calm, deadline)?;
             }
         }

@@ -10,6 +10,7 @@ use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
 
 /// Priorities whose list heads share a page of the store.
 const FIFOS_A_PAGE: usize = 4096 / 8;
@@ -34,29 +35,51 @@ impl Engine {
             held.unlock();
             match result {
                 Ok(()) => break,
-                Err(Refused::NoSlot) => match self.grow(me, deadline) {
+                Err(Refused::NoSlot) => match self.grow(me, deadline, 1) {
                     // Some sender is slow or stopped: it is waited for where no receiver waits for us.
                     Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
-                    if !self.make_room(me, key, deadline)? {
+                    if !self.make_room(me, (key, 1), deadline)? {
                         return Ok(());
                     }
                 }
-                // The dead hold room, or leases that end: whoever looks gives it back.
-                Err(Refused::NotNow) if self.holders_may_give() => {
-                    self.with_receiver_lock(me, deadline, |wakes| {
-                        Ok(self.reclaim_and_serve(wakes)?)
-                    })?;
-                }
-                // A receiver died, maybe after it made room: whoever gets its lock repairs, and tells of it.
-                Err(Refused::NotNow) if self.segment().fixed().receiver.lock.is_orphaned() => {
-                    self.with_receiver_lock(me, deadline, |_| Ok(()))?;
-                }
+                Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => {}
                 Err(refused) => return Err(refused),
             }
         }
+        self.serve_if_asked(me, deadline);
+        Ok(())
+    }
+
+    /// Whether a sender that found no room is to try again: the dead held room, or leases that end; a receiver died, maybe
+    /// after it made room; or the batch for which the room was kept is gone. Whoever gets the receiver lock repairs, and
+    /// tells of it.
+    #[cold]
+    pub(super) fn finds_room_after_all(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        if self.holders_may_give() {
+            self.with_receiver_lock(me, deadline, |wakes| Ok(self.reclaim_and_serve(wakes)?))?;
+            return Ok(true);
+        }
+        let was_left = self.segment().fixed().receiver.lock.is_orphaned();
+        if !was_left && (self.nobody_waits_for_room() || !self.seems_to_hold_room(1)) {
+            return Ok(false);
+        }
+        self.with_receiver_lock(me, deadline, |wakes| {
+            self.serve(wakes)?;
+            self.update_board();
+            Ok(was_left || self.nobody_waits_for_room())
+        })
+    }
+
+    /// Serves receivers that wait, after a message was published and the lock dropped.
+    #[inline(always)]
+    pub(super) fn serve_if_asked(&self, me: &Thread, deadline: Deadline) {
         crash_point!(SEND_UNSERVED);
         // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
         // `enlist_receiver` and `look_around`.
@@ -70,7 +93,6 @@ impl Engine {
         {
             self.serve_after_send(me, deadline);
         }
-        Ok(())
     }
 
     /// Fills the next free slot and publishes it.
@@ -117,16 +139,45 @@ impl Engine {
     /// Whether the queue holds fewer messages than it may.
     #[inline(always)]
     pub(super) fn has_room(&self, position: u64) -> bool {
+        self.room(position, 1) == 1
+    }
+
+    /// For how many messages there is room; more than `wanted` are not counted.
+    #[inline(always)]
+    pub(super) fn room(&self, position: u64, wanted: u64) -> u64 {
         let fixed = self.segment().fixed();
         let max = self.segment().layout().max_messages as i64;
-        let queued = |removed: u64| position.wrapping_sub(removed) as i64;
-        if queued(fixed.sender.removed_seen.get()) < max {
-            return true;
+        let left = |removed: u64| {
+            let queued = position.wrapping_sub(removed) as i64;
+            max.saturating_sub(queued).clamp(0, wanted as i64) as u64
+        };
+        let seen = left(fixed.sender.removed_seen.get());
+        if seen == wanted {
+            return seen;
         }
         // Acquire: ROOM. What is seen as removed has been freed too: `freed` is stored before `removed`.
         let removed = fixed.published.removed.load(Ordering::Acquire);
+        if !self.nobody_waits_for_room() {
+            // KEPT: room that is there and was not given to those who wait is kept for a batch that needs more.
+            return seen;
+        }
         fixed.sender.removed_seen.set(removed);
-        queued(removed) < max
+        left(removed)
+    }
+
+    /// Whether no sender is blocked: an exact answer under the sender lock for "nobody", otherwise a hint.
+    #[inline(always)]
+    pub(super) fn nobody_waits_for_room(&self) -> bool {
+        Waiters::of(self.segment()).len(List::Senders) == 0
+    }
+
+    /// From now on senders find the queue full until nobody waits for room any more: KEPT. Under both locks, by who is
+    /// going to wait.
+    pub(super) fn keep_room(&self) {
+        let sender = &self.segment().fixed().sender;
+        let max = self.segment().layout().max_messages as u64;
+        let sent = sender.sent.load(Ordering::Relaxed);
+        sender.removed_seen.set(sent.wrapping_sub(max));
     }
 
     /// Writes a message into a slot that is the caller's.
@@ -139,22 +190,30 @@ impl Engine {
         message: &[u8],
         key: usize,
     ) -> Result<(), Trouble> {
+        self.place_bytes(slot, cell, message)?;
+        self.describe(me, cell, message.len(), key);
+        Ok(())
+    }
+
+    /// Writes the bytes of a message into a slot that is the caller's.
+    #[inline(always)]
+    pub(super) fn place_bytes(
+        &self,
+        slot: u32,
+        cell: &Cell,
+        message: &[u8],
+    ) -> Result<(), Trouble> {
         if message.len() > self.segment().layout().inline() {
             arena::ensure(self.segment(), slot, cell, message.len())?;
         }
-        self.segment().copy_in(cell, message)?;
-        self.describe(me, cell, message.len(), key);
-        Ok(())
+        self.segment().copy_in(cell, message)
     }
 
     /// Writes the header of a message whose bytes stand in a slot that is the caller's.
     #[inline(always)]
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
         let now = clock::realtime_coarse();
-        cell.key.set(key as u64);
-        cell.len.set(len as u32);
-        cell.pid.set(me.pid());
-        cell.sent_at.set(now);
+        write_header(me, cell, len, key, now);
         // Relaxed: a time for people.
         self.segment()
             .fixed()
@@ -175,7 +234,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn announce_slow(&self, position: u64, key: usize) -> Result<(), Trouble> {
+    pub(super) fn announce_slow(&self, position: u64, key: usize) -> Result<(), Trouble> {
         self.provide_fifo(key)?;
         // Release: RUN. Stored before the stamp: who sees a message of another priority sees another word.
         let run = position << 16 | key as u64;
@@ -232,7 +291,7 @@ impl Engine {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if self.spin_for_room(calm, deadline) {
+            if self.spin_for_room(1, calm, deadline) {
                 continue;
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
@@ -245,13 +304,19 @@ impl Engine {
         }
     }
 
-    /// Whether a look from outside of the locks finds room.
-    pub(super) fn seems_roomy(&self) -> bool {
+    /// Whether a look from outside of the locks finds room for so many messages that is not kept for somebody.
+    pub(super) fn seems_roomy(&self, messages: u64) -> bool {
+        self.nobody_waits_for_room() && self.seems_to_hold_room(messages)
+    }
+
+    /// The same, kept or not.
+    pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
         let fixed = self.segment().fixed();
         // Acquire, in this order: what counts as removed at least is; `sent` may be older, which errs towards a try.
         let removed = fixed.published.removed.load(Ordering::Acquire);
         let sent = fixed.sender.sent.load(Ordering::Acquire);
-        (sent.wrapping_sub(removed) as i64) < self.segment().layout().max_messages as i64
+        let queued = sent.wrapping_sub(removed) as i64;
+        queued.saturating_add(messages as i64) <= self.segment().layout().max_messages as i64
     }
 
     /// Takes a slot for the message of a sender that is going to block, and writes the message there. The caller holds
@@ -280,6 +345,7 @@ impl Engine {
         if self.has_room(sent) {
             return Ok(None);
         }
+        self.keep_room();
         let (slot, cell) = self.take_free_slot()?;
         crash_point!(PARK_SLOT_TAKEN);
         let filled = self
@@ -316,4 +382,13 @@ impl Engine {
     pub(crate) fn is_priority(key: u32) -> bool {
         (key as usize) < PRIORITIES
     }
+}
+
+/// Writes the header of a message that is sent `now`.
+#[inline(always)]
+pub(super) fn write_header(me: &Thread, cell: &Cell, len: usize, key: usize, now: u64) {
+    cell.key.set(key as u64);
+    cell.len.set(len as u32);
+    cell.pid.set(me.pid());
+    cell.sent_at.set(now);
 }

@@ -8,7 +8,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::SLICE;
-use crate::segment::{NODES, Node};
+use crate::segment::{NO_SLOT, NODES, Node};
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
@@ -71,11 +71,17 @@ impl Engine {
         let mut bound = BOUND;
         while let Some((index, node)) = waiters.first(List::Senders)? {
             bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+            if node.slot.get() == NO_SLOT {
+                if self.keep_for_batch(index, node, wakes)? {
+                    return Ok(());
+                }
+                continue;
+            }
             if waiters::state(node) != State::Waiting {
                 self.withdraw_sender(node)?;
                 continue;
             }
-            if !self.has_room_now() {
+            if !self.has_room_now(1) {
                 return Ok(());
             }
             // What is in the ring was sent before: it goes into the store first, and before the node is settled, because
@@ -95,17 +101,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a sender's node off its list and frees the slot of its message, which was never sent.
+    /// Takes a sender's node off its list and frees the slot of its message, if it has one, which was never sent.
     pub(super) fn withdraw_sender(&self, node: &Node) -> Result<(), Trouble> {
         let slot = node.slot.get();
+        if slot == NO_SLOT {
+            return Waiters::of(self.segment()).remove(node);
+        }
         self.segment().cell(slot)?;
         Waiters::of(self.segment()).remove(node)?;
         self.free_slot(slot);
         Ok(())
     }
 
-    /// Whether there is room for one more message. Under the receiver lock.
-    pub(super) fn has_room_now(&self) -> bool {
+    /// Whether there is room for so many more messages. Under the receiver lock.
+    pub(super) fn has_room_now(&self, messages: u32) -> bool {
         let fixed = self.segment().fixed();
         // Acquire: as for every reader of `sent`.
         let sent = fixed.sender.sent.load(Ordering::Acquire);
@@ -115,7 +124,8 @@ impl Engine {
             .load(Ordering::Relaxed)
             .wrapping_sub(fixed.receiver.stored.load(Ordering::Relaxed))
             .wrapping_sub(fixed.receiver.held.load(Ordering::Relaxed));
-        (sent.wrapping_sub(removed) as i64) < self.segment().layout().max_messages as i64
+        let queued = sent.wrapping_sub(removed) as i64;
+        queued.saturating_add(messages.into()) <= self.segment().layout().max_messages as i64
     }
 
     /// Puts back what was offered to the dead, to those who gave up, and to those who have not reacted for a slice:

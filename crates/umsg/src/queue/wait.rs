@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_millis(10);
 
 /// Why a sleep is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// The node's word has changed.
     Settled,
     TimedOut,
@@ -64,7 +64,7 @@ pub(super) trait Receipt {
 }
 
 /// What became of an attempt to begin waiting.
-enum Enlisted<'a, T> {
+pub(super) enum Enlisted<'a, T> {
     /// There was no need to.
     Done(T),
     /// All nodes are taken, or all slots.
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Drops the lock. If the caller is enlisted, names its node to the kernel and wakes whom it served on the way.
-    fn begin<'a, T>(
+    pub(super) fn begin<'a, T>(
         &self,
         held: Held<'a>,
         wakes: &Wakes,
@@ -297,7 +297,7 @@ impl Engine {
     }
 
     /// Sleeps until the node's word changes, in slices: wake-ups can be lost with their waker.
-    fn sleep(
+    pub(super) fn sleep(
         &self,
         me: &Thread,
         node: &Node,
@@ -340,7 +340,7 @@ impl Engine {
 }
 
 /// The result of a call that need not wait, or can't.
-fn finish_early<T>(
+pub(super) fn finish_early<T>(
     enlisted: Result<Enlisted<'_, T>, Refused>,
     calm: Calm<'_>,
     deadline: Deadline,
@@ -362,7 +362,7 @@ pub(super) fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
 }
 
 /// How long the end of a wait waits for the lock: what was settled is worth waiting for until the deadline.
-fn last_patience(end: End, deadline: Deadline) -> Deadline {
+pub(super) fn last_patience(end: End, deadline: Deadline) -> Deadline {
     let is_far = deadline.or_slice(GRACE.as_nanos() as u64) != deadline;
     if end == End::Settled && is_far {
         deadline

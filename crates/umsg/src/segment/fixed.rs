@@ -110,6 +110,11 @@ pub(crate) struct SenderSide {
     pub(crate) arena_len: Guarded32,
     /// 1 while the arena's lists are being changed.
     pub(crate) arena_dirty: Guarded32,
+    /// Ring position behind the batch that is being sent, or was sent last: none is under way unless it is beyond `sent`.
+    /// Atomic because [`crate::queue::Engine::counts`] asks what a dead sender has sent.
+    pub(crate) batch_end: AtomicU64,
+    /// What counts in `bytes` once that batch is sent.
+    pub(crate) batch_bytes: AtomicU64,
 }
 
 /// What the receivers' side tells the senders' side.
@@ -267,11 +272,13 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, counters),
         offset_of!(Fixed, rules),
         offset_of!(SenderSide, sent),
+        offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),
         offset_of!(ReceiverSide, senders),
         super::cell::SHORT_CELL,
         super::cell::LONG_CELL,
         offset_of!(Cell, sequence),
+        offset_of!(Node, wanted),
         super::NODES,
         super::PRIORITIES,
         super::GRANULE,

@@ -36,7 +36,7 @@ pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
 pub(crate) use cell::Cell;
 #[cfg(not(loom))]
 pub(crate) use create::create;
-pub(crate) use fixed::{ARENA_CLASSES, ARENA_SUBCLASSES, Fixed, LEVEL1, Links};
+pub(crate) use fixed::{ARENA_CLASSES, ARENA_SUBCLASSES, Fixed, LEVEL1, Links, SenderSide};
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION};
 pub(crate) use layout::{GRANULE, Layout, NODES, PRIORITIES};
@@ -71,7 +71,7 @@ pub(crate) struct Node {
     /// Neighbours in that list, as index + 1; 0 for none.
     pub(crate) next: Guarded32,
     pub(crate) previous: Guarded32,
-    /// A blocked sender's own message; the message offered to a receiver.
+    /// A blocked sender's own message, [`NO_SLOT`] of a batch; the message offered to a receiver.
     pub(crate) slot: Guarded32,
     /// The thread's scheduling rank, once somebody waits beside it: lower is served first.
     pub(crate) rank: Guarded32,
@@ -82,9 +82,16 @@ pub(crate) struct Node {
     pub(crate) birth: Guarded64,
     /// Order of arrival among equal ranks.
     pub(crate) ticket: Guarded64,
-    /// CLOCK_MONOTONIC, in nanoseconds, of the offer.
+    /// CLOCK_MONOTONIC, in nanoseconds, of the offer; of a batch, since when it is its
+    /// turn, before that when somebody last asked whether its thread lives.
     pub(crate) offered_at: Guarded64,
+    /// Of a batch: how many messages it waits to send at once.
+    pub(crate) wanted: Guarded32,
 }
+
+/// In place of a slot: the node of a sender that waits for room for a whole batch. Its messages are nowhere but in its
+/// own memory.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// A message that is held beyond a call; see [`crate::holds`].
 #[repr(C, align(16))]

@@ -129,6 +129,17 @@ impl Journal {
         missing
     }
 
+    /// How many messages of a send that did not return were received, and how many there are.
+    pub fn unfinished(&self) -> (usize, usize) {
+        let begun = || {
+            self.messages()
+                .iter()
+                .filter(|message| message.state.load(SeqCst) == BEGUN)
+        };
+        let received = begun().filter(|message| message.received.load(SeqCst) != 0);
+        (received.count(), begun().count())
+    }
+
     /// How many messages were received.
     pub fn received(&self) -> usize {
         self.messages()
@@ -244,6 +255,40 @@ impl<'a> Actor<'a> {
         message.state.store(state, SeqCst);
         self.end();
         result.map(|()| number)
+    }
+
+    /// Sends the next messages as one batch, each with its priority and length; returns the number of the first.
+    pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
+        let count = batch.len();
+        let first = self.journal.next.fetch_add(count as u32, SeqCst) as usize;
+        assert!(first + count <= MESSAGES, "the journal is full");
+        let records = &self.journal.messages[first..first + count];
+        let mut letters: Vec<(Vec<u8>, u32)> = Vec::new();
+        for (number, (record, &(priority, len))) in (first..).zip(records.iter().zip(batch)) {
+            let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
+            write_pattern(&mut bytes, number as u32);
+            record.sender.store(self.role as u8, SeqCst);
+            record.priority.store(priority, SeqCst);
+            record.len.store(bytes.len() as u32, SeqCst);
+            record.state.store(BEGUN, SeqCst);
+            letters.push((bytes, priority.into()));
+        }
+        let messages: Vec<(&[u8], u32)> = letters
+            .iter()
+            .map(|(bytes, priority)| (&bytes[..], *priority))
+            .collect();
+        self.begin();
+        let result = match how {
+            How::Try => self.queue.try_send_batch(&messages),
+            How::Block => self.queue.send_batch(&messages),
+            How::Within(time) => self.queue.send_batch_timeout(&messages, time),
+        };
+        let state = if result.is_ok() { RETURNED } else { REFUSED };
+        for record in records {
+            record.state.store(state, SeqCst);
+        }
+        self.end();
+        result.map(|()| first)
     }
 
     /// Receives a message; returns its number.

@@ -2,6 +2,7 @@
 //!
 //! The table at the head of each file says which defects it was seen to catch when they were made on purpose.
 
+mod batch;
 mod death;
 mod grow;
 mod handover;

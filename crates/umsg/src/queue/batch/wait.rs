@@ -1,0 +1,237 @@
+//! Waiting for room for a whole batch.
+//!
+//! The sender leaves a node in the list of senders, in its place among them, and takes no slots. While it is blocked:
+//!
+//! - room that is there and not enough for the first in the list is *kept*: senders that come later find the queue full
+//!   (`Engine::room`) and go behind. Otherwise single messages would take each place as it comes, for ever.
+//! - once there is enough for a batch that is first, its node is settled: *it is its turn*. It stays in the list, and
+//!   nobody behind it is served, until its thread has sent under both locks. If the thread does not come within a slice,
+//!   it loses its turn and enlists again when it goes on.
+//!
+//! A node of a batch says nothing about messages: whether they are sent is decided by their gate alone.
+
+use super::super::wait::{End, Enlisted, finish_early, last_patience};
+use super::super::{Engine, Refused, Wakes};
+use super::send::{Amount, Batch};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::lock::SLICE;
+use crate::segment::{NO_SLOT, Node};
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::{Calm, Thread};
+use crate::waiters::{self, List, State, Waiters};
+
+impl Engine {
+    /// Waits with a node until the batch is sent: true. False: try again.
+    pub(super) fn block_batch<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock_receiver(me, deadline, &mut wakes)?;
+        let enlisted = self.enlist_batch(me, batch.len() as u64, deadline, &mut wakes);
+        let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
+            return finish_early(enlisted, calm, deadline).map(|_| false);
+        };
+        crash_point!(WAIT_NAMED);
+        let result = loop {
+            let end = self.sleep(me, node, index, List::Senders, calm, deadline);
+            crash_point!(WAIT_WOKEN);
+            match self.end_batch(me, batch, (index, node), end, deadline) {
+                Ok(false) => {}
+                other => break other,
+            }
+        };
+        me.unname(outer);
+        result
+    }
+
+    /// Enlists the caller, unless there is room after all. Under the receiver lock.
+    fn enlist_batch(
+        &self,
+        me: &Thread,
+        wanted: u64,
+        deadline: Deadline,
+        wakes: &mut Wakes,
+    ) -> Result<Enlisted<'_, ()>, Refused> {
+        self.serve(wakes)?;
+        self.update_board();
+        self.borrow_sender_lock(me, deadline)?;
+        let enlisted = self.enlist_borrowed(me, wanted);
+        self.segment().fixed().sender.lock.give_back();
+        Ok(enlisted?)
+    }
+
+    fn enlist_borrowed(&self, me: &Thread, wanted: u64) -> Result<Enlisted<'_, ()>, Trouble> {
+        let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
+        if self.room(sent, wanted) == wanted {
+            return Ok(Enlisted::Done(()));
+        }
+        let waiters = Waiters::of(self.segment());
+        let Some((index, node)) = waiters.claim(me, NO_SLOT)? else {
+            return Ok(Enlisted::NoNode);
+        };
+        node.wanted.set(wanted as u32);
+        node.offered_at.set(NEVER);
+        crash_point!(WAIT_NODE_FILLED);
+        waiters.insert(List::Senders, index)?;
+        crash_point!(WAIT_LISTED);
+        self.keep_room();
+        Ok(Enlisted::Waiting(index, node))
+    }
+
+    /// Serves the first of the senders that wait, which is one with a batch. True if nobody behind it may be served.
+    /// Under the receiver lock.
+    pub(in crate::queue) fn keep_for_batch(
+        &self,
+        index: u32,
+        node: &Node,
+        wakes: &mut Wakes,
+    ) -> Result<bool, Trouble> {
+        match waiters::state(node) {
+            State::Waiting if !self.has_room_now(1) => return Ok(true),
+            State::Waiting if is_gone(node) => waiters::give_up(node),
+            State::Waiting if !self.has_room_now(node.wanted.get()) => return Ok(true),
+            State::Waiting => {
+                node.offered_at.set(clock::monotonic());
+                let is_told = waiters::settle(node);
+                crash_point!(BATCH_TURN);
+                if is_told {
+                    wakes.add(index);
+                }
+                // If it has given up or died instead, the next look takes it off.
+                return Ok(is_told);
+            }
+            State::Settled => {
+                if clock::monotonic().saturating_sub(node.offered_at.get()) < SLICE {
+                    return Ok(true);
+                }
+                if !waiters::unsettle(node) {
+                    return Ok(false);
+                }
+                // Its thread enlists again when it goes on; a dead one's node is free.
+                if waiters::is_orphan(node) {
+                    waiters::give_up(node);
+                }
+            }
+            State::DiedSettled | State::DiedWaiting => {
+                self.segment().fixed().counters.count(Event::WaiterDied);
+            }
+            State::Free => {}
+        }
+        Waiters::of(self.segment()).remove(node)?;
+        Ok(false)
+    }
+
+    /// The end of a sleep: sends if it is the caller's turn. False: it waits on.
+    fn end_batch<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        (index, node): (u32, &Node),
+        end: End,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        let mut locked = false;
+        let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
+            locked = true;
+            let waiters = Waiters::of(self.segment());
+            let result = self.take_turn(me, batch, node, end, deadline);
+            if result != Ok(false) {
+                waiters.remove(node)?;
+                waiters::give_up(node);
+            } else if List::of(node) == List::None {
+                waiters.insert(List::Senders, index)?;
+            }
+            // Receivers wait for what was sent, others for the room that was kept. The outcome stands, whatever is wrong
+            // with those.
+            if self.serve(wakes).is_err() {
+                self.note_damage();
+            }
+            self.update_board();
+            result
+        });
+        if locked {
+            return result;
+        }
+        // Nothing was sent: nobody but this thread could have.
+        waiters::give_up(node);
+        match result {
+            // The lock's owner is stopped.
+            Err(Refused::Trouble(Trouble::Busy)) if end == End::Settled => Err(Refused::TimedOut),
+            Err(Refused::Trouble(Trouble::Busy)) => Err(end.into()),
+            other => other,
+        }
+    }
+
+    fn take_turn<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        node: &Node,
+        end: End,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        if waiters::state(node) == State::Settled {
+            match self.send_in_turn(me, batch, deadline) {
+                // Messages came back that had been offered to others: the turn is over, and comes again.
+                Err(Refused::NotNow) => {
+                    let _ = waiters::unsettle(node);
+                }
+                other => return other.map(|()| true),
+            }
+        }
+        if end == End::Settled {
+            return Ok(false);
+        }
+        self.segment().fixed().counters.count(Event::GivenUp);
+        Err(end.into())
+    }
+
+    /// Sends under both locks. The caller holds that of the receivers.
+    fn send_in_turn<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        self.borrow_sender_lock(me, deadline)?;
+        let result = self.send_borrowed(me, batch);
+        self.segment().fixed().sender.lock.give_back();
+        result
+    }
+
+    fn send_borrowed<B: Batch + ?Sized>(&self, me: &Thread, batch: &B) -> Result<(), Refused> {
+        let count = batch.len() as u64;
+        if !self.has_room_now(count as u32) {
+            return Err(Refused::NotNow);
+        }
+        self.grow_until(count)?;
+        let fixed = self.segment().fixed();
+        // Relaxed: under both locks.
+        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        fixed.sender.freed_seen.set(freed);
+        let first = fixed.sender.sent.load(Ordering::Relaxed);
+        self.publish_batch(me, batch, first, count, Amount::All)?;
+        Ok(())
+    }
+}
+
+/// In `offered_at`: nobody has asked yet whether the thread lives.
+const NEVER: u64 = 0;
+
+/// Whether room is kept for the dead: a thread that the kernel did not mark, because it died before it had named its node,
+/// or while it looked around. Asks the system once a slice.
+fn is_gone(node: &Node) -> bool {
+    let (now, asked) = (clock::monotonic(), node.offered_at.get());
+    if asked != NEVER && now.saturating_sub(asked) < SLICE {
+        return false;
+    }
+    node.offered_at.set(now);
+    waiters::is_orphan(node)
+}
