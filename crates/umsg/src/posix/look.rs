@@ -19,6 +19,8 @@ pub struct Peeked {
     pub pid: u32,
     /// When it was sent, to a few milliseconds.
     pub sent: SystemTime,
+    /// How often it was leased and came back.
+    pub returns: u32,
 }
 
 impl Peeked {
@@ -28,6 +30,7 @@ impl Peeked {
             priority: seen.key as u32,
             pid: seen.pid,
             sent: status::time(seen.sent_at).unwrap_or(SystemTime::UNIX_EPOCH),
+            returns: seen.returns,
         }
     }
 
@@ -52,7 +55,8 @@ impl Queue {
     }
 
     /// Up to `most` messages in order of delivery, without removing them: as they were at one instant. Those that a blocked
-    /// receiver was given or that a blocked sender waits with are not among them.
+    /// receiver was given or that a blocked sender waits with are not among them, nor are
+    /// those that are leased.
     ///
     /// # Blocking
     /// Others that receive wait meanwhile, for as long as copying takes; senders do not.

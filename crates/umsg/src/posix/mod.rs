@@ -27,6 +27,7 @@ mod look;
 mod options;
 mod queue;
 mod reservation;
+mod snapshot;
 mod status;
 
 pub use crate::error::{LeaseError, OpenError, ReceiveError, SendError, UnlinkError};
@@ -40,4 +41,7 @@ pub use look::Peeked;
 pub use options::OpenOptions;
 pub use queue::{Message, Queue, Received};
 pub use reservation::Reservation;
+pub use snapshot::{
+    RestoreError, SavedMessage, Snapshot, SnapshotError, SnapshotInfo, SnapshotPart,
+};
 pub use status::{Attributes, Statistics, Status};

@@ -253,6 +253,33 @@ impl OpenOptions {
     }
 
     fn create_new(&self, namespace: &Namespace, name: &QueueName) -> Result<Opened, OpenError> {
+        let unnamed = self.build(namespace, None)?;
+        self.publish(unnamed, name)
+    }
+
+    /// Creates a queue, with this mode whatever the umask, and has it filled before it gets its name: nobody sees it half
+    /// full, and if filling fails or the process dies there is no queue.
+    pub(super) fn create_filled<E: From<OpenError>>(
+        &self,
+        name: &OsStr,
+        mode: u32,
+        fill: impl FnOnce(&Queue) -> Result<(), E>,
+    ) -> Result<Queue, E> {
+        let name = QueueName::parse(name).map_err(OpenError::from)?;
+        let namespace = self.resolve()?;
+        if exists(&namespace, &name) {
+            return Err(OpenError::AlreadyExists.into());
+        }
+        let unnamed = self.build(&namespace, Some(mode))?;
+        fill(&unnamed.queue)?;
+        unnamed.check_quota(&namespace)?;
+        match self.publish(unnamed, &name)? {
+            Opened::Created(queue, _) | Opened::Existing(queue) => Ok(queue),
+        }
+    }
+
+    /// Makes a queue without a name. Its mode is the given one, or that of the options, less the umask.
+    fn build(&self, namespace: &Namespace, mode: Option<u32>) -> Result<Unnamed, OpenError> {
         let layout = self.layout(&namespace.limits()?)?;
         self.check_policy()?;
         let limit = namespace.limits()?.max_queues;
@@ -265,11 +292,18 @@ impl OpenOptions {
         if !quota.allows(0) {
             return Err(OpenError::NoSpace);
         }
-        let mode = new.mode();
+        let mode = mode.unwrap_or(new.mode());
         let mut segment = segment::create(new.file(), layout, mode, &self.policy)?;
         segment.set_quota(quota);
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         crash_point!(CREATE_UNNAMED);
+        let queue = Queue::new(segment, self.access, &stat);
+        Ok(Unnamed { new, queue, mode })
+    }
+
+    /// Gives a queue its name.
+    fn publish(&self, unnamed: Unnamed, name: &QueueName) -> Result<Opened, OpenError> {
+        let Unnamed { new, queue, mode } = unnamed;
         let descriptor = match self.file_access() {
             FileAccess::ReadWrite => None,
             other => Some(new.reopen(other, false)?),
@@ -280,10 +314,7 @@ impl OpenOptions {
             Some(descriptor) => lower(file, descriptor)?,
             None => file,
         };
-        Ok(Opened::Created(
-            Queue::new(segment, self.access, &stat),
-            descriptor,
-        ))
+        Ok(Opened::Created(queue, descriptor))
     }
 
     fn layout(&self, limits: &Limits) -> Result<Layout, OpenError> {
@@ -326,6 +357,25 @@ impl OpenOptions {
 enum Opened {
     Existing(Queue),
     Created(Queue, OwnedFd),
+}
+
+/// A whole queue that nobody else can see yet.
+struct Unnamed {
+    new: Unpublished,
+    queue: Queue,
+    mode: u32,
+}
+
+impl Unnamed {
+    /// Without a name it does not count in the namespace's limit of bytes.
+    fn check_quota(&self, namespace: &Namespace) -> Result<(), OpenError> {
+        let stat =
+            rustix::fs::fstat(self.new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
+        match Quota::of(namespace.clone()).allows(stat.st_blocks as usize * 512) {
+            true => Ok(()),
+            false => Err(OpenError::NoSpace),
+        }
+    }
 }
 
 fn check(what: &'static str, value: u32, max: u32) -> Result<(), OpenError> {

@@ -22,7 +22,7 @@ pub(crate) struct Counts {
 }
 
 /// Messages as they were at one instant, in order of delivery.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Look {
     pub(crate) messages: Vec<Seen>,
     /// Their bytes, back to back.
@@ -37,6 +37,8 @@ pub(crate) struct Seen {
     pub(crate) pid: u32,
     /// Nanoseconds since 1970.
     pub(crate) sent_at: u64,
+    /// How often it was leased and came back.
+    pub(crate) returns: u32,
 }
 
 /// How long looking waits for a lock whose owner is stopped.
@@ -112,8 +114,14 @@ impl Engine {
     pub(crate) fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
         let deadline = Deadline::after(PATIENCE);
         let mut look = self.room_for(most);
-        self.with_receiver_lock(me, deadline, |_| Ok(self.collect(skip, most, &mut look)?))
-            .map_err(|refused| refused.by(deadline))?;
+        self.with_receiver_lock(me, deadline, |wakes| {
+            // What the dead held on lease belongs to the queue.
+            if self.holders_may_give() {
+                self.reclaim_and_serve(wakes)?;
+            }
+            Ok(self.collect(skip, most, &mut look)?)
+        })
+        .map_err(|refused| refused.by(deadline))?;
         Ok(look)
     }
 
@@ -215,6 +223,7 @@ impl Engine {
             key: found.key,
             pid: found.cell.pid.get(),
             sent_at: found.cell.sent_at.get(),
+            returns: found.cell.returns(),
         });
         Ok(())
     }

@@ -24,6 +24,7 @@ mod pacing;
 mod policy;
 mod receive;
 mod reserve;
+mod saved;
 mod send;
 mod serve;
 mod wait;

@@ -6,6 +6,7 @@ pub mod child;
 pub mod journal;
 pub mod place;
 pub mod shared;
+pub mod written;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,0 +1,181 @@
+//! The bytes of a snapshot's file; docs/snapshot.md draws them. All numbers are little-endian.
+
+use crate::segment::{LARGEST_MESSAGE, MOST_MESSAGES};
+
+/// A byte that is no text, the name, and what a transfer as text would change.
+pub(super) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
+/// How the trailer begins.
+pub(super) const END: [u8; 8] = *b"umsg-end";
+/// A reader refuses another major version, and skips what a later minor one adds.
+pub(super) const MAJOR: u16 = 1;
+pub(super) const MINOR: u16 = 0;
+/// Magic, version, length of the header.
+pub(super) const START: usize = 16;
+/// A header without a name, and the longest that is read.
+pub(super) const LEAST_HEADER: usize = 62;
+pub(super) const LONGEST_HEADER: usize = 65_536;
+/// What precedes a message's bytes, and the longest of it that is read.
+pub(super) const RECORD_HEAD: usize = 24;
+pub(super) const LONGEST_RECORD_HEAD: usize = 4096;
+/// A CRC-32 of all bytes of the file before it that are not such a checksum themselves.
+pub(super) const CHECKSUM: usize = 4;
+/// A slash and a name.
+pub(super) const LONGEST_NAME: usize = 256;
+
+/// What a header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) max_messages: u32,
+    pub(super) message_size: u32,
+    pub(super) mode: u32,
+    /// Bytes before each message's own.
+    pub(super) record_head: u32,
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    /// When the snapshot was taken, in nanoseconds since 1970.
+    pub(super) taken: u64,
+    /// Empty if it was not given.
+    pub(super) name: Vec<u8>,
+}
+
+impl Header {
+    /// The header's bytes, but for the checksum.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let len = LEAST_HEADER + self.name.len();
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend(MAGIC);
+        bytes.extend(MAJOR.to_le_bytes());
+        bytes.extend(MINOR.to_le_bytes());
+        bytes.extend((len as u32).to_le_bytes());
+        let words = [
+            self.max_messages,
+            self.message_size,
+            self.mode,
+            self.record_head,
+        ];
+        bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
+        let long = [self.messages, self.bytes, self.taken];
+        bytes.extend(long.into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend((self.name.len() as u16).to_le_bytes());
+        bytes.extend(&self.name);
+        bytes
+    }
+
+    /// From the bytes behind the start; what follows the name is of a later version.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Header, &'static str> {
+        let mut fields = Fields(bytes);
+        let header = Header::fields(&mut fields).ok_or("it is too short for its fields")?;
+        header.check().map(|()| header)
+    }
+
+    fn fields(fields: &mut Fields<'_>) -> Option<Header> {
+        Some(Header {
+            max_messages: fields.u32()?,
+            message_size: fields.u32()?,
+            mode: fields.u32()?,
+            record_head: fields.u32()?,
+            messages: fields.u64()?,
+            bytes: fields.u64()?,
+            taken: fields.u64()?,
+            name: {
+                let len = fields.u16()?;
+                fields.bytes(len.into())?.to_vec()
+            },
+        })
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let right = [
+            (
+                (1..=MOST_MESSAGES).contains(&self.max_messages),
+                "max_messages is out of range",
+            ),
+            (
+                (1..=LARGEST_MESSAGE).contains(&self.message_size),
+                "message_size is out of range",
+            ),
+            (
+                self.mode <= 0o7777,
+                "the mode has other bits than permissions",
+            ),
+            (
+                (RECORD_HEAD..=LONGEST_RECORD_HEAD).contains(&(self.record_head as usize)),
+                "the length of a record's head is out of range",
+            ),
+            (self.name.len() <= LONGEST_NAME, "the name is too long"),
+        ];
+        right
+            .into_iter()
+            .find(|(right, _)| !right)
+            .map_or(Ok(()), |(_, what)| Err(what))
+    }
+}
+
+/// What stands before a message's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) len: u32,
+    pub(super) priority: u32,
+    pub(super) pid: u32,
+    /// Nanoseconds since 1970.
+    pub(super) sent: u64,
+    pub(super) returns: u32,
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> [u8; RECORD_HEAD] {
+        let mut bytes = [0; RECORD_HEAD];
+        bytes[0..4].copy_from_slice(&self.len.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.priority.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.pid.to_le_bytes());
+        bytes[12..20].copy_from_slice(&self.sent.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.returns.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; RECORD_HEAD]) -> Record {
+        Record {
+            len: u32::from_le_bytes(part(bytes, 0)),
+            priority: u32::from_le_bytes(part(bytes, 4)),
+            pid: u32::from_le_bytes(part(bytes, 8)),
+            sent: u64::from_le_bytes(part(bytes, 12)),
+            returns: u32::from_le_bytes(part(bytes, 20)),
+        }
+    }
+}
+
+/// `N` of the bytes, from `at` on; there have to be so many.
+pub(super) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+/// Takes numbers from the beginning of bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (chunk, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*chunk)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.chunk().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.chunk().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_le_bytes)
+    }
+
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}

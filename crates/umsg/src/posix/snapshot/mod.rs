@@ -1,0 +1,174 @@
+//! A queue's messages in a file, as they were at one instant; and a queue made of them.
+//!
+//! ```text
+//!   queue --- of ---> Snapshot --- write ---> file --- read ---> Snapshot --- restore ---> new queue
+//!        one hold of                                                \------- send_all ---> queue that exists
+//!        the lock
+//! ```
+//!
+//! docs/snapshot.md specifies the file byte by byte. Checksums cover all of it, so what was cut short or altered is refused.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("umsg-snapshot-{}", std::process::id()));
+//! # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+//! # let namespace = umsg::Namespace::at(&dir)?;
+//! use umsg::posix::{OpenOptions, Snapshot};
+//!
+//! let mut options = OpenOptions::new();
+//! options.read(true).write(true).namespace(&namespace);
+//! let orders = options.clone().create(true).open("/orders")?;
+//! orders.send(b"an order", 3)?;
+//!
+//! let mut file = Vec::new();
+//! orders.snapshot(&mut file)?;
+//!
+//! let snapshot = Snapshot::read(&mut &file[..])?;
+//! let copy = snapshot.restore("/copy", &options)?;
+//! assert_eq!(copy.messages(10)?, orders.messages(10)?);
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod format;
+mod read;
+mod restore;
+mod write;
+
+pub use error::{RestoreError, SnapshotError, SnapshotPart};
+
+use super::queue::Queue;
+use super::status;
+use crate::error::ReceiveError;
+use crate::queue::Look;
+use crate::sys::clock;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::SystemTime;
+
+/// A queue's attributes and messages at one instant, in memory of its own.
+#[derive(Debug)]
+pub struct Snapshot {
+    max_messages: u32,
+    message_size: u32,
+    mode: u32,
+    /// Nanoseconds since 1970.
+    taken: u64,
+    /// Empty if it was not given.
+    name: Vec<u8>,
+    look: Look,
+}
+
+/// What a snapshot is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotInfo {
+    /// The queue's name, if whoever took the snapshot gave it.
+    pub name: Option<OsString>,
+    /// How many messages the queue may hold.
+    pub max_messages: usize,
+    /// How long a message may be, in bytes.
+    pub message_size: usize,
+    /// The queue's permission bits.
+    pub mode: u32,
+    /// How many messages were queued.
+    pub messages: usize,
+    /// How many bytes these have together.
+    pub bytes: u64,
+    /// When the snapshot was taken.
+    pub taken: SystemTime,
+}
+
+/// A message in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SavedMessage<'a> {
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// Priority, 0 to 32,767.
+    pub priority: u32,
+    /// Process id of the sender.
+    pub pid: u32,
+    /// When it was sent, to a few milliseconds.
+    pub sent: SystemTime,
+    /// How often it was leased and came back.
+    pub returns: u32,
+}
+
+impl Queue {
+    /// Writes a snapshot of the queue: its attributes, and all messages as they are at one instant. The queue is not changed.
+    /// To give the snapshot the queue's name, use [`Snapshot::of`], [`Snapshot::named`] and [`Snapshot::write`].
+    ///
+    /// # Blocking
+    /// Others that receive wait while the messages are copied, as in [`messages`](Self::messages); not while they are written.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Queue`], with the errors of [`messages`](Self::messages); [`SnapshotError::Write`].
+    ///
+    /// # If the process dies
+    /// The queue loses nothing; what was written by then is refused when it is read.
+    pub fn snapshot(&self, to: &mut impl Write) -> Result<SnapshotInfo, SnapshotError> {
+        let snapshot = Snapshot::of(self)?;
+        snapshot.write(to)?;
+        Ok(snapshot.info())
+    }
+}
+
+impl Snapshot {
+    /// Takes a snapshot into memory.
+    ///
+    /// # Blocking
+    /// As [`Queue::messages`].
+    ///
+    /// # Errors
+    /// As [`Queue::messages`].
+    pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
+        let look = queue.look(0, usize::MAX)?;
+        let layout = queue.engine.segment().layout();
+        Ok(Snapshot {
+            max_messages: layout.max_messages as u32,
+            message_size: layout.message_size as u32,
+            mode: queue.mode(),
+            taken: clock::realtime(),
+            name: Vec::new(),
+            look,
+        })
+    }
+
+    /// With the queue's name, of at most 256 bytes, which a queue's handle does not know: for those who restore it.
+    #[must_use]
+    pub fn named(mut self, name: impl AsRef<OsStr>) -> Snapshot {
+        self.name = name.as_ref().as_bytes().to_vec();
+        self.name.truncate(format::LONGEST_NAME);
+        self
+    }
+
+    /// What the snapshot is of.
+    pub fn info(&self) -> SnapshotInfo {
+        SnapshotInfo {
+            name: (!self.name.is_empty()).then(|| OsString::from_vec(self.name.clone())),
+            max_messages: self.max_messages as usize,
+            message_size: self.message_size as usize,
+            mode: self.mode,
+            messages: self.look.messages.len(),
+            bytes: self.look.bytes.len() as u64,
+            taken: time(self.taken),
+        }
+    }
+
+    /// The messages in order of delivery.
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = SavedMessage<'_>> {
+        self.look.iter().map(|(seen, data)| SavedMessage {
+            data,
+            priority: seen.key as u32,
+            pid: seen.pid,
+            sent: time(seen.sent_at),
+            returns: seen.returns,
+        })
+    }
+}
+
+fn time(nanoseconds: u64) -> SystemTime {
+    status::time(nanoseconds).unwrap_or(SystemTime::UNIX_EPOCH)
+}

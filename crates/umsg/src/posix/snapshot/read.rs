@@ -1,0 +1,226 @@
+//! Reading a snapshot: every byte is input, and no more memory is taken than bytes have come.
+
+use super::Snapshot;
+use super::error::{SnapshotError, SnapshotPart};
+use super::format::{
+    CHECKSUM, END, Header, LEAST_HEADER, LONGEST_HEADER, MAGIC, MAJOR, RECORD_HEAD, Record, START,
+    part,
+};
+use crate::queue::{Look, Seen};
+use crate::segment::PRIORITIES;
+use crc32fast::Hasher;
+use std::io::{self, BufReader, Read};
+
+/// How much room is made for bytes that have not come yet.
+const STEP: usize = 1 << 16;
+
+impl Snapshot {
+    /// Reads a snapshot, to the end of the input.
+    ///
+    /// Memory is taken as bytes come, in proportion to them, whatever the input says of its length.
+    ///
+    /// # Errors
+    /// [`SnapshotError::NotASnapshot`], `OtherVersion`, `Truncated`, `Damaged`, `NoMemory`, `Read`. A file that was cut short
+    /// or of which a byte was altered is refused.
+    pub fn read(from: &mut impl Read) -> Result<Snapshot, SnapshotError> {
+        let mut source = Source::new(from);
+        let header = source.header()?;
+        let mut look = Look::default();
+        for position in 0..header.messages {
+            source.enter(SnapshotPart::Message(position));
+            source.message(&header, &mut look)?;
+        }
+        source.enter(SnapshotPart::Trailer);
+        if look.bytes.len() as u64 != header.bytes {
+            return Err(
+                source.damaged("the bytes of all messages are not as many as the header says")
+            );
+        }
+        source.trailer()?;
+        Ok(Snapshot {
+            max_messages: header.max_messages,
+            message_size: header.message_size,
+            mode: header.mode,
+            taken: header.taken,
+            name: header.name,
+            look,
+        })
+    }
+}
+
+/// Counts what it reads, and keeps a checksum of it.
+struct Source<R> {
+    from: BufReader<R>,
+    checksum: Hasher,
+    at: u64,
+    /// What is being read, and where it began.
+    part: SnapshotPart,
+    began: u64,
+}
+
+impl<R: Read> Source<R> {
+    fn new(from: R) -> Source<R> {
+        Source {
+            from: BufReader::new(from),
+            checksum: Hasher::new(),
+            at: 0,
+            part: SnapshotPart::Header,
+            began: 0,
+        }
+    }
+
+    fn header(&mut self) -> Result<Header, SnapshotError> {
+        self.magic()?;
+        let start: [u8; START - MAGIC.len()] = self.take()?;
+        let major = u16::from_le_bytes(part(&start, 0));
+        let len = u32::from_le_bytes(part(&start, 4)) as usize;
+        if major != MAJOR {
+            return Err(SnapshotError::OtherVersion {
+                found: major,
+                expected: MAJOR,
+            });
+        }
+        if !(LEAST_HEADER..=LONGEST_HEADER).contains(&len) {
+            return Err(self.damaged("its length is out of range"));
+        }
+        let mut rest = Vec::new();
+        self.append(len - START - CHECKSUM, &mut rest)?;
+        self.check_sum()?;
+        Header::decode(&rest).map_err(|what| self.damaged(what))
+    }
+
+    /// What is short and wrong is not a snapshot that was cut short.
+    fn magic(&mut self) -> Result<(), SnapshotError> {
+        let mut magic = [0; MAGIC.len()];
+        let came = self.read(&mut magic)?;
+        if magic[..came] != MAGIC[..came] {
+            return Err(SnapshotError::NotASnapshot);
+        }
+        if came < magic.len() {
+            return Err(self.truncated());
+        }
+        self.checksum.update(&magic);
+        Ok(())
+    }
+
+    fn message(&mut self, header: &Header, look: &mut Look) -> Result<(), SnapshotError> {
+        let record = Record::decode(&self.take()?);
+        self.skip(header.record_head as usize - RECORD_HEAD)?;
+        if record.len > header.message_size {
+            return Err(self.damaged("its length is greater than the queue's message size"));
+        }
+        self.append(record.len as usize, &mut look.bytes)?;
+        self.check_sum()?;
+        if record.priority as usize >= PRIORITIES {
+            return Err(self.damaged("its priority is none"));
+        }
+        look.messages
+            .try_reserve(1)
+            .map_err(|_| SnapshotError::NoMemory)?;
+        look.messages.push(Seen {
+            len: record.len as usize,
+            key: record.priority as usize,
+            pid: record.pid,
+            sent_at: record.sent,
+            returns: record.returns,
+        });
+        Ok(())
+    }
+
+    fn trailer(&mut self) -> Result<(), SnapshotError> {
+        if self.take()? != END {
+            return Err(self.damaged("there is something else"));
+        }
+        let whole = u64::from_le_bytes(self.take()?);
+        self.check_sum()?;
+        if whole != self.at {
+            return Err(self.damaged("the length of the file is another"));
+        }
+        if self.read(&mut [0])? != 0 {
+            return Err(self.damaged("something follows"));
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, part: SnapshotPart) {
+        self.part = part;
+        self.began = self.at;
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Appends `len` bytes to what is there.
+    fn append(&mut self, len: usize, to: &mut Vec<u8>) -> Result<(), SnapshotError> {
+        let mut left = len;
+        while left != 0 {
+            let (start, step) = (to.len(), left.min(STEP));
+            to.try_reserve(step).map_err(|_| SnapshotError::NoMemory)?;
+            to.resize(start + step, 0);
+            self.fill(&mut to[start..])?;
+            left -= step;
+        }
+        Ok(())
+    }
+
+    /// Passes over what a later version put there.
+    fn skip(&mut self, len: usize) -> Result<(), SnapshotError> {
+        self.append(len, &mut Vec::new())
+    }
+
+    fn check_sum(&mut self) -> Result<(), SnapshotError> {
+        let expected = self.checksum.clone().finalize();
+        let mut found = [0; CHECKSUM];
+        self.fill_unsummed(&mut found)?;
+        if u32::from_le_bytes(found) != expected {
+            return Err(self.damaged("the checksum does not match"));
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), SnapshotError> {
+        self.fill_unsummed(buffer)?;
+        self.checksum.update(buffer);
+        Ok(())
+    }
+
+    fn fill_unsummed(&mut self, buffer: &mut [u8]) -> Result<(), SnapshotError> {
+        if self.read(buffer)? < buffer.len() {
+            return Err(self.truncated());
+        }
+        Ok(())
+    }
+
+    /// As many bytes as there are, up to the buffer's length.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, SnapshotError> {
+        let mut came = 0;
+        while came < buffer.len() {
+            match self.from.read(&mut buffer[came..]) {
+                Ok(0) => break,
+                Ok(more) => came += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(SnapshotError::Read(error)),
+            }
+        }
+        self.at += came as u64;
+        Ok(came)
+    }
+
+    fn truncated(&self) -> SnapshotError {
+        SnapshotError::Truncated {
+            part: self.part,
+            at: self.at,
+        }
+    }
+
+    fn damaged(&self, what: &'static str) -> SnapshotError {
+        SnapshotError::Damaged {
+            part: self.part,
+            at: self.began,
+            what,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A queue made of a snapshot, or a snapshot's messages in a queue that exists.
+
+use super::Snapshot;
+use super::error::RestoreError;
+use crate::posix::options::OpenOptions;
+use crate::posix::queue::Queue;
+use crate::queue::Seen;
+use crate::sys::thread;
+use std::ffi::OsStr;
+
+impl Snapshot {
+    /// Creates the queue `name` with the attributes and the messages of the snapshot. Of the options count the access and the
+    /// namespace; the mode is the snapshot's, whatever the umask. Each message keeps its priority, its place, its sender's
+    /// process id, the time when it was sent, and how often it came back from a lease.
+    ///
+    /// A queue holds more messages than it may if some came back to it; then the new one may hold as many.
+    ///
+    /// # Errors
+    /// [`RestoreError::Open`]: the queue exists (EEXIST), or the namespace's limits are too low for it;
+    /// [`RestoreError::Send`] with ENOSPC or ENOMEM. Then there is no queue.
+    ///
+    /// # If the process dies
+    /// There is no queue, or a whole one: it gets its name when all messages are in it.
+    pub fn restore(
+        &self,
+        name: impl AsRef<OsStr>,
+        options: &OpenOptions,
+    ) -> Result<Queue, RestoreError> {
+        let messages = u32::try_from(self.look.messages.len()).unwrap_or(u32::MAX);
+        let most = self.max_messages.max(messages);
+        let mut options = options.clone();
+        options.max_messages(most).message_size(self.message_size);
+        options.create_filled(name.as_ref(), self.mode, |queue| {
+            self.each(|seen, bytes| queue.send_saved(seen, bytes))
+        })
+    }
+
+    /// Sends all messages to a queue that exists, behind those of the same priority that it holds. It keeps its own attributes;
+    /// the messages are the caller's, sent now.
+    ///
+    /// # Blocking
+    /// Never, as [`Queue::try_send`].
+    ///
+    /// # Errors
+    /// [`RestoreError::TooLong`], `NoRoom`: nothing was sent. [`RestoreError::Send`] if memory runs out, or if others send
+    /// at the same time and fill the queue: some messages were sent.
+    ///
+    /// # If the process dies
+    /// Some messages were sent, those that come first in order of delivery.
+    pub fn send_all(&self, queue: &Queue) -> Result<(), RestoreError> {
+        self.check_that_all_fit(queue)?;
+        self.each(|seen, bytes| queue.try_send(bytes, seen.key as u32))
+    }
+
+    fn check_that_all_fit(&self, queue: &Queue) -> Result<(), RestoreError> {
+        let attributes = queue.attributes();
+        let max = attributes.message_size;
+        let mut lengths = self.look.messages.iter().map(|seen| seen.len).enumerate();
+        if let Some((position, len)) = lengths.find(|(_, len)| *len > max) {
+            return Err(RestoreError::TooLong { position, len, max });
+        }
+        let taken = attributes.messages + attributes.reserved + attributes.leased;
+        let room = attributes.max_messages.saturating_sub(taken);
+        let messages = self.look.messages.len();
+        if messages > room {
+            return Err(RestoreError::NoRoom { messages, room });
+        }
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        mut send: impl FnMut(&Seen, &[u8]) -> Result<(), crate::error::SendError>,
+    ) -> Result<(), RestoreError> {
+        let messages = self.look.messages.len();
+        for (sent, (seen, bytes)) in self.look.iter().enumerate() {
+            send(seen, bytes).map_err(|error| RestoreError::Send {
+                sent,
+                messages,
+                error,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    /// Sends a message as it was once. Only to a queue that has no name yet.
+    fn send_saved(&self, seen: &Seen, bytes: &[u8]) -> Result<(), crate::error::SendError> {
+        self.engine
+            .send_saved(thread::current(), seen, bytes)
+            .map_err(|refused| self.send_error(refused))
+    }
+}

@@ -1,0 +1,84 @@
+//! Writing a snapshot.
+
+use super::Snapshot;
+use super::error::SnapshotError;
+use super::format::{END, Header, RECORD_HEAD, Record};
+use crc32fast::Hasher;
+use std::io::{self, BufWriter, Write};
+
+impl Snapshot {
+    /// Writes the snapshot; returns how many bytes it has.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Write`]; what was written by then is refused when it is read.
+    pub fn write(&self, to: &mut impl Write) -> Result<u64, SnapshotError> {
+        let mut sink = Sink {
+            to: BufWriter::new(to),
+            checksum: Hasher::new(),
+            at: 0,
+        };
+        self.write_to(&mut sink).map_err(SnapshotError::Write)?;
+        Ok(sink.at)
+    }
+
+    fn write_to(&self, sink: &mut Sink<impl Write>) -> io::Result<()> {
+        sink.put(&self.header().encode())?;
+        sink.put_checksum()?;
+        for (seen, bytes) in self.look.iter() {
+            let record = Record {
+                len: seen.len as u32,
+                priority: seen.key as u32,
+                pid: seen.pid,
+                sent: seen.sent_at,
+                returns: seen.returns,
+            };
+            sink.put(&record.encode())?;
+            sink.put(bytes)?;
+            sink.put_checksum()?;
+        }
+        sink.put(&END)?;
+        let whole = sink.at + 12;
+        sink.put(&whole.to_le_bytes())?;
+        sink.put_checksum()?;
+        sink.to.flush()
+    }
+
+    fn header(&self) -> Header {
+        Header {
+            max_messages: self.max_messages,
+            message_size: self.message_size,
+            mode: self.mode,
+            record_head: RECORD_HEAD as u32,
+            messages: self.look.messages.len() as u64,
+            bytes: self.look.bytes.len() as u64,
+            taken: self.taken,
+            name: self.name.clone(),
+        }
+    }
+}
+
+/// Counts what it writes, and keeps a checksum of it.
+struct Sink<W: Write> {
+    to: BufWriter<W>,
+    checksum: Hasher,
+    at: u64,
+}
+
+impl<W: Write> Sink<W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.checksum.update(bytes);
+        self.put_unsummed(bytes)
+    }
+
+    /// Not itself summed: a CRC of bytes and their own CRC is the same whatever the bytes are.
+    fn put_checksum(&mut self) -> io::Result<()> {
+        let sum = self.checksum.clone().finalize();
+        self.put_unsummed(&sum.to_le_bytes())
+    }
+
+    fn put_unsummed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.to.write_all(bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,336 @@
+//! Queues made of snapshots, and snapshots of queues that are in use.
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::written::sample;
+use support::{Random, turn, wait_until};
+use umsg::Limits;
+use umsg::posix::{Lease, OpenError, OpenOptions, Queue, RestoreError, SendError, Snapshot};
+
+fn sample_snapshot() -> Snapshot {
+    Snapshot::read(&mut &sample().bytes()[..]).unwrap()
+}
+
+fn options(place: &Place) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).namespace(&place.namespace);
+    options
+}
+
+fn data(queue: &Queue) -> Vec<Vec<u8>> {
+    let messages = queue.messages(usize::MAX).unwrap();
+    messages.into_iter().map(|message| message.data).collect()
+}
+
+fn names(place: &Place) -> usize {
+    std::fs::read_dir(place.path().join("mq")).unwrap().count()
+}
+
+#[test]
+fn a_restored_queue_has_the_saved_mode_whatever_the_umask() {
+    let place = Place::new();
+    let make = || {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        let queue = sample_snapshot().restore("/q", &options(&place)).unwrap();
+        i32::from(queue.mode() != 0o640)
+    };
+    Child::run(make).expect(Exit::Code(0), "restoring with a umask");
+    assert_eq!(place.open("/q").mode(), 0o640);
+    let file = std::fs::metadata(place.path().join("mq/q")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
+    assert_eq!(mode & 0o7777, 0o660, "who may receive may map the file");
+}
+
+#[test]
+fn messages_keep_their_senders_and_times() {
+    let place = Place::new();
+    let queue = sample_snapshot().restore("/q", &options(&place)).unwrap();
+    let messages = queue.messages(9).unwrap();
+    let senders: Vec<u32> = messages.iter().map(|message| message.pid).collect();
+    assert_eq!(senders, [4242, 1, 4_194_303, 77]);
+    let returns: Vec<u32> = messages.iter().map(|message| message.returns).collect();
+    assert_eq!(returns, [0, 0, 0, 3]);
+    let leases: Vec<Lease<'_>> = (0..4).map(|_| queue.receive_lease().unwrap()).collect();
+    assert_eq!((leases[0].deliveries(), leases[3].deliveries()), (1, 4));
+    // Of 1970, and of a time that lies ahead.
+    assert!(messages[3].age() > Duration::from_secs(50 * 365 * 86_400));
+    let ahead = messages[0].sent > std::time::SystemTime::now();
+    assert_eq!(messages[0].age().is_zero(), ahead);
+}
+
+#[test]
+fn a_queue_that_exists_is_left_alone() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    queue.try_send(b"mine", 0).unwrap();
+    let error = sample_snapshot()
+        .restore("/q", &options(&place))
+        .unwrap_err();
+    assert!(
+        matches!(error, RestoreError::Open(OpenError::AlreadyExists)),
+        "{error}"
+    );
+    assert_eq!(error.errno(), libc::EEXIST);
+    assert_eq!(data(&queue), [b"mine"]);
+}
+
+#[test]
+fn messages_for_an_existing_queue_come_behind_its_own_of_the_same_priority() {
+    let place = Place::new();
+    let queue = place.create("/q", 8, 64);
+    queue.try_send(b"mine", 7).unwrap();
+    sample_snapshot().send_all(&queue).unwrap();
+    let wanted: [&[u8]; 5] = [b"urgent", b"mine", b"", &[0xff; 64], b"last"];
+    assert_eq!(data(&queue), wanted);
+    let sent = queue.peek(0).unwrap().unwrap();
+    assert_eq!(sent.pid, std::process::id());
+}
+
+#[test]
+fn if_not_all_messages_fit_an_existing_queue_none_is_sent() {
+    let place = Place::new();
+    let full = place.create("/full", 4, 64);
+    full.try_send(b"mine", 0).unwrap();
+    let error = sample_snapshot().send_all(&full).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            RestoreError::NoRoom {
+                messages: 4,
+                room: 3
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!((error.errno(), data(&full).len()), (libc::EAGAIN, 1));
+
+    let narrow = place.create("/narrow", 4, 63);
+    let error = sample_snapshot().send_all(&narrow).unwrap_err();
+    let too_long = matches!(
+        error,
+        RestoreError::TooLong {
+            position: 2,
+            len: 64,
+            max: 63
+        }
+    );
+    assert!(too_long, "{error}");
+    assert_eq!((error.errno(), data(&narrow).len()), (libc::EMSGSIZE, 0));
+
+    let receiver = OpenOptions::new()
+        .read(true)
+        .namespace(&place.namespace)
+        .open("/narrow")
+        .unwrap();
+    let mut short = sample();
+    short.messages.truncate(1);
+    let snapshot = Snapshot::read(&mut &short.bytes()[..]).unwrap();
+    let error = snapshot.send_all(&receiver).unwrap_err();
+    assert_eq!(error.errno(), libc::EBADF);
+}
+
+#[test]
+fn leased_messages_are_in_a_snapshot_once_they_came_back() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    for message in [b"one", b"two"] {
+        queue.try_send(message, 0).unwrap();
+    }
+    let mut child = Child::run(|| {
+        let lease = queue.receive_lease().unwrap();
+        assert_eq!(lease.to_vec(), b"one");
+        std::thread::sleep(Duration::from_secs(60));
+        drop(lease);
+        0
+    });
+    assert!(wait_until(Duration::from_secs(10), || {
+        queue.attributes().leased == 1
+    }));
+    assert_eq!(data(&queue), [b"two"]);
+    assert_eq!(Snapshot::of(&queue).unwrap().info().messages, 1);
+    child.kill();
+    // Holders are looked at anew when the coarse clock has moved on.
+    assert!(wait_until(Duration::from_secs(10), || {
+        data(&queue) == [b"one", b"two"]
+    }));
+    let returns: Vec<u32> = Snapshot::of(&queue)
+        .unwrap()
+        .messages()
+        .map(|message| message.returns)
+        .collect();
+    assert_eq!(returns, [1, 0]);
+}
+
+#[test]
+fn a_snapshot_of_more_messages_than_its_queue_may_hold_makes_one_that_holds_them() {
+    let place = Place::new();
+    let mut written = sample();
+    written.max_messages = 2;
+    let snapshot = Snapshot::read(&mut &written.bytes()[..]).unwrap();
+    let queue = snapshot.restore("/q", &options(&place)).unwrap();
+    assert_eq!(queue.attributes().max_messages, 4);
+    assert_eq!(data(&queue).len(), 4);
+}
+
+#[test]
+fn a_name_that_can_be_none_and_limits_that_are_too_low_are_refused_and_leave_nothing() {
+    let place = Place::new();
+    let restore = |name: &str| sample_snapshot().restore(name, &options(&place));
+    assert_eq!(restore("/a/b").unwrap_err().errno(), libc::EACCES);
+    assert_eq!(restore("").unwrap_err().errno(), libc::EINVAL);
+    let limits = Limits {
+        max_messages: 99,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    let error = restore("/q").unwrap_err();
+    assert!(error.to_string().contains("max_messages"), "{error}");
+    assert_eq!(names(&place), 0);
+}
+
+/// A snapshot of so many messages of 4,000 bytes.
+fn large(place: &Place, messages: u32) -> Snapshot {
+    let queue = place.create("/large", messages, 4000);
+    for number in 0..messages {
+        queue.try_send(&[number as u8; 4000], number % 3).unwrap();
+    }
+    let snapshot = Snapshot::of(&queue).unwrap();
+    umsg::posix::unlink_in(&place.namespace, "/large").unwrap();
+    snapshot
+}
+
+#[test]
+fn a_namespaces_limit_of_bytes_counts_what_is_restored() {
+    let place = Place::new();
+    let snapshot = large(&place, 500);
+    let limits = |bytes| Limits {
+        max_bytes: Some(bytes),
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits(1 << 20)).unwrap();
+    let error = snapshot.restore("/q", &options(&place)).unwrap_err();
+    assert_eq!(error.errno(), libc::ENOSPC, "{error}");
+    assert_eq!(names(&place), 0);
+    place.namespace.set_limits(&limits(8 << 20)).unwrap();
+    let queue = snapshot.restore("/q", &options(&place)).unwrap();
+    assert_eq!(queue.attributes().messages, 500);
+    let error = queue.try_send(&[0; 4000], 0).unwrap_err();
+    assert_eq!(error, SendError::Full);
+}
+
+#[test]
+fn a_process_killed_while_it_restores_leaves_a_whole_queue_or_none() {
+    let _turn = turn();
+    let place = Place::new();
+    let snapshot = large(&place, 400);
+    let mut random = Random::new(7);
+    let mut outcomes = [0, 0];
+    for _ in 0..60 {
+        let mut child = Child::run(|| {
+            let restored = snapshot.restore("/q", &options(&place));
+            i32::from(restored.is_err())
+        });
+        std::thread::sleep(Duration::from_micros(random.below(8000)));
+        child.kill();
+        let whole = names(&place);
+        outcomes[whole] += 1;
+        if whole == 1 {
+            let queue = place.open("/q");
+            assert_eq!(queue.attributes().messages, 400);
+            assert_eq!(queue.messages(usize::MAX).unwrap().len(), 400);
+            umsg::posix::unlink_in(&place.namespace, "/q").unwrap();
+        }
+    }
+    println!("none, whole: {outcomes:?}");
+    let beside = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(beside, 2, "the record and the directory of queues");
+}
+
+/// Senders number their messages; each has its priority, or all have the same.
+fn send_numbers(queue: &Queue, sender: u8, priority: u32, end: &AtomicBool) {
+    for number in 0_u32.. {
+        let message = [&[sender][..], &number.to_le_bytes()].concat();
+        while queue.try_send(&message, priority).is_err() {
+            if end.load(Relaxed) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        if end.load(Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Each sender's messages, of which there are none twice and none missing in between.
+#[track_caller]
+fn assert_runs(messages: impl Iterator<Item = (Vec<u8>, u32)>) -> HashMap<u8, (u32, u32)> {
+    let mut runs: HashMap<u8, (u32, u32)> = HashMap::new();
+    let mut last = u32::MAX;
+    for (data, priority) in messages {
+        assert!(priority <= last, "{priority} after {last}");
+        last = priority;
+        let number = u32::from_le_bytes(data[1..].try_into().unwrap());
+        let run = runs.entry(data[0]).or_insert((number, number));
+        assert_eq!(run.1, number, "of sender {}", data[0]);
+        run.1 += 1;
+    }
+    runs
+}
+
+#[test]
+fn a_snapshot_while_others_send_and_receive_is_of_one_instant() {
+    let _turn = turn();
+    for priorities in [[5, 5, 5], [1, 2, 3], [9, 0, 9]] {
+        let place = Place::new();
+        let queue = place.create("/q", 500, 8);
+        let end = AtomicBool::new(false);
+        let mut seen = 0;
+        std::thread::scope(|scope| {
+            for (sender, priority) in priorities.into_iter().enumerate() {
+                let (queue, end) = (&queue, &end);
+                scope.spawn(move || send_numbers(queue, sender as u8, priority, end));
+            }
+            scope.spawn(|| {
+                let mut random = Random::new(3);
+                while !end.load(Relaxed) {
+                    // Now the queue fills, now it is emptied.
+                    for _ in 0..random.below(700) {
+                        let _ = queue.try_receive(&mut [0; 8]);
+                    }
+                    std::thread::sleep(Duration::from_micros(random.below(200)));
+                }
+            });
+            let mut before: HashMap<u8, (u32, u32)> = HashMap::new();
+            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let patience = Instant::now() + Duration::from_secs(60);
+                for snapshots in 0.. {
+                    if snapshots >= 300 && seen >= 20_000 || Instant::now() > patience {
+                        break;
+                    }
+                    let mut file = Vec::new();
+                    let info = queue.snapshot(&mut file).unwrap();
+                    let snapshot = Snapshot::read(&mut &file[..]).unwrap();
+                    seen += snapshot.messages().len();
+                    assert_eq!(snapshot.info(), info);
+                    assert!(info.messages <= 500);
+                    let runs =
+                        assert_runs(snapshot.messages().map(|m| (m.data.to_vec(), m.priority)));
+                    for (sender, (first, end)) in runs {
+                        let (first_before, end_before) =
+                            before.insert(sender, (first, end)).unwrap_or_default();
+                        assert!(first_before <= first && end_before <= end);
+                    }
+                }
+            }));
+            end.store(true, Relaxed);
+            checked.unwrap();
+        });
+        assert!(seen >= 20_000, "the snapshots had {seen} messages");
+    }
+}

@@ -1,0 +1,319 @@
+//! A snapshot's file: what is written is read, what is not what was written is refused, and other versions are read as far as
+//! they can be.
+
+mod support;
+
+use proptest::prelude::*;
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+use support::place::Place;
+use support::written::{Written, sample};
+use umsg::posix::{OpenOptions, Peeked, Queue, Snapshot, SnapshotError, SnapshotPart};
+
+fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
+    Snapshot::read(&mut &bytes[..])
+}
+
+#[track_caller]
+fn refusal(bytes: &[u8]) -> SnapshotError {
+    read(bytes).expect_err("a bad snapshot was read")
+}
+
+fn time(nanoseconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds)
+}
+
+#[track_caller]
+fn assert_is(snapshot: &Snapshot, written: &Written) {
+    let info = snapshot.info();
+    assert_eq!(info.max_messages, written.max_messages as usize);
+    assert_eq!(info.message_size, written.message_size as usize);
+    assert_eq!(info.mode, written.mode);
+    assert_eq!(info.messages, written.messages.len());
+    assert_eq!(info.taken, time(written.taken));
+    let name = info.name.as_deref().map(|name| name.as_encoded_bytes());
+    assert_eq!(name.unwrap_or_default(), written.name);
+    assert_eq!(snapshot.messages().len(), written.messages.len());
+    for (message, saved) in snapshot.messages().zip(&written.messages) {
+        assert_eq!(message.data, saved.data);
+        assert_eq!((message.priority, message.pid), (saved.priority, saved.pid));
+        assert_eq!(message.sent, time(saved.sent));
+        assert_eq!(message.returns, saved.returns);
+    }
+}
+
+/// The checked-in file: hexadecimal digits, in lines.
+fn checked_in() -> Vec<u8> {
+    let digits: Vec<u8> = include_str!("data/snapshot-1.0.hex")
+        .bytes()
+        .filter(u8::is_ascii_hexdigit)
+        .collect();
+    digits
+        .chunks(2)
+        .map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_file_of_version_1_0_is_read_and_written_as_it_was() {
+    let bytes = checked_in();
+    let snapshot = read(&bytes).unwrap();
+    assert_is(&snapshot, &sample());
+    assert_eq!(sample().bytes(), bytes);
+    let mut again = Vec::new();
+    assert_eq!(snapshot.write(&mut again).unwrap(), bytes.len() as u64);
+    assert_eq!(again, bytes);
+}
+
+#[test]
+fn what_a_later_minor_version_adds_is_passed_over() {
+    let mut later = sample();
+    later.version.1 = 9;
+    later.added = b"a field that this version does not know".to_vec();
+    later.record_head = 24 + 5;
+    for saved in &mut later.messages {
+        saved.added = b"added".to_vec();
+    }
+    assert_is(&read(&later.bytes()).unwrap(), &sample());
+}
+
+#[test]
+fn another_major_version_is_refused_by_its_number() {
+    for found in [0, 2, u16::MAX] {
+        let mut other = sample();
+        other.version.0 = found;
+        let error = refusal(&other.bytes());
+        assert_eq!(error.errno(), libc::EINVAL);
+        let said = format!("format {found}");
+        assert!(error.to_string().contains(&said), "{error}");
+    }
+}
+
+#[test]
+fn a_file_with_any_byte_altered_is_refused() {
+    let bytes = sample().bytes();
+    for at in 0..bytes.len() {
+        for change in [0x01, 0x80, 0xff] {
+            let mut altered = bytes.clone();
+            altered[at] ^= change;
+            let error = refusal(&altered);
+            let right = match at {
+                0..8 => matches!(error, SnapshotError::NotASnapshot),
+                8..10 => matches!(error, SnapshotError::OtherVersion { .. }),
+                // A length that was altered may lead behind the end.
+                _ => matches!(
+                    error,
+                    SnapshotError::Damaged { .. } | SnapshotError::Truncated { .. }
+                ),
+            };
+            assert!(right, "byte {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn damage_is_found_in_the_message_where_it_is() {
+    let bytes = sample().bytes();
+    let first = 69;
+    let ends = [first + 28 + 6, first + 56 + 6];
+    for (position, at) in [(0, first + 24), (1, ends[0] + 8), (2, ends[1] + 50)] {
+        let mut altered = bytes.clone();
+        altered[at] ^= 0x20;
+        let begins = [first, ends[0], ends[1]][position];
+        match refusal(&altered) {
+            SnapshotError::Damaged { part, at, .. } => {
+                assert_eq!(part, SnapshotPart::Message(position as u64));
+                assert_eq!(at, begins as u64);
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_short_anywhere_is_refused_with_its_length() {
+    let bytes = sample().bytes();
+    for len in 0..bytes.len() {
+        match refusal(&bytes[..len]) {
+            SnapshotError::Truncated { at, .. } => assert_eq!(at, len as u64),
+            other => panic!("{len}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn a_file_that_goes_on_after_its_end_is_refused() {
+    let mut bytes = sample().bytes();
+    bytes.push(0);
+    let error = refusal(&bytes);
+    assert!(error.to_string().contains("something follows"), "{error}");
+    let twice = sample().bytes().repeat(2);
+    refusal(&twice);
+}
+
+#[test]
+fn messages_that_changed_places_are_refused() {
+    let mut written = sample();
+    written.messages = vec![written.messages[0].clone(), written.messages[3].clone()];
+    written.messages[1].data = b"sturdy".to_vec();
+    let bytes = written.bytes();
+    let (header, record) = (69, 24 + 6 + 4);
+    let mut swapped = bytes.clone();
+    swapped[header..header + record].copy_from_slice(&bytes[header + record..][..record]);
+    swapped[header + record..][..record].copy_from_slice(&bytes[header..][..record]);
+    let error = refusal(&swapped);
+    assert!(error.to_string().contains("position 0"), "{error}");
+}
+
+#[test]
+fn a_header_that_contradicts_itself_is_refused_although_its_checksum_is_right() {
+    let wrong: [fn(&mut Written); 10] = [
+        |w| w.max_messages = 0,
+        |w| w.max_messages = 1_048_577,
+        |w| w.message_size = 0,
+        |w| w.message_size = (16 << 20) + 1,
+        |w| w.message_size = 5,
+        |w| w.mode = 0o10_000,
+        |w| w.record_head = 23,
+        |w| w.name = vec![b'/'; 257],
+        |w| w.messages[2].priority = 32_768,
+        |w| w.counts = Some((4, 75)),
+    ];
+    for (number, change) in wrong.into_iter().enumerate() {
+        let mut written = sample();
+        change(&mut written);
+        let error = refusal(&written.bytes());
+        assert!(
+            matches!(error, SnapshotError::Damaged { .. }),
+            "{number}: {error}"
+        );
+        assert_eq!(error.errno(), libc::EBADMSG);
+    }
+}
+
+#[test]
+fn what_is_no_snapshot_is_said_to_be_none() {
+    for bytes in [&b"#!/bin/sh\n"[..], b"\x7fELF", b"x", &[0; 4096]] {
+        let error = refusal(bytes);
+        assert!(matches!(error, SnapshotError::NotASnapshot), "{error}");
+    }
+}
+
+#[test]
+fn errors_of_readers_and_writers_come_through() {
+    struct Broken;
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    impl io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(libc::EISDIR))
+        }
+    }
+    let place = Place::new();
+    let queue = place.create("/q", 4, 4);
+    let error = queue.snapshot(&mut Broken).unwrap_err();
+    assert!(matches!(error, SnapshotError::Write(_)), "{error}");
+    assert_eq!(error.errno(), libc::ENOSPC);
+    let error = Snapshot::read(&mut Broken).unwrap_err();
+    assert!(matches!(error, SnapshotError::Read(_)), "{error}");
+    assert_eq!(error.errno(), libc::EISDIR);
+}
+
+#[test]
+fn a_queue_that_may_not_be_received_from_gives_no_snapshot() {
+    let place = Place::new();
+    drop(place.create("/q", 4, 4));
+    let sender = OpenOptions::new()
+        .write(true)
+        .namespace(&place.namespace)
+        .open("/q")
+        .unwrap();
+    let mut file = Vec::new();
+    assert_eq!(sender.snapshot(&mut file).unwrap_err().errno(), libc::EBADF);
+    assert_eq!(file, b"");
+    assert_eq!(sender.messages(1).unwrap_err().errno(), libc::EBADF);
+}
+
+fn filled(place: &Place, messages: &[(Vec<u8>, u32)], size: u32) -> Queue {
+    let queue = place.create("/q", messages.len().max(1) as u32, size);
+    for (data, priority) in messages {
+        queue.try_send(data, *priority).unwrap();
+    }
+    queue
+}
+
+/// What a queue has to hold after these were sent.
+fn in_order(messages: &[(Vec<u8>, u32)]) -> Vec<(Vec<u8>, u32)> {
+    let mut order = messages.to_vec();
+    order.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority));
+    order
+}
+
+fn plain(messages: &[Peeked]) -> Vec<(Vec<u8>, u32)> {
+    let plain = messages.iter();
+    plain.map(|m| (m.data.clone(), m.priority)).collect()
+}
+
+fn messages(size: usize) -> impl Strategy<Value = Vec<(Vec<u8>, u32)>> {
+    let priority = prop_oneof![Just(0), Just(1), 0..32_768_u32];
+    prop::collection::vec(
+        (prop::collection::vec(any::<u8>(), 0..=size), priority),
+        0..60,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_queue_comes_back_as_it_was(
+        (size, sent) in prop_oneof![Just(1_usize), Just(16), Just(80), Just(900)]
+            .prop_flat_map(|size| (Just(size), messages(size))),
+        named in any::<bool>(),
+    ) {
+        let place = Place::new();
+        let queue = filled(&place, &sent, size as u32);
+        let mut file = Vec::new();
+        let info = if named {
+            let snapshot = Snapshot::of(&queue).unwrap().named("/q");
+            snapshot.write(&mut file).unwrap();
+            snapshot.info()
+        } else {
+            queue.snapshot(&mut file).unwrap()
+        };
+        let before = queue.messages(usize::MAX).unwrap();
+        prop_assert_eq!(plain(&before), in_order(&sent));
+        prop_assert_eq!(queue.attributes().messages, sent.len());
+
+        let snapshot = read(&file).unwrap();
+        prop_assert_eq!(&snapshot.info(), &info);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).namespace(&place.namespace);
+        let copy = snapshot.restore("/copy", &options).unwrap();
+        prop_assert_eq!(copy.messages(usize::MAX).unwrap(), before);
+        prop_assert_eq!(copy.mode(), queue.mode());
+        prop_assert_eq!(copy.attributes(), queue.attributes());
+        for (data, priority) in in_order(&sent) {
+            let received = copy.receive_vec().unwrap();
+            prop_assert_eq!((received.data, received.priority), (data, priority));
+        }
+        prop_assert_eq!(copy.attributes().messages, 0);
+    }
+
+    #[test]
+    fn arbitrary_bytes_behind_a_right_beginning_are_refused(
+        mut tail in prop::collection::vec(any::<u8>(), 0..400),
+        keep in 0..200_usize,
+    ) {
+        let whole = sample().bytes();
+        let mut bytes = whole[..keep].to_vec();
+        bytes.append(&mut tail);
+        prop_assert!(bytes == whole || read(&bytes).is_err());
+    }
+}
