@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completions::Completions, create::Create, limits::Limits, ls::Ls, man::Man, peek::Peek,
-    recv::Recv, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat,
+    completions::Completions, create::Create, dump::Dump, limits::Limits, load::Load, ls::Ls,
+    man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat,
 };
 
 /// Message queues in shared memory: POSIX semantics, no limits of the kernel, no root, no daemon
@@ -34,6 +34,8 @@ pub enum Command {
     Send(Send),
     Recv(Recv),
     Peek(Peek),
+    Dump(Dump),
+    Load(Load),
     Limits(Limits),
     Setup(Setup),
     Man(Man),

@@ -4,7 +4,7 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "create",
     "rm",
@@ -13,6 +13,8 @@ const COMMANDS: [&str; 12] = [
     "send",
     "recv",
     "peek",
+    "dump",
+    "load",
     "limits",
     "setup",
     "man",

@@ -2,7 +2,9 @@
 
 pub mod completions;
 pub mod create;
+pub mod dump;
 pub mod limits;
+pub mod load;
 pub mod ls;
 pub mod man;
 mod patience;
@@ -27,6 +29,8 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Send(send) => send.perform(cli),
         Command::Recv(recv) => recv.perform(cli),
         Command::Peek(peek) => peek.perform(cli),
+        Command::Dump(dump) => dump.perform(cli),
+        Command::Load(load) => load.perform(cli),
         Command::Limits(limits) => limits.perform(cli),
         Command::Setup(setup) => setup.perform(cli),
         Command::Man(man) => man.perform(),

@@ -1,0 +1,181 @@
+//! `umsg dump`.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use umsg::posix::{Snapshot, SnapshotError, SnapshotInfo};
+
+use crate::cli::Cli;
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::names::{Name, name};
+use crate::opened::{Opened, Purpose};
+use crate::output::time::utc;
+use crate::output::{self, json};
+use crate::{place, streams};
+
+/// Save a queue's messages in a file, and leave them in the queue
+///
+/// The file holds the queue's attributes and all messages as they were at one instant, with priorities, senders and times;
+/// `umsg load` makes a queue of it. The file appears whole or not at all, readable by its owner only.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg dump /orders -o orders.umsg
+  umsg dump /orders | gzip > orders.gz
+  umsg dump /orders | ssh host umsg load -   to another machine")]
+pub struct Dump {
+    /// The queue's name
+    #[arg(value_parser = name())]
+    name: Name,
+    /// The file, which is replaced if it exists [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print JSON, for programs; only with --output
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+impl Dump {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let Some(path) = &self.output else {
+            return self.print(cli);
+        };
+        if self.json {
+            streams::check_output()?;
+        }
+        let snapshot = self.take(cli)?;
+        write_file(&snapshot, path).map_err(|error| Failure::of(path.display(), error))?;
+        if self.json {
+            let mut out = output::standard()?;
+            json::print(&mut out, &Summary::new(&self.name, &snapshot.info()))?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// A reader that goes away before the end has no snapshot: unlike elsewhere, that is an error.
+    fn print(&self, cli: &Cli) -> Result {
+        streams::check_output()?;
+        if io::stdout().is_terminal() {
+            let line = "standard output is a terminal; name a file with -o, or redirect it";
+            return Err(Failure::new(Code::Usage, line));
+        }
+        let snapshot = self.take(cli)?;
+        let mut out = io::stdout().lock();
+        snapshot
+            .write(&mut out)
+            .map_err(|error| Failure::of("standard output", error))?;
+        Ok(())
+    }
+
+    fn take(&self, cli: &Cli) -> Result<Snapshot> {
+        let namespace = place::namespace(cli)?;
+        let opened = Opened::open(&namespace, &self.name, Purpose::Peek)?;
+        let snapshot =
+            Snapshot::of(&opened.queue).map_err(|error| Failure::of(&self.name, error))?;
+        Ok(snapshot.named(&self.name))
+    }
+}
+
+/// Something that is no regular file, such as a FIFO or /dev/null, is written to; a file is replaced when the new one is whole.
+fn write_file(snapshot: &Snapshot, path: &Path) -> Result<u64, SnapshotError> {
+    let failed = SnapshotError::Write;
+    // The file that a link leads to, not the link.
+    let target = path.canonicalize().unwrap_or(path.to_owned());
+    if target.exists() && !target.is_file() {
+        let mut file = File::options().write(true).open(&target).map_err(failed)?;
+        return snapshot.write(&mut file);
+    }
+    let new = NewFile::beside(&target).map_err(failed)?;
+    let written = snapshot.write(&mut &new.file)?;
+    new.replace(&target).map_err(failed)?;
+    Ok(written)
+}
+
+/// A file that nobody looks for yet; removed unless it replaces another.
+struct NewFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl NewFile {
+    fn beside(target: &Path) -> io::Result<NewFile> {
+        let path = target.with_file_name(format!(".umsg-dump-{}", std::process::id()));
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let file = match options.open(&path) {
+            // Of a process that was killed, whose number this one has.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path)?;
+                options.open(&path)?
+            }
+            file => file?,
+        };
+        Ok(NewFile { file, path })
+    }
+
+    fn replace(self, target: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, target)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // It is not there any more if it was renamed.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Explain for SnapshotError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            SnapshotError::Queue(error) => return error.explain(),
+            SnapshotError::NoMemory => "free some, or raise the limit of the memory cgroup",
+            SnapshotError::Write(error) | SnapshotError::Read(error) => {
+                return format!("{error}; choose another file");
+            }
+            SnapshotError::NotASnapshot => "`umsg dump` makes one",
+            SnapshotError::OtherVersion { .. } => "load it with the version of umsg that wrote it",
+            _ => "nothing was loaded; get the file again from where it came",
+        };
+        format!("{self}; {hint}")
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            SnapshotError::Queue(error) => error.code(),
+            _ => Code::Failed,
+        }
+    }
+}
+
+/// What was saved or loaded.
+#[derive(Serialize)]
+pub struct Summary {
+    queue: String,
+    messages: usize,
+    bytes: u64,
+    max_messages: usize,
+    message_size: usize,
+    mode: String,
+    taken: String,
+}
+
+impl Summary {
+    pub fn new(name: &Name, info: &SnapshotInfo) -> Summary {
+        Summary {
+            queue: name.lossy(),
+            messages: info.messages,
+            bytes: info.bytes,
+            max_messages: info.max_messages,
+            message_size: info.message_size,
+            mode: format!("{:04o}", info.mode),
+            taken: utc(info.taken),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `umsg load`.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use umsg::posix::{OpenError, OpenOptions, RestoreError, Snapshot, SnapshotError};
+
+use super::dump::Summary;
+use crate::cli::Cli;
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::names::{Name, name};
+use crate::opened::{Opened, Purpose};
+use crate::output::{self, Format, json};
+use crate::{place, streams};
+
+/// Make a queue of a file that `umsg dump` wrote
+///
+/// The queue gets the saved attributes, whatever the umask, and the messages in their order, with their priorities, senders and
+/// times. It appears when it is whole. A file that was cut short or altered is refused.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg load orders.umsg                  under the name that it had
+  umsg load orders.umsg /copy            under another
+  umsg load orders.umsg /orders --into-existing
+  zcat orders.gz | umsg load -")]
+pub struct Load {
+    /// The file; `-`: standard input
+    file: PathBuf,
+    /// The queue's name [default: that of the queue that was dumped]
+    #[arg(value_parser = name())]
+    name: Option<Name>,
+    /// Send the messages to a queue that exists, behind its own of the same priority: all, or none if they do not fit
+    #[arg(long)]
+    into_existing: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+impl Load {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        self.format.check()?;
+        let namespace = place::namespace(cli)?;
+        let snapshot = self.read()?;
+        let name = self.name_for(&snapshot)?;
+        name.check()?;
+        let outcome = match self.into_existing {
+            true => snapshot.send_all(&Opened::open(&namespace, &name, Purpose::Send)?.queue),
+            false => snapshot
+                .restore(&name, OpenOptions::new().write(true).namespace(&namespace))
+                .map(drop),
+        };
+        outcome.map_err(|error| Failure::of(&name, error))?;
+        if self.format.json {
+            let mut out = output::standard()?;
+            json::print(&mut out, &Summary::new(&name, &snapshot.info()))?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Snapshot> {
+        let read = if self.file == Path::new("-") {
+            streams::check_input().map_err(|error| self.failure(Code::Failed, error))?;
+            Snapshot::read(&mut io::stdin().lock())
+        } else {
+            let file = File::open(&self.file).map_err(SnapshotError::Read);
+            file.and_then(|mut file| Snapshot::read(&mut file))
+        };
+        read.map_err(|error| Failure::of(self.subject(), error))
+    }
+
+    fn name_for(&self, snapshot: &Snapshot) -> Result<Name> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let saved = snapshot.info().name.map(Name::from);
+        saved.ok_or_else(|| {
+            let why = "the snapshot does not say its queue's name; give one after the file";
+            self.failure(Code::Usage, why)
+        })
+    }
+
+    fn failure(&self, code: Code, why: impl Display) -> Failure {
+        Failure::new(code, format_args!("{}: {why}", self.subject()))
+    }
+
+    fn subject(&self) -> String {
+        match self.file == Path::new("-") {
+            true => "standard input".to_owned(),
+            false => self.file.display().to_string(),
+        }
+    }
+}
+
+impl Explain for RestoreError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            RestoreError::Open(OpenError::AlreadyExists) => {
+                "choose another name, `umsg rm` it first, or add to it with --into-existing"
+            }
+            RestoreError::Open(error) => return error.explain(),
+            RestoreError::TooLong { .. } | RestoreError::NoRoom { .. } => {
+                "nothing was sent; load it under another name"
+            }
+            RestoreError::Send {
+                sent,
+                messages,
+                error,
+            } => {
+                return format!(
+                    "{sent} of {messages} messages were sent, then {}",
+                    error.explain()
+                );
+            }
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            RestoreError::NoRoom { .. } => Code::NotInTime,
+            RestoreError::Send { error, .. } => error.code(),
+            _ => Code::Failed,
+        }
+    }
+}
