@@ -7,6 +7,7 @@ mod death;
 mod grow;
 mod handover;
 mod lock;
+mod look;
 mod priority;
 mod sides;
 mod stage;
