@@ -1,0 +1,143 @@
+//! Images of a megabyte on their way through three processes, and nobody copies one.
+//!
+//! ```text
+//! cargo run --release --example image_pipeline
+//! ```
+//!
+//! The camera writes each frame where it will lie ([`Queue::reserve`]); the filter reads it there
+//! ([`Queue::receive_lease`]) and writes its result into a frame of the next queue; the viewer reads that one. At the end
+//! the same frames take the same way by `send` and `receive`, which copy.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use umsg::Namespace;
+use umsg::posix::{OpenOptions, Queue};
+
+const FRAME: usize = 1 << 20; // bytes
+const FRAMES: u64 = 200;
+/// Frames that may be on their way between two stages.
+const DEPTH: u32 = 4;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().collect();
+    if let [_, stage, directory, way] = &arguments[..] {
+        let in_place = way == "in-place";
+        return match stage.as_str() {
+            "camera" => camera(Path::new(directory), in_place),
+            _ => filter(Path::new(directory), in_place),
+        };
+    }
+    let directory = tempfile::Builder::new()
+        .prefix("umsg-image-")
+        .tempdir_in("/dev/shm")?;
+    for way in ["in-place", "copied"] {
+        let stage = |name: &str| {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.arg(name).arg(directory.path()).arg(way).spawn()
+        };
+        let begun = Instant::now();
+        let mut stages = [stage("camera")?, stage("filter")?];
+        view(directory.path(), way == "in-place")?;
+        for stage in &mut stages {
+            if !stage.wait()?.success() {
+                return Err("a stage failed".into());
+            }
+        }
+        let took = begun.elapsed();
+        println!(
+            "{way}: {FRAMES} frames in {took:.0?}, {:.1?} a frame",
+            took / FRAMES as u32
+        );
+    }
+    Ok(())
+}
+
+fn open(directory: &Path, name: &str) -> Result<Queue, Box<dyn Error>> {
+    let namespace = Namespace::at(directory)?;
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .namespace(&namespace);
+    options.max_messages(DEPTH).message_size(FRAME as u32);
+    Ok(options.open(name)?)
+}
+
+/// What the camera sees: a number at the beginning, and a pattern.
+fn expose(image: &mut [u8], number: u64) {
+    image.fill(number as u8);
+    image[..8].copy_from_slice(&number.to_le_bytes());
+}
+
+fn negative(from: &[u8], to: &mut [u8]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = !from;
+    }
+}
+
+fn camera(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
+    let raw = open(directory, "/raw")?;
+    let mut image = vec![0; FRAME];
+    for number in 0..FRAMES {
+        if in_place {
+            let mut frame = raw.reserve(FRAME)?;
+            // SAFETY: the processes of this example keep to the protocol: nobody else touches a reserved frame.
+            expose(unsafe { frame.bytes_mut() }, number);
+            frame.commit(0)?;
+        } else {
+            expose(&mut image, number);
+            raw.send(&image, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn filter(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
+    let (raw, finished) = (open(directory, "/raw")?, open(directory, "/finished")?);
+    let (mut image, mut result) = (vec![0; FRAME], vec![0; FRAME]);
+    for _ in 0..FRAMES {
+        if in_place {
+            let from = raw.receive_lease()?;
+            let mut to = finished.reserve(FRAME)?;
+            // SAFETY: as in `camera`; and nobody writes a frame that is leased without a limit.
+            unsafe { negative(from.bytes(), to.bytes_mut()) };
+            to.commit(0)?;
+            from.acknowledge()?;
+        } else {
+            raw.receive(&mut image)?;
+            negative(&image, &mut result);
+            finished.send(&result, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether the frames come whole and in order.
+fn view(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
+    let finished = open(directory, "/finished")?;
+    let mut image = vec![0; FRAME];
+    for number in 0..FRAMES {
+        let check = |image: &[u8]| {
+            let head = u64::from_le_bytes(image[..8].try_into().unwrap_or_default());
+            let is_whole = image[8..].iter().all(|&byte| byte == !(number as u8));
+            if head == !number && is_whole {
+                Ok(())
+            } else {
+                Err(format!("frame {number} is not what was sent"))
+            }
+        };
+        if in_place {
+            let frame = finished.receive_lease_timeout(Duration::from_secs(30))?;
+            // SAFETY: as in `filter`.
+            check(unsafe { frame.bytes() })?;
+            frame.acknowledge()?;
+        } else {
+            let received = finished.receive_timeout(&mut image, Duration::from_secs(30))?;
+            check(&image[..received.len])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The examples run, and check themselves. `cargo test` builds them along; with `--test examples`, `--examples` has to be said
+//! too.
+
+use std::process::Command;
+
+fn run(example: &str) {
+    // Beside the directory of the tests.
+    let tests = std::env::current_exe().unwrap();
+    let path = tests
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .join("examples")
+        .join(example);
+    let output = Command::new(&path)
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    eprintln!("{text}");
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_killed_worker_loses_no_job() {
+    run("work_queue");
+}
+
+#[test]
+fn a_logger_never_waits_and_counts_what_it_drops() {
+    run("logger");
+}
+
+#[test]
+fn images_go_through_three_processes_in_place() {
+    run("image_pipeline");
+}
