@@ -214,6 +214,15 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 
 /* ---- Opening with more than POSIX knows ---- */
 
+/* It waits for room, unless it must not block: what the kernel's queues do. */
+#define UMSG_ON_FULL_BLOCK 0
+
+/* It fails with EAGAIN, as if it must not block. */
+#define UMSG_ON_FULL_FAIL 1
+
+/* It drops the oldest message of the lowest priority, which may be the new one if all that are queued have a higher one. */
+#define UMSG_ON_FULL_DROP_OLDEST 2
+
 /*
  * What umsg_mq_open_with is told. Every member that is 0 or NULL has its default.
  *
@@ -234,6 +243,26 @@ struct umsg_mq_options {
      * UMSG_WAITING_SPINNING.
      */
     uint32_t waiting;
+    /*
+     * What a send does that finds a queue full which is created so: one of UMSG_ON_FULL_BLOCK (the default),
+     * UMSG_ON_FULL_FAIL and UMSG_ON_FULL_DROP_OLDEST.
+     */
+    uint32_t on_full;
+    /*
+     * How old a message of a queue that is created may get, in nanoseconds; 0 for any age. One that is older is dropped
+     * when it is met, or goes to the dead-letter queue.
+     */
+    uint64_t time_to_live;
+    /*
+     * The name of the queue that gets what a queue that is created could not keep or deliver; NULL for none. It lies in the
+     * same namespace, and is made with the same attributes and mode when it is first needed.
+     */
+    const char *dead_letter;
+    /*
+     * How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
+     * dead-letter queue, which must be named too.
+     */
+    uint32_t max_deliveries;
     /* 0. */
     uint32_t reserved;
 };
@@ -255,9 +284,9 @@ struct umsg_mq_options {
  * Those of umsg_mq_open(3), and these:
  *
  * - E2BIG: a member that this version of the library does not know is not 0.
- * - EFAULT: options or its directory is at an address that can't be read.
- * - EINVAL: size is not that of a version of the structure, waiting is none of its values, or
- *   reserved is not 0.
+ * - EFAULT: options or one of its texts is at an address that can't be read.
+ * - EINVAL: size is not that of a version of the structure, waiting or on_full is none of its values,
+ *   max_deliveries is not 0 and dead_letter is NULL or can't be a name, or reserved is not 0.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  *
  * If the process dies:
@@ -278,7 +307,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  *
  * Puts the msg_len bytes at msg_ptr into the queue, behind all messages of the same priority or a higher one.
  * msg_prio is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
- * O_NONBLOCK, it fails.
+ * O_NONBLOCK, it fails. A queue that was created by umsg_mq_open_with(3) may have another rule for that.
  *
  * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
  *
@@ -286,7 +315,8 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * 0, or -1 with errno set.
  *
  * Errors:
- * - EAGAIN: the queue is full and the handle has O_NONBLOCK; or a process was stopped inside of an operation on
+ * - EAGAIN: the queue is full and the handle has O_NONBLOCK, or the queue was created with UMSG_ON_FULL_FAIL; or a
+ *   process was stopped inside of an operation on
  *   this queue and holds it up for more than a second.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
  * - EBADMSG: the queue's memory holds what no operation could have left there.
@@ -699,6 +729,25 @@ struct umsg_mq_status {
     uint64_t leased;
     /* Leased messages that went back to the queue. */
     uint64_t returned;
+    /*
+     * What a send does that finds the queue full: one of UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL and
+     * UMSG_ON_FULL_DROP_OLDEST.
+     */
+    uint32_t on_full;
+    /* How often a message may be leased; 0 for any number. */
+    uint32_t max_deliveries;
+    /* How old a message may get, in nanoseconds; 0 for any age. */
+    uint64_t time_to_live;
+    /* The name of the queue that gets what this one could not keep or deliver; empty for none. */
+    char dead_letter[264];
+    /* Messages on their way there. They count for the capacity. */
+    uint64_t set_aside;
+    /* Messages that were dropped because the queue was full. */
+    uint64_t dropped;
+    /* Messages that were older than the queue lets them get. */
+    uint64_t expired;
+    /* Messages that were moved to the dead-letter queue. */
+    uint64_t dead_lettered;
     /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
     uint64_t damaged;
 };

@@ -1,10 +1,11 @@
 //! Opening with more than POSIX knows.
 
 use std::ffi::{c_char, c_int};
+use std::time::Duration;
 
 use libc::{mode_t, size_t};
 use umsg::Namespace;
-use umsg::posix::OpenOptions;
+use umsg::posix::{OnFull, OpenOptions};
 
 use crate::error::Failure;
 use crate::handle::umsg_mqd_t;
@@ -30,12 +31,31 @@ pub struct umsg_mq_options {
     /// How calls on the handle wait: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
     /// UMSG_WAITING_SPINNING.
     pub waiting: u32,
+    /// What a send does that finds a queue full which is created so: one of UMSG_ON_FULL_BLOCK (the default),
+    /// UMSG_ON_FULL_FAIL and UMSG_ON_FULL_DROP_OLDEST.
+    pub on_full: u32,
+    /// How old a message of a queue that is created may get, in nanoseconds; 0 for any age. One that is older is dropped
+    /// when it is met, or goes to the dead-letter queue.
+    pub time_to_live: u64,
+    /// The name of the queue that gets what a queue that is created could not keep or deliver; NULL for none. It lies in the
+    /// same namespace, and is made with the same attributes and mode when it is first needed.
+    pub dead_letter: *const c_char,
+    /// How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
+    /// dead-letter queue, which must be named too.
+    pub max_deliveries: u32,
     /// 0.
     pub reserved: u32,
 }
 
+/// It waits for room, unless it must not block: what the kernel's queues do.
+pub const UMSG_ON_FULL_BLOCK: c_int = 0;
+/// It fails with EAGAIN, as if it must not block.
+pub const UMSG_ON_FULL_FAIL: c_int = 1;
+/// It drops the oldest message of the lowest priority, which may be the new one if all that are queued have a higher one.
+pub const UMSG_ON_FULL_DROP_OLDEST: c_int = 2;
+
 /// The size of the first version.
-const LEAST: size_t = 32;
+const LEAST: size_t = 56;
 /// No version will be longer: a page, as for the kernel's structures of this kind.
 const MOST: size_t = 4096;
 
@@ -55,9 +75,9 @@ const MOST: size_t = 4096;
 /// Those of umsg_mq_open(3), and these:
 ///
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
-/// - `EFAULT`: `options` or its `directory` is at an address that can't be read.
-/// - `EINVAL`: `size` is not that of a version of the structure, `waiting` is none of its values, or
-///   `reserved` is not 0.
+/// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
+/// - `EINVAL`: `size` is not that of a version of the structure, `waiting` or `on_full` is none of its values,
+///   `max_deliveries` is not 0 and `dead_letter` is NULL or can't be a name, or `reserved` is not 0.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 ///
 /// # If the process dies
@@ -80,8 +100,11 @@ pub unsafe extern "C" fn umsg_mq_open_with(
             return enter(options.open(name)?, oflag);
         };
         let waiting = waiting::of(given.waiting.cast_signed())?;
-        // SAFETY: the caller promises NULL or a string.
-        unsafe { set_directory(&mut options, given.directory)? };
+        options.on_full(on_full(given.on_full.cast_signed())?);
+        // SAFETY: the caller promises NULL or a string for each.
+        unsafe { set_names(&mut options, &given)? };
+        options.time_to_live(Duration::from_nanos(given.time_to_live));
+        options.max_deliveries(given.max_deliveries);
         if given.max_messages != 0 {
             options.max_messages(given.max_messages);
         }
@@ -96,17 +119,30 @@ pub unsafe extern "C" fn umsg_mq_open_with(
 }
 
 /// # Safety
-/// `directory` is NULL, or a string, or an address that a pointer check refuses.
-unsafe fn set_directory(
-    options: &mut OpenOptions,
-    directory: *const c_char,
-) -> Result<(), Failure> {
-    if !directory.is_null() {
+/// `directory` and `dead_letter` are NULL, or strings, or addresses that a pointer check refuses.
+unsafe fn set_names(options: &mut OpenOptions, given: &umsg_mq_options) -> Result<(), Failure> {
+    if !given.directory.is_null() {
         // SAFETY: by this function's contract.
-        let directory = unsafe { pointer::text(directory, "directory")? };
+        let directory = unsafe { pointer::text(given.directory, "directory")? };
         options.namespace(&Namespace::at(directory)?);
     }
+    if !given.dead_letter.is_null() {
+        // SAFETY: by this function's contract.
+        options.dead_letter(unsafe { pointer::text(given.dead_letter, "dead_letter")? });
+    }
     Ok(())
+}
+
+/// What a number of C means.
+fn on_full(number: c_int) -> Result<OnFull, Failure> {
+    match number {
+        UMSG_ON_FULL_BLOCK => Ok(OnFull::Block),
+        UMSG_ON_FULL_FAIL => Ok(OnFull::Fail),
+        UMSG_ON_FULL_DROP_OLDEST => Ok(OnFull::DropOldest),
+        _ => Err(Failure::Invalid(
+            "on_full is one of UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL and UMSG_ON_FULL_DROP_OLDEST",
+        )),
+    }
 }
 
 /// The options, as far as the program knows them, with defaults for the rest.

@@ -20,7 +20,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 ///
 /// Puts the `msg_len` bytes at `msg_ptr` into the queue, behind all messages of the same priority or a higher one.
 /// `msg_prio` is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
-/// `O_NONBLOCK`, it fails.
+/// `O_NONBLOCK`, it fails. A queue that was created by umsg_mq_open_with(3) may have another rule for that.
 ///
 /// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
 ///
@@ -28,7 +28,8 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// 0, or -1 with errno set.
 ///
 /// # Errors
-/// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`; or a process was stopped inside of an operation on
+/// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`, or the queue was created with `UMSG_ON_FULL_FAIL`; or a
+///   process was stopped inside of an operation on
 ///   this queue and holds it up for more than a second.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory holds what no operation could have left there.

@@ -1,19 +1,22 @@
 //! What a queue says of itself.
 
-use std::ffi::c_int;
+use std::ffi::{OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use libc::size_t;
-use umsg::posix::Status;
+use umsg::posix::{OnFull, Status};
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, umsg_mqd_t};
+use crate::options::{UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_DROP_OLDEST, UMSG_ON_FULL_FAIL};
 use crate::pointer;
 use crate::time::told;
 
 /// All that can be said about a queue without looking at its messages. Times are in nanoseconds since 1970, to a few
 /// milliseconds, and 0 stands for never. The counts of events are since the queue was created.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct umsg_mq_status {
     /// How many messages the queue may hold.
     pub max_messages: u64,
@@ -67,6 +70,23 @@ pub struct umsg_mq_status {
     pub leased: u64,
     /// Leased messages that went back to the queue.
     pub returned: u64,
+    /// What a send does that finds the queue full: one of UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL and
+    /// UMSG_ON_FULL_DROP_OLDEST.
+    pub on_full: u32,
+    /// How often a message may be leased; 0 for any number.
+    pub max_deliveries: u32,
+    /// How old a message may get, in nanoseconds; 0 for any age.
+    pub time_to_live: u64,
+    /// The name of the queue that gets what this one could not keep or deliver; empty for none.
+    pub dead_letter: [c_char; 264],
+    /// Messages on their way there. They count for the capacity.
+    pub set_aside: u64,
+    /// Messages that were dropped because the queue was full.
+    pub dropped: u64,
+    /// Messages that were older than the queue lets them get.
+    pub expired: u64,
+    /// Messages that were moved to the dead-letter queue.
+    pub dead_lettered: u64,
     /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
     pub damaged: u64,
 }
@@ -153,6 +173,39 @@ fn in_c(status: &Status) -> umsg_mq_status {
         reserved: attributes.reserved as u64,
         leased: attributes.leased as u64,
         returned: statistics.returned,
+        on_full: number_of(status.on_full),
+        max_deliveries: status.max_deliveries.unwrap_or(0),
+        time_to_live: in_nanoseconds(status.time_to_live),
+        dead_letter: text(status.dead_letter.as_deref().unwrap_or_default()),
+        set_aside: status.set_aside as u64,
+        dropped: statistics.dropped,
+        expired: statistics.expired,
+        dead_lettered: statistics.dead_lettered,
         damaged: status.damaged.into(),
     }
+}
+
+fn number_of(on_full: OnFull) -> u32 {
+    let number = match on_full {
+        OnFull::Fail => UMSG_ON_FULL_FAIL,
+        OnFull::DropOldest => UMSG_ON_FULL_DROP_OLDEST,
+        _ => UMSG_ON_FULL_BLOCK,
+    };
+    number.cast_unsigned()
+}
+
+/// 0 for none.
+fn in_nanoseconds(time: Option<Duration>) -> u64 {
+    let nanoseconds = time.map_or(0, |time| time.as_nanos());
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+}
+
+/// A text with its NUL. A queue's name has at most 256 bytes with its slash.
+fn text(name: &OsStr) -> [c_char; 264] {
+    let mut text = [0; 264];
+    let room = text.len() - 1;
+    for (to, from) in text[..room].iter_mut().zip(name.as_bytes()) {
+        *to = *from as c_char;
+    }
+    text
 }

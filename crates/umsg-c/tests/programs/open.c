@@ -1,4 +1,5 @@
 /* Opening, closing, unlinking, and what is no handle. */
+#define _DEFAULT_SOURCE
 #include "check.h"
 
 #include <stdint.h>
@@ -147,6 +148,92 @@ static void options_of_another_version_are_understood_or_refused(void)
     FAILS(umsg_mq_unlink_in("/nowhere/at/all", "/later"), ENOENT);
 }
 
+static umsg_mqd_t make_with(const struct umsg_mq_options *options)
+{
+    umsg_mqd_t queue = umsg_mq_open_with("/rules", O_CREAT | O_EXCL | O_RDWR, 0600, options);
+    CHECK(queue != NONE);
+    return queue;
+}
+
+static void a_full_queue_does_what_its_creator_wanted(void)
+{
+    struct umsg_mq_options options;
+    struct umsg_mq_status status;
+    umsg_mqd_t queue;
+    char buffer[16];
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.max_messages = 2;
+    options.message_size = 16;
+    options.on_full = UMSG_ON_FULL_FAIL;
+    queue = make_with(&options);
+    CHECK(umsg_mq_send(queue, "1", 1, 0) == 0 && umsg_mq_send(queue, "2", 1, 0) == 0);
+    FAILS(umsg_mq_send(queue, "3", 1, 0), EAGAIN);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.on_full == UMSG_ON_FULL_FAIL && status.dropped == 0);
+    done(queue, "/rules");
+    options.on_full = UMSG_ON_FULL_DROP_OLDEST;
+    queue = make_with(&options);
+    CHECK(umsg_mq_send(queue, "1", 1, 0) == 0 && umsg_mq_send(queue, "2", 1, 0) == 0);
+    CHECK(umsg_mq_send(queue, "3", 1, 0) == 0);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.on_full == UMSG_ON_FULL_DROP_OLDEST && status.dropped == 1);
+    CHECK(umsg_mq_receive(queue, buffer, 16, NULL) == 1 && buffer[0] == '2');
+    done(queue, "/rules");
+    options.on_full = 3;
+    OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+}
+
+static void what_can_not_be_delivered_goes_to_the_dead_letter_queue(void)
+{
+    struct umsg_mq_options options;
+    struct umsg_mq_status status;
+    struct umsg_mq_lease lease;
+    umsg_mqd_t queue, dead;
+    char buffer[16];
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.max_messages = 2;
+    options.message_size = 16;
+    options.max_deliveries = 1;
+    OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    options.dead_letter = "no-slash";
+    OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    options.dead_letter = "/dead";
+    options.time_to_live = (uint64_t)3600 * 1000000000;
+    queue = make_with(&options);
+    CHECK(umsg_mq_send(queue, "hopeless", 8, 5) == 0);
+    CHECK(umsg_mq_lease(queue, &lease, NULL) == 0 && umsg_mq_return(&lease) == 0);
+    dead = umsg_mq_open("/dead", O_RDONLY | O_NONBLOCK);
+    CHECK(dead != NONE);
+    CHECK(umsg_mq_receive(dead, buffer, sizeof buffer, NULL) == 8);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.dead_lettered == 1 && status.set_aside == 0 && status.messages == 0);
+    CHECK(status.max_deliveries == 1 && strcmp(status.dead_letter, "/dead") == 0);
+    CHECK(status.time_to_live == (uint64_t)3600 * 1000000000 && status.expired == 0);
+    done(dead, "/dead");
+    done(queue, "/rules");
+}
+
+static void a_message_that_is_too_old_is_not_delivered(void)
+{
+    struct umsg_mq_options options;
+    struct umsg_mq_status status;
+    umsg_mqd_t queue;
+    char buffer[16];
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.max_messages = 2;
+    options.message_size = 16;
+    options.time_to_live = 1000000;
+    queue = umsg_mq_open_with("/old", O_CREAT | O_EXCL | O_RDWR | O_NONBLOCK, 0600, &options);
+    CHECK(queue != NONE && umsg_mq_send(queue, "old", 3, 0) == 0);
+    CHECK(usleep(100000) == 0);
+    FAILS(umsg_mq_receive(queue, buffer, sizeof buffer, NULL), EAGAIN);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0 && status.expired == 1);
+    done(queue, "/old");
+}
+
 static void the_access_mode_is_enforced(void)
 {
     umsg_mqd_t queue = make("/access", 2, 16, 0);
@@ -182,6 +269,9 @@ static const struct test_case cases[] = {
     CASE(a_closed_handle_is_no_other_queues),
     CASE(options_say_more_than_posix_knows),
     CASE(options_of_another_version_are_understood_or_refused),
+    CASE(a_full_queue_does_what_its_creator_wanted),
+    CASE(what_can_not_be_delivered_goes_to_the_dead_letter_queue),
+    CASE(a_message_that_is_too_old_is_not_delivered),
     CASE(the_access_mode_is_enforced),
     CASE(an_unlinked_queue_lives_until_it_is_closed),
 };
