@@ -1,5 +1,5 @@
-//! The examples run, and check themselves. `cargo test` builds them along; with `--test examples`, `--examples` has to be said
-//! too.
+//! The examples run, and check themselves. A whole `cargo test` builds them along; for `--test examples` alone,
+//! `cargo build --examples` has to come first.
 
 use std::process::Command;
 
