@@ -27,9 +27,15 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
 }
 
 /// Exports a name of libc that is a cancellation point and takes up to five arguments, none of them a floating point
-/// number: it goes on in a Rust function with the same arguments.
+/// number: it goes on in a Rust function with the same arguments, or with 0 (no time-out) as a fifth one.
 macro_rules! cancellation_point {
-    ($(#[$doc:meta])* $name:ident => $function:path) => {
+    ($(#[$doc:meta])* $name:ident => $function:ident(0)) => {
+        $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function "xor r8d, r8d", "mov x4, xzr" }
+    };
+    ($(#[$doc:meta])* $name:ident => $function:ident) => {
+        $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function "", "" }
+    };
+    (@ $(#[$doc:meta])* $name:ident $function:ident $x86_64:literal, $aarch64:literal) => {
         $(#[$doc])*
         #[cfg(target_arch = "x86_64")]
         #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -37,6 +43,7 @@ macro_rules! cancellation_point {
         pub unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
                 ".cfi_startproc",
+                $x86_64,
                 "cmp byte ptr [rip + {used}], 0",
                 "jne 3f",
                 "2: jmp {function}",
@@ -69,6 +76,7 @@ macro_rules! cancellation_point {
         pub unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
                 ".cfi_startproc",
+                $aarch64,
                 "adrp x16, {used}",
                 "ldrb w16, [x16, :lo12:{used}]",
                 "cbnz w16, 3f",

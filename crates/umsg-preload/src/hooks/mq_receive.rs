@@ -14,32 +14,15 @@ use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
 
 cancellation_point! {
     /// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
-    mq_receive => receive
-}
-
-unsafe extern "C" fn receive(
-    fd: c_int,
-    buffer: *mut c_char,
-    len: size_t,
-    priority: *mut c_uint,
-) -> ssize_t {
-    let call = Call {
-        fd,
-        buffer,
-        len,
-        priority,
-        timeout: std::ptr::null(),
-    };
-    // SAFETY: the caller's promises to libc's mq_receive are handed on.
-    unsafe { call.run() }.unwrap_or_else(errno::fail)
+    mq_receive => receive(0)
 }
 
 cancellation_point! {
     /// Receives a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
-    mq_timedreceive => timed_receive
+    mq_timedreceive => receive
 }
 
-unsafe extern "C" fn timed_receive(
+unsafe extern "C" fn receive(
     fd: c_int,
     buffer: *mut c_char,
     len: size_t,

@@ -17,32 +17,15 @@ const MQ_PRIO_MAX: c_uint = 32_768;
 
 cancellation_point! {
     /// Sends a message; blocks while the queue is full, unless the descriptor has O_NONBLOCK.
-    mq_send => send
-}
-
-unsafe extern "C" fn send(
-    fd: c_int,
-    message: *const c_char,
-    len: size_t,
-    priority: c_uint,
-) -> c_int {
-    let call = Call {
-        fd,
-        message,
-        len,
-        priority,
-        timeout: std::ptr::null(),
-    };
-    // SAFETY: the caller's promises to libc's mq_send are handed on.
-    unsafe { call.run() }.unwrap_or_else(errno::fail)
+    mq_send => send(0)
 }
 
 cancellation_point! {
     /// Sends a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
-    mq_timedsend => timed_send
+    mq_timedsend => send
 }
 
-unsafe extern "C" fn timed_send(
+unsafe extern "C" fn send(
     fd: c_int,
     message: *const c_char,
     len: size_t,
