@@ -35,12 +35,15 @@ pub(crate) struct Record {
     thread: AtomicUsize,
     /// The attachment that the thread is using, as an address; 0 for none.
     holds: AtomicUsize,
+    /// The thread as a caller whose blocked call can be ended, as an address; 0 while it is not blocked in one.
+    blocked: AtomicUsize,
 }
 
 static ALL: [Record; RECORDS] = [const {
     Record {
         thread: AtomicUsize::new(0),
         holds: AtomicUsize::new(0),
+        blocked: AtomicUsize::new(0),
     }
 }; RECORDS];
 
@@ -56,12 +59,42 @@ impl Record {
         compiler_fence(Ordering::SeqCst);
     }
 
+    /// Notes by whom a call of the thread can be ended; returns what was noted before.
+    pub(crate) fn note_blocked(&self, caller: usize) -> usize {
+        // SeqCst: the count of cancellations is read after it; see `cancellation`.
+        self.blocked.swap(caller, Ordering::SeqCst)
+    }
+
+    /// The thread as a caller, as an address; 0 while it is not blocked.
+    pub(crate) fn blocked(&self) -> usize {
+        // SeqCst: the count of cancellations was changed before.
+        self.blocked.load(Ordering::SeqCst)
+    }
+
     /// The call is over.
     #[inline(always)]
     pub(crate) fn clear(&self) {
         // Release: what the call did to the attachment comes before the closer's detaching (Acquire in `is_held`).
         self.holds.store(0, Ordering::Release);
     }
+}
+
+/// The calling thread's record, if it has one.
+pub(crate) fn my_record() -> Option<&'static Record> {
+    let thread = thread_pointer();
+    find_or_claim(thread, home_of(thread))
+}
+
+/// The record of a thread that libc knows by this name, if it has one: names and thread pointers differ by the same distance in all
+/// threads.
+pub(crate) fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
+    // SAFETY: has no preconditions.
+    let me = unsafe { libc::pthread_self() } as usize;
+    let pointer = (thread as usize).wrapping_add(thread_pointer().wrapping_sub(me));
+    let home = home_of(pointer);
+    (home..home + PROBES)
+        .map(|place| &ALL[place % RECORDS])
+        .find(|record| record.thread.load(Ordering::Relaxed) == pointer && pointer != 0)
 }
 
 /// The calling thread's record, if it has one and no call of the thread is using it.
@@ -155,6 +188,7 @@ pub(crate) fn forget_other_threads() {
         if record.thread.load(Ordering::Relaxed) != me {
             record.thread.store(0, Ordering::Relaxed);
             record.holds.store(0, Ordering::Relaxed);
+            record.blocked.store(0, Ordering::Relaxed);
         }
     }
 }

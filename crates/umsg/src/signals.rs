@@ -17,11 +17,12 @@
 #[cfg(not(loom))]
 pub(crate) use real::Depth;
 #[cfg(not(loom))]
-pub use real::{can_wait, defer, defer_with_flags};
+pub use real::{Caller, can_wait, defer, defer_with_flags};
 
 #[cfg(not(loom))]
 mod real {
-    use crate::sys::thread;
+    use crate::sys::futex;
+    use crate::sys::thread::{self, Interruptions};
     use std::cell::{Cell, UnsafeCell};
     use std::mem::MaybeUninit;
     use std::sync::atomic::{Ordering, compiler_fence};
@@ -132,6 +133,42 @@ mod real {
         let me = rustix::thread::gettid().as_raw_nonzero().get();
         // SAFETY: a process may queue any siginfo to a thread of its own; the caller vouches for `info`.
         unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, me, signal, info) };
+    }
+
+    /// A thread whose blocking calls another thread may end: for the drop-in's pthread_cancel.
+    #[doc(hidden)]
+    #[derive(Clone, Copy)]
+    pub struct Caller(&'static Interruptions);
+
+    impl Caller {
+        /// The calling thread.
+        pub fn current() -> Caller {
+            Caller(&thread::current().interruptions)
+        }
+
+        /// As an address, to be kept in an atomic word; not 0.
+        pub fn address(self) -> usize {
+            std::ptr::from_ref(self.0).expose_provenance()
+        }
+
+        /// What [`address`](Self::address) gave.
+        ///
+        /// # Safety
+        /// The thread has not ended, or has ended and was not joined.
+        pub unsafe fn at(address: usize) -> Caller {
+            // SAFETY: `address` is that of a field of the thread's storage, which lives as long as the caller promises.
+            Caller(unsafe { &*std::ptr::with_exposed_provenance(address) })
+        }
+
+        /// Has the call in which the thread is blocked, or the next one, end with `Interrupted` where it would block.
+        pub fn end_call(self) {
+            futex::wake_own(self.0.want());
+        }
+
+        /// Whether a call of the calling thread was to end; from now on it is not.
+        pub fn take_end(self) -> bool {
+            self.0.take_wanted()
+        }
     }
 
     /// Whether a signal can be put off: not one that a thread's own instruction may have raised.

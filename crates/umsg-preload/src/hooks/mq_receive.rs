@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use libc::{size_t, ssize_t, timespec};
 use umsg::posix::{ReceiveError, Received};
 
-use crate::cancellation::cancellation_point;
+use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
 use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
 
@@ -37,7 +37,7 @@ unsafe extern "C" fn receive(
         timeout,
     };
     // SAFETY: the caller's promises to libc's mq_timedreceive are handed on.
-    unsafe { call.run() }.unwrap_or_else(errno::fail)
+    cancellation::answer(unsafe { call.run() })
 }
 
 struct Call {
@@ -127,15 +127,18 @@ impl Call {
         if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
             return Err(libc::EAGAIN);
         }
-        let outcome = match deadline {
-            None => held.queue.receive(buffer),
-            Some(until) if timeout::has_passed(until) => Err(ReceiveError::TimedOut),
-            Some(until) => held.queue.receive_deadline(buffer, until),
-        };
+        let outcome = cancellation::while_blocked(|| {
+            let received = match deadline {
+                None => held.queue.receive(buffer),
+                Some(until) if timeout::has_passed(until) => Err(ReceiveError::TimedOut),
+                Some(until) => held.queue.receive_deadline(buffer, until),
+            };
+            received.map_err(|error| error.errno())
+        });
         drop(held);
         attachments::reap();
         // SAFETY: by this function's contract.
-        unsafe { self.deliver(&outcome.map_err(|error| error.errno())?) }
+        unsafe { self.deliver(&outcome?) }
     }
 
     /// Receives into a buffer that can't be: the message is consumed all the same, and only one without bytes arrives.

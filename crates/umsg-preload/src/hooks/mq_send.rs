@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use libc::{size_t, timespec};
 use umsg::posix::SendError;
 
-use crate::cancellation::cancellation_point;
+use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
 use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
 
@@ -40,7 +40,7 @@ unsafe extern "C" fn send(
         timeout,
     };
     // SAFETY: the caller's promises to libc's mq_timedsend are handed on.
-    unsafe { call.run() }.unwrap_or_else(errno::fail)
+    cancellation::answer(unsafe { call.run() })
 }
 
 struct Call {
@@ -119,14 +119,17 @@ impl Call {
         if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
             return Err(libc::EAGAIN);
         }
-        let outcome = match deadline {
-            None => held.queue.send(bytes, self.priority),
-            Some(until) if timeout::has_passed(until) => Err(SendError::TimedOut),
-            Some(until) => held.queue.send_deadline(bytes, self.priority, until),
-        };
+        let outcome = cancellation::while_blocked(|| {
+            let sent = match deadline {
+                None => held.queue.send(bytes, self.priority),
+                Some(until) if timeout::has_passed(until) => Err(SendError::TimedOut),
+                Some(until) => held.queue.send_deadline(bytes, self.priority, until),
+            };
+            sent.map(|()| 0).map_err(|error| error.errno())
+        });
         drop(held);
         attachments::reap();
-        outcome.map(|()| 0).map_err(|error| error.errno())
+        outcome
     }
 
     /// # Safety

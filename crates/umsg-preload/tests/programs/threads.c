@@ -138,3 +138,69 @@ CASE(a_cancelled_thread_ends_on_entry_to_mq_send) {
         EXPECT(result == PTHREAD_CANCELED && cleaned_up == round && count(queue) == 0);
     }
 }
+
+static long blocked_call(int side) {
+    char buffer[16];
+    return side == 's' ? mq_send(queue, "blocked", 7, 0) : mq_receive(queue, buffer, 16, NULL);
+}
+
+static void *block_in_call(void *side) {
+    pthread_cleanup_push(clean_up, NULL);
+    pthread_barrier_wait(&barrier);
+    blocked_call(*(char *)side);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+/* Cancels threads that are blocked, are about to be, or spin. They take nothing and leave nothing. */
+static void cancel_blocked(char *side) {
+    queue = create(O_RDWR, 1);
+    if (*side == 's') EXPECT(mq_send(queue, "full", 4, 0) == 0);
+    pthread_barrier_init(&barrier, NULL, 2);
+    for (int round = 1; round <= 300; round++) {
+        pthread_t thread;
+        void *result;
+        EXPECT(pthread_create(&thread, NULL, block_in_call, side) == 0);
+        pthread_barrier_wait(&barrier);
+        if (round % 100 == 0) usleep(150000);
+        for (volatile int i = 0; i < round % 100 * 1000; i++) {}
+        EXPECT(pthread_cancel(thread) == 0);
+        EXPECT(pthread_join(thread, &result) == 0);
+        EXPECT(result == PTHREAD_CANCELED && cleaned_up == round);
+    }
+    char buffer[16];
+    if (*side == 'r') EXPECT(mq_send(queue, "mine", 4, 0) == 0 && count(queue) == 1);
+    EXPECT(mq_receive(queue, buffer, 16, NULL) == 4 && count(queue) == 0);
+}
+
+CASE(cancelled_threads_end_in_a_blocked_receive) { cancel_blocked("r"); }
+
+CASE(cancelled_threads_end_in_a_blocked_send) { cancel_blocked("s"); }
+
+static void *receive_uncancelled(void *unused) {
+    char buffer[16];
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cleanup_push(clean_up, NULL);
+    pthread_barrier_wait(&barrier);
+    EXPECT(mq_receive(queue, buffer, 16, NULL) == 4);
+    EXPECT(cleaned_up == 0);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    mq_receive(queue, buffer, 16, NULL);
+    pthread_cleanup_pop(0);
+    return unused;
+}
+
+CASE(where_cancellation_is_disabled_a_blocked_receive_goes_on) {
+    queue = create(O_RDWR, 1);
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_t thread;
+    void *result;
+    EXPECT(pthread_create(&thread, NULL, receive_uncancelled, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    usleep(50000);
+    EXPECT(pthread_cancel(thread) == 0);
+    usleep(50000);
+    EXPECT(pthread_tryjoin_np(thread, NULL) == EBUSY);
+    EXPECT(mq_send(queue, "late", 4, 0) == 0);
+    EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == 1);
+}

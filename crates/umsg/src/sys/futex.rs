@@ -25,7 +25,7 @@ pub(crate) enum Slept {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::{wait, wait_in_calm, wake};
+pub(crate) use real::{wait, wait_in_calm, wake, wake_own};
 
 #[cfg(not(loom))]
 mod real {
@@ -173,6 +173,13 @@ mod real {
             return Ok(());
         }
         Err(crate::sys::errno())
+    }
+
+    /// Wakes the thread that sleeps on a word of this process's own.
+    pub(crate) fn wake_own(word: &std::sync::atomic::AtomicU32) {
+        let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.
+        let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wake, 1) };
     }
 
     /// Wakes up to `count` sleepers on `word`.

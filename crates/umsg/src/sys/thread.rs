@@ -16,14 +16,30 @@ use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 /// How often a handler has run on a thread that ends blocking calls, as one does that was installed without SA_RESTART.
 /// Counted by [`crate::signals::defer`], compared by calls that block: a futex sleep that a signal interrupts says so
 /// itself, but a call does not only sleep.
+///
+/// The lowest bit says that another thread wants this one's calls to end ([`crate::signals::Caller`]), also one that begins now.
 #[derive(Default)]
 pub(crate) struct Interruptions(Count);
+
+const WANTED: u32 = 1;
+const HANDLER: u32 = 2;
 
 // Relaxed throughout: the thread's handlers write the count and the thread reads it; the kernel reads it for the thread.
 impl Interruptions {
     /// Counts a handler.
     pub(crate) fn count(&self) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
+        self.0.fetch_add(HANDLER, Relaxed);
+    }
+
+    /// Wants the thread's calls to end. The caller wakes it.
+    pub(crate) fn want(&self) -> &Count {
+        self.0.fetch_or(WANTED, Relaxed);
+        &self.0
+    }
+
+    /// Whether its calls were wanted to end; from now on they are not.
+    pub(crate) fn take_wanted(&self) -> bool {
+        self.0.fetch_and(!WANTED, Relaxed) & WANTED != 0
     }
 
     /// Begins a call.
@@ -31,7 +47,7 @@ impl Interruptions {
     pub(crate) fn calm(&self) -> Calm<'_> {
         Calm {
             count: &self.0,
-            then: self.0.load(Relaxed),
+            then: self.0.load(Relaxed) & !WANTED,
         }
     }
 }
