@@ -106,6 +106,21 @@ impl Site {
         }
     }
 
+    /// Skips the case where the library does not learn of handlers: the kernel tells a call only of those that ran while
+    /// it was asleep.
+    pub fn need_noticed_handlers(&self) {
+        if self.backend.label() == "C library" {
+            self.skip("handlers can't tell it that they run");
+        }
+    }
+
+    /// Skips the case where each unlink by name looks for the namespace, which takes a descriptor.
+    pub fn need_lasting_namespace(&self) {
+        if self.backend.label() == "C library" {
+            self.skip("it looks for the namespace at each call");
+        }
+    }
+
     /// A name that nobody else uses.
     pub fn name(&self, stem: &str) -> CString {
         let number = self.names.fetch_add(1, Ordering::Relaxed);

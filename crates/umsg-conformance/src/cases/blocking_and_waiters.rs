@@ -344,6 +344,7 @@ fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
 }
 
 fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
+    site.need_noticed_handlers();
     const WAITERS: usize = 40;
     // More threads that want to run than processors, so that a waiter that looks up now and then is seen doing so.
     let busy: Vec<_> = (0..4)

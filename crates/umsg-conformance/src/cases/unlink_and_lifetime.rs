@@ -43,6 +43,7 @@ fn unlinking_a_missing_queue_is_no_entry(site: &Site) {
 }
 
 fn a_queue_is_unlinked_without_a_free_descriptor(site: &Site) {
+    site.need_lasting_namespace();
     let name = site.name("unlinked");
     site.queue_called(&name, 1, 8);
     let unlinked = site.child(|| {
