@@ -48,11 +48,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 64;
 
 impl Engine {
-    /// Repairs what a dead receiver left, so that the counts are right again.
+    /// Repairs what a dead receiver left and takes back what the dead held, so that the counts are right again.
     pub(crate) fn mend(&self, me: &Thread) {
-        if self.segment().fixed().receiver.lock.is_orphaned() {
+        if self.segment().fixed().receiver.lock.is_orphaned() || self.holders_may_give() {
             // In vain if somebody else is at it.
-            let _ = self.with_receiver_lock(me, Deadline::after(PATIENCE), |_| Ok(()));
+            let _ = self.with_receiver_lock(me, Deadline::after(PATIENCE), |wakes| {
+                if self.holders_may_give() {
+                    self.reclaim_and_serve(wakes)?;
+                }
+                Ok(())
+            });
         }
     }
 

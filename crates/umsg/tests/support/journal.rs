@@ -7,7 +7,7 @@ use super::now;
 use super::shared::Zeroed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-use umsg::posix::{Queue, ReceiveError, SendError};
+use umsg::posix::{Lease, LeaseError, Queue, ReceiveError, Reservation, SendError};
 
 /// Messages that a journal has room for.
 pub const MESSAGES: usize = 1 << 23;
@@ -30,6 +30,8 @@ pub struct Message {
     /// How often it was received, and as which of all receipts.
     pub received: AtomicU32,
     pub receipt: AtomicU32,
+    /// 1 from the moment on at which somebody began to acknowledge its lease: who dies in there may have done it.
+    pub ending: AtomicU32,
 }
 
 /// What is known of one process.
@@ -81,6 +83,7 @@ impl Journal {
         for message in &self.messages[..self.used()] {
             message.state.store(0, SeqCst);
             message.received.store(0, SeqCst);
+            message.ending.store(0, SeqCst);
         }
         for role in &self.roles {
             for word in [
@@ -111,7 +114,7 @@ impl Journal {
     }
 
     /// Judges every message, once everybody has ended and the queue was drained: those whose send returned were
-    /// received once, others at most once. Returns how many are missing.
+    /// received once, others at most once. Returns how many are missing, but for those whose acknowledgement began.
     #[track_caller]
     pub fn missing(&self, what: &str) -> usize {
         assert_eq!(self.mangled.load(SeqCst), 0, "{what}: mangled messages");
@@ -119,6 +122,7 @@ impl Journal {
         for (number, message) in self.messages().iter().enumerate() {
             let (state, received) = (message.state.load(SeqCst), message.received.load(SeqCst));
             match (state, received) {
+                (RETURNED, 0) if message.ending.load(SeqCst) != 0 => {}
                 (RETURNED, 0) => missing += 1,
                 (RETURNED | BEGUN, 1) | (BEGUN | REFUSED | 0, 0) => {}
                 _ => {
@@ -235,15 +239,8 @@ impl<'a> Actor<'a> {
 
     /// Sends the next message; returns its number.
     pub fn send(&mut self, how: How, priority: u16, len: usize) -> Result<usize, SendError> {
-        let number = self.journal.next.fetch_add(1, SeqCst) as usize;
-        assert!(number < MESSAGES, "the journal is full");
-        let message = &self.journal.messages[number];
         let len = len.clamp(SHORTEST, self.buffer.len());
-        message.sender.store(self.role as u8, SeqCst);
-        message.priority.store(priority, SeqCst);
-        message.len.store(len as u32, SeqCst);
-        message.state.store(BEGUN, SeqCst);
-        write_pattern(&mut self.buffer[..len], number as u32);
+        let (number, message) = self.write_next(priority, len);
         self.begin();
         let (bytes, priority) = (&self.buffer[..len], u32::from(priority));
         let result = match how {
@@ -289,6 +286,83 @@ impl<'a> Actor<'a> {
         }
         self.end();
         result.map(|()| first)
+    }
+
+    /// The next message, written into the buffer.
+    fn write_next(&mut self, priority: u16, len: usize) -> (usize, &'a Message) {
+        let number = self.journal.next.fetch_add(1, SeqCst) as usize;
+        assert!(number < MESSAGES, "the journal is full");
+        let message = &self.journal.messages[number];
+        message.sender.store(self.role as u8, SeqCst);
+        message.priority.store(priority, SeqCst);
+        message.len.store(len as u32, SeqCst);
+        message.state.store(BEGUN, SeqCst);
+        write_pattern(&mut self.buffer[..len], number as u32);
+        (number, message)
+    }
+
+    /// Reserves room for a message of `len` bytes.
+    pub fn reserve(&self, how: How, len: usize) -> Result<Reservation<'a>, SendError> {
+        let len = len.clamp(SHORTEST, self.buffer.len());
+        self.begin();
+        let result = match how {
+            How::Try => self.queue.try_reserve(len),
+            How::Block => self.queue.reserve(len),
+            How::Within(time) => self.queue.reserve_timeout(len, time),
+        };
+        self.end();
+        result
+    }
+
+    /// Writes the next message, of `len` bytes at most, into the room and sends it; returns its number.
+    pub fn commit(
+        &mut self,
+        mut room: Reservation<'a>,
+        priority: u16,
+        len: usize,
+    ) -> Result<usize, SendError> {
+        let len = len.clamp(SHORTEST, room.len());
+        let (number, message) = self.write_next(priority, len);
+        room.truncate(len);
+        room.write_at(0, &self.buffer[..len]);
+        self.begin();
+        let result = room.commit(u32::from(priority));
+        let state = if result.is_ok() { RETURNED } else { REFUSED };
+        message.state.store(state, SeqCst);
+        self.end();
+        result.map(|()| number)
+    }
+
+    /// Leases a message.
+    pub fn lease(&self, how: How) -> Result<Lease<'a>, ReceiveError> {
+        self.begin();
+        let result = match how {
+            How::Try => self.queue.try_receive_lease(),
+            How::Block => self.queue.receive_lease(),
+            How::Within(time) => self.queue.receive_lease_timeout(time),
+        };
+        self.end();
+        result
+    }
+
+    /// The message that is leased.
+    fn of(&mut self, lease: &Lease<'_>) -> Option<&'a Message> {
+        lease.read_at(0, &mut self.buffer);
+        let number = read_pattern(&self.buffer[..lease.len()])?;
+        self.journal.messages.get(number as usize)
+    }
+
+    /// Acknowledges a lease: only now its message counts as received. Returns its number.
+    pub fn acknowledge(&mut self, lease: Lease<'a>) -> Result<usize, LeaseError> {
+        let (len, priority) = (lease.len(), lease.priority());
+        if let Some(message) = self.of(&lease) {
+            message.ending.store(1, SeqCst);
+        }
+        self.begin();
+        let result = lease.acknowledge();
+        let result = result.map(|()| self.note(len, priority));
+        self.end();
+        result
     }
 
     /// Receives a message; returns its number.
