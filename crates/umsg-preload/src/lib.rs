@@ -13,7 +13,8 @@
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, `holds` |
 //! | whose table it is, after fork and vfork | `process` |
-//! | handlers that use queues | `signals` |
+//! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
+//! | ending threads that are blocked | `cancellation` |
 //! | memory that is not from the program's malloc | `memory` |
 //!
 //! Exported names have no symbol version: the dynamic linker takes such a name in a preloaded library for a reference to any
@@ -48,3 +49,4 @@ mod start;
 mod table;
 mod timeout;
 mod waiting;
+mod wanted;

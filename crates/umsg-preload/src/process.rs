@@ -47,7 +47,7 @@ fn wiped_page() -> Option<*mut AtomicI32> {
 extern "C" fn after_fork_in_child() {
     owns_table();
     crate::holds::forget_other_threads();
-    crate::signals::forget_other_threads();
+    crate::wanted::forget_other_threads();
 }
 
 /// Whether the caller runs in the process that the descriptor table belongs to.

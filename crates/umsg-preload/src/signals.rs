@@ -1,7 +1,7 @@
 //! Handlers may use queues: each is entered through one of ours, which puts the signal off if it arrived inside a
 //! critical section of the library (`umsg::signals::defer`).
 //!
-//! The program's handlers are remembered here, and the kernel is given ours in their place; whoever asks for a
+//! The program's handlers are remembered (`wanted`), and the kernel is given ours in their place; whoever asks for a
 //! handler is told the program's. This begins when the process first has a queue, with the handlers that are installed by
 //! then. Signals that an instruction raises itself are left alone: they can't wait.
 //!
@@ -11,52 +11,22 @@
 //! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
 //! only one signal can be put off. The mask that the program asked for is set before its handler runs.
 //!
-//! What is remembered and what the kernel has must belong together, whichever threads install handlers at the same time: a
-//! change of both is made in a [`Turn`].
-//!
 //! Handlers of libc itself, and those installed by a bare system call, are not seen. If one of these uses a queue
 //! inside a critical section of the same queue, the call fails with EDEADLK.
 
 use std::ffi::c_int;
-use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 
-use crate::{errno, next, process};
-
-const SIGNALS: usize = 65;
+use crate::wanted::{ALL, Before, SIGNALS, Turn, before, set_mask, settled, wanted};
+use crate::{errno, next};
 
 /// A handler of the program's, called as one with SA_SIGINFO: one without ignores the further arguments.
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 
-/// What the program wants for a signal.
-struct Wanted {
-    /// Odd while a thread changes the rest: see [`Turn`].
-    version: AtomicU32,
-    /// The address of a handler, 0 for none.
-    handler: AtomicUsize,
-    /// `sa_flags`.
-    flags: AtomicI32,
-    /// `sa_mask`, as the kernel has it.
-    mask: AtomicU64,
-}
-
-static WANTED: [Wanted; SIGNALS] = [const {
-    Wanted {
-        version: AtomicU32::new(0),
-        handler: AtomicUsize::new(0),
-        flags: AtomicI32::new(0),
-        mask: AtomicU64::new(0),
-    }
-}; SIGNALS];
-
 /// Whether the process has, or had, a queue.
 static BEGUN: AtomicBool = AtomicBool::new(false);
-
-/// All signals but the two that libc uses itself.
-const ALL: u64 = !(0b11 << 31);
 
 /// Flags that differ between what the program asked for and what the kernel is given.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
@@ -72,14 +42,6 @@ pub(crate) fn begin() {
 /// Whether handlers are to be entered through ours.
 pub(crate) fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
-}
-
-/// The program's choice for a signal, if it is one that we stand in for.
-fn wanted(signal: c_int) -> Option<&'static Wanted> {
-    let index = usize::try_from(signal).ok()?;
-    WANTED
-        .get(index)
-        .filter(|_| umsg::signals::can_wait(signal))
 }
 
 fn is_function(handler: sighandler_t) -> bool {
@@ -126,86 +88,6 @@ fn installed(signal: c_int) -> Option<libc::sigaction> {
     found.then_some(action)
 }
 
-/// A thread's turn to change what is remembered for a signal, together with what the kernel has. Meanwhile its own handlers wait,
-/// because they may want a turn too.
-pub(crate) struct Turn {
-    wanted: &'static Wanted,
-    /// Before the turn.
-    version: u32,
-    mask: u64,
-}
-
-impl Turn {
-    /// Waits for the caller's turn. `None` if nothing is remembered for the signal, and in a vfork child, which has handlers of
-    /// its own in the kernel, but its parent's memory.
-    pub(crate) fn take(signal: c_int) -> Option<Turn> {
-        let wanted = wanted(signal).filter(|_| process::owns_table())?;
-        let mask = set_mask(ALL);
-        let mut waited = 0;
-        loop {
-            let version = wanted.version.load(Ordering::Relaxed);
-            // Acquire: what the last one has changed is seen. The fence: our changes are not seen before the odd version.
-            if version.is_multiple_of(2)
-                && wanted
-                    .version
-                    .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                fence(Ordering::Release);
-                return Some(Turn {
-                    wanted,
-                    version,
-                    mask,
-                });
-            }
-            waited = pause(waited);
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // Release: who sees this version sees the changes.
-        let next = self.version.wrapping_add(2);
-        self.wanted.version.store(next, Ordering::Release);
-        set_mask(self.mask);
-    }
-}
-
-/// In a forked child: ends the turns of threads that are not there. What one of them was changing is left as it was.
-pub(crate) fn forget_other_threads() {
-    for wanted in &WANTED {
-        let version = wanted.version.load(Ordering::Relaxed);
-        wanted
-            .version
-            .store(version.wrapping_add(version % 2), Ordering::Relaxed);
-    }
-}
-
-/// Waits a little for another thread's turn to end; longer if that is not the first time, because the other may be of lower
-/// priority.
-fn pause(waited: u32) -> u32 {
-    if waited < 100 {
-        rustix::thread::sched_yield();
-    } else {
-        let moment = rustix::thread::Timespec {
-            tv_sec: 0,
-            tv_nsec: 50_000,
-        };
-        let _ = rustix::thread::nanosleep(&moment);
-    }
-    waited.saturating_add(1)
-}
-
-/// What was remembered for a signal before it was replaced.
-#[derive(Default)]
-pub(crate) struct Before {
-    version: u32,
-    handler: usize,
-    flags: c_int,
-    mask: u64,
-}
-
 /// Puts our handler in the place of the program's in an action, and remembers the latter. `None` if the action has no
 /// handler, or one of a signal that is left alone.
 pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Before> {
@@ -222,41 +104,6 @@ pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Be
     action.sa_flags = action.sa_flags & !OURS | libc::SA_SIGINFO;
     *kernels(&mut action.sa_mask) = ALL;
     Some(before)
-}
-
-/// What is remembered for a signal. For those whose turn it is, or who can't have one.
-pub(crate) fn before(signal: c_int) -> Before {
-    wanted(signal).map_or(Before::default(), |wanted| Before {
-        version: wanted.version.load(Ordering::Acquire),
-        handler: wanted.handler.load(Ordering::Relaxed),
-        flags: wanted.flags.load(Ordering::Relaxed),
-        mask: wanted.mask.load(Ordering::Relaxed),
-    })
-}
-
-/// What is remembered for a signal, between two turns. A child made by a bare clone may wait in vain for the end of the turn of a thread
-/// that it does not have, so the waiting has an end.
-fn settled(signal: c_int) -> Before {
-    let mut waited = 0;
-    loop {
-        let found = before(signal);
-        // Acquire: what was read is read before the version is read again.
-        fence(Ordering::Acquire);
-        let version = wanted(signal).map_or(0, |wanted| wanted.version.load(Ordering::Relaxed));
-        if found.version == version && version.is_multiple_of(2) || waited == 1000 {
-            return found;
-        }
-        waited = pause(waited);
-    }
-}
-
-/// Undoes [`stand_in`].
-pub(crate) fn restore(signal: c_int, before: &Before) {
-    if let Some(wanted) = wanted(signal) {
-        wanted.handler.store(before.handler, Ordering::Relaxed);
-        wanted.flags.store(before.flags, Ordering::Relaxed);
-        wanted.mask.store(before.mask, Ordering::Relaxed);
-    }
 }
 
 impl Before {
@@ -321,22 +168,6 @@ fn kernels(set: &mut sigset_t) -> &mut u64 {
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
-/// Sets the thread's mask, and tells the one before. When a handler returns, the kernel restores the context's.
-fn set_mask(mask: u64) -> u64 {
-    let mut before = 0_u64;
-    // SAFETY: two masks of the kernel's size, which is said.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const mask,
-            &raw mut before,
-            size_of::<u64>(),
-        );
-    }
-    before
-}
-
 /// SA_RESETHAND, once the handler is really about to run: the kernel would have reset it for a signal put off, too. If another was
 /// installed since the version was seen, that one stays.
 fn reset(signal: c_int, version: u32) {
@@ -355,6 +186,7 @@ fn reset(signal: c_int, version: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wanted::restore;
 
     extern "C" fn handler(_: c_int) {}
 

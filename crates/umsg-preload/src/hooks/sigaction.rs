@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use libc::sighandler_t;
 
-use crate::{next, process, signals};
+use crate::{next, process, signals, wanted};
 
 /// Installs a handler, and tells which was installed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -35,8 +35,8 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
         // SAFETY: by this function's contract.
         return unsafe { exchange_as_it_is(signal, new, old) };
     }
-    let _turn = signals::Turn::take(signal);
-    let before = signals::before(signal);
+    let _turn = wanted::Turn::take(signal);
+    let before = wanted::before(signal);
     // SAFETY: by this function's contract. libc reads it without a check, too.
     let mut action = unsafe { new.as_ref() }.copied();
     let replaced = match &mut action {
@@ -49,7 +49,7 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
     if outcome != 0 {
         replaced
             .iter()
-            .for_each(|replaced| signals::restore(signal, replaced));
+            .for_each(|replaced| wanted::restore(signal, replaced));
     // SAFETY: by this function's contract; the call has filled it.
     } else if let Some(old) = unsafe { old.as_mut() } {
         before.show(old);
@@ -70,7 +70,7 @@ unsafe fn exchange_as_it_is(
     let outcome = unsafe { next::sigaction(signal, new, old) };
     // SAFETY: by this function's contract; the call has filled it.
     if let Some(old) = unsafe { old.as_mut() }.filter(|_| outcome == 0) {
-        signals::before(signal).show(old);
+        wanted::before(signal).show(old);
     }
     // Another thread may have opened the first queue meanwhile.
     if !new.is_null() && is_ours_to_change() {
@@ -86,7 +86,7 @@ fn is_ours_to_change() -> bool {
 
 /// Installs a handler by a function that names only that, and returns the one before.
 fn install(signal: c_int, call: impl FnOnce() -> sighandler_t) -> sighandler_t {
-    let before = signals::before(signal);
+    let before = wanted::before(signal);
     let old = call();
     if old != libc::SIG_ERR && is_ours_to_change() {
         signals::take_place(signal);

@@ -1,0 +1,174 @@
+//! What the program wants for each signal, whose place `signals` has taken in the kernel.
+//!
+//! What is remembered and what the kernel has must belong together, whichever threads install handlers at the same time: a
+//! change of both is made in a [`Turn`], and a handler that is entered waits for the end of one ([`settled`]).
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use crate::process;
+
+pub(crate) const SIGNALS: usize = 65;
+
+/// What the program wants for a signal.
+pub(crate) struct Wanted {
+    /// Odd while a thread changes the rest: see [`Turn`].
+    version: AtomicU32,
+    /// The address of a handler, 0 for none.
+    pub(crate) handler: AtomicUsize,
+    /// `sa_flags`.
+    pub(crate) flags: AtomicI32,
+    /// `sa_mask`, as the kernel has it.
+    pub(crate) mask: AtomicU64,
+}
+
+static WANTED: [Wanted; SIGNALS] = [const {
+    Wanted {
+        version: AtomicU32::new(0),
+        handler: AtomicUsize::new(0),
+        flags: AtomicI32::new(0),
+        mask: AtomicU64::new(0),
+    }
+}; SIGNALS];
+
+/// All signals but the two that libc uses itself.
+pub(crate) const ALL: u64 = !(0b11 << 31);
+
+/// The program's choice for a signal, if it is one that we stand in for.
+pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
+    let index = usize::try_from(signal).ok()?;
+    WANTED
+        .get(index)
+        .filter(|_| umsg::signals::can_wait(signal))
+}
+
+/// A thread's turn to change what is remembered for a signal, together with what the kernel has. Meanwhile its own handlers wait,
+/// because they may want a turn too.
+pub(crate) struct Turn {
+    wanted: &'static Wanted,
+    /// Before the turn.
+    pub(crate) version: u32,
+    mask: u64,
+}
+
+impl Turn {
+    /// Waits for the caller's turn. `None` if nothing is remembered for the signal, and in a vfork child, which has handlers of
+    /// its own in the kernel, but its parent's memory.
+    pub(crate) fn take(signal: c_int) -> Option<Turn> {
+        let wanted = wanted(signal).filter(|_| process::owns_table())?;
+        let mask = set_mask(ALL);
+        let mut waited = 0;
+        loop {
+            let version = wanted.version.load(Ordering::Relaxed);
+            // Acquire: what the last one has changed is seen. The fence: our changes are not seen before the odd version.
+            if version.is_multiple_of(2)
+                && wanted
+                    .version
+                    .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                fence(Ordering::Release);
+                return Some(Turn {
+                    wanted,
+                    version,
+                    mask,
+                });
+            }
+            waited = pause(waited);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Release: who sees this version sees the changes.
+        let next = self.version.wrapping_add(2);
+        self.wanted.version.store(next, Ordering::Release);
+        set_mask(self.mask);
+    }
+}
+
+/// In a forked child: ends the turns of threads that are not there. What one of them was changing is left as it was.
+pub(crate) fn forget_other_threads() {
+    for wanted in &WANTED {
+        let version = wanted.version.load(Ordering::Relaxed);
+        wanted
+            .version
+            .store(version.wrapping_add(version % 2), Ordering::Relaxed);
+    }
+}
+
+/// Waits a little for another thread's turn to end; longer if that is not the first time, because the other may be of lower
+/// priority.
+fn pause(waited: u32) -> u32 {
+    if waited < 100 {
+        rustix::thread::sched_yield();
+    } else {
+        let moment = rustix::thread::Timespec {
+            tv_sec: 0,
+            tv_nsec: 50_000,
+        };
+        let _ = rustix::thread::nanosleep(&moment);
+    }
+    waited.saturating_add(1)
+}
+
+/// What was remembered for a signal before it was replaced.
+#[derive(Default)]
+pub(crate) struct Before {
+    pub(crate) version: u32,
+    pub(crate) handler: usize,
+    pub(crate) flags: c_int,
+    pub(crate) mask: u64,
+}
+
+/// What is remembered for a signal. For those whose turn it is, or who can't have one.
+pub(crate) fn before(signal: c_int) -> Before {
+    wanted(signal).map_or(Before::default(), |wanted| Before {
+        version: wanted.version.load(Ordering::Acquire),
+        handler: wanted.handler.load(Ordering::Relaxed),
+        flags: wanted.flags.load(Ordering::Relaxed),
+        mask: wanted.mask.load(Ordering::Relaxed),
+    })
+}
+
+/// What is remembered for a signal, between two turns. A child made by a bare clone may wait in vain for the end of the turn of a thread
+/// that it does not have, so the waiting has an end.
+pub(crate) fn settled(signal: c_int) -> Before {
+    let mut waited = 0;
+    loop {
+        let found = before(signal);
+        // Acquire: what was read is read before the version is read again.
+        fence(Ordering::Acquire);
+        let version = wanted(signal).map_or(0, |wanted| wanted.version.load(Ordering::Relaxed));
+        if found.version == version && version.is_multiple_of(2) || waited == 1000 {
+            return found;
+        }
+        waited = pause(waited);
+    }
+}
+
+/// Undoes [`stand_in`].
+pub(crate) fn restore(signal: c_int, before: &Before) {
+    if let Some(wanted) = wanted(signal) {
+        wanted.handler.store(before.handler, Ordering::Relaxed);
+        wanted.flags.store(before.flags, Ordering::Relaxed);
+        wanted.mask.store(before.mask, Ordering::Relaxed);
+    }
+}
+
+/// Sets the thread's mask, and tells the one before. When a handler returns, the kernel restores the context's.
+pub(crate) fn set_mask(mask: u64) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: two masks of the kernel's size, which is said.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            &raw mut before,
+            size_of::<u64>(),
+        );
+    }
+    before
+}
