@@ -10,7 +10,9 @@ use support::place::Place;
 use support::written::sample;
 use support::{Random, turn, wait_until};
 use umsg::Limits;
-use umsg::posix::{Lease, OpenError, OpenOptions, Queue, RestoreError, SendError, Snapshot};
+use umsg::posix::{
+    Lease, OnFull, OpenError, OpenOptions, Queue, RestoreError, SendError, Snapshot,
+};
 
 fn sample_snapshot() -> Snapshot {
     Snapshot::read(&mut &sample().bytes()[..]).unwrap()
@@ -49,7 +51,10 @@ fn a_restored_queue_has_the_saved_mode_whatever_the_umask() {
 #[test]
 fn messages_keep_their_senders_and_times() {
     let place = Place::new();
-    let queue = sample_snapshot().restore("/q", &options(&place)).unwrap();
+    let mut written = sample();
+    written.time_to_live = 0;
+    let snapshot = Snapshot::read(&mut &written.bytes()[..]).unwrap();
+    let queue = snapshot.restore("/q", &options(&place)).unwrap();
     let messages = queue.messages(9).unwrap();
     let senders: Vec<u32> = messages.iter().map(|message| message.pid).collect();
     assert_eq!(senders, [4242, 1, 4_194_303, 77]);
@@ -61,6 +66,32 @@ fn messages_keep_their_senders_and_times() {
     assert!(messages[3].age() > Duration::from_secs(50 * 365 * 86_400));
     let ahead = messages[0].sent > std::time::SystemTime::now();
     assert_eq!(messages[0].age().is_zero(), ahead);
+}
+
+#[test]
+fn a_restored_queue_treats_messages_as_the_saved_one_did() {
+    let place = Place::new();
+    let queue = sample_snapshot().restore("/q", &options(&place)).unwrap();
+    let status = queue.status();
+    assert_eq!(status.on_full, OnFull::DropOldest);
+    assert_eq!(status.time_to_live, Some(Duration::from_secs(3600)));
+    assert_eq!(status.max_deliveries, Some(5));
+    assert_eq!(status.dead_letter.as_deref(), Some("/dead".as_ref()));
+    let plain = place.create("/plain", 4, 8);
+    let copy = Snapshot::of(&plain).unwrap();
+    let copy = copy.restore(
+        "/copy",
+        options(&place).on_full(OnFull::Fail).dead_letter("/dead"),
+    );
+    let status = copy.unwrap().status();
+    assert_eq!((status.on_full, status.dead_letter), (OnFull::Block, None));
+    // The last message of the sample is of 1970: it is met, and is too old.
+    let mut data = Vec::new();
+    while let Ok(lease) = queue.try_receive_lease() {
+        data.push(lease.to_vec());
+        lease.acknowledge().unwrap();
+    }
+    assert!(!data.contains(&b"last".to_vec()), "{data:?}");
 }
 
 #[test]

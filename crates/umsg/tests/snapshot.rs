@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 use support::place::Place;
 use support::written::{Written, sample};
-use umsg::posix::{OpenOptions, Peeked, Queue, Snapshot, SnapshotError, SnapshotPart};
+use umsg::posix::{OnFull, OpenOptions, Peeked, Queue, Snapshot, SnapshotError, SnapshotPart};
 
 fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     Snapshot::read(&mut &bytes[..])
@@ -31,6 +31,11 @@ fn assert_is(snapshot: &Snapshot, written: &Written) {
     assert_eq!(info.mode, written.mode);
     assert_eq!(info.messages, written.messages.len());
     assert_eq!(info.taken, time(written.taken));
+    assert_eq!(info.on_full, OnFull::DropOldest);
+    let nanoseconds = Duration::from_nanos(written.time_to_live);
+    assert_eq!(info.time_to_live, Some(nanoseconds));
+    assert_eq!(info.max_deliveries, Some(written.max_deliveries));
+    assert_eq!(info.dead_letter, Some("/dead".into()));
     let name = info.name.as_deref().map(|name| name.as_encoded_bytes());
     assert_eq!(name.unwrap_or_default(), written.name);
     assert_eq!(snapshot.messages().len(), written.messages.len());
@@ -114,7 +119,7 @@ fn a_file_with_any_byte_altered_is_refused() {
 #[test]
 fn damage_is_found_in_the_message_where_it_is() {
     let bytes = sample().bytes();
-    let first = 69;
+    let first = 92;
     let ends = [first + 28 + 6, first + 56 + 6];
     for (position, at) in [(0, first + 24), (1, ends[0] + 8), (2, ends[1] + 50)] {
         let mut altered = bytes.clone();
@@ -157,7 +162,7 @@ fn messages_that_changed_places_are_refused() {
     written.messages = vec![written.messages[0].clone(), written.messages[3].clone()];
     written.messages[1].data = b"sturdy".to_vec();
     let bytes = written.bytes();
-    let (header, record) = (69, 24 + 6 + 4);
+    let (header, record) = (92, 24 + 6 + 4);
     let mut swapped = bytes.clone();
     swapped[header..header + record].copy_from_slice(&bytes[header + record..][..record]);
     swapped[header + record..][..record].copy_from_slice(&bytes[header..][..record]);
@@ -167,7 +172,7 @@ fn messages_that_changed_places_are_refused() {
 
 #[test]
 fn a_header_that_contradicts_itself_is_refused_although_its_checksum_is_right() {
-    let wrong: [fn(&mut Written); 10] = [
+    let wrong: [fn(&mut Written); 12] = [
         |w| w.max_messages = 0,
         |w| w.max_messages = 1_048_577,
         |w| w.message_size = 0,
@@ -176,6 +181,8 @@ fn a_header_that_contradicts_itself_is_refused_although_its_checksum_is_right() 
         |w| w.mode = 0o10_000,
         |w| w.record_head = 23,
         |w| w.name = vec![b'/'; 257],
+        |w| w.dead_letter = vec![b'/'; 257],
+        |w| w.on_full = 3,
         |w| w.messages[2].priority = 32_768,
         |w| w.counts = Some((4, 75)),
     ];

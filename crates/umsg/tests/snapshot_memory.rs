@@ -75,7 +75,7 @@ fn a_length_of_16_mib_with_nothing_behind_it_takes_no_memory() {
     written.messages.clear();
     written.counts = Some((1, 16 << 20));
     let mut bytes = written.bytes();
-    bytes.truncate(69);
+    bytes.truncate(92);
     bytes.extend((16_u32 << 20).to_le_bytes());
     bytes.extend([0; 100]);
     let (largest, read) = largest(&bytes);

@@ -106,16 +106,7 @@ impl Explain for RestoreError {
             RestoreError::TooLong { .. } | RestoreError::NoRoom { .. } => {
                 "nothing was sent; load it under another name"
             }
-            RestoreError::Send {
-                sent,
-                messages,
-                error,
-            } => {
-                return format!(
-                    "{sent} of {messages} messages were sent, then {}",
-                    error.explain()
-                );
-            }
+            RestoreError::Send(error) => return error.explain(),
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
@@ -124,7 +115,7 @@ impl Explain for RestoreError {
     fn code(&self) -> Code {
         match self {
             RestoreError::NoRoom { .. } => Code::NotInTime,
-            RestoreError::Send { error, .. } => error.code(),
+            RestoreError::Send(error) => error.code(),
             _ => Code::Failed,
         }
     }

@@ -55,8 +55,8 @@ impl Queue {
     }
 
     /// Up to `most` messages in order of delivery, without removing them: as they were at one instant. Those that a blocked
-    /// receiver was given or that a blocked sender waits with are not among them, nor are
-    /// those that are leased.
+    /// receiver was given, that a blocked sender waits with, or that are leased are not among them; those that are too old
+    /// for the queue are, until a receiver meets them.
     ///
     /// # Blocking
     /// Others that receive wait meanwhile, for as long as copying takes; senders do not.

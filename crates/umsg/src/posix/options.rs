@@ -278,6 +278,11 @@ impl OpenOptions {
         }
     }
 
+    /// What a queue that is created does with messages that it can't take, keep or deliver.
+    pub(super) fn set_policy(&mut self, policy: &Policy) {
+        self.policy = policy.clone();
+    }
+
     /// Makes a queue without a name. Its mode is the given one, or that of the options, less the umask.
     fn build(&self, namespace: &Namespace, mode: Option<u32>) -> Result<Unnamed, OpenError> {
         let layout = self.layout(&namespace.limits()?)?;

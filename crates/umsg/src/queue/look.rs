@@ -121,7 +121,7 @@ impl Engine {
         let mut look = self.room_for(most);
         self.with_receiver_lock(me, deadline, |wakes| {
             // What the dead held on lease belongs to the queue.
-            if self.holders_may_give() {
+            if self.holds_any() && self.holders_may_give() {
                 self.reclaim_and_serve(wakes)?;
             }
             Ok(self.collect(skip, most, &mut look)?)

@@ -21,7 +21,11 @@ pub struct Written {
     pub mode: u32,
     pub record_head: u32,
     pub taken: u64,
+    pub time_to_live: u64,
+    pub on_full: u32,
+    pub max_deliveries: u32,
     pub name: Vec<u8>,
+    pub dead_letter: Vec<u8>,
     /// What a later version adds to the header.
     pub added: Vec<u8>,
     /// In place of the right counts of messages and bytes.
@@ -46,7 +50,11 @@ pub fn sample() -> Written {
         mode: 0o640,
         record_head: 24,
         taken: 1_800_000_000_123_456_789,
+        time_to_live: 3_600_000_000_000,
+        on_full: 2,
+        max_deliveries: 5,
         name: b"/orders".to_vec(),
+        dead_letter: b"/dead".to_vec(),
         added: Vec::new(),
         counts: None,
         messages: vec![
@@ -61,7 +69,7 @@ pub fn sample() -> Written {
 impl Written {
     pub fn bytes(&self) -> Vec<u8> {
         let mut file = File::default();
-        let length = 62 + self.name.len() + self.added.len();
+        let length = 80 + self.name.len() + self.dead_letter.len() + self.added.len();
         let total = self.messages.iter().map(|saved| saved.data.len() as u64);
         let (messages, bytes) = self
             .counts
@@ -77,8 +85,13 @@ impl Written {
         file.put(&messages.to_le_bytes());
         file.put(&bytes.to_le_bytes());
         file.put(&self.taken.to_le_bytes());
+        file.put(&self.time_to_live.to_le_bytes());
+        file.put(&self.on_full.to_le_bytes());
+        file.put(&self.max_deliveries.to_le_bytes());
         file.put(&(self.name.len() as u16).to_le_bytes());
+        file.put(&(self.dead_letter.len() as u16).to_le_bytes());
         file.put(&self.name);
+        file.put(&self.dead_letter);
         file.put(&self.added);
         file.put_checksum();
         for saved in &self.messages {

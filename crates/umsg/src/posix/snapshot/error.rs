@@ -117,16 +117,9 @@ pub enum RestoreError {
         /// How many more the queue could hold.
         room: usize,
     },
-    /// A message was refused after others had been sent; the errno of the refusal.
-    #[error("{sent} of {messages} messages were sent, then {error}")]
-    Send {
-        /// How many were sent.
-        sent: usize,
-        /// How many the snapshot holds.
-        messages: usize,
-        /// Why the next was not.
-        error: SendError,
-    },
+    /// A message was refused; the errno of the refusal. Nothing was sent, and no queue made.
+    #[error(transparent)]
+    Send(#[from] SendError),
 }
 
 impl RestoreError {
@@ -136,7 +129,7 @@ impl RestoreError {
             RestoreError::Open(error) => error.errno(),
             RestoreError::TooLong { .. } => libc::EMSGSIZE,
             RestoreError::NoRoom { .. } => libc::EAGAIN,
-            RestoreError::Send { error, .. } => error.errno(),
+            RestoreError::Send(error) => error.errno(),
         }
     }
 }

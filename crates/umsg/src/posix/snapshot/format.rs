@@ -1,6 +1,6 @@
 //! The bytes of a snapshot's file; docs/snapshot.md draws them. All numbers are little-endian.
 
-use crate::segment::{LARGEST_MESSAGE, MOST_MESSAGES};
+use crate::segment::{LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy};
 
 /// A byte that is no text, the name, and what a transfer as text would change.
 pub(super) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
@@ -11,8 +11,8 @@ pub(super) const MAJOR: u16 = 1;
 pub(super) const MINOR: u16 = 0;
 /// Magic, version, length of the header.
 pub(super) const START: usize = 16;
-/// A header without a name, and the longest that is read.
-pub(super) const LEAST_HEADER: usize = 62;
+/// A header without names, and the longest that is read.
+pub(super) const LEAST_HEADER: usize = 80;
 pub(super) const LONGEST_HEADER: usize = 65_536;
 /// What precedes a message's bytes, and the longest of it that is read.
 pub(super) const RECORD_HEAD: usize = 24;
@@ -34,6 +34,7 @@ pub(super) struct Header {
     pub(super) bytes: u64,
     /// When the snapshot was taken, in nanoseconds since 1970.
     pub(super) taken: u64,
+    pub(super) policy: Policy,
     /// Empty if it was not given.
     pub(super) name: Vec<u8>,
 }
@@ -41,7 +42,9 @@ pub(super) struct Header {
 impl Header {
     /// The header's bytes, but for the checksum.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let len = LEAST_HEADER + self.name.len();
+        let policy = &self.policy;
+        let dead_letter = policy.dead_letter.as_deref().unwrap_or_default();
+        let len = LEAST_HEADER + self.name.len() + dead_letter.len();
         let mut bytes = Vec::with_capacity(len);
         bytes.extend(MAGIC);
         bytes.extend(MAJOR.to_le_bytes());
@@ -54,22 +57,29 @@ impl Header {
             self.record_head,
         ];
         bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
-        let long = [self.messages, self.bytes, self.taken];
+        let long = [self.messages, self.bytes, self.taken, policy.time_to_live];
         bytes.extend(long.into_iter().flat_map(u64::to_le_bytes));
+        let words = [number_of(policy.on_full), policy.max_deliveries];
+        bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
         bytes.extend((self.name.len() as u16).to_le_bytes());
+        bytes.extend((dead_letter.len() as u16).to_le_bytes());
         bytes.extend(&self.name);
+        bytes.extend(dead_letter);
         bytes
     }
 
     /// From the bytes behind the start; what follows the name is of a later version.
     pub(super) fn decode(bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
-        let header = Header::fields(&mut fields).ok_or("it is too short for its fields")?;
+        let (mut header, on_full) =
+            Header::fields(&mut fields).ok_or("it is too short for its fields")?;
+        header.policy.on_full =
+            on_full_of(on_full).ok_or("it does not say what a full queue does")?;
         header.check().map(|()| header)
     }
 
-    fn fields(fields: &mut Fields<'_>) -> Option<Header> {
-        Some(Header {
+    fn fields(fields: &mut Fields<'_>) -> Option<(Header, u32)> {
+        let mut header = Header {
             max_messages: fields.u32()?,
             message_size: fields.u32()?,
             mode: fields.u32()?,
@@ -77,11 +87,19 @@ impl Header {
             messages: fields.u64()?,
             bytes: fields.u64()?,
             taken: fields.u64()?,
-            name: {
-                let len = fields.u16()?;
-                fields.bytes(len.into())?.to_vec()
+            policy: Policy {
+                time_to_live: fields.u64()?,
+                ..Policy::default()
             },
-        })
+            name: Vec::new(),
+        };
+        let on_full = fields.u32()?;
+        header.policy.max_deliveries = fields.u32()?;
+        let (name, dead_letter) = (fields.u16()?, fields.u16()?);
+        header.name = fields.bytes(name.into())?.to_vec();
+        let dead_letter = fields.bytes(dead_letter.into())?;
+        header.policy.dead_letter = (!dead_letter.is_empty()).then(|| dead_letter.to_vec());
+        Some((header, on_full))
     }
 
     fn check(&self) -> Result<(), &'static str> {
@@ -103,12 +121,30 @@ impl Header {
                 "the length of a record's head is out of range",
             ),
             (self.name.len() <= LONGEST_NAME, "the name is too long"),
+            (
+                self.policy.dead_letter.as_ref().map_or(0, Vec::len) <= LONGEST_NAME,
+                "the name of the dead-letter queue is too long",
+            ),
         ];
         right
             .into_iter()
             .find(|(right, _)| !right)
             .map_or(Ok(()), |(_, what)| Err(what))
     }
+}
+
+fn number_of(on_full: OnFull) -> u32 {
+    match on_full {
+        OnFull::Block => 0,
+        OnFull::Fail => 1,
+        OnFull::DropOldest => 2,
+    }
+}
+
+fn on_full_of(number: u32) -> Option<OnFull> {
+    [OnFull::Block, OnFull::Fail, OnFull::DropOldest]
+        .into_iter()
+        .find(|on_full| number_of(*on_full) == number)
 }
 
 /// What stands before a message's bytes.

@@ -41,11 +41,12 @@ use super::queue::Queue;
 use super::status;
 use crate::error::ReceiveError;
 use crate::queue::Look;
+use crate::segment::{OnFull, Policy};
 use crate::sys::clock;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A queue's attributes and messages at one instant, in memory of its own.
 #[derive(Debug)]
@@ -55,6 +56,7 @@ pub struct Snapshot {
     mode: u32,
     /// Nanoseconds since 1970.
     taken: u64,
+    policy: Policy,
     /// Empty if it was not given.
     name: Vec<u8>,
     look: Look,
@@ -78,6 +80,14 @@ pub struct SnapshotInfo {
     pub bytes: u64,
     /// When the snapshot was taken.
     pub taken: SystemTime,
+    /// What a send does that finds the queue full.
+    pub on_full: OnFull,
+    /// How old a message may get; None for any age.
+    pub time_to_live: Option<Duration>,
+    /// How often a message may be leased; None for any number.
+    pub max_deliveries: Option<u32>,
+    /// The queue that gets what this one could not keep or deliver.
+    pub dead_letter: Option<OsString>,
 }
 
 /// A message in a snapshot.
@@ -131,6 +141,7 @@ impl Snapshot {
             message_size: layout.message_size as u32,
             mode: queue.mode(),
             taken: clock::realtime(),
+            policy: queue.engine.policy().clone(),
             name: Vec::new(),
             look,
         })
@@ -146,6 +157,7 @@ impl Snapshot {
 
     /// What the snapshot is of.
     pub fn info(&self) -> SnapshotInfo {
+        let policy = &self.policy;
         SnapshotInfo {
             name: (!self.name.is_empty()).then(|| OsString::from_vec(self.name.clone())),
             max_messages: self.max_messages as usize,
@@ -154,6 +166,11 @@ impl Snapshot {
             messages: self.look.messages.len(),
             bytes: self.look.bytes.len() as u64,
             taken: time(self.taken),
+            on_full: policy.on_full,
+            time_to_live: (policy.time_to_live != 0)
+                .then(|| Duration::from_nanos(policy.time_to_live)),
+            max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
+            dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
         }
     }
 

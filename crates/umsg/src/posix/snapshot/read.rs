@@ -42,6 +42,7 @@ impl Snapshot {
             message_size: header.message_size,
             mode: header.mode,
             taken: header.taken,
+            policy: header.policy,
             name: header.name,
             look,
         })

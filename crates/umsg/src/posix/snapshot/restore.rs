@@ -9,7 +9,7 @@ use crate::sys::thread;
 use std::ffi::OsStr;
 
 impl Snapshot {
-    /// Creates the queue `name` with the attributes and the messages of the snapshot. Of the options count the access and the
+    /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Of the options count the access and the
     /// namespace; the mode is the snapshot's, whatever the umask. Each message keeps its priority, its place, its sender's
     /// process id, the time when it was sent, and how often it came back from a lease.
     ///
@@ -30,8 +30,10 @@ impl Snapshot {
         let most = self.max_messages.max(messages);
         let mut options = options.clone();
         options.max_messages(most).message_size(self.message_size);
+        options.set_policy(&self.policy);
         options.create_filled(name.as_ref(), self.mode, |queue| {
-            self.each(|seen, bytes| queue.send_saved(seen, bytes))
+            let mut messages = self.look.iter();
+            messages.try_for_each(|(seen, bytes)| queue.send_saved(seen, bytes))
         })
     }
 
@@ -39,17 +41,20 @@ impl Snapshot {
     /// the messages are the caller's, sent now.
     ///
     /// # Blocking
-    /// Never, as [`Queue::try_send`].
+    /// Never, as [`Queue::try_send_batch`].
     ///
     /// # Errors
-    /// [`RestoreError::TooLong`], `NoRoom`: nothing was sent. [`RestoreError::Send`] if memory runs out, or if others send
-    /// at the same time and fill the queue: some messages were sent.
+    /// [`RestoreError::TooLong`], `NoRoom`, `Send`. Nothing was sent.
     ///
     /// # If the process dies
-    /// Some messages were sent, those that come first in order of delivery.
+    /// All messages were sent, or none.
     pub fn send_all(&self, queue: &Queue) -> Result<(), RestoreError> {
         self.check_that_all_fit(queue)?;
-        self.each(|seen, bytes| queue.try_send(bytes, seen.key as u32))
+        let messages = self.look.iter();
+        let batch: Vec<_> = messages
+            .map(|(seen, bytes)| (bytes, seen.key as u32))
+            .collect();
+        Ok(queue.try_send_batch(&batch)?)
     }
 
     fn check_that_all_fit(&self, queue: &Queue) -> Result<(), RestoreError> {
@@ -67,28 +72,13 @@ impl Snapshot {
         }
         Ok(())
     }
-
-    fn each(
-        &self,
-        mut send: impl FnMut(&Seen, &[u8]) -> Result<(), crate::error::SendError>,
-    ) -> Result<(), RestoreError> {
-        let messages = self.look.messages.len();
-        for (sent, (seen, bytes)) in self.look.iter().enumerate() {
-            send(seen, bytes).map_err(|error| RestoreError::Send {
-                sent,
-                messages,
-                error,
-            })?;
-        }
-        Ok(())
-    }
 }
 
 impl Queue {
     /// Sends a message as it was once. Only to a queue that has no name yet.
-    fn send_saved(&self, seen: &Seen, bytes: &[u8]) -> Result<(), crate::error::SendError> {
+    fn send_saved(&self, seen: &Seen, bytes: &[u8]) -> Result<(), RestoreError> {
         self.engine
             .send_saved(thread::current(), seen, bytes)
-            .map_err(|refused| self.send_error(refused))
+            .map_err(|refused| self.send_error(refused).into())
     }
 }

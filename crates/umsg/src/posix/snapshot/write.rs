@@ -52,6 +52,7 @@ impl Snapshot {
             messages: self.look.messages.len() as u64,
             bytes: self.look.bytes.len() as u64,
             taken: self.taken,
+            policy: self.policy.clone(),
             name: self.name.clone(),
         }
     }
