@@ -428,6 +428,87 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
                              unsigned int *msg_prio,
                              const struct timespec *abs_timeout);
 
+/* ---- Several messages in one call ---- */
+
+/* A message of several. Sending reads data, len and priority. */
+struct umsg_mq_message {
+    /* Its bytes, which sending does not change; NULL if there are none. */
+    void *data;
+    /* How many bytes there is room for at data: for receiving. */
+    size_t size;
+    /* How many bytes it has. */
+    size_t len;
+    /* Its priority. */
+    unsigned int priority;
+};
+
+/*
+ * Sends several messages as one: all of them or none.
+ *
+ * No receiver finds one of the n messages while another is not there yet. They take one lock and at most one round of
+ * wake-ups, and are delivered by priority, those of one priority in the order given. If there is no room for all of
+ * them, the call waits; a batch that waits has its place among the blocked senders, and while it is first, the room that
+ * there is is kept for it.
+ *
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or not at all
+ * if the handle has O_NONBLOCK; with a time that flag does not count. The messages must not change during the call.
+ *
+ * Return value:
+ * 0, or -1 with errno set; then nothing was sent.
+ *
+ * Errors:
+ * - EAGAIN: there is no room for all of them, and the handle has O_NONBLOCK and abs_timeout is NULL, or the queue was
+ *   created with UMSG_ON_FULL_FAIL.
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: a priority is 32,768 or more; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to
+ *   999,999,999.
+ * - EMSGSIZE: a message is longer than the queue's message size, or there are more messages than the queue ever holds.
+ * - ENOMEM, ENOSPC: the system has no memory for the messages, or the namespace's file system is full or its limit of
+ *   bytes is reached.
+ * - ETIMEDOUT: the time came before there was room for all of them.
+ *
+ * If the process dies:
+ * Before the call returns: all of them were sent, or none.
+ *
+ * See also:
+ * umsg_mq_send(3), umsg_mq_send_some(3)
+ */
+int umsg_mq_send_batch(umsg_mqd_t mqdes,
+                       const struct umsg_mq_message *messages,
+                       size_t n,
+                       const struct timespec *abs_timeout);
+
+/*
+ * Sends as many of several messages as there is room for.
+ *
+ * Of the n messages the first ones are sent, as one batch: as many as fit, and at least one. While the queue is full,
+ * the call waits to send the first message; what else fits then follows as a second batch.
+ *
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or not at all
+ * if the handle has O_NONBLOCK; with a time that flag does not count. The messages must not change during the call.
+ *
+ * Return value:
+ * How many messages were sent, which is 0 only if n is; or -1 with errno set, and then none was sent.
+ *
+ * Errors:
+ * Those of umsg_mq_send_batch(3), which EAGAIN and ETIMEDOUT are only if the queue is full, and EMSGSIZE only if a
+ * message is longer than the queue's message size. Each message is checked, also one for which there is no room.
+ *
+ * If the process dies:
+ * Before the call returns: some of the first messages were sent, each whole.
+ *
+ * See also:
+ * umsg_mq_send(3), umsg_mq_send_batch(3)
+ */
+ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
+                          const struct umsg_mq_message *messages,
+                          size_t n,
+                          const struct timespec *abs_timeout);
+
 /* ---- Sending in place ---- */
 
 /* Room in a queue for a message that is written where it will lie. id must stay as it is. */
@@ -821,6 +902,101 @@ struct umsg_mq_peeked {
  * umsg(1), umsg_mq_receive(3), umsg_mq_status(3)
  */
 int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
+
+/* ---- Saving a queue in a file, and making a queue of it ---- */
+
+/*
+ * Saves a queue in a file, as it is at one instant.
+ *
+ * Writes the queue's name, its attributes and all of its messages to the descriptor fd, which may be that of a file,
+ * a pipe or a socket, from where it stands. The queue is not changed. umsg load and umsg_mq_restore(3) make a queue of
+ * it again; checksums cover all of it, so that what was cut short or altered is refused.
+ *
+ * Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
+ * all of them.
+ *
+ * Return value:
+ * 0, or -1 with errno set. What was written by then is refused when it is read.
+ *
+ * Errors:
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving; or fd is no descriptor that can be
+ *   written to.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - ENOMEM: there is no memory for the messages.
+ * - ETIMEDOUT: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ *
+ * Those of write(2) may come as well.
+ *
+ * If the process dies:
+ * The queue loses nothing.
+ *
+ * See also:
+ * umsg(1), umsg_mq_peek(3), umsg_mq_restore(3), umsg_mq_restore_into(3)
+ */
+int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
+
+/*
+ * Makes a queue of what umsg_mq_snapshot(3) saved.
+ *
+ * Reads from the descriptor fd, from where it stands, and creates the queue name; NULL stands for the name that was
+ * saved. oflag is one of O_RDONLY, O_WRONLY and O_RDWR, with or without O_NONBLOCK, and says what the
+ * handle is for.
+ *
+ * The queue has the attributes and the mode that were saved, whatever the umask. Each message keeps its priority, its place,
+ * its sender's process id, the time when it was sent, and how often it came back from a lease. options are those of
+ * umsg_mq_open_with(3), or NULL; max_messages and message_size of them don't count.
+ *
+ * Return value:
+ * A handle, or (umsg_mqd_t)-1 with errno set; then there is no new queue.
+ *
+ * Errors:
+ * Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
+ *
+ * - EBADF: fd is no descriptor that can be read from.
+ * - EBADMSG: what was saved was cut short or altered.
+ * - EEXIST: there is a queue of this name.
+ * - EINVAL: what is read is no saved queue, or one of another version; or name is NULL and no name was saved.
+ *
+ * If the process dies:
+ * There is no queue, or a whole one: it gets its name when all messages are in it.
+ *
+ * See also:
+ * umsg(1), umsg_mq_open_with(3), umsg_mq_restore_into(3), umsg_mq_snapshot(3)
+ */
+umsg_mqd_t umsg_mq_restore(const char *name,
+                           int fd,
+                           int oflag,
+                           const struct umsg_mq_options *options);
+
+/*
+ * Sends to a queue what umsg_mq_snapshot(3) saved.
+ *
+ * Reads from the descriptor fd, from where it stands, and sends all messages to a queue that exists, behind those of the
+ * same priority that it holds. It keeps its own attributes; the messages are the caller's, sent now. The call does not wait
+ * for room.
+ *
+ * Return value:
+ * 0, or -1 with errno set. Nothing was sent then, unless memory ran out or others sent at the same time and filled the
+ * queue; umsg_last_error(3) says how many were sent.
+ *
+ * Errors:
+ * Those of umsg_mq_send(3) and read(2), and these:
+ *
+ * - EAGAIN: the queue has no room for all messages.
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for sending; or fd is no descriptor that can be
+ *   read from.
+ * - EBADMSG: what was saved was cut short or altered.
+ * - EINVAL: what is read is no saved queue, or one of another version.
+ * - EMSGSIZE: a message is longer than the queue's message size.
+ *
+ * If the process dies:
+ * Some messages were sent, those that come first in order of delivery.
+ *
+ * See also:
+ * umsg_mq_restore(3), umsg_mq_snapshot(3)
+ */
+int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
 
 /* ---- How calls wait ---- */
 

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 
 use umsg::NamespaceError;
-use umsg::posix::{LeaseError, OpenError, ReceiveError, SendError, UnlinkError};
+use umsg::posix::{
+    LeaseError, OpenError, ReceiveError, RestoreError, SendError, SnapshotError, UnlinkError,
+};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,10 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Lease(#[from] LeaseError),
     #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    #[error(transparent)]
     Namespace(#[from] NamespaceError),
 }
 
@@ -63,6 +69,8 @@ impl Failure {
             Failure::Send(error) => error.errno(),
             Failure::Receive(error) => error.errno(),
             Failure::Lease(error) => error.errno(),
+            Failure::Snapshot(error) => error.errno(),
+            Failure::Restore(error) => error.errno(),
             Failure::Namespace(error) => error.errno(),
         }
     }

@@ -23,6 +23,7 @@
 // takes a lock: a forked child finds nothing half done (but keeps what another thread was just using).
 
 use std::cell::UnsafeCell;
+use std::ffi::OsString;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -47,6 +48,8 @@ pub type umsg_mqd_t = *mut umsg_mq;
 /// What a handle leads to.
 pub(crate) struct Open {
     pub(crate) queue: Queue,
+    /// The name that it was opened by, with its slash.
+    pub(crate) name: OsString,
     /// Most bytes in a message; never changes.
     pub(crate) message_size: usize,
     /// Whether it was opened for receiving.

@@ -9,7 +9,7 @@ use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
 use crate::keep::Keep;
 use crate::pointer;
-use crate::time::{self, Patience, told};
+use crate::time::{self, told};
 
 /// A message that was received where it lies. The members describe it; changing them changes nothing, but `id` must stay as
 /// it is.
@@ -90,10 +90,10 @@ pub unsafe extern "C" fn umsg_mq_lease(
         pointer::check(lease, "lease")?;
         // SAFETY: the lease is kept together with `held` and dropped before it.
         let queue = unsafe { held.queue_unbounded() };
-        let received = match Patience::of(deadline, &held) {
-            Patience::None => queue.try_receive_lease(),
-            Patience::Endless => queue.receive_lease(),
-            Patience::Until(time) => queue.receive_lease_deadline(time),
+        let received = match deadline {
+            Some(time) => queue.receive_lease_deadline(time),
+            None if held.nonblocking.get() => queue.try_receive_lease(),
+            None => queue.receive_lease(),
         };
         let told = keep(received?, held)?;
         // SAFETY: the caller promises a writable structure.

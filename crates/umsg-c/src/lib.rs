@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `reservation`, `lease`, `attributes`, `status`, `peek`, `waiting`, `version` |
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `version` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
 //! | leases and reservations under a number | `keep` |
 //! | where both find their places | `table` |
@@ -28,6 +28,7 @@ compile_error!(
 );
 
 mod attributes;
+mod batch;
 mod error;
 mod flag;
 mod handle;
@@ -41,6 +42,7 @@ mod pointer;
 mod receive;
 mod reservation;
 mod send;
+mod snapshot;
 mod status;
 mod table;
 mod time;

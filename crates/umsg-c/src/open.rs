@@ -1,6 +1,6 @@
 //! Opening, closing, unlinking.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{OsStr, c_char, c_int};
 
 use libc::mode_t;
 use umsg::Namespace;
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn umsg_mq_open(
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
-        enter(options.open(name)?, oflag)
+        enter(options.open(name)?, name, oflag)
     };
     handle_or_none(open())
 }
@@ -187,11 +187,16 @@ pub(crate) fn options_for(oflag: c_int, mode: mode_t) -> OpenOptions {
 }
 
 /// Makes a handle of a queue.
-pub(crate) fn enter(queue: posix::Queue, oflag: c_int) -> Result<umsg_mqd_t, Failure> {
+pub(crate) fn enter(
+    queue: posix::Queue,
+    name: &OsStr,
+    oflag: c_int,
+) -> Result<umsg_mqd_t, Failure> {
     let (can_receive, can_send) = access(oflag);
     handle::enter(Open {
         message_size: queue.attributes().message_size,
         queue,
+        name: name.to_owned(),
         can_receive,
         can_send,
         nonblocking: Flag::new(oflag & libc::O_NONBLOCK != 0).map_err(|_| OpenError::NoMemory)?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libc::{mode_t, size_t};
 use umsg::Namespace;
-use umsg::posix::{OnFull, OpenOptions};
+use umsg::posix::{OnFull, OpenOptions, Waiting};
 
 use crate::error::Failure;
 use crate::handle::umsg_mqd_t;
@@ -94,14 +94,42 @@ pub unsafe extern "C" fn umsg_mq_open_with(
 ) -> umsg_mqd_t {
     let open = || {
         // SAFETY: the caller promises a string, and NULL or a structure as long as its first member says.
-        let (name, given) = unsafe { (pointer::text(name, "name")?, read(options)?) };
+        let (name, prepared) = unsafe {
+            let name = pointer::text(name, "name")?;
+            (name, Prepared::new(oflag, mode, options)?)
+        };
+        let queue = prepared.options.open(name)?;
+        queue.set_waiting(prepared.waiting);
+        enter(queue, name, oflag)
+    };
+    handle_or_none(open())
+}
+
+/// What a program's options come to.
+pub(crate) struct Prepared {
+    pub(crate) options: OpenOptions,
+    pub(crate) waiting: Waiting,
+}
+
+impl Prepared {
+    /// # Safety
+    /// `options` is NULL, or a structure as long as its first member says whose texts are NULL or strings, or they are
+    /// addresses that a pointer check refuses.
+    pub(crate) unsafe fn new(
+        oflag: c_int,
+        mode: mode_t,
+        options: *const umsg_mq_options,
+    ) -> Result<Prepared, Failure> {
+        // SAFETY: by this function's contract.
+        let given = unsafe { read(options)? };
         let mut options = options_for(oflag, mode);
         let Some(given) = given else {
-            return enter(options.open(name)?, oflag);
+            let waiting = Waiting::default();
+            return Ok(Prepared { options, waiting });
         };
         let waiting = waiting::of(given.waiting.cast_signed())?;
         options.on_full(on_full(given.on_full.cast_signed())?);
-        // SAFETY: the caller promises NULL or a string for each.
+        // SAFETY: by this function's contract.
         unsafe { set_names(&mut options, &given)? };
         options.time_to_live(Duration::from_nanos(given.time_to_live));
         options.max_deliveries(given.max_deliveries);
@@ -111,11 +139,8 @@ pub unsafe extern "C" fn umsg_mq_open_with(
         if given.message_size != 0 {
             options.message_size(given.message_size);
         }
-        let queue = options.open(name)?;
-        queue.set_waiting(waiting);
-        enter(queue, oflag)
-    };
-    handle_or_none(open())
+        Ok(Prepared { options, waiting })
+    }
 }
 
 /// # Safety

@@ -10,7 +10,7 @@ use crate::handle::{self, Held, umsg_mqd_t};
 use crate::keep::Keep;
 use crate::pointer;
 use crate::send::MQ_PRIO_MAX;
-use crate::time::{self, Patience};
+use crate::time;
 
 /// Room in a queue for a message that is written where it will lie. `id` must stay as it is.
 #[repr(C)]
@@ -83,10 +83,10 @@ pub unsafe extern "C" fn umsg_mq_reserve(
         pointer::check(reservation, "reservation")?;
         // SAFETY: the reservation is kept together with `held` and dropped before it.
         let queue = unsafe { held.queue_unbounded() };
-        let reserved = match Patience::of(deadline, &held) {
-            Patience::None => queue.try_reserve(len),
-            Patience::Endless => queue.reserve(len),
-            Patience::Until(time) => queue.reserve_deadline(len, time),
+        let reserved = match deadline {
+            Some(time) => queue.reserve_deadline(len, time),
+            None if held.nonblocking.get() => queue.try_reserve(len),
+            None => queue.reserve(len),
         };
         let told = keep(reserved?, held)?;
         // SAFETY: the caller promises a writable structure.

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libc::timespec;
+use umsg::posix::Until;
 
 use crate::error::Failure;
 use crate::handle::Open;
@@ -32,21 +33,12 @@ pub(crate) fn span(time: timespec) -> Result<Duration, Failure> {
     Ok(Duration::new(seconds, nanoseconds.ok_or(Failure::BadTime)?))
 }
 
-/// How long a call that POSIX does not have may wait.
-pub(crate) enum Patience {
-    None,
-    Endless,
-    Until(SystemTime),
-}
-
-impl Patience {
-    /// O_NONBLOCK counts only where no time is given.
-    pub(crate) fn of(deadline: Option<SystemTime>, open: &Open) -> Patience {
-        match deadline {
-            Some(time) => Patience::Until(time),
-            None if open.nonblocking.get() => Patience::None,
-            None => Patience::Endless,
-        }
+/// Until when a call waits that POSIX does not have: O_NONBLOCK counts only where no time is given.
+pub(crate) fn until(deadline: Option<SystemTime>, open: &Open) -> Until {
+    match deadline {
+        Some(time) => Until::Time(time),
+        None if open.nonblocking.get() => Until::Now,
+        None => Until::Forever,
     }
 }
 

@@ -108,7 +108,7 @@ macro_rules! programs {
     };
 }
 
-programs!(open, messages, look, threads, in_place);
+programs!(open, messages, batch, look, threads, in_place, snapshot);
 
 #[test]
 fn cpp_takes_the_headers() {

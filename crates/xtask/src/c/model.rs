@@ -10,17 +10,19 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 11] = [
+const FILES: [&str; 13] = [
     "handle",
     "attributes",
     "open",
     "options",
     "send",
     "receive",
+    "batch",
     "reservation",
     "lease",
     "status",
     "peek",
+    "snapshot",
     "waiting",
 ];
 /// Those that come last in the header.

@@ -1,0 +1,203 @@
+//! Several messages in one call.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::time::SystemTime;
+
+use libc::{size_t, ssize_t, timespec};
+use umsg::posix::{Outgoing, SendError};
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, Held, umsg_mqd_t};
+use crate::pointer;
+use crate::time;
+
+/// A message of several. Sending reads `data`, `len` and `priority`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_mq_message {
+    /// Its bytes, which sending does not change; NULL if there are none.
+    pub data: *mut c_void,
+    /// How many bytes there is room for at `data`: for receiving.
+    pub size: size_t,
+    /// How many bytes it has.
+    pub len: size_t,
+    /// Its priority.
+    pub priority: c_uint,
+}
+
+/// Sends several messages as one: all of them or none.
+///
+/// No receiver finds one of the `n` messages while another is not there yet. They take one lock and at most one round of
+/// wake-ups, and are delivered by priority, those of one priority in the order given. If there is no room for all of
+/// them, the call waits; a batch that waits has its place among the blocked senders, and while it is first, the room that
+/// there is is kept for it.
+///
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all
+/// if the handle has `O_NONBLOCK`; with a time that flag does not count. The messages must not change during the call.
+///
+/// # Return value
+/// 0, or -1 with errno set; then nothing was sent.
+///
+/// # Errors
+/// - `EAGAIN`: there is no room for all of them, and the handle has `O_NONBLOCK` and `abs_timeout` is NULL, or the queue was
+///   created with `UMSG_ON_FULL_FAIL`.
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EINVAL`: a priority is 32,768 or more; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to
+///   999,999,999.
+/// - `EMSGSIZE`: a message is longer than the queue's message size, or there are more messages than the queue ever holds.
+/// - `ENOMEM`, `ENOSPC`: the system has no memory for the messages, or the namespace's file system is full or its limit of
+///   bytes is reached.
+/// - `ETIMEDOUT`: the time came before there was room for all of them.
+///
+/// # If the process dies
+/// Before the call returns: all of them were sent, or none.
+///
+/// # See also
+/// umsg_mq_send(3), umsg_mq_send_some(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_send_batch(
+    mqdes: umsg_mqd_t,
+    messages: *const umsg_mq_message,
+    n: size_t,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let send = || {
+        // SAFETY: the caller promises NULL or a readable timespec, and as many readable messages.
+        let call = unsafe { Call::new(mqdes, messages, n, abs_timeout)? };
+        let until = time::until(call.deadline, &call.held);
+        call.held.queue.send_all_of(&call.messages, until)?;
+        Ok(0)
+    };
+    answer(send())
+}
+
+/// Sends as many of several messages as there is room for.
+///
+/// Of the `n` messages the first ones are sent, as one batch: as many as fit, and at least one. While the queue is full,
+/// the call waits to send the first message; what else fits then follows as a second batch.
+///
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all
+/// if the handle has `O_NONBLOCK`; with a time that flag does not count. The messages must not change during the call.
+///
+/// # Return value
+/// How many messages were sent, which is 0 only if `n` is; or -1 with errno set, and then none was sent.
+///
+/// # Errors
+/// Those of umsg_mq_send_batch(3), which `EAGAIN` and `ETIMEDOUT` are only if the queue is full, and `EMSGSIZE` only if a
+/// message is longer than the queue's message size. Each message is checked, also one for which there is no room.
+///
+/// # If the process dies
+/// Before the call returns: some of the first messages were sent, each whole.
+///
+/// # See also
+/// umsg_mq_send(3), umsg_mq_send_batch(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_send_some(
+    mqdes: umsg_mqd_t,
+    messages: *const umsg_mq_message,
+    n: size_t,
+    abs_timeout: *const timespec,
+) -> ssize_t {
+    let send = || {
+        // SAFETY: the caller promises NULL or a readable timespec, and as many readable messages.
+        let call = unsafe { Call::new(mqdes, messages, n, abs_timeout)? };
+        let until = time::until(call.deadline, &call.held);
+        let sent = call.held.queue.send_some_of(&call.messages, until)?;
+        Ok(sent.cast_signed())
+    };
+    answer(send())
+}
+
+struct Call<'a> {
+    held: Held,
+    messages: Messages<'a>,
+    deadline: Option<SystemTime>,
+}
+
+impl Call<'_> {
+    /// Order of errors, as for one message: time-out, handle, then the messages.
+    ///
+    /// # Safety
+    /// `abs_timeout` is NULL or readable; `messages` has `n` members that stay readable and unchanged as long as the result
+    /// is used, each with `len` such bytes at `data`; or they are addresses that a pointer check refuses.
+    unsafe fn new(
+        mqdes: umsg_mqd_t,
+        messages: *const umsg_mq_message,
+        n: size_t,
+        abs_timeout: *const timespec,
+    ) -> Result<Self, Failure> {
+        // SAFETY: by this function's contract.
+        let deadline = unsafe { time::deadline(abs_timeout)? };
+        let held = handle::hold(mqdes)?;
+        if !held.can_send {
+            return Err(SendError::NotWritable.into());
+        }
+        // SAFETY: by this function's contract.
+        let messages = Messages(unsafe { slice(messages, n)? });
+        messages.check(held.message_size)?;
+        Ok(Call {
+            held,
+            messages,
+            deadline,
+        })
+    }
+}
+
+/// # Safety
+/// `messages` has `n` readable members that don't change as long as the result is used, or it is an address that a pointer
+/// check refuses.
+unsafe fn slice<'a>(
+    messages: *const umsg_mq_message,
+    n: size_t,
+) -> Result<&'a [umsg_mq_message], Failure> {
+    if n == 0 {
+        return Ok(&[]);
+    }
+    pointer::check(messages, "messages")?;
+    if !messages.is_aligned() || n > isize::MAX as usize / size_of::<umsg_mq_message>() {
+        return Err(Failure::BadAddress("messages"));
+    }
+    // SAFETY: by this function's contract; not NULL, aligned, and no longer than an object can be.
+    Ok(unsafe { std::slice::from_raw_parts(messages, n) })
+}
+
+/// Messages of a program.
+struct Messages<'a>(&'a [umsg_mq_message]);
+
+impl Messages<'_> {
+    fn check(&self, max: usize) -> Result<(), Failure> {
+        for message in self.0 {
+            if message.len > max {
+                let len = message.len;
+                return Err(SendError::TooLong { len, max }.into());
+            }
+            if message.len != 0 {
+                pointer::check(message.data, "the data of a message")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Outgoing for Messages<'_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    fn at(&self, index: usize) -> (&[u8], u32) {
+        let message = &self.0[index];
+        if message.len == 0 {
+            return (&[], message.priority);
+        }
+        // SAFETY: the program promises that many bytes, which don't change; `check` saw that the address is none of the bad
+        // ones and that the length is at most a message's size.
+        let bytes = unsafe { std::slice::from_raw_parts(message.data.cast(), message.len) };
+        (bytes, message.priority)
+    }
+}

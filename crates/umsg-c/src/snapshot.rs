@@ -1,0 +1,165 @@
+//! Saving a queue in a file, and making a queue of it.
+
+use std::ffi::{OsStr, OsString, c_char, c_int};
+use std::io::{self, Read, Write};
+
+use umsg::posix::Snapshot;
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, umsg_mqd_t};
+use crate::open::{enter, handle_or_none};
+use crate::options::{Prepared, umsg_mq_options};
+use crate::pointer;
+
+/// Saves a queue in a file, as it is at one instant.
+///
+/// Writes the queue's name, its attributes and all of its messages to the descriptor `fd`, which may be that of a file,
+/// a pipe or a socket, from where it stands. The queue is not changed. `umsg load` and umsg_mq_restore(3) make a queue of
+/// it again; checksums cover all of it, so that what was cut short or altered is refused.
+///
+/// Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
+/// all of them.
+///
+/// # Return value
+/// 0, or -1 with errno set. What was written by then is refused when it is read.
+///
+/// # Errors
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving; or `fd` is no descriptor that can be
+///   written to.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `ENOMEM`: there is no memory for the messages.
+/// - `ETIMEDOUT`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+///
+/// Those of write(2) may come as well.
+///
+/// # If the process dies
+/// The queue loses nothing.
+///
+/// # See also
+/// umsg(1), umsg_mq_peek(3), umsg_mq_restore(3), umsg_mq_restore_into(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
+    let save = || {
+        let held = handle::hold(mqdes)?;
+        let snapshot = Snapshot::of(&held.queue)?.named(&held.name);
+        snapshot.write(&mut Descriptor(fd))?;
+        Ok(0)
+    };
+    answer(save())
+}
+
+/// Makes a queue of what umsg_mq_snapshot(3) saved.
+///
+/// Reads from the descriptor `fd`, from where it stands, and creates the queue `name`; NULL stands for the name that was
+/// saved. `oflag` is one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, with or without `O_NONBLOCK`, and says what the
+/// handle is for.
+///
+/// The queue has the attributes and the mode that were saved, whatever the umask. Each message keeps its priority, its place,
+/// its sender's process id, the time when it was sent, and how often it came back from a lease. `options` are those of
+/// umsg_mq_open_with(3), or NULL; `max_messages` and `message_size` of them don't count.
+///
+/// # Return value
+/// A handle, or `(umsg_mqd_t)-1` with errno set; then there is no new queue.
+///
+/// # Errors
+/// Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
+///
+/// - `EBADF`: `fd` is no descriptor that can be read from.
+/// - `EBADMSG`: what was saved was cut short or altered.
+/// - `EEXIST`: there is a queue of this name.
+/// - `EINVAL`: what is read is no saved queue, or one of another version; or `name` is NULL and no name was saved.
+///
+/// # If the process dies
+/// There is no queue, or a whole one: it gets its name when all messages are in it.
+///
+/// # See also
+/// umsg(1), umsg_mq_open_with(3), umsg_mq_restore_into(3), umsg_mq_snapshot(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_restore(
+    name: *const c_char,
+    fd: c_int,
+    oflag: c_int,
+    options: *const umsg_mq_options,
+) -> umsg_mqd_t {
+    let restore = || {
+        // SAFETY: the caller promises NULL or a string, and NULL or a structure as long as its first member says.
+        let (name, prepared) = unsafe { (given(name)?, Prepared::new(oflag, 0, options)?) };
+        let snapshot = Snapshot::read(&mut Descriptor(fd))?;
+        let name = name.or_else(|| snapshot.info().name);
+        let name = name.ok_or(Failure::Invalid("no name was given and none was saved"))?;
+        let queue = snapshot.restore(&name, &prepared.options)?;
+        queue.set_waiting(prepared.waiting);
+        enter(queue, &name, oflag)
+    };
+    handle_or_none(restore())
+}
+
+/// Sends to a queue what umsg_mq_snapshot(3) saved.
+///
+/// Reads from the descriptor `fd`, from where it stands, and sends all messages to a queue that exists, behind those of the
+/// same priority that it holds. It keeps its own attributes; the messages are the caller's, sent now. The call does not wait
+/// for room.
+///
+/// # Return value
+/// 0, or -1 with errno set. Nothing was sent then, unless memory ran out or others sent at the same time and filled the
+/// queue; umsg_last_error(3) says how many were sent.
+///
+/// # Errors
+/// Those of umsg_mq_send(3) and read(2), and these:
+///
+/// - `EAGAIN`: the queue has no room for all messages.
+/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be
+///   read from.
+/// - `EBADMSG`: what was saved was cut short or altered.
+/// - `EINVAL`: what is read is no saved queue, or one of another version.
+/// - `EMSGSIZE`: a message is longer than the queue's message size.
+///
+/// # If the process dies
+/// Some messages were sent, those that come first in order of delivery.
+///
+/// # See also
+/// umsg_mq_restore(3), umsg_mq_snapshot(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_mq_restore_into(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
+    let restore = || {
+        let held = handle::hold(mqdes)?;
+        Snapshot::read(&mut Descriptor(fd))?.send_all(&held.queue)?;
+        Ok(0)
+    };
+    answer(restore())
+}
+
+/// # Safety
+/// `name` is NULL or a string, or an address that a pointer check refuses.
+unsafe fn given(name: *const c_char) -> Result<Option<OsString>, Failure> {
+    if name.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: by this function's contract.
+    let name = unsafe { pointer::text(name, "name")? };
+    Ok(Some(OsStr::to_owned(name)))
+}
+
+/// A descriptor of the program, which may be none at all.
+struct Descriptor(c_int);
+
+impl Read for Descriptor {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the buffer has these many writable bytes; that the number is no descriptor is an error of the call.
+        let read = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
+        usize::try_from(read).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl Write for Descriptor {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the slice has these many readable bytes; that the number is no descriptor is an error of the call.
+        let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
