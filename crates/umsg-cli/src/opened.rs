@@ -1,5 +1,6 @@
 //! The queue that a command works with, and whether its name still leads to it.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use umsg::posix::{OpenError, OpenOptions, Queue};
@@ -8,17 +9,15 @@ use umsg::{Namespace, NamespaceError};
 use crate::failure::{Code, Failure, Result};
 use crate::names::Name;
 
-/// How often a command that waits looks whether its queue is still there.
+/// How soon a command that waits looks whether its queue is still there.
 pub const GLANCE: Duration = Duration::from_secs(1);
 
 /// What a command wants of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// And to send back what could not be printed, if the mode allows that.
+    /// Take messages, or see them and leave them.
     Receive,
     Send,
-    /// See the messages and leave them.
-    Peek,
     /// See anything but the messages: either permission lets one.
     Look,
 }
@@ -28,7 +27,7 @@ pub struct Opened<'a> {
     pub queue: Queue,
     pub name: &'a Name,
     namespace: &'a Namespace,
-    looked: Instant,
+    looked: Cell<Instant>,
 }
 
 impl<'a> Opened<'a> {
@@ -42,17 +41,17 @@ impl<'a> Opened<'a> {
             queue,
             name,
             namespace,
-            looked: Instant::now(),
+            looked: Cell::new(Instant::now()),
         })
     }
 
     /// An error once the name leads to no queue, or to another one: nobody finds this one any more. Looks at most
     /// once a second.
-    pub fn check_name(&mut self) -> Result {
-        if self.looked.elapsed() < GLANCE {
+    pub fn check_name(&self) -> Result {
+        if self.looked.get().elapsed() < GLANCE {
             return Ok(());
         }
-        self.looked = Instant::now();
+        self.looked.set(Instant::now());
         let how = match open(self.namespace, self.name, Purpose::Look) {
             Ok(found) if found.identity() == self.queue.identity() => return Ok(()),
             Ok(_) => {
@@ -86,9 +85,8 @@ fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, O
         other => other,
     };
     match purpose {
-        Purpose::Receive => or(attempt(true, true), (true, false)),
+        Purpose::Receive => attempt(true, false),
         Purpose::Send => attempt(false, true),
-        Purpose::Peek => attempt(true, false),
         Purpose::Look => or(attempt(true, false), (false, true)),
     }
 }

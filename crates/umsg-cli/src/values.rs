@@ -57,12 +57,47 @@ pub fn mode(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "give permission bits in octal, such as 0660".to_owned())
 }
 
-/// Seconds, with decimals if wanted.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse()
+/// A length of time: a number, with decimals if wanted, and its unit; seconds without one.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let units = [
+        ("ms", 0.001),
+        ("s", 1.0),
+        ("min", 60.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+        ("d", 86_400.0),
+    ];
+    let found = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let (number, unit) = found.unwrap_or((text, 1.0));
+    number
+        .parse()
         .ok()
-        .and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "give seconds, from 0 up, such as 5 or 0.25".to_owned())
+        .and_then(|number: f64| Duration::try_from_secs_f64(number * unit).ok())
+        .ok_or_else(|| {
+            "give a time from 0 up: seconds, such as 5 or 0.25, or 500ms, 5s, 2m, 1h, 1d".to_owned()
+        })
+}
+
+/// How long messages are kept: a [`duration`] in which one can be received, and that a queue can hold.
+pub fn time_to_live(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    match time.as_nanos() {
+        0 => Err("no message could be received; give a longer time, such as 500ms".to_owned()),
+        nanoseconds if u64::try_from(nanoseconds).is_err() => {
+            Err("a queue counts to 584 years; without --ttl messages are kept for ever".to_owned())
+        }
+        _ => Ok(time),
+    }
+}
+
+/// How often something may happen, at least once.
+pub fn times(text: &str) -> Result<u32, String> {
+    match small_size(text)? {
+        0 => Err("give a number from 1 up, or leave the option out".to_owned()),
+        times => Ok(times),
+    }
 }
 
 #[cfg(test)]
@@ -107,10 +142,38 @@ mod tests {
     }
 
     #[test]
-    fn seconds_may_have_decimals_and_no_sign() {
-        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        for wrong in ["", "-1", "NaN", "inf", "1s"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+    fn times_are_seconds_unless_they_say_otherwise() {
+        let ms = |text| duration(text).map(|time| time.as_millis());
+        assert_eq!((ms("0.25"), ms("0")), (Ok(250), Ok(0)));
+        for (text, expected) in [
+            ("500ms", 500),
+            ("5s", 5000),
+            ("1.5m", 90_000),
+            ("2min", 120_000),
+            ("1h", 3_600_000),
+            ("1d", 86_400_000),
+        ] {
+            assert_eq!(ms(text), Ok(expected), "{text}");
         }
+        assert!(duration("1e19").is_ok());
+        for wrong in [
+            "", "-1", "-1s", "NaN", "inf", "s", "1 s", "1M", "5x", "1e99",
+        ] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_to_live_is_one_that_a_queue_can_hold() {
+        assert_eq!(time_to_live("500ms"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "0s", "0.0000000001s", "213504d", "soon"] {
+            assert!(time_to_live(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_begins_at_one() {
+        assert_eq!(times("3"), Ok(3));
+        assert!(times("0").is_err() && times("-1").is_err());
     }
 }

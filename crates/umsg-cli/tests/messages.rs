@@ -5,7 +5,7 @@ mod support;
 use std::io::Read;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{Site, end, finish, start};
 
 fn site_with_queue(attributes: &[&str]) -> Site {
@@ -55,32 +55,41 @@ fn programs_get_text_as_text_and_other_bytes_as_base64() {
     let site = site_with_queue(&[]);
     site.umsg(&["send", "/q", "grün", "-p", "3"]).text();
     site.umsg_with_input(&["send", "/q"], b"\xff\x00").text();
-    let text =
-        json!({"queue": "/q", "priority": 3, "size": 5, "encoding": "utf-8", "data": "grün"});
-    let bytes =
-        json!({"queue": "/q", "priority": 0, "size": 2, "encoding": "base64", "data": "/wA="});
-    for (position, mut peeked) in site
-        .umsg(&["peek", "/q", "--json"])
-        .json_lines()
-        .into_iter()
-        .enumerate()
-    {
-        let fields = peeked.as_object_mut().unwrap();
-        assert_eq!(fields.remove("position"), Some(json!(position)));
-        assert!(fields.remove("sender_pid").unwrap().as_u64() > Some(0));
-        assert!(
-            fields
-                .remove("sent")
-                .unwrap()
-                .as_str()
-                .unwrap()
-                .ends_with('Z')
-        );
-        assert_eq!(&peeked, [&text, &bytes][position]);
-    }
+    let known = |position: Option<u64>, deliveries: u64, what: Value| {
+        let mut known = what;
+        let fields = known.as_object_mut().unwrap();
+        fields.insert("queue".to_owned(), json!("/q"));
+        fields.insert("deliveries".to_owned(), json!(deliveries));
+        if let Some(position) = position {
+            fields.insert("position".to_owned(), json!(position));
+        }
+        known
+    };
+    let messages = [
+        json!({"priority": 3, "size": 5, "encoding": "utf-8", "data": "grün"}),
+        json!({"priority": 0, "size": 2, "encoding": "base64", "data": "/wA="}),
+    ];
+    let printed = |command: &[&str]| {
+        let mut lines = site.umsg(command).json_lines();
+        for line in &mut lines {
+            let fields = line.as_object_mut().unwrap();
+            assert!(fields.remove("sender_pid").unwrap().as_u64() > Some(0));
+            let sent = fields.remove("sent").unwrap();
+            assert!(sent.as_str().unwrap().ends_with('Z'));
+        }
+        lines
+    };
+    let [text, bytes] = &messages;
     assert_eq!(
-        site.umsg(&["recv", "/q", "--all", "--json"]).json_lines(),
-        [text, bytes]
+        printed(&["peek", "/q", "--json"]),
+        [
+            known(Some(0), 0, text.clone()),
+            known(Some(1), 0, bytes.clone())
+        ]
+    );
+    assert_eq!(
+        printed(&["recv", "/q", "--all", "--json"]),
+        messages.clone().map(|message| known(None, 1, message))
     );
 }
 
@@ -134,7 +143,15 @@ fn peek_shows_what_comes_next_and_leaves_it_there() {
     let heading: Vec<&str> = rows[0].split_whitespace().collect();
     assert_eq!(
         heading,
-        ["POSITION", "PRIORITY", "BYTES", "SENDER", "SENT", "MESSAGE"]
+        [
+            "POSITION",
+            "PRIORITY",
+            "BYTES",
+            "SENDER",
+            "SENT",
+            "DELIVERED",
+            "MESSAGE"
+        ]
     );
     let first: Vec<&str> = rows[1].split_whitespace().collect();
     assert_eq!(
@@ -301,6 +318,9 @@ fn options_that_contradict_each_other_are_a_usage_error() {
         &["recv", "/q", "--json", "--output", "hex"],
         &["create", "/q", "--message-size", "1KB"],
         &["create", "/q", "--mode", "rw"],
+        &["create", "/q", "--on-full", "explode"],
+        &["create", "/q", "--ttl", "0"],
+        &["create", "/q", "--max-deliveries", "3"],
         &["frobnicate"],
         &[],
     ] {

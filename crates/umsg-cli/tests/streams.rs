@@ -74,12 +74,13 @@ fn a_message_that_a_full_disk_has_no_room_for_goes_back_with_its_priority() {
         let outcome = end(command.spawn().unwrap());
         let parts = [
             "umsg: /q: standard output: No space left",
-            "back in the queue, behind others of its priority (7)",
+            "back in the queue, the first of its priority (7)",
         ];
         outcome.fails(1, &parts);
     }
     let next = site.umsg(&["recv", "/q", "--json"]).json();
     assert_eq!((&next["data"], &next["priority"]), (&"a".into(), &7.into()));
+    assert_eq!(next["deliveries"], 3);
     assert_eq!(messages(&site), "b\n");
 }
 
@@ -92,23 +93,64 @@ fn a_message_that_would_exceed_the_file_size_limit_goes_back() {
 }
 
 #[test]
-fn without_room_in_the_queue_a_message_that_cant_be_printed_is_on_standard_error() {
+fn a_message_that_cant_be_printed_keeps_its_room_in_a_full_queue() {
     let site = Site::new();
     site.umsg(&["create", "/q", "--max-messages", "1"]).text();
     site.umsg(&["send", "/q", "lost?", "-p", "3"]).text();
-    // Blocked, so its message takes the place that the other one leaves.
+    // Blocked, and remains so: no room was free meanwhile.
     let sender = start(&mut site.command(&["send", "/q", "next"]));
     site.wait_for("/q", "blocked_senders", 1);
-    let outcome = shell(&site, "umsg recv /q > /dev/full");
-    outcome.fails(
-        1,
-        &[
-            "could not be put back",
-            "priority 3, 5 bytes, in hexadecimal 6c6f73743f\n",
-        ],
-    );
+    shell(&site, "umsg recv /q > /dev/full").fails(1, &["is back in the queue"]);
+    assert_eq!(site.umsg(&["recv", "/q"]).text(), "lost?\n");
     end(sender).text();
     assert_eq!(messages(&site), "next\n");
+}
+
+#[test]
+fn a_receiver_that_is_killed_before_all_is_printed_leaves_the_message() {
+    let site = Site::new();
+    let create = ["create", "/q", "--message-size", "1M"];
+    site.umsg(&create).text();
+    let longer_than_a_pipe = vec![b'x'; 1 << 20];
+    site.umsg_with_input(&["send", "/q", "-p", "9"], &longer_than_a_pipe)
+        .text();
+    let mut receiver = start(&mut site.command(&["recv", "/q"]));
+    site.wait_for("/q", "leased", 1);
+    assert!(site.umsg(&["ls"]).text().ends_with("1 leased\n"));
+    receiver.kill().unwrap();
+    receiver.wait().unwrap();
+    let next = site.umsg(&["recv", "/q", "--json"]).json();
+    assert_eq!(
+        (&next["size"], &next["deliveries"]),
+        (&(1 << 20).into(), &2.into())
+    );
+    assert_eq!(messages(&site), "");
+    let found = site.umsg(&["stat", "/q", "--json"]).json();
+    assert_eq!(
+        (&found["leased"], &found["statistics"]["returned"]),
+        (&0.into(), &1.into())
+    );
+}
+
+#[test]
+fn a_message_that_cant_be_printed_too_often_goes_to_the_queue_for_dead_letters() {
+    let site = Site::new();
+    let policy = ["--max-deliveries", "2", "--dead-letter", "dead"];
+    site.umsg(&[&["create", "/q"][..], &policy].concat()).text();
+    site.umsg(&["send", "/q", "poison", "-p", "5"]).text();
+    let attempt = || shell(&site, "umsg recv /q > /dev/full");
+    attempt().fails(1, &["is back in the queue"]);
+    let peeked = site.umsg(&["peek", "/q", "--json"]).json();
+    assert_eq!(peeked["deliveries"], 1);
+    attempt().fails(1, &["as often as the queue allows", "dead-letter queue"]);
+    assert_eq!(messages(&site), "");
+    let dead = site.umsg(&["recv", "/dead", "--json"]).json();
+    assert_eq!(
+        (&dead["data"], &dead["priority"]),
+        (&"poison".into(), &5.into())
+    );
+    let counted = &site.umsg(&["stat", "/q", "--json"]).json()["statistics"];
+    assert_eq!(counted["dead_lettered"], 1);
 }
 
 #[test]

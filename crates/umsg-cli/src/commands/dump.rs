@@ -74,7 +74,7 @@ impl Dump {
 
     fn take(&self, cli: &Cli) -> Result<Snapshot> {
         let namespace = place::namespace(cli)?;
-        let opened = Opened::open(&namespace, &self.name, Purpose::Peek)?;
+        let opened = Opened::open(&namespace, &self.name, Purpose::Receive)?;
         let snapshot =
             Snapshot::of(&opened.queue).map_err(|error| Failure::of(&self.name, error))?;
         Ok(snapshot.named(&self.name))

@@ -3,16 +3,20 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use umsg::posix::{ReceiveError, Received, SendError};
+use umsg::posix::{Lease, ReceiveError, SendError};
 
 use crate::failure::{Failure, Result};
 use crate::opened::{GLANCE, Opened};
 use crate::values;
 
+/// The longest that a command waits without looking around.
+const LONGEST: Duration = Duration::from_secs(10);
+
 #[derive(Args, Clone, Debug)]
 pub struct Patience {
-    /// Wait at most so many seconds for each message, such as 5 or 0.25, then exit with 3 [default: for ever]
-    #[arg(long, value_name = "SECONDS", value_parser = values::seconds, allow_negative_numbers = true)]
+    /// Wait at most so long for each message, in seconds such as 5 or 0.25, or as 500ms or 2m; then exit with 3 [default: for
+    /// ever]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true)]
     pub timeout: Option<Duration>,
     /// Do not wait: exit with 3 if the queue is not ready
     #[arg(long, conflicts_with = "timeout")]
@@ -23,16 +27,16 @@ impl Patience {
     /// `Ok(Err(_))` is the library's refusal.
     pub fn send(
         &self,
-        to: &mut Opened<'_>,
+        to: &Opened<'_>,
         message: &[u8],
         priority: u32,
     ) -> Result<Result<(), SendError>> {
         if self.nonblocking {
             return Ok(to.queue.try_send(message, priority));
         }
-        let end = self.end();
+        let mut slices = self.slices();
         loop {
-            let (slice, last) = slice(end);
+            let (slice, last) = slices.next();
             match to.queue.send_timeout(message, priority, slice) {
                 Err(SendError::TimedOut) if !last => to.check_name()?,
                 other => return Ok(other),
@@ -40,24 +44,24 @@ impl Patience {
         }
     }
 
-    /// A message, in the buffer. `meanwhile` is asked before and every second of waiting, and ends it with an error.
-    pub fn receive(
+    /// A message, which stays the queue's until it is acknowledged. `meanwhile` is asked before waiting and now and then
+    /// from then on, and ends it with an error.
+    pub fn receive<'a>(
         &self,
-        from: &mut Opened<'_>,
-        buffer: &mut [u8],
+        from: &'a Opened<'_>,
         meanwhile: impl Fn() -> Result,
-    ) -> Result<Received> {
+    ) -> Result<Lease<'a>> {
         if let Err(removed) = from.check_name() {
             // What it holds is still to be had.
-            return from.queue.try_receive(buffer).map_err(|_| removed);
+            return from.queue.try_receive_lease().map_err(|_| removed);
         }
-        let end = self.end();
+        let mut slices = self.slices();
         loop {
             meanwhile()?;
-            let (slice, last) = slice(end);
+            let (slice, last) = slices.next();
             let received = match self.nonblocking {
-                true => from.queue.try_receive(buffer),
-                false => from.queue.receive_timeout(buffer, slice),
+                true => from.queue.try_receive_lease(),
+                false => from.queue.receive_lease_timeout(slice),
             };
             match received {
                 Err(ReceiveError::TimedOut) if !last => from.check_name()?,
@@ -66,17 +70,67 @@ impl Patience {
         }
     }
 
-    /// When it ends. None is never, as is a time that no clock will show.
-    fn end(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.timeout?)
+    fn slices(&self) -> Slices {
+        Slices {
+            // A time that no clock will show is never.
+            end: self
+                .timeout
+                .and_then(|timeout| Instant::now().checked_add(timeout)),
+            next: GLANCE,
+        }
     }
 }
 
-/// How long to wait before looking around, and whether that is the end of it.
-fn slice(end: Option<Instant>) -> (Duration, bool) {
-    let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-    match left {
-        Some(left) if left <= GLANCE => (left, true),
-        _ => (GLANCE, false),
+/// Waiting in parts, to look around between them. Who waits anew stands behind all others that wait, so the parts become longer.
+struct Slices {
+    /// When it ends; None is never.
+    end: Option<Instant>,
+    next: Duration,
+}
+
+impl Slices {
+    /// How long to wait before looking around, and whether that is the end of it.
+    fn next(&mut self) -> (Duration, bool) {
+        let slice = self.next;
+        self.next = LONGEST.min(2 * slice);
+        let left = self
+            .end
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        match left {
+            Some(left) if left <= slice => (left, true),
+            _ => (slice, false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slices(timeout: Option<u64>) -> Slices {
+        let patience = Patience {
+            timeout: timeout.map(Duration::from_secs),
+            nonblocking: false,
+        };
+        patience.slices()
+    }
+
+    #[test]
+    fn who_waits_long_looks_around_ever_less_often() {
+        let mut slices = slices(None);
+        let mut next = || {
+            let (slice, last) = slices.next();
+            assert!(!last);
+            slice.as_secs()
+        };
+        assert_eq!(std::array::from_fn(|_| next()), [1, 2, 4, 8, 10, 10]);
+    }
+
+    #[test]
+    fn the_last_slice_ends_with_the_time_allowed() {
+        let mut slices = slices(Some(2));
+        assert_eq!(slices.next(), (GLANCE, false));
+        let (slice, last) = slices.next();
+        assert!(last && slice <= Duration::from_secs(2));
     }
 }

@@ -19,7 +19,8 @@ const PREVIEW: usize = 60;
 /// Show messages in order of delivery, and leave them in the queue
 ///
 /// POSITION counts from 0, the message that would be received next. SENDER is a process id, SENT how long ago the message was
-/// sent. What could control a terminal is escaped, and on a terminal long messages are cut.
+/// sent, DELIVERED how often somebody received it who gave it back or died. Messages that somebody has received and not yet
+/// acknowledged are not shown. What could control a terminal is escaped, and on a terminal long messages are cut.
 ///
 /// All are shown as they were at one instant; those who receive wait for no longer than copying takes.
 #[derive(Args, Debug)]
@@ -42,7 +43,7 @@ pub struct Peek {
 impl Peek {
     pub fn perform(&self, cli: &Cli) -> Result {
         let namespace = place::namespace(cli)?;
-        let opened = Opened::open(&namespace, &self.name, Purpose::Peek)?;
+        let opened = Opened::open(&namespace, &self.name, Purpose::Receive)?;
         let messages = opened
             .queue
             .messages(usize::try_from(self.count).unwrap_or(usize::MAX))
@@ -74,6 +75,7 @@ fn print_table(messages: &[Peeked]) -> Result {
         ("BYTES", Side::Right),
         ("SENDER", Side::Right),
         ("SENT", Side::Left),
+        ("DELIVERED", Side::Right),
         ("MESSAGE", Side::Left),
     ]);
     for (position, peeked) in messages.iter().enumerate() {
@@ -83,6 +85,7 @@ fn print_table(messages: &[Peeked]) -> Result {
             peeked.data.len().to_string(),
             peeked.pid.to_string(),
             time::ago(Some(peeked.sent)),
+            peeked.returns.to_string(),
             text::preview(&peeked.data, most),
         ]);
     }

@@ -1,30 +1,27 @@
 //! `umsg recv`.
 
 use std::io;
-use std::time::Duration;
 
 use clap::Args;
-use umsg::posix::{ReceiveError, Received};
+use umsg::posix::{Lease, ReceiveError};
 
 use super::patience::Patience;
 use crate::cli::Cli;
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{Code, Failure, Result};
 use crate::names::{Name, name};
 use crate::opened::{Opened, Purpose};
 use crate::output::Format;
 use crate::output::direct::Direct;
-use crate::output::message::{Form, Style, hex};
+use crate::output::message::{Form, Style};
 use crate::{place, values};
-
-/// How long a message that could not be printed may wait for room in its queue.
-const PUT_BACK: Duration = Duration::from_secs(1);
 
 /// Receive messages: each is printed and is then gone from the queue
 ///
-/// A message that can't be printed, because the disk is full or a pipe's reader has gone, is put back behind the others of
-/// its priority. If that fails, too, it is printed on standard error in hexadecimal digits.
+/// A message leaves the queue once it is printed whole. If that fails, because the disk is full or a pipe's reader has gone,
+/// the message is the first of its priority again. If this command is killed it is that, too, as soon as somebody finds the
+/// queue empty or full. With --json, "deliveries" says how often a message was delivered, this time included.
 ///
-/// A queue that is removed while this waits for its next message ends it with exit code 4.
+/// A queue that is removed while this waits for its next message ends it with exit code 4, within ten seconds.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -67,11 +64,10 @@ impl Recv {
     pub fn perform(&self, cli: &Cli) -> Result {
         let out = Direct::open()?;
         let namespace = place::namespace(cli)?;
-        let mut from = Opened::open(&namespace, &self.name, Purpose::Receive)?;
-        let mut buffer = vec![0; from.queue.attributes().message_size];
+        let from = Opened::open(&namespace, &self.name, Purpose::Receive)?;
         let form = Form::new(self.name.lossy(), self.output, self.format.json);
         let mut left = self.how_many();
-        while left != Some(0) && self.hand_over(&mut from, &mut buffer, &form, out)? {
+        while left != Some(0) && self.hand_over(&from, &form, out)? {
             left = left.map(|left| left - 1);
         }
         Ok(())
@@ -81,40 +77,39 @@ impl Recv {
         (!self.all && !self.follow).then_some(self.count)
     }
 
-    /// One message from the queue to standard output. What can't be printed goes back. False if `--all` has them all.
-    fn hand_over(
-        &self,
-        from: &mut Opened<'_>,
-        buffer: &mut [u8],
-        form: &Form,
-        out: Direct,
-    ) -> Result<bool> {
-        let Some(received) = self.next(from, buffer, out)? else {
+    /// One message from the queue to standard output, and out of the queue when it is printed: a lease that is dropped
+    /// before, by us or by our death, returns it. False if `--all` has them all.
+    fn hand_over(&self, from: &Opened<'_>, form: &Form, out: Direct) -> Result<bool> {
+        let Some(message) = self.next(from, out)? else {
             return Ok(false);
         };
-        let message = &buffer[..received.len];
-        out.write_all(&form.render(received.priority, message))
-            .map_err(|error| put_back(from, message, received.priority, &error))?;
-        Ok(true)
+        if let Err(error) = out.write_all(&form.render(&message)) {
+            return Err(self.returned(from, message, &error));
+        }
+        match message.acknowledge() {
+            Ok(()) => Ok(true),
+            Err(error) => Err(Failure::new(
+                Code::Failed,
+                format_args!(
+                    "{}: {error}; the message printed last may be received once more",
+                    self.name
+                ),
+            )),
+        }
     }
 
     /// The next message; None if `--all` has them all.
-    fn next(
-        &self,
-        from: &mut Opened<'_>,
-        buffer: &mut [u8],
-        out: Direct,
-    ) -> Result<Option<Received>> {
+    fn next<'a>(&self, from: &'a Opened<'_>, out: Direct) -> Result<Option<Lease<'a>>> {
         let read = || match out.is_abandoned() {
             true => Err(self.abandoned()),
             false => Ok(()),
         };
         if !self.all {
-            return self.patience.receive(from, buffer, read).map(Some);
+            return self.patience.receive(from, read).map(Some);
         }
         read()?;
-        match from.queue.try_receive(buffer) {
-            Ok(received) => Ok(Some(received)),
+        match from.queue.try_receive_lease() {
+            Ok(message) => Ok(Some(message)),
             Err(ReceiveError::Empty) => Ok(None),
             Err(error) => Err(Failure::of(&self.name, error)),
         }
@@ -127,21 +122,25 @@ impl Recv {
         );
         Failure::new(Code::Failed, line)
     }
-}
 
-/// Gives the queue a message back that was not printed, or not all of it; if that fails, whoever reads standard error has it.
-fn put_back(from: &Opened<'_>, message: &[u8], priority: u32, error: &io::Error) -> Failure {
-    let name = from.name;
-    let line = match from.queue.send_timeout(message, priority, PUT_BACK) {
-        Ok(()) => format!(
-            "{name}: standard output: {error}; the message is back in the queue, behind others of its priority ({priority})"
-        ),
-        Err(refusal) => format!(
-            "{name}: standard output: {error}; the message could not be put back ({}), here it is: priority {priority}, {} bytes, in hexadecimal {}",
-            refusal.explain(),
-            message.len(),
-            hex(message)
-        ),
-    };
-    Failure::new(Code::Failed, line)
+    /// Returns a message that was not printed, or not all of it.
+    fn returned(&self, from: &Opened<'_>, message: Lease<'_>, error: &io::Error) -> Failure {
+        let (name, priority) = (&self.name, message.priority());
+        let most = from.queue.status().max_deliveries;
+        let exhausted = most.is_some_and(|most| message.deliveries() >= most);
+        let what = match (message.give_back(), exhausted) {
+            (Ok(()), false) => {
+                format!("the message is back in the queue, the first of its priority ({priority})")
+            }
+            (Ok(()), true) => {
+                "the message was delivered as often as the queue allows, and goes to the dead-letter queue"
+                    .to_owned()
+            }
+            (Err(error), _) => format!("the message could not be returned: {error}"),
+        };
+        Failure::new(
+            Code::Failed,
+            format_args!("{name}: standard output: {error}; {what}"),
+        )
+    }
 }

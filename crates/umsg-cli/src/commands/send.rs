@@ -74,16 +74,16 @@ impl Send {
             streams::check_input().map_err(|error| self.no_input(&error))?;
         }
         let namespace = place::namespace(cli)?;
-        let mut to = Opened::open(&namespace, &self.name, Purpose::Send)?;
+        let to = Opened::open(&namespace, &self.name, Purpose::Send)?;
         let mut sent = Sent {
             queue: self.name.lossy(),
             messages: 0,
             bytes: 0,
         };
         let outcome = match given {
-            Some(message) => self.send(&mut to, message.as_bytes(), &mut sent),
-            None if self.lines => self.send_lines(&mut to, &mut sent),
-            None => self.send_input(&mut to, &mut sent),
+            Some(message) => self.send(&to, message.as_bytes(), &mut sent),
+            None if self.lines => self.send_lines(&to, &mut sent),
+            None => self.send_input(&to, &mut sent),
         };
         if self.format.json {
             let mut out = output::standard()?;
@@ -93,7 +93,7 @@ impl Send {
         outcome
     }
 
-    fn send(&self, to: &mut Opened<'_>, message: &[u8], sent: &mut Sent) -> Result {
+    fn send(&self, to: &Opened<'_>, message: &[u8], sent: &mut Sent) -> Result {
         self.patience
             .send(to, message, self.priority)?
             .map_err(|error| self.failure(error.code(), &error.explain(), sent))?;
@@ -103,7 +103,7 @@ impl Send {
     }
 
     /// Never reads more than a message may have, whatever the input is.
-    fn send_input(&self, to: &mut Opened<'_>, sent: &mut Sent) -> Result {
+    fn send_input(&self, to: &Opened<'_>, sent: &mut Sent) -> Result {
         let most = to.queue.attributes().message_size;
         let mut message = Vec::new();
         io::stdin()
@@ -115,7 +115,7 @@ impl Send {
         self.send(to, &message, sent)
     }
 
-    fn send_lines(&self, to: &mut Opened<'_>, sent: &mut Sent) -> Result {
+    fn send_lines(&self, to: &Opened<'_>, sent: &mut Sent) -> Result {
         let most = to.queue.attributes().message_size;
         let mut input = io::stdin().lock();
         let mut line = Vec::new();

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use serde::Serialize;
-use umsg::posix::{Peeked, Status};
+use umsg::posix::{Lease, OnFull, Peeked, Status};
 
 use super::base64;
 use super::time::utc;
@@ -43,6 +43,13 @@ pub struct Queue {
     pub last_activity: Option<String>,
     pub slots: usize,
     pub memory: u64,
+    pub reserved: usize,
+    pub leased: usize,
+    pub set_aside: usize,
+    pub on_full: &'static str,
+    pub ttl_seconds: Option<f64>,
+    pub max_deliveries: Option<u32>,
+    pub dead_letter: Option<String>,
     pub damaged: bool,
     pub statistics: Statistics,
 }
@@ -56,6 +63,10 @@ pub struct Statistics {
     pub spins_paid: u64,
     pub given_up: u64,
     pub waiters_died: u64,
+    pub returned: u64,
+    pub dropped: u64,
+    pub expired: u64,
+    pub dead_lettered: u64,
     pub sender_repairs: u32,
     pub receiver_repairs: u32,
 }
@@ -81,6 +92,16 @@ impl Queue {
             last_activity: last_activity(status).map(utc),
             slots: status.slots,
             memory: status.memory,
+            reserved: attributes.reserved,
+            leased: attributes.leased,
+            set_aside: status.set_aside,
+            on_full: on_full(status.on_full),
+            ttl_seconds: status.time_to_live.map(|time| time.as_secs_f64()),
+            max_deliveries: status.max_deliveries,
+            dead_letter: status
+                .dead_letter
+                .as_ref()
+                .map(|name| name.to_string_lossy().into_owned()),
             damaged: status.damaged,
             statistics: Statistics::new(&status.statistics),
         }
@@ -96,9 +117,22 @@ impl Statistics {
             spins_paid: counted.spins_paid,
             given_up: counted.given_up,
             waiters_died: counted.waiters_died,
+            returned: counted.returned,
+            dropped: counted.dropped,
+            expired: counted.expired,
+            dead_lettered: counted.dead_lettered,
             sender_repairs: counted.sender_repairs,
             receiver_repairs: counted.receiver_repairs,
         }
+    }
+}
+
+/// What a send does that finds the queue full, as `create --on-full` has it.
+pub fn on_full(on_full: OnFull) -> &'static str {
+    match on_full {
+        OnFull::Fail => "fail",
+        OnFull::DropOldest => "drop-oldest",
+        _ => "block",
     }
 }
 
@@ -116,33 +150,38 @@ pub struct Message<'a> {
     pub position: Option<usize>,
     pub priority: u32,
     pub size: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sender_pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sent: Option<String>,
+    pub sender_pid: u32,
+    pub sent: String,
+    /// How often it has been delivered, so far.
+    pub deliveries: u32,
     #[serde(flatten)]
     pub data: Data<'a>,
 }
 
 impl<'a> Message<'a> {
-    pub fn received(queue: &'a str, priority: u32, bytes: &'a [u8]) -> Message<'a> {
+    pub fn received(queue: &'a str, message: &Lease<'_>, bytes: &'a [u8]) -> Message<'a> {
         Message {
             queue,
             position: None,
-            priority,
+            priority: message.priority(),
             size: bytes.len(),
-            sender_pid: None,
-            sent: None,
+            sender_pid: message.pid(),
+            sent: utc(message.sent()),
+            deliveries: message.deliveries(),
             data: Data::of(bytes),
         }
     }
 
     pub fn peeked(queue: &'a str, position: usize, peeked: &'a Peeked) -> Message<'a> {
         Message {
+            queue,
             position: Some(position),
-            sender_pid: Some(peeked.pid),
-            sent: Some(utc(peeked.sent)),
-            ..Message::received(queue, peeked.priority, &peeked.data)
+            priority: peeked.priority,
+            size: peeked.data.len(),
+            sender_pid: peeked.pid,
+            sent: utc(peeked.sent),
+            deliveries: peeked.returns,
+            data: Data::of(&peeked.data),
         }
     }
 }
@@ -172,7 +211,7 @@ mod tests {
 
     fn printed(bytes: &[u8]) -> String {
         let mut out = Vec::new();
-        print(&mut out, &Message::received("/q", 7, bytes)).unwrap();
+        print(&mut out, &Data::of(bytes)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -180,11 +219,11 @@ mod tests {
     fn text_stays_text_and_other_bytes_become_base64() {
         assert_eq!(
             printed("grün\n".as_bytes()),
-            "{\"queue\":\"/q\",\"priority\":7,\"size\":6,\"encoding\":\"utf-8\",\"data\":\"grün\\n\"}\n"
+            "{\"encoding\":\"utf-8\",\"data\":\"grün\\n\"}\n"
         );
         assert_eq!(
             printed(&[0xFF]),
-            "{\"queue\":\"/q\",\"priority\":7,\"size\":1,\"encoding\":\"base64\",\"data\":\"/w==\"}\n"
+            "{\"encoding\":\"base64\",\"data\":\"/w==\"}\n"
         );
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
+use umsg::posix::Lease;
 
 use super::{json, text};
 
@@ -38,15 +39,16 @@ impl Form {
     }
 
     /// What is to be printed for a message.
-    pub fn render(&self, priority: u32, bytes: &[u8]) -> Vec<u8> {
+    pub fn render(&self, message: &Lease<'_>) -> Vec<u8> {
+        let bytes = message.to_vec();
         if self.json {
-            return json::line(&json::Message::received(&self.queue, priority, bytes));
+            return json::line(&json::Message::received(&self.queue, message, &bytes));
         }
         let mut shown = match self.style {
-            Style::Raw => return bytes.to_owned(),
-            Style::Hex => hex(bytes).into_bytes(),
-            Style::Text if self.on_terminal => text::on_lines(bytes).into_bytes(),
-            Style::Text => bytes.to_owned(),
+            Style::Raw => return bytes,
+            Style::Hex => hex(&bytes).into_bytes(),
+            Style::Text if self.on_terminal => text::on_lines(&bytes).into_bytes(),
+            Style::Text => bytes,
         };
         shown.push(b'\n');
         shown
@@ -54,7 +56,7 @@ impl Form {
 }
 
 /// Two digits a byte.
-pub fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut digits, byte| {
         // Writing to a string can't fail.
         let _ = write!(digits, "{byte:02x}");
