@@ -7,6 +7,7 @@ use rustix::fs::Mode;
 use umsg::Namespace;
 use umsg::posix::{OpenError, OpenOptions, Queue, Status};
 
+use super::policy::Policy;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::names::{Name, name};
@@ -19,12 +20,18 @@ use crate::{place, values};
 /// A queue that exists already is left as it is, messages and all. That is fine, so that a script can be run again, unless it has
 /// other attributes than those asked for, or with --exclusive: then this fails and says which it has. Attributes that
 /// are not asked for may be any.
+///
+/// The last options say what becomes of messages that the queue can't take, keep or deliver. `umsg stat` counts them, and shows
+/// under "set aside" those that the queue for dead letters has no room for.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg create /orders              of the namespace's default depth and size
   umsg create /orders --max-messages 64K --message-size 1K
-  umsg create /log --mode 0622     others may send, only you receive")]
+  umsg create /log --mode 0622     others may send, only you receive
+  umsg create /log --max-messages 1K --on-full drop-oldest
+  umsg create /prices --ttl 500ms  what is older is dropped
+  umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed")]
 pub struct Create {
     /// The queue's name, such as /orders
     #[arg(value_parser = name())]
@@ -41,6 +48,8 @@ pub struct Create {
     /// Fail if the queue exists
     #[arg(long)]
     exclusive: bool,
+    #[command(flatten)]
+    policy: Policy,
     #[command(flatten)]
     format: Format,
 }
@@ -86,6 +95,7 @@ impl Create {
             rustix::process::umask(Mode::empty());
             options.mode(mode);
         }
+        self.policy.apply(options);
         options.open(&self.name)
     }
 
@@ -114,6 +124,7 @@ impl Create {
         ]
         .into_iter()
         .flatten()
+        .chain(self.policy.differences(found))
         .collect();
         if others.is_empty() {
             return Ok(());

@@ -20,7 +20,7 @@ use crate::place;
 ///
 /// DEPTH is how many messages a queue may hold, SIZE how long a message may be, in bytes. WAIT-SEND and WAIT-RECV count
 /// the threads that are blocked because the queue is full or empty. ACTIVITY is when a message was last sent or
-/// received.
+/// received. Behind it stands how many messages processes have in their hands, see umsg-stat(1), if any, and `damaged`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -136,8 +136,22 @@ fn cells(name: &OsStr, status: &Status, owners: &Owners) -> [String; 11] {
         status.blocked_senders.to_string(),
         status.blocked_receivers.to_string(),
         time::ago(json::last_activity(status)),
-        if status.damaged { "damaged" } else { "" }.to_owned(),
+        remarks(status),
     ]
+}
+
+/// What makes a queue seem full without being full of messages, and what is wrong with it.
+fn remarks(status: &Status) -> String {
+    let attributes = status.attributes;
+    let held = [
+        (attributes.leased, "leased"),
+        (attributes.reserved, "reserved"),
+        (status.set_aside, "set aside"),
+    ];
+    let held = held.into_iter().filter(|(count, _)| *count != 0);
+    let held = held.map(|(count, how)| format!("{count} {how}"));
+    let damaged = status.damaged.then(|| "damaged".to_owned());
+    held.chain(damaged).collect::<Vec<_>>().join(", ")
 }
 
 fn unknown(name: &OsStr, error: &OpenError) -> [String; 11] {

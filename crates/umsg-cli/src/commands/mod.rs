@@ -9,6 +9,7 @@ pub mod ls;
 pub mod man;
 mod patience;
 pub mod peek;
+mod policy;
 pub mod recv;
 pub mod rm;
 pub mod run;

@@ -1,6 +1,8 @@
 //! `umsg stat`.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use clap::Args;
@@ -11,7 +13,7 @@ use crate::failure;
 use crate::names::{Name, name};
 use crate::opened::{Opened, Purpose};
 use crate::output::owner::Owners;
-use crate::output::{self, Format, json, time};
+use crate::output::{self, Format, json, text, time};
 use crate::place;
 
 /// Show all about one queue, apart from its messages
@@ -19,7 +21,9 @@ use crate::place;
 /// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving),
 /// "handed over" messages that went straight to a waiting receiver. "waits" says how many of them ended before their
 /// thread went to sleep, and how many with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a
-/// thread died in the middle of a call. "memory" is in use by the queue now; a slot holds a message. Times are UTC.
+/// thread died in the middle of a call. "held" are messages that a process has in its hands, which count for the depth: leased
+/// ones were received and may come back, reserved ones are being written, and those set aside are on their way to the queue
+/// for dead letters. "too old" counts what was dropped or moved because of its age. "memory" is in use by the queue now; a slot holds a message. Times are UTC.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -57,8 +61,28 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     line("name", name.to_owned())?;
     let (messages, depth) = (attributes.messages, attributes.max_messages);
     line("messages", format!("{messages} of {depth}"))?;
+    let (leased, reserved, aside) = (attributes.leased, attributes.reserved, status.set_aside);
+    line(
+        "held",
+        format!("{leased} leased, {reserved} reserved, {aside} set aside"),
+    )?;
     line("bytes", attributes.bytes.to_string())?;
     line("message size", format!("{} bytes", attributes.message_size))?;
+    line("on full", json::on_full(status.on_full).to_owned())?;
+    let forever = || "for ever".to_owned();
+    line(
+        "kept",
+        status.time_to_live.map_or_else(forever, time::length),
+    )?;
+    let most = |most| format!("at most {most}");
+    let any = || "any number".to_owned();
+    line("deliveries", status.max_deliveries.map_or_else(any, most))?;
+    let shown = |name: &OsString| text::on_one_line(name.as_bytes());
+    let none = || "none".to_owned();
+    line(
+        "dead letters",
+        status.dead_letter.as_ref().map_or_else(none, shown),
+    )?;
     line("mode", format!("{:04o}", status.mode))?;
     line(
         "owner",
@@ -82,6 +106,12 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
         format!("{sends} sending, {receives} receiving"),
     )?;
     line("handed over", format!("{} messages", counted.handed_over))?;
+    line("came back", format!("{} leases", counted.returned))?;
+    let (dropped, expired, moved) = (counted.dropped, counted.expired, counted.dead_lettered);
+    line(
+        "not delivered",
+        format!("{dropped} dropped when full, {expired} too old, {moved} moved to dead letters"),
+    )?;
     let (spins, given_up) = (counted.spins_paid, counted.given_up);
     line(
         "waits",

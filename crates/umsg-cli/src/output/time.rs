@@ -12,6 +12,23 @@ pub fn ago(time: Option<SystemTime>) -> String {
     format!("{} ago", rough(age))
 }
 
+/// `5s`, `500ms`, `2m`: as the command line takes it, in the largest unit that says it exactly.
+pub fn length(time: Duration) -> String {
+    let ms = time.as_millis();
+    if !time.subsec_nanos().is_multiple_of(1_000_000) {
+        return format!("{}s", time.as_secs_f64());
+    }
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1000, "s"),
+        (1, "ms"),
+    ];
+    let found = units.iter().find(|(unit, _)| ms.is_multiple_of(*unit));
+    found.map_or_else(String::new, |(unit, name)| format!("{}{name}", ms / unit))
+}
+
 fn rough(age: Duration) -> String {
     match age.as_secs() {
         s @ 0..60 => format!("{s}s"),
@@ -63,6 +80,18 @@ mod tests {
         assert_eq!(at(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(at(1_767_225_600_042), "2026-01-01T00:00:00.042Z");
         assert_eq!(at(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn lengths_are_exact() {
+        let length = |ms| super::length(Duration::from_millis(ms));
+        assert_eq!(
+            [length(1), length(1500), length(5000)],
+            ["1ms", "1500ms", "5s"]
+        );
+        assert_eq!([length(90_000), length(7_200_000)], ["90s", "2h"]);
+        assert_eq!(length(172_800_000), "2d");
+        assert_eq!(super::length(Duration::from_micros(1)), "0.000001s");
     }
 
     #[test]

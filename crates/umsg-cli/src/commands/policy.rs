@@ -1,0 +1,108 @@
+//! What a queue does with messages that it can't take, keep or deliver.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use umsg::posix::{OnFull, OpenOptions, Status};
+
+use crate::names::{Name, name};
+use crate::output::{json, time};
+use crate::values;
+
+/// What is asked for; a queue that is made without gets none of it.
+#[derive(Args, Clone, Debug)]
+pub struct Policy {
+    /// What a send does that finds the queue full [default: block]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    on_full: Option<Full>,
+    /// How long a message stays worth delivering, such as 500ms, 5s or 2m: older ones are dropped, or go to --dead-letter
+    /// [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_negative_numbers = true)]
+    ttl: Option<Duration>,
+    /// How often a message may be delivered by a lease, as `umsg recv` does, and come back; then it goes to --dead-letter
+    /// [default: any number]
+    #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
+    max_deliveries: Option<u32>,
+    /// The queue that gets what is too old or was delivered too often; made like this one when it is first needed
+    #[arg(long, value_name = "NAME", value_parser = name())]
+    dead_letter: Option<Name>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    /// It waits for room
+    Block,
+    /// It fails
+    Fail,
+    /// It drops the oldest message of the lowest priority
+    DropOldest,
+}
+
+impl From<Full> for OnFull {
+    fn from(full: Full) -> OnFull {
+        match full {
+            Full::Block => OnFull::Block,
+            Full::Fail => OnFull::Fail,
+            Full::DropOldest => OnFull::DropOldest,
+        }
+    }
+}
+
+impl Policy {
+    /// Has a queue that is made do what is asked for.
+    pub fn apply(&self, options: &mut OpenOptions) {
+        if let Some(full) = self.on_full {
+            options.on_full(full.into());
+        }
+        if let Some(time) = self.ttl {
+            options.time_to_live(time);
+        }
+        if let Some(most) = self.max_deliveries {
+            options.max_deliveries(most);
+        }
+        if let Some(name) = &self.dead_letter {
+            options.dead_letter(name);
+        }
+    }
+
+    /// The options of a queue that exists, where others were asked for.
+    pub fn differences(&self, found: &Status) -> impl Iterator<Item = String> {
+        let others = [
+            self.on_full
+                .is_some_and(|full| OnFull::from(full) != found.on_full)
+                .then(|| format!("--on-full {}", json::on_full(found.on_full))),
+            differs("--ttl", self.ttl, found.time_to_live, |time| {
+                time::length(*time)
+            }),
+            differs(
+                "--max-deliveries",
+                self.max_deliveries,
+                found.max_deliveries,
+                u32::to_string,
+            ),
+            differs(
+                "--dead-letter",
+                self.dead_letter.clone(),
+                found.dead_letter.clone().map(Name::from),
+                Name::to_string,
+            ),
+        ];
+        others.into_iter().flatten()
+    }
+}
+
+/// The option that the queue has, if something else is wanted.
+fn differs<T: PartialEq>(
+    option: &str,
+    wanted: Option<T>,
+    found: Option<T>,
+    shown: impl Fn(&T) -> String,
+) -> Option<String> {
+    if wanted.is_none() || wanted == found {
+        return None;
+    }
+    Some(match found {
+        Some(found) => format!("{option} {}", shown(&found)),
+        None => format!("no {option}"),
+    })
+}

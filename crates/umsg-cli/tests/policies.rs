@@ -1,0 +1,126 @@
+//! What a queue does with messages that it can't take, keep or deliver, as `create` sets it.
+
+mod support;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::json;
+use support::Site;
+
+#[test]
+fn a_policy_is_shown_to_people_and_programs() {
+    let site = Site::new();
+    let create = [
+        "create",
+        "/jobs",
+        "--on-full",
+        "fail",
+        "--ttl",
+        "90s",
+        "--max-deliveries",
+        "3",
+        "--dead-letter",
+        "failed",
+    ];
+    site.umsg(&create).text();
+    let shown = site.umsg(&["stat", "/jobs", "--json"]).json();
+    let listed = &site.umsg(&["ls", "--json"]).json()["queues"][0];
+    for queue in [&shown, listed] {
+        assert_eq!(queue["on_full"], "fail");
+        assert_eq!(queue["ttl_seconds"], 90.0);
+        assert_eq!(queue["max_deliveries"], 3);
+        assert_eq!(queue["dead_letter"], "/failed");
+        for none in ["reserved", "leased", "set_aside"] {
+            assert_eq!(queue[none], 0, "{none}");
+        }
+        for none in ["returned", "dropped", "expired", "dead_lettered"] {
+            assert_eq!(queue["statistics"][none], 0, "{none}");
+        }
+    }
+    let text = site.umsg(&["stat", "/jobs"]).text().to_owned();
+    for line in [
+        "held              0 leased, 0 reserved, 0 set aside\n",
+        "on full           fail\n",
+        "kept              90s\n",
+        "deliveries        at most 3\n",
+        "dead letters      /failed\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_queue_without_a_policy_says_so() {
+    let site = Site::new();
+    let found = site.umsg(&["create", "/q", "--json"]).json();
+    assert_eq!(found["on_full"], "block");
+    for none in ["ttl_seconds", "max_deliveries", "dead_letter"] {
+        assert_eq!(found[none], json!(null), "{none}");
+    }
+    let text = site.umsg(&["stat", "/q"]).text().to_owned();
+    for line in [
+        "on full           block\n",
+        "kept              for ever\n",
+        "deliveries        any number\n",
+        "dead letters      none\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn creating_an_existing_queue_with_another_policy_says_which_it_has() {
+    let site = Site::new();
+    let policy = ["--ttl", "1500ms", "--on-full", "drop-oldest"];
+    let create = |options: &[&str]| site.umsg(&[&["create", "/q"], options].concat());
+    create(&policy).text();
+    create(&policy).text();
+    create(&["--ttl", "1.5"]).text();
+    create(&["--ttl", "2s", "--on-full", "block"]).fails(
+        1,
+        &["/q: exists already, with --on-full drop-oldest and --ttl 1500ms; "],
+    );
+    create(&["--dead-letter", "/dead", "--max-deliveries", "3"])
+        .fails(1, &["with no --max-deliveries and no --dead-letter; "]);
+    site.umsg(&["create", "/other", "--dead-letter", "/dead"])
+        .text();
+    site.umsg(&["create", "/other", "--dead-letter", "dead"])
+        .text();
+    site.umsg(&["create", "/other", "--dead-letter", "/grave"])
+        .fails(1, &["with --dead-letter /dead; "]);
+}
+
+#[test]
+fn a_full_queue_fails_or_drops_the_oldest_if_it_was_created_so() {
+    let site = Site::new();
+    for (name, on_full) in [("/fail", "fail"), ("/drop", "drop-oldest")] {
+        site.umsg(&["create", name, "--max-messages", "1", "--on-full", on_full])
+            .text();
+        site.umsg(&["send", name, "old"]).text();
+    }
+    site.umsg(&["send", "/fail", "new"])
+        .fails(3, &["/fail: the queue is full; "]);
+    site.umsg(&["send", "/drop", "new"]).text();
+    assert_eq!(site.umsg(&["recv", "/fail", "--all"]).text(), "old\n");
+    assert_eq!(site.umsg(&["recv", "/drop", "--all"]).text(), "new\n");
+    let counted = &site.umsg(&["stat", "/drop", "--json"]).json()["statistics"];
+    assert_eq!(counted["dropped"], 1);
+}
+
+#[test]
+fn what_is_too_old_is_not_received_and_goes_to_the_queue_for_dead_letters() {
+    let site = Site::new();
+    site.umsg(&["create", "/q", "--ttl", "50ms", "--dead-letter", "/dead"])
+        .text();
+    site.umsg(&["send", "/q", "old news", "-p", "2"]).text();
+    sleep(Duration::from_millis(200));
+    site.umsg(&["recv", "/q", "--nonblocking"])
+        .fails(3, &["the queue is empty"]);
+    assert_eq!(site.umsg(&["recv", "/dead"]).text(), "old news\n");
+    let counted = &site.umsg(&["stat", "/q", "--json"]).json()["statistics"];
+    assert_eq!(
+        (&counted["expired"], &counted["dead_lettered"]),
+        (&1.into(), &1.into())
+    );
+}
