@@ -320,7 +320,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  *   this queue and holds it up for more than a second.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
  * - EBADMSG: the queue's memory holds what no operation could have left there.
- * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: msg_ptr is at an address that can't be read.
  * - EINTR: a signal handler ran while the call waited.
  * - EINVAL: msg_prio is 32,768 or more.
@@ -1035,6 +1035,33 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * umsg_mq_open_with(3), umsg_mq_receive(3), umsg_mq_send(3)
  */
 int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
+
+/* ---- Signal handlers that use queues ---- */
+
+/*
+ * Puts off a signal whose handler must not use a queue now.
+ *
+ * To be called first in a signal handler that uses umsg, with the three arguments that the kernel gave to it; so the
+ * handler must have been installed with SA_SIGINFO. If the signal interrupted this thread inside a critical section of
+ * a call on a queue, the handler has to return at once: the signal is delivered again as soon as the section is over,
+ * which is well below a microsecond later. A handler that goes on instead may find that its call fails with EDEADLK.
+ *
+ * Signals that an instruction raises itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are
+ * never put off. Handlers that don't use queues need not call it.
+ *
+ * Return value:
+ * 1 if the handler has to return at once, 0 if it may use queues.
+ *
+ * Errors:
+ * None.
+ *
+ * If the process dies:
+ * Nothing is left.
+ *
+ * See also:
+ * umsg_mq_send(3), sigaction(2)
+ */
+int umsg_defer_signal(int signal, const void *info, void *context);
 
 /* ---- Errors: errno says which, and a text says why ---- */
 

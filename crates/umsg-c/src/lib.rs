@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `version` |
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `signals`, `version` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
 //! | leases and reservations under a number | `keep` |
 //! | where both find their places | `table` |
@@ -42,6 +42,7 @@ mod pointer;
 mod receive;
 mod reservation;
 mod send;
+mod signals;
 mod snapshot;
 mod status;
 mod table;

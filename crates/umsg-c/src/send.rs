@@ -33,7 +33,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 ///   this queue and holds it up for more than a second.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory holds what no operation could have left there.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `msg_ptr` is at an address that can't be read.
 /// - `EINTR`: a signal handler ran while the call waited.
 /// - `EINVAL`: `msg_prio` is 32,768 or more.

@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "handle",
     "attributes",
     "open",
@@ -24,6 +24,7 @@ const FILES: [&str; 13] = [
     "peek",
     "snapshot",
     "waiting",
+    "signals",
 ];
 /// Those that come last in the header.
 const LAST_FILES: [&str; 2] = ["error", "version"];

@@ -1,0 +1,34 @@
+//! Signal handlers that use queues.
+
+use std::ffi::{c_int, c_void};
+
+/// Puts off a signal whose handler must not use a queue now.
+///
+/// To be called first in a signal handler that uses umsg, with the three arguments that the kernel gave to it; so the
+/// handler must have been installed with `SA_SIGINFO`. If the signal interrupted this thread inside a critical section of
+/// a call on a queue, the handler has to return at once: the signal is delivered again as soon as the section is over,
+/// which is well below a microsecond later. A handler that goes on instead may find that its call fails with `EDEADLK`.
+///
+/// Signals that an instruction raises itself (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`, `SIGTRAP`, `SIGSYS`, `SIGABRT`) are
+/// never put off. Handlers that don't use queues need not call it.
+///
+/// # Return value
+/// 1 if the handler has to return at once, 0 if it may use queues.
+///
+/// # Errors
+/// None.
+///
+/// # If the process dies
+/// Nothing is left.
+///
+/// # See also
+/// umsg_mq_send(3), sigaction(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_defer_signal(
+    signal: c_int,
+    info: *const c_void,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller promises that these are the arguments that the kernel gave to the running handler.
+    unsafe { umsg::signals::defer(signal, info.cast(), context.cast()) }.into()
+}

@@ -1,0 +1,68 @@
+/* Signal handlers that use queues. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <signal.h>
+#include <sys/time.h>
+
+enum { ENOUGH = 30, INTERVAL = 500 };
+
+static umsg_mqd_t queue;
+static volatile sig_atomic_t sent, failed;
+
+static void send_from_handler(int signal, siginfo_t *info, void *context)
+{
+    int before = errno;
+    if (umsg_defer_signal(signal, info, context) == 0) {
+        if (umsg_mq_send(queue, "alarm", 5, 1) == 0)
+            sent++;
+        else if (errno != EAGAIN)
+            failed = errno;
+    }
+    errno = before;
+}
+
+/* So many microseconds between signals; 0 for no more of them. */
+static void alarm_every(long microseconds)
+{
+    struct itimerval timer;
+    memset(&timer, 0, sizeof timer);
+    timer.it_interval.tv_usec = microseconds;
+    timer.it_value.tv_usec = microseconds;
+    CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void a_handler_sends_to_the_queue_that_its_thread_was_using(void)
+{
+    struct sigaction action;
+    char buffer[16];
+    int mine = 0, alarms = 0;
+    queue = make("/handlers", 100, 16, O_NONBLOCK);
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = send_from_handler;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    alarm_every(INTERVAL);
+    while (sent < ENOUGH && failed == 0) {
+        if (umsg_mq_send(queue, "mine", 4, 0) == 0)
+            mine++;
+        while (umsg_mq_receive(queue, buffer, sizeof buffer, NULL) > 0) {
+            mine -= buffer[0] == 'm';
+            alarms += buffer[0] == 'a';
+        }
+    }
+    alarm_every(0);
+    while (umsg_mq_receive(queue, buffer, sizeof buffer, NULL) > 0) {
+        mine -= buffer[0] == 'm';
+        alarms += buffer[0] == 'a';
+    }
+    CHECK(failed == 0);
+    CHECK(mine == 0 && alarms == sent);
+    done(queue, "/handlers");
+}
+
+static const struct test_case cases[] = {
+    CASE(a_handler_sends_to_the_queue_that_its_thread_was_using),
+};
+
+MAIN(cases)
