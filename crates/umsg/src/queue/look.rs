@@ -44,6 +44,12 @@ pub(crate) struct Seen {
 /// How long looking waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How far ahead cells that will be copied are fetched.
+const AHEAD: usize = 8;
+
+/// How much memory for messages is faulted in before the lock is taken, in bytes; the counts that promise more may lie.
+const PREPARED: usize = 256 << 20;
+
 /// How often the counts are read again if they change meanwhile.
 const ATTEMPTS: u32 = 64;
 
@@ -118,32 +124,45 @@ impl Engine {
     /// a time in proportion to what is passed over and to what is copied.
     pub(crate) fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
         let deadline = Deadline::after(PATIENCE);
-        let mut look = self.room_for(most);
+        let (mut slots, mut look) = self.room_for(most);
         self.with_receiver_lock(me, deadline, |wakes| {
             // What the dead held on lease belongs to the queue.
             if self.holds_any() && self.holders_may_give() {
                 self.reclaim_and_serve(wakes)?;
             }
-            Ok(self.collect(skip, most, &mut look)?)
+            self.find(skip, most, &mut slots)?;
+            for (n, slot) in slots.iter().enumerate() {
+                if let Some(ahead) = slots.get(n + AHEAD) {
+                    self.segment().prefetch(*ahead);
+                }
+                self.copy_seen(*slot, &mut look)?;
+            }
+            Ok(())
         })
         .map_err(|refused| refused.by(deadline))?;
         Ok(look)
     }
 
-    /// Private memory for what will probably be seen, so that little is allocated under the lock.
-    fn room_for(&self, most: usize) -> Look {
+    /// Private memory for what will probably be seen, so that little is allocated, and faulted in, under the lock.
+    fn room_for(&self, most: usize) -> (Vec<u32>, Look) {
         let counts = self.counts();
         let layout = self.segment().layout();
         let messages = most.min(counts.messages as usize).min(layout.slots);
         let bytes = messages.saturating_mul(layout.message_size);
-        let mut look = Look::default();
+        let bytes = bytes.min(counts.bytes as usize).min(PREPARED);
+        let (mut slots, mut look) = (Vec::new(), Look::default());
         // If there is no memory, those will say so that need it.
+        let _ = slots.try_reserve_exact(messages);
         let _ = look.messages.try_reserve_exact(messages);
-        let _ = look.bytes.try_reserve(bytes.min(counts.bytes as usize));
-        look
+        if look.bytes.try_reserve(bytes).is_ok() {
+            look.bytes.resize(bytes, 0);
+            look.bytes.clear();
+        }
+        (slots, look)
     }
 
-    fn collect(&self, skip: usize, most: usize, look: &mut Look) -> Result<(), Trouble> {
+    /// The slots of the messages, in order of delivery.
+    fn find(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Trouble> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         // Acquire: RUN, as in `best`.
@@ -151,26 +170,25 @@ impl Engine {
         let drained = receiver.drained.load(Ordering::Relaxed);
         if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
             // One priority: the ring is in order of delivery.
-            self.collect_from_ring(drained, skip, most, look)?;
+            self.find_in_ring(drained, skip, most, slots)?;
             // Relaxed: RUN. If one of the messages has another priority, the acquire of its stamp shows another word.
             if fixed.run.word.load(Ordering::Relaxed) == run {
                 return Ok(());
             }
-            look.messages.clear();
-            look.bytes.clear();
+            slots.clear();
         }
         self.drain()?;
         self.publish_counts();
-        self.collect_from_store(skip, most, look)
+        self.find_in_store(skip, most, slots)
     }
 
     /// The instant is that of the last stamp: nothing is received meanwhile, and what was sent is there without a gap.
-    fn collect_from_ring(
+    fn find_in_ring(
         &self,
         drained: u64,
         skip: usize,
         most: usize,
-        look: &mut Look,
+        slots: &mut Vec<u32>,
     ) -> Result<(), Trouble> {
         let ring = Ring::of(self.segment());
         let end = skip.saturating_add(most);
@@ -179,13 +197,13 @@ impl Engine {
                 break;
             };
             if n >= skip {
-                self.copy_seen(slot, look)?;
+                add(slots, slot)?;
             }
         }
         Ok(())
     }
 
-    fn collect_from_store(&self, skip: usize, most: usize, look: &mut Look) -> Result<(), Trouble> {
+    fn find_in_store(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Trouble> {
         let order = Priorities::of(self.segment());
         let (mut passed, end) = (0, skip.saturating_add(most));
         let mut priority = order.highest();
@@ -200,7 +218,7 @@ impl Engine {
                     return Err(Trouble::Damaged);
                 }
                 if passed >= skip {
-                    self.copy_seen(here, look)?;
+                    add(slots, here)?;
                 }
                 passed += 1;
                 slot = order.after(of, here)?;
@@ -232,6 +250,12 @@ impl Engine {
         });
         Ok(())
     }
+}
+
+fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Trouble> {
+    slots.try_reserve(1).map_err(|_| Trouble::NoMemory)?;
+    slots.push(slot);
+    Ok(())
 }
 
 impl Look {
