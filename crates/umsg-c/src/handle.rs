@@ -327,3 +327,116 @@ impl Drop for Held {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicPtr;
+    use tempfile::TempDir;
+    use umsg::Namespace;
+    use umsg::posix::OpenOptions;
+
+    /// A queue in a directory of its own, which tells how often it is mapped.
+    struct Home(TempDir);
+
+    impl Home {
+        fn new() -> Home {
+            let home = Home(tempfile::tempdir_in("/dev/shm").unwrap());
+            home.options().create(true).open("/q").unwrap();
+            home
+        }
+
+        fn options(&self) -> OpenOptions {
+            let mut options = OpenOptions::new();
+            let namespace = Namespace::at(self.0.path()).unwrap();
+            options.read(true).write(true).namespace(&namespace);
+            options
+        }
+
+        fn open(&self) -> umsg_mqd_t {
+            let queue = self.options().open("/q").unwrap();
+            let message_size = queue.attributes().message_size;
+            enter(Open {
+                queue,
+                name: "/q".into(),
+                message_size,
+                can_receive: true,
+                can_send: true,
+                nonblocking: Flag::new(false).unwrap(),
+            })
+            .unwrap()
+        }
+
+        fn is_mapped(&self) -> bool {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.contains(self.0.path().to_str().unwrap())
+        }
+    }
+
+    #[test]
+    fn a_closed_handle_leads_nowhere_and_its_queue_is_unmapped() {
+        let home = Home::new();
+        let handle = home.open();
+        assert!(hold(handle).is_ok() && home.is_mapped());
+        close(handle).unwrap();
+        assert!(hold(handle).is_err() && keep(handle).is_err() && close(handle).is_err());
+        assert!(!home.is_mapped());
+    }
+
+    #[test]
+    fn a_queue_stays_mapped_while_it_is_noted_or_counted() {
+        let home = Home::new();
+        for use_it in [hold, keep] {
+            let handle = home.open();
+            let held = use_it(handle).unwrap();
+            close(handle).unwrap();
+            assert!(hold(handle).is_err());
+            held.queue.try_send(b"still there", 0).unwrap();
+            drop(held);
+            assert!(!home.is_mapped());
+        }
+    }
+
+    #[test]
+    fn a_nested_use_is_counted() {
+        let home = Home::new();
+        let handle = home.open();
+        let outer = hold(handle).unwrap();
+        let inner = hold(handle).unwrap();
+        assert!(outer.note.is_some() && inner.note.is_none());
+        close(handle).unwrap();
+        drop(outer);
+        assert!(home.is_mapped());
+        drop(inner);
+        assert!(!home.is_mapped());
+    }
+
+    /// Threads that use whatever handle there is, while another one closes and opens.
+    #[test]
+    fn nothing_is_unmapped_under_a_call_and_nothing_stays_mapped() {
+        const USERS: usize = 3;
+        const ROUNDS: usize = 3_000;
+        let home = Home::new();
+        let current = AtomicPtr::new(home.open());
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..USERS {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        if let Ok(held) = hold(current.load(Ordering::Relaxed)) {
+                            assert_eq!(held.queue.attributes().messages, 0);
+                        }
+                    }
+                });
+            }
+            for _ in 0..ROUNDS {
+                let old = current.swap(home.open(), Ordering::Relaxed);
+                close(old).unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert!(home.is_mapped());
+        close(current.into_inner()).unwrap();
+        assert!(!home.is_mapped());
+    }
+}
