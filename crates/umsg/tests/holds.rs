@@ -6,7 +6,7 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::wait_until;
-use umsg::posix::{LeaseError, Queue, ReceiveError, SendError};
+use umsg::posix::{LeaseError, Queue, ReceiveError, SendError, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
 
@@ -120,4 +120,38 @@ fn a_forked_child_does_not_own_its_parents_leases() {
     });
     child.expect(Exit::Code(0), "the child");
     lease.acknowledge().unwrap();
+}
+
+#[test]
+fn a_blocked_reservation_gets_its_turn_among_blocked_senders() {
+    let place = Place::new();
+    let queue = place.create("/q", 1, 100);
+    queue.set_waiting(Waiting::Blocking);
+    queue.send(b"first", 0).unwrap();
+    let blocked = |senders| wait_until(STUCK, || queue.status().blocked_senders == senders);
+    std::thread::scope(|scope| {
+        scope.spawn(|| queue.send(b"second", 0).unwrap());
+        assert!(blocked(1));
+        scope.spawn(|| {
+            let mut room = queue.reserve(5).unwrap();
+            room.write_at(0, b"third");
+            room.commit(0).unwrap();
+        });
+        assert!(blocked(2));
+        scope.spawn(|| queue.send(b"fourth", 0).unwrap());
+        assert!(blocked(3));
+        for expected in ["first", "second", "third", "fourth"] {
+            let received = queue.receive_vec().unwrap();
+            assert_eq!(String::from_utf8(received.data).unwrap(), expected);
+        }
+    });
+    let late = queue.reserve(1).unwrap();
+    assert_eq!(
+        queue
+            .reserve_timeout(1, Duration::from_millis(20))
+            .unwrap_err(),
+        SendError::TimedOut
+    );
+    drop(late);
+    assert_eq!(queue.status().blocked_senders, 0);
 }

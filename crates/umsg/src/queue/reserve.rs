@@ -4,9 +4,11 @@
 //! on. Committing moves the message into the store, behind everything that was sent before: nobody waits for a holder
 //! that takes its time, because the ring never contains what is not written yet.
 
+use super::batch::Turn;
 use super::hold::Grip;
 use super::receive::Found;
 use super::{Engine, Refused, Wakes};
+use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State};
@@ -17,6 +19,23 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
+
+/// Reserves when it is its turn.
+struct Reserve {
+    len: usize,
+}
+
+impl Turn for Reserve {
+    type Outcome = Grip;
+
+    fn wanted(&self) -> u64 {
+        1
+    }
+
+    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<Grip, Refused> {
+        engine.reserve_slot(me, self.len)
+    }
+}
 
 impl Engine {
     /// Reserves room for a message of up to `len` bytes, if there is some at once.
@@ -67,8 +86,15 @@ impl Engine {
             if deadline.has_passed() {
                 return Err(Refused::NotNow.by(deadline));
             }
-            if !self.spin_for_room(1, calm, deadline) {
-                super::wait::nap(calm, deadline)?;
+            if self.spin_for_room(1, calm, deadline) {
+                continue;
+            }
+            self.segment().fixed().counters.count(Event::SendBlocked);
+            match self.block_for_turn(me, &mut Reserve { len }, calm, deadline) {
+                Ok(Some(grip)) => return Ok(grip),
+                Ok(None) => {}
+                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(refused) => return Err(refused.by(deadline)),
             }
         }
     }
@@ -83,6 +109,12 @@ impl Engine {
         {
             return Err(Refused::NotNow);
         }
+        self.reserve_slot(me, len)
+    }
+
+    /// Both locks are held, and there is room.
+    fn reserve_slot(&self, me: &Thread, len: usize) -> Result<Grip, Refused> {
+        let fixed = self.segment().fixed();
         let (slot, cell) = self.take_free_slot()?;
         crash_point!(RESERVE_SLOT_TAKEN);
         let hold = match len > self.segment().layout().inline() {
@@ -102,9 +134,12 @@ impl Engine {
         self.count_kind(State::Reserved, 1);
         self.count_held(1);
         self.publish_counts();
-        // What senders know of the room is newer than this reservation.
+        // What senders have seen of the room is older than this reservation; what is kept from them stays kept.
         let removed = fixed.published.removed.load(Ordering::Relaxed);
-        fixed.sender.removed_seen.set(removed);
+        let seen = &fixed.sender.removed_seen;
+        if seen.get().wrapping_sub(removed) as i64 > 0 {
+            seen.set(removed);
+        }
         let found = Found::in_place(slot, cell, len);
         Ok(self.grip(index, hold, &found))
     }

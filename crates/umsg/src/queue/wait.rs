@@ -353,7 +353,7 @@ pub(super) fn finish_early<T>(
 }
 
 /// Sleeps a millisecond, or until the deadline.
-pub(super) fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
+fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
     let word = crate::sync::AtomicU32::new(0);
     match futex::wait_in_calm(&word, 0, calm, deadline.or_slice(NAP)) {
         Slept::Interrupted => Err(Refused::Interrupted),

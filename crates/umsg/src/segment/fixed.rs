@@ -282,6 +282,7 @@ const fn layout_hash() -> u32 {
         super::NODES,
         super::PRIORITIES,
         super::GRANULE,
+        super::layout::ARENA_GAP,
     ];
     let mut hash = 0x811c_9dc5_u32;
     let mut index = 0;

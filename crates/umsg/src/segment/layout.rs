@@ -27,6 +27,9 @@ pub(crate) const GRANULE: usize = 16;
 /// The arena of one queue is at most this long, in bytes: block lengths are counted in granules and have 31 bits.
 const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
 
+/// Bytes in front of the arena's first block: behind them and the block's header, a cache line begins.
+pub(super) const ARENA_GAP: usize = 64 - GRANULE;
+
 /// Regions start at multiples of this many bytes.
 const ALIGN: usize = 4096;
 
@@ -68,8 +71,9 @@ impl Layout {
         let holds = links + (slots * 4).next_multiple_of(ALIGN);
         let cells = holds + (slots * size_of::<Hold>()).next_multiple_of(ALIGN);
         let cell_len = cell_len(message_size);
-        let arena = cells + (slots * cell_len).next_multiple_of(ALIGN);
         let arena_len = arena_len(slots, message_size);
+        let gap = if arena_len == 0 { 0 } else { ARENA_GAP };
+        let arena = cells + (slots * cell_len).next_multiple_of(ALIGN) + gap;
         Layout {
             max_messages,
             message_size,
@@ -114,11 +118,12 @@ fn arena_len(slots: usize, message_size: usize) -> usize {
     if message_size <= inline(LONG_CELL) {
         return 0;
     }
-    let block = message_size.next_multiple_of(GRANULE) + GRANULE;
+    let block = message_size.next_multiple_of(64) + 64;
     let all = slots.saturating_mul(block);
     all.saturating_add(all / 4)
         .min(ARENA_LIMIT)
         .next_multiple_of(ALIGN)
+        - ARENA_GAP
 }
 
 #[cfg(all(test, not(loom)))]
@@ -129,7 +134,7 @@ mod tests {
     fn the_largest_queue_fits_into_the_address_space() {
         let layout = Layout::new(1_048_576, 16 << 20);
         assert!(layout.len < 1 << 40, "{layout:?}");
-        assert_eq!(layout.arena_len, ARENA_LIMIT);
+        assert_eq!(layout.arena_len, ARENA_LIMIT - ARENA_GAP);
     }
 
     #[test]

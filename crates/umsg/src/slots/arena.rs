@@ -25,6 +25,10 @@ use crate::sync::{AtomicU32, Guarded32, Ordering};
 /// Shortest block, in granules: a header and one granule.
 const SHORTEST: u32 = 2;
 
+/// Granules in a cache line, and from how many on a block takes whole lines.
+const LINE: u32 = (64 / GRANULE) as u32;
+const LONG: u32 = 16 * LINE;
+
 /// The arena grows by at least this many granules (64 KiB), or by a sixteenth of what it has.
 const STEP: u32 = 4096;
 
@@ -85,9 +89,15 @@ fn changing<T>(
     result
 }
 
-/// Length in granules of a block for `len` bytes, header included.
+/// Length in granules of a block for `len` bytes, header included. Where all messages are long, each begins on a cache
+/// line: the first does, and all lengths are whole lines.
 fn granules(len: usize) -> u32 {
-    (len.div_ceil(GRANULE) as u32 + 1).max(SHORTEST)
+    let length = (len.div_ceil(GRANULE) as u32 + 1).max(SHORTEST);
+    if length < LONG {
+        length
+    } else {
+        length.next_multiple_of(LINE)
+    }
 }
 
 /// The header of the block whose payload begins at a granule.

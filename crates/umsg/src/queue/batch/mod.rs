@@ -18,3 +18,4 @@ mod send;
 mod wait;
 
 pub(crate) use send::{Batch, move_cursor, take_back, unfinished};
+pub(super) use wait::Turn;

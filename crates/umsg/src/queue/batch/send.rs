@@ -2,6 +2,7 @@
 
 use super::super::send::write_header;
 use super::super::{Engine, Refused};
+use super::wait::Turn;
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
@@ -66,6 +67,27 @@ struct Filled<'a> {
     trouble: Option<Trouble>,
 }
 
+/// Sends a batch when it is its turn.
+struct Whole<'a, B: ?Sized>(&'a B);
+
+impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
+    type Outcome = ();
+
+    fn wanted(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<(), Refused> {
+        let fixed = engine.segment().fixed();
+        // Relaxed: under both locks.
+        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        fixed.sender.freed_seen.set(freed);
+        let first = fixed.sender.sent.load(Ordering::Relaxed);
+        engine.publish_batch(me, self.0, first, self.wanted(), Amount::All)?;
+        Ok(())
+    }
+}
+
 impl Engine {
     /// Sends all messages as one; waits for room until `deadline`.
     pub(crate) fn send_batch<B: Batch + ?Sized>(
@@ -90,9 +112,9 @@ impl Engine {
                 continue;
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
-            match self.block_batch(me, batch, calm, deadline) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
+            match self.block_for_turn(me, &mut Whole(batch), calm, deadline) {
+                Ok(Some(())) => return Ok(()),
+                Ok(None) => {}
                 Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(deadline)),
             }

@@ -1,4 +1,4 @@
-//! Waiting for room for a whole batch.
+//! Waiting for room for a whole batch, or for a reservation.
 //!
 //! The sender leaves a node in the list of senders, in its place among them, and takes no slots. While it is blocked:
 //!
@@ -12,7 +12,6 @@
 
 use super::super::wait::{End, Enlisted, finish_early, last_patience};
 use super::super::{Engine, Refused, Wakes};
-use super::send::{Amount, Batch};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
@@ -23,27 +22,38 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
 use crate::waiters::{self, List, State, Waiters};
 
+/// What a sender does once there is room for all of it.
+pub(in crate::queue) trait Turn {
+    type Outcome;
+
+    /// For how many messages there has to be room.
+    fn wanted(&self) -> u64;
+
+    /// Does it. Under both locks; there is room, and so many slots are free.
+    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<Self::Outcome, Refused>;
+}
+
 impl Engine {
-    /// Waits with a node until the batch is sent: true. False: try again.
-    pub(super) fn block_batch<B: Batch + ?Sized>(
+    /// Waits with a node until it is the caller's turn, and takes it. None: try again.
+    pub(in crate::queue) fn block_for_turn<T: Turn>(
         &self,
         me: &Thread,
-        batch: &B,
+        turn: &mut T,
         calm: Calm<'_>,
         deadline: Deadline,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Option<T::Outcome>, Refused> {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let enlisted = self.enlist_batch(me, batch.len() as u64, deadline, &mut wakes);
+        let enlisted = self.enlist_batch(me, turn.wanted(), deadline, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
-            return finish_early(enlisted, calm, deadline).map(|_| false);
+            return finish_early(enlisted, calm, deadline).map(|_| None);
         };
         crash_point!(WAIT_NAMED);
         let result = loop {
             let end = self.sleep(me, node, index, List::Senders, calm, deadline);
             crash_point!(WAIT_WOKEN);
-            match self.end_batch(me, batch, (index, node), end, deadline) {
-                Ok(false) => {}
+            match self.end_batch(me, turn, (index, node), end, deadline) {
+                Ok(None) => {}
                 other => break other,
             }
         };
@@ -128,21 +138,21 @@ impl Engine {
         Ok(false)
     }
 
-    /// The end of a sleep: sends if it is the caller's turn. False: it waits on.
-    fn end_batch<B: Batch + ?Sized>(
+    /// The end of a sleep: takes the turn if it is the caller's. None: it waits on.
+    fn end_batch<T: Turn>(
         &self,
         me: &Thread,
-        batch: &B,
+        turn: &mut T,
         (index, node): (u32, &Node),
         end: End,
         deadline: Deadline,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Option<T::Outcome>, Refused> {
         let mut locked = false;
         let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
             locked = true;
             let waiters = Waiters::of(self.segment());
-            let result = self.take_turn(me, batch, node, end, deadline);
-            if result != Ok(false) {
+            let result = self.end_turn(me, turn, node, end, deadline);
+            if !matches!(result, Ok(None)) {
                 waiters.remove(node)?;
                 waiters::give_up(node);
             } else if List::of(node) == List::None {
@@ -169,56 +179,53 @@ impl Engine {
         }
     }
 
-    fn take_turn<B: Batch + ?Sized>(
+    fn end_turn<T: Turn>(
         &self,
         me: &Thread,
-        batch: &B,
+        turn: &mut T,
         node: &Node,
         end: End,
         deadline: Deadline,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Option<T::Outcome>, Refused> {
         if waiters::state(node) == State::Settled {
-            match self.send_in_turn(me, batch, deadline) {
+            match self.take_turn(me, turn, deadline) {
                 // Messages came back that had been offered to others: the turn is over, and comes again.
                 Err(Refused::NotNow) => {
                     let _ = waiters::unsettle(node);
                 }
-                other => return other.map(|()| true),
+                other => return other.map(Some),
             }
         }
         if end == End::Settled {
-            return Ok(false);
+            return Ok(None);
         }
         self.segment().fixed().counters.count(Event::GivenUp);
         Err(end.into())
     }
 
-    /// Sends under both locks. The caller holds that of the receivers.
-    fn send_in_turn<B: Batch + ?Sized>(
+    /// Does under both locks what the caller waited for. It holds that of the receivers.
+    fn take_turn<T: Turn>(
         &self,
         me: &Thread,
-        batch: &B,
+        turn: &mut T,
         deadline: Deadline,
-    ) -> Result<(), Refused> {
+    ) -> Result<T::Outcome, Refused> {
         self.borrow_sender_lock(me, deadline)?;
-        let result = self.send_borrowed(me, batch);
+        let result = self.take_turn_borrowed(me, turn);
         self.segment().fixed().sender.lock.give_back();
         result
     }
 
-    fn send_borrowed<B: Batch + ?Sized>(&self, me: &Thread, batch: &B) -> Result<(), Refused> {
-        let count = batch.len() as u64;
-        if !self.has_room_now(count as u32) {
+    fn take_turn_borrowed<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+    ) -> Result<T::Outcome, Refused> {
+        if !self.has_room_now(turn.wanted() as u32) {
             return Err(Refused::NotNow);
         }
-        self.grow_until(count)?;
-        let fixed = self.segment().fixed();
-        // Relaxed: under both locks.
-        let freed = fixed.published.freed.load(Ordering::Relaxed);
-        fixed.sender.freed_seen.set(freed);
-        let first = fixed.sender.sent.load(Ordering::Relaxed);
-        self.publish_batch(me, batch, first, count, Amount::All)?;
-        Ok(())
+        self.grow_until(turn.wanted())?;
+        turn.take(self, me)
     }
 }
 
