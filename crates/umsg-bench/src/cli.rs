@@ -58,6 +58,8 @@ pub enum Suite {
     Stream,
     /// Two processes, back and forth: time of a round trip
     Pingpong,
+    /// Two processes, messages of a megabyte: copied, and in place
+    Copy,
     /// What a queue takes in memory
     Memory,
     /// Two cores: does a hammered queue slow down who works beside it?
@@ -75,6 +77,7 @@ impl Suite {
                 Suite::Depth,
                 Suite::Stream,
                 Suite::Pingpong,
+                Suite::Copy,
                 Suite::Memory,
                 Suite::Neighbour,
             ],
@@ -88,6 +91,7 @@ impl Suite {
             Suite::Depth => "depth",
             Suite::Stream => "stream",
             Suite::Pingpong => "pingpong",
+            Suite::Copy => "copy",
             Suite::Memory => "memory",
             Suite::Neighbour => "neighbour",
             Suite::All => "all",

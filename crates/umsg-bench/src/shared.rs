@@ -41,6 +41,22 @@ impl SharedWords {
         self.words[index].store(value, Ordering::Release);
     }
 
+    /// Some of the words as bytes.
+    ///
+    /// # Safety
+    /// Nobody else touches them as long as the slice is in use.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "shared memory, handed out by agreement"
+    )]
+    pub unsafe fn bytes_mut(&self, first: usize, count: usize) -> &mut [u8] {
+        let words = &self.words[first..first + count];
+        // SAFETY: the words lie in the mapping, which is writable; that nobody else touches them is our caller's promise.
+        unsafe {
+            slice::from_raw_parts_mut(words.as_ptr().cast_mut().cast::<u8>(), size_of_val(words))
+        }
+    }
+
     /// Adds one and gives the sum.
     pub fn increment(&self, index: usize) -> u64 {
         self.words[index].fetch_add(1, Ordering::AcqRel) + 1

@@ -32,6 +32,13 @@ fn make_named(spec: &Spec) -> Result<(UmsgQueue, String), Failure> {
     Ok((UmsgQueue { queue }, name))
 }
 
+impl UmsgQueue {
+    /// The queue itself, for what the kernel's queues can't do.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+}
+
 impl MessageQueue for UmsgQueue {
     fn make(spec: &Spec) -> Result<Self, Failure> {
         let (queue, name) = make_named(spec)?;

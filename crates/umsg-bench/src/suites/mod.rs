@@ -1,5 +1,6 @@
 //! The suites, one file each.
 
+mod copy;
 mod depth;
 mod duet;
 mod memory;
@@ -22,6 +23,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
         Suite::Depth => depth::run(plan),
         Suite::Stream => stream::run(plan),
         Suite::Pingpong => pingpong::run(plan),
+        Suite::Copy => copy::run(plan),
         Suite::Memory => memory::run(plan),
         Suite::Neighbour => neighbour::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
