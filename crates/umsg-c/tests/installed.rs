@@ -154,6 +154,13 @@ fn the_library_has_a_name_that_programs_are_linked_to() {
 }
 
 #[test]
+fn the_library_is_not_unloaded_under_threads_that_used_it() {
+    let mut readelf = Command::new("readelf");
+    let dynamic = succeed(readelf.arg("-d").arg(shared_library()));
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+}
+
+#[test]
 fn pkg_config_knows_the_version_and_the_place() {
     let Some(version) = pkg_config(&["--modversion", "umsg"]) else {
         return skip("pkg-config");

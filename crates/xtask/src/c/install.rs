@@ -73,7 +73,11 @@ fn link(workspace: &Workspace, archive: &Path, directory: &Path) -> Result<()> {
             .arg(new)
             .arg(format!("-Wl,-soname,{soname}"))
             .arg(joined("-Wl,--version-script=", &map))
-            .args(["-Wl,--gc-sections", "-Wl,-z,relro,-z,now,-z,defs"])
+            // Not unloaded by dlclose: threads and fork have addresses of its functions.
+            .args([
+                "-Wl,--gc-sections",
+                "-Wl,-z,relro,-z,now,-z,defs,-z,nodelete",
+            ])
             .arg("-Wl,--whole-archive")
             .arg(archive)
             .args(["-Wl,--no-whole-archive", "-Wl,--as-needed"])
