@@ -871,8 +871,10 @@ struct umsg_mq_peeked {
     unsigned int priority;
     /* Process id of the sender. */
     pid_t pid;
+    /* How often it was leased and came back. */
+    uint32_t returns;
     /* Set to 0. */
-    uint64_t reserved[3];
+    uint32_t reserved[5];
 };
 
 /*

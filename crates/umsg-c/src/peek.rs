@@ -26,8 +26,10 @@ pub struct umsg_mq_peeked {
     pub priority: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,
+    /// How often it was leased and came back.
+    pub returns: u32,
     /// Set to 0.
-    pub reserved: [u64; 3],
+    pub reserved: [u32; 5],
 }
 
 /// Looks at a message without receiving it.
@@ -97,6 +99,7 @@ fn told_of(message: &Peeked, room: &umsg_mq_peeked) -> umsg_mq_peeked {
         sent: told(Some(message.sent)),
         priority: message.priority,
         pid: message.pid.cast_signed(),
-        reserved: [0; 3],
+        returns: message.returns,
+        reserved: [0; 5],
     }
 }

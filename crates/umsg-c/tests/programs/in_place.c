@@ -44,11 +44,14 @@ static void a_returned_message_comes_first_again(void)
 {
     umsg_mqd_t queue = make("/returned", 4, 16, 0);
     struct umsg_mq_lease lease, copy;
+    struct umsg_mq_peeked peeked;
     CHECK(umsg_mq_send(queue, "first", 5, 0) == 0 && umsg_mq_send(queue, "second", 6, 0) == 0);
     CHECK(umsg_mq_lease(queue, &lease, NULL) == 0);
     copy = lease;
     CHECK(umsg_mq_return(&lease) == 0);
     FAILS(umsg_mq_acknowledge(&copy), EINVAL);
+    memset(&peeked, 0, sizeof peeked);
+    CHECK(umsg_mq_peek(queue, 0, &peeked) == 0 && peeked.len == 5 && peeked.returns == 1);
     CHECK(umsg_mq_lease(queue, &lease, NULL) == 0);
     CHECK(memcmp(lease.data, "first", 5) == 0 && lease.deliveries == 2);
     CHECK(umsg_mq_acknowledge(&lease) == 0);

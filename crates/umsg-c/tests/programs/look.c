@@ -60,7 +60,7 @@ static void messages_can_be_looked_at_in_the_order_of_delivery(void)
     peeked.size = sizeof buffer;
     CHECK(umsg_mq_peek(queue, 0, &peeked) == 0);
     CHECK(peeked.len == 5 && memcmp(buffer, "first", 5) == 0);
-    CHECK(peeked.priority == 9 && peeked.pid == getpid() && peeked.reserved[2] == 0);
+    CHECK(peeked.priority == 9 && peeked.pid == getpid() && peeked.returns == 0 && peeked.reserved[4] == 0);
     CHECK(peeked.sent > now - (int64_t)60 * 1000000000);
     peeked.size = 3;
     CHECK(umsg_mq_peek(queue, 1, &peeked) == 0);
