@@ -10,15 +10,27 @@ use super::model::{Function, Library, Shape, Type};
 use super::roff::{escape, inline, see_also};
 use crate::failure::{Context as _, Failure, Result};
 
-/// Writes the pages into a directory.
+/// Writes the pages into a directory, and removes those of functions that are no more.
 pub fn write(root: &Path, directory: &Path) -> Result<()> {
     let library = Library::read(root)?;
     fs::create_dir_all(directory).context(directory.display())?;
+    for old in fs::read_dir(directory).context(directory.display())? {
+        let old = old.context(directory.display())?.path();
+        if is_ours(&old) {
+            fs::remove_file(&old).context(old.display())?;
+        }
+    }
     for function in library.functions() {
         let page = directory.join(format!("{}.3", function.name));
         fs::write(&page, text(&library, function)?).context(page.display())?;
     }
     Ok(())
+}
+
+/// Whether a file has the name of a page that an earlier version may have written.
+fn is_ours(page: &Path) -> bool {
+    let name = page.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("umsg_") && name.ends_with(".3"))
 }
 
 /// The page of a function.
