@@ -56,6 +56,8 @@ pub enum Suite {
     Depth,
     /// Two processes, one direction: messages a second
     Stream,
+    /// Two processes, one direction, several messages a call
+    Batch,
     /// Two processes, back and forth: time of a round trip
     Pingpong,
     /// Two processes, messages of a megabyte: copied, and in place
@@ -76,6 +78,7 @@ impl Suite {
                 Suite::Mqueue,
                 Suite::Depth,
                 Suite::Stream,
+                Suite::Batch,
                 Suite::Pingpong,
                 Suite::Copy,
                 Suite::Memory,
@@ -90,6 +93,7 @@ impl Suite {
             Suite::Mqueue => "mqueue",
             Suite::Depth => "depth",
             Suite::Stream => "stream",
+            Suite::Batch => "batch",
             Suite::Pingpong => "pingpong",
             Suite::Copy => "copy",
             Suite::Memory => "memory",

@@ -57,6 +57,8 @@ points! {
     RECEIVE_TAKEN;
     /// The message is taken from the store, its slot is in nobody's hands: received, the repair frees the slot.
     RECEIVE_UNSTORED;
+    /// Several messages are taken and their slots written behind the free ones: received, the repair frees the slots.
+    RECEIVE_BATCH_TAKEN;
     /// The slot is free, the counters do not say so: the repair counts again.
     RECEIVE_FREED;
     /// A blocked sender's message was admitted, the sender not woken: it looks by itself at its next slice.

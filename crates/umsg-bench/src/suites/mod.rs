@@ -1,5 +1,6 @@
 //! The suites, one file each.
 
+mod batch;
 mod copy;
 mod depth;
 mod duet;
@@ -22,6 +23,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
         Suite::Mqueue => mqueue::run(plan),
         Suite::Depth => depth::run(plan),
         Suite::Stream => stream::run(plan),
+        Suite::Batch => batch::run(plan),
         Suite::Pingpong => pingpong::run(plan),
         Suite::Copy => copy::run(plan),
         Suite::Memory => memory::run(plan),

@@ -36,21 +36,21 @@ const STAMPED: u64 = 256;
 const LOOK: u64 = 64;
 
 /// One round.
-struct Flow {
+pub(super) struct Flow {
     /// Million messages a second.
-    rate: f64,
+    pub(super) rate: f64,
     /// CPU time of both processes, in nanoseconds a message.
-    cpu: f64,
+    pub(super) cpu: f64,
     /// Median time from send to receive, in nanoseconds.
-    latency: f64,
+    pub(super) latency: f64,
 }
 
 /// What a row is about.
 #[derive(Clone, Copy)]
-struct Case {
-    mode: Mode,
-    depth: u32,
-    size: usize,
+pub(super) struct Case {
+    pub(super) mode: Mode,
+    pub(super) depth: u32,
+    pub(super) size: usize,
 }
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
@@ -141,7 +141,11 @@ enum Word {
 
 const WORDS: usize = Word::Latency as usize + 1;
 
-fn flow<Q: MessageQueue>(plan: &Plan, case: Case, places: Places) -> Result<Flow, Failure> {
+pub(super) fn flow<Q: MessageQueue>(
+    plan: &Plan,
+    case: Case,
+    places: Places,
+) -> Result<Flow, Failure> {
     let queue = Q::make(&Spec {
         depth: case.depth,
         message_size: case.size as u32,

@@ -1,9 +1,9 @@
 //! Several messages in one call.
 
-use super::queue::{Queue, realtime};
-use crate::error::SendError;
+use super::queue::{Queue, Received, realtime};
+use crate::error::{ReceiveError, SendError};
 use crate::queue::Engine;
-use crate::queue::batch::Batch;
+use crate::queue::batch::{self, Batch};
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use std::time::{Duration, SystemTime};
@@ -69,6 +69,58 @@ impl<M: Outgoing + ?Sized> Batch for Checked<'_, M> {
     }
 }
 
+/// Where received messages go.
+#[doc(hidden)]
+pub trait Incoming {
+    /// Room for the next message, which has `len` bytes: a slice of at least that length. None leaves it in the queue and
+    /// ends the call. Called with the queue's lock held: it must not use a queue, nor panic, nor wait. The first
+    /// time in a call it has to find room for the queue's message size, or the call receives nothing.
+    fn place(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// The message stands at the beginning of that room now.
+    fn taken(&mut self, len: usize, priority: u32);
+}
+
+/// What the engine puts messages into.
+struct Into<'a, I: ?Sized>(&'a mut I);
+
+impl<I: Incoming + ?Sized> batch::Sink for Into<'_, I> {
+    #[inline(always)]
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.0.place(len)
+    }
+
+    #[inline(always)]
+    fn taken(&mut self, len: usize, key: usize) {
+        self.0.taken(len, key as u32);
+    }
+}
+
+/// One after another into a buffer.
+struct Packed<'a> {
+    buffer: &'a mut [u8],
+    used: usize,
+    received: &'a mut [Received],
+    count: usize,
+}
+
+impl Incoming for Packed<'_> {
+    #[inline(always)]
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        let room = self.buffer.get_mut(self.used..)?;
+        (len <= room.len()).then_some(room)
+    }
+
+    #[inline(always)]
+    fn taken(&mut self, len: usize, priority: u32) {
+        self.used += len;
+        if let Some(place) = self.received.get_mut(self.count) {
+            *place = Received { len, priority };
+        }
+        self.count += 1;
+    }
+}
+
 /// # Sending batches
 impl Queue {
     /// Sends all of these messages, each given as its bytes and its priority, or none: no receiver finds one of them while
@@ -78,6 +130,9 @@ impl Queue {
     /// # Blocking
     /// Until there is room for all of them. A blocked batch has its place among the blocked senders; while it is first, the
     /// room that there is is kept for it: whoever sends later finds the queue full.
+    ///
+    /// A full queue that [fails or drops](super::OnFull) does so for a batch as well: it drops the oldest messages of the
+    /// lowest priority until there is room for all; or the batch, if too many are better than the best of it.
     ///
     /// # Errors
     /// [`SendError::BatchTooLarge`] (EMSGSIZE) if the queue never holds so many; all others of [`SendError`] but `Full` and
@@ -245,5 +300,185 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+/// Bytes and messages that [`Queue::receive_each`] takes at a time, if the queue's messages are not longer.
+const PIECE: (usize, usize) = (64 << 10, 256);
+
+/// # Receiving batches
+impl Queue {
+    /// Receives up to `received.len()` messages, those that are there, in order of delivery and under one lock. They stand
+    /// in `buffer` one right behind another, and `received` says how long each is. Answers how many there are: at least
+    /// one, unless `received` is empty. What does not fit stays in the queue. The buffer must have room for the queue's
+    /// message size, however short the messages are.
+    ///
+    /// # Blocking
+    /// While the queue is empty, as [`receive`](Self::receive). With one message or more it does not wait for others.
+    /// While many are copied, other receivers wait.
+    ///
+    /// # Errors
+    /// All of [`ReceiveError`] but `Empty` and `TimedOut`. Nothing was received then.
+    ///
+    /// # If the process dies
+    /// Before the call returns: those messages are lost that were copied out already, the others are in the queue.
+    ///
+    /// ```
+    /// # use umsg::{Namespace, posix::{OpenOptions, Received}};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let namespace = Namespace::at(directory.path())?;
+    /// # let queue = OpenOptions::new().read(true).write(true).create(true).namespace(&namespace)
+    /// #     .max_messages(10).message_size(64).open("/orders")?;
+    /// queue.send_batch(&[(b"one", 1), (b"three", 3), (b"two", 2)])?;
+    /// let (mut buffer, mut received) = ([0; 1024], [Received::default(); 16]);
+    /// let count = queue.receive_batch(&mut buffer, &mut received)?;
+    /// let mut rest = &buffer[..];
+    /// let mut words = Vec::new();
+    /// for message in &received[..count] {
+    ///     let (bytes, behind) = rest.split_at(message.len);
+    ///     words.push(bytes);
+    ///     rest = behind;
+    /// }
+    /// assert_eq!(words, [&b"three"[..], b"two", b"one"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn receive_batch(
+        &self,
+        buffer: &mut [u8],
+        received: &mut [Received],
+    ) -> Result<usize, ReceiveError> {
+        self.receive_packed(buffer, received, Until::Forever)
+    }
+
+    /// As [`receive_batch`](Self::receive_batch), if there is a message at once.
+    ///
+    /// # Blocking
+    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Empty`] (EAGAIN) and those of [`receive_batch`](Self::receive_batch).
+    pub fn try_receive_batch(
+        &self,
+        buffer: &mut [u8],
+        received: &mut [Received],
+    ) -> Result<usize, ReceiveError> {
+        self.receive_packed(buffer, received, Until::Now)
+    }
+
+    /// As [`receive_batch`](Self::receive_batch); waits for a message at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and those of [`receive_batch`](Self::receive_batch).
+    pub fn receive_batch_timeout(
+        &self,
+        buffer: &mut [u8],
+        received: &mut [Received],
+        timeout: Duration,
+    ) -> Result<usize, ReceiveError> {
+        self.receive_packed(buffer, received, Until::After(timeout))
+    }
+
+    /// As [`receive_batch`](Self::receive_batch); waits for a message at most until `deadline`, on the system's clock.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and those of [`receive_batch`](Self::receive_batch).
+    pub fn receive_batch_deadline(
+        &self,
+        buffer: &mut [u8],
+        received: &mut [Received],
+        deadline: SystemTime,
+    ) -> Result<usize, ReceiveError> {
+        self.receive_packed(buffer, received, Until::Time(deadline))
+    }
+
+    /// Receives up to `most` messages, those that are there, and has each visited: its bytes and its priority. They are
+    /// taken in pieces of up to 256, and visited when the queue's lock is dropped; `visit` may use the queue.
+    /// Answers how many there were: at least one, unless `most` is 0.
+    ///
+    /// # Blocking
+    /// While the queue is empty, as [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// As [`receive_batch`](Self::receive_batch).
+    ///
+    /// # Panics
+    /// If `visit` does; the messages of the same piece that were not visited are lost then.
+    ///
+    /// # If the process dies
+    /// As [`receive_batch`](Self::receive_batch); messages that were not visited yet are lost likewise.
+    pub fn receive_each(
+        &self,
+        most: usize,
+        mut visit: impl FnMut(&[u8], u32),
+    ) -> Result<usize, ReceiveError> {
+        let size = self.engine.segment().layout().message_size;
+        let mut buffer = vec![0; size.max(PIECE.0.min(size.saturating_mul(most)))];
+        let mut received = vec![Received::default(); most.min(PIECE.1)];
+        let mut until = Until::Forever;
+        let mut total = 0;
+        while total < most {
+            let piece = received.len().min(most - total);
+            let count = match self.receive_packed(&mut buffer, &mut received[..piece], until) {
+                Ok(count) => count,
+                // What was visited was received, whatever keeps the others.
+                Err(_) if total != 0 => break,
+                Err(error) => return Err(error),
+            };
+            let mut rest = &buffer[..];
+            for message in &received[..count] {
+                let (bytes, behind) = rest.split_at(message.len);
+                visit(bytes, message.priority);
+                rest = behind;
+            }
+            total += count;
+            until = Until::Now;
+        }
+        Ok(total)
+    }
+
+    fn receive_packed(
+        &self,
+        buffer: &mut [u8],
+        received: &mut [Received],
+        until: Until,
+    ) -> Result<usize, ReceiveError> {
+        let needed = self.engine.segment().layout().message_size;
+        if self.access.read && buffer.len() < needed {
+            return Err(ReceiveError::BufferTooSmall {
+                len: buffer.len(),
+                needed,
+            });
+        }
+        let most = received.len();
+        let mut packed = Packed {
+            buffer,
+            used: 0,
+            received,
+            count: 0,
+        };
+        self.receive_into(&mut packed, most, until)
+    }
+
+    /// [`receive_batch`](Self::receive_batch), to wherever messages are wanted. 0 if there is no room for the first.
+    #[doc(hidden)]
+    pub fn receive_into<I: Incoming + ?Sized>(
+        &self,
+        sink: &mut I,
+        most: usize,
+        until: Until,
+    ) -> Result<usize, ReceiveError> {
+        if !self.access.read {
+            return Err(ReceiveError::NotReadable);
+        }
+        if most == 0 {
+            return Ok(0);
+        }
+        let me = thread::current();
+        let deadline = until.deadline();
+        let result = self
+            .engine
+            .receive_batch(me, most, &mut Into(sink), deadline);
+        self.move_dead_letters();
+        result.map_err(|refused| self.receive_error(refused))
     }
 }

@@ -34,7 +34,7 @@ pub use crate::error::{LeaseError, OpenError, ReceiveError, SendError, UnlinkErr
 pub use crate::queue::Waiting;
 pub use crate::segment::OnFull;
 #[doc(hidden)]
-pub use batch::{Outgoing, Until};
+pub use batch::{Incoming, Outgoing, Until};
 pub use directory::{Listed, list, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;

@@ -32,7 +32,7 @@ pub struct Queue {
 }
 
 /// A received message, its bytes being in the caller's buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Length in bytes.
     pub len: usize,

@@ -125,31 +125,100 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for messages of up to that priority, so many, by dropping the oldest of the lowest, if the queue does
-    /// so. False if the new ones are those to be dropped.
+    /// Makes room for a message of that priority by dropping the oldest of the lowest, if the queue does so. False if the
+    /// new message is the one to be dropped.
     pub(super) fn make_room(
         &self,
         me: &Thread,
-        (key, messages): (usize, u32),
+        key: usize,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
             self.serve(wakes)?;
             self.update_board();
-            while !self.has_room_now(messages) {
-                self.drain()?;
-                let order = Priorities::of(self.segment());
-                // Nothing is queued: all room is held.
-                let lowest = order.lowest().ok_or(Refused::NotNow)?;
+            if self.has_room_now(1) {
+                return Ok(true);
+            }
+            self.drain()?;
+            // Nothing is queued: all room is held.
+            let lowest = Priorities::of(self.segment())
+                .lowest()
+                .ok_or(Refused::NotNow)?;
+            if key < lowest {
                 self.segment().fixed().counters.count(Event::Dropped);
-                if key < lowest {
-                    return Ok(false);
+                return Ok(false);
+            }
+            self.drop_lowest()?;
+            Ok(true)
+        })
+    }
+
+    /// Drops the oldest message of the lowest priority, which is there, for one that is to be sent.
+    fn drop_lowest(&self) -> Result<(), Trouble> {
+        let order = Priorities::of(self.segment());
+        let lowest = order.lowest().ok_or(Trouble::Damaged)?;
+        self.segment().fixed().counters.count(Event::Dropped);
+        self.drop_message(&self.stored_at(order.first(lowest)?, lowest)?)
+    }
+
+    /// As [`make_room`](Self::make_room), for a batch the best of which has that priority: all the room that is missing, or
+    /// none.
+    pub(super) fn make_room_for_batch(
+        &self,
+        me: &Thread,
+        key: usize,
+        messages: usize,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
+            self.serve(wakes)?;
+            self.update_board();
+            let missing = (messages as i64).saturating_sub(self.room_now()).max(0) as u64;
+            self.drain()?;
+            // Relaxed: under the receiver lock.
+            if self
+                .segment()
+                .fixed()
+                .receiver
+                .stored
+                .load(Ordering::Relaxed)
+                < missing
+            {
+                // Room is held.
+                return Err(Refused::NotNow);
+            }
+            if !self.has_no_better(key, missing)? {
+                for _ in 0..messages {
+                    self.segment().fixed().counters.count(Event::Dropped);
                 }
-                let slot = order.first(lowest)?;
-                self.drop_message(&self.stored_at(slot, lowest)?)?;
+                return Ok(false);
+            }
+            for _ in 0..missing {
+                self.drop_lowest()?;
             }
             Ok(true)
         })
+    }
+
+    /// Whether the store has so many messages of that priority or lower ones.
+    fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Trouble> {
+        let order = Priorities::of(self.segment());
+        let mut priority = match order.has(key)? {
+            true => Some(key),
+            false => order.next_below(key),
+        };
+        while let Some(of) = priority {
+            let mut slot = Some(order.first(of)?);
+            while let Some(here) = slot {
+                if messages <= 1 {
+                    return Ok(true);
+                }
+                messages -= 1;
+                slot = order.after(of, here)?;
+            }
+            priority = order.next_below(of);
+        }
+        Ok(messages == 0)
     }
 
     /// Whether messages wait to be sent to the dead-letter queue.

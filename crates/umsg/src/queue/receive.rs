@@ -50,6 +50,12 @@ impl<'a> Found<'a> {
             stored: false,
         }
     }
+
+    /// Whether it is in the store.
+    #[inline(always)]
+    pub(super) fn is_stored(&self) -> bool {
+        self.stored
+    }
 }
 
 /// Copies the message into the caller's buffer.
@@ -232,7 +238,11 @@ impl Engine {
             let Some((slot, cell)) = Ring::of(self.segment()).published(drained)? else {
                 return Ok(None);
             };
-            return self.found(slot, cell, false).map(Some);
+            // Relaxed: RUN. The stamp may be the gate of a batch with something better in it: then its acquire shows
+            // another word.
+            if fixed.run.word.load(Ordering::Relaxed) == run {
+                return self.found(slot, cell, false).map(Some);
+            }
         }
         self.best_slow()
     }
@@ -320,7 +330,7 @@ impl Engine {
 
     /// In the store: the one that comes a few messages later; those before it were fetched earlier.
     #[inline]
-    fn prefetch_stored(&self, found: &Found<'_>) {
+    pub(super) fn prefetch_stored(&self, found: &Found<'_>) {
         let order = Priorities::of(self.segment());
         let mut place = Some((found.key, found.slot));
         for _ in 0..STORED_AHEAD {

@@ -50,7 +50,7 @@ impl Engine {
                 return Err(Refused::NotNow);
             }
             // Its priority is not known yet: whatever is dropped has none that is higher.
-            self.make_room(me, (PRIORITIES, 1), deadline)?;
+            self.make_room(me, PRIORITIES, deadline)?;
         }
         self.with_receiver_lock(me, deadline, |wakes| {
             if self.holders_may_give() {

@@ -41,7 +41,7 @@ impl Engine {
                     other => other?,
                 },
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
-                    if !self.make_room(me, (key, 1), deadline)? {
+                    if !self.make_room(me, key, deadline)? {
                         return Ok(());
                     }
                 }
@@ -139,7 +139,9 @@ impl Engine {
     /// Whether the queue holds fewer messages than it may.
     #[inline(always)]
     pub(super) fn has_room(&self, position: u64) -> bool {
-        self.room(position, 1) == 1
+        let seen = self.segment().fixed().sender.removed_seen.get();
+        let queued = position.wrapping_sub(seen) as i64;
+        queued < self.segment().layout().max_messages as i64 || self.room(position, 1) == 1
     }
 
     /// For how many messages there is room; more than `wanted` are not counted.

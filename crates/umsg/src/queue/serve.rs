@@ -115,6 +115,12 @@ impl Engine {
 
     /// Whether there is room for so many more messages. Under the receiver lock.
     pub(super) fn has_room_now(&self, messages: u32) -> bool {
+        self.room_now() >= i64::from(messages)
+    }
+
+    /// For how many messages there is room; negative if offers that came back fill more than there is. Under the
+    /// receiver lock.
+    pub(super) fn room_now(&self) -> i64 {
         let fixed = self.segment().fixed();
         // Acquire: as for every reader of `sent`.
         let sent = fixed.sender.sent.load(Ordering::Acquire);
@@ -125,7 +131,7 @@ impl Engine {
             .wrapping_sub(fixed.receiver.stored.load(Ordering::Relaxed))
             .wrapping_sub(fixed.receiver.held.load(Ordering::Relaxed));
         let queued = sent.wrapping_sub(removed) as i64;
-        queued.saturating_add(messages.into()) <= self.segment().layout().max_messages as i64
+        (self.segment().layout().max_messages as i64).saturating_sub(queued)
     }
 
     /// Puts back what was offered to the dead, to those who gave up, and to those who have not reacted for a slice:

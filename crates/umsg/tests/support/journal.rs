@@ -7,7 +7,7 @@ use super::now;
 use super::shared::Zeroed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-use umsg::posix::{Lease, LeaseError, Queue, ReceiveError, Reservation, SendError};
+use umsg::posix::{Lease, LeaseError, Queue, ReceiveError, Received, Reservation, SendError};
 
 /// Messages that a journal has room for.
 pub const MESSAGES: usize = 1 << 23;
@@ -37,7 +37,7 @@ pub struct Message {
 /// What is known of one process.
 #[repr(C)]
 pub struct Role {
-    /// 1 while it is inside of a receive.
+    /// While it is inside of a receive, how many messages that may take; else 0.
     pub receiving: AtomicU32,
     /// Set by the process when it is ready, and by others to let it go on.
     pub ready: AtomicU32,
@@ -360,7 +360,7 @@ impl<'a> Actor<'a> {
         }
         self.begin();
         let result = lease.acknowledge();
-        let result = result.map(|()| self.note(len, priority));
+        let result = result.map(|()| self.note(&self.buffer[..len], priority));
         self.end();
         result
     }
@@ -374,14 +374,44 @@ impl<'a> Actor<'a> {
             How::Block => self.queue.receive(&mut self.buffer),
             How::Within(time) => self.queue.receive_timeout(&mut self.buffer, time),
         };
-        let result = result.map(|received| self.note(received.len, received.priority));
+        let result =
+            result.map(|received| self.note(&self.buffer[..received.len], received.priority));
         self.me().receiving.store(0, SeqCst);
         self.end();
         result
     }
 
-    fn note(&self, len: usize, priority: u32) -> usize {
-        let bytes = &self.buffer[..len];
+    /// Receives up to `most` messages, those that are there; returns their numbers.
+    pub fn receive_batch(&mut self, how: How, most: usize) -> Result<Vec<usize>, ReceiveError> {
+        self.me().receiving.store(most as u32, SeqCst);
+        self.begin();
+        let mut buffer = vec![0; most * self.buffer.len()];
+        let mut received = vec![Received::default(); most];
+        let result = match how {
+            How::Try => self.queue.try_receive_batch(&mut buffer, &mut received),
+            How::Block => self.queue.receive_batch(&mut buffer, &mut received),
+            How::Within(time) => self
+                .queue
+                .receive_batch_timeout(&mut buffer, &mut received, time),
+        };
+        let mut rest = &buffer[..];
+        let result = result.map(|count| {
+            let messages = received[..count].iter();
+            messages
+                .map(|message| {
+                    let (bytes, behind) = rest.split_at(message.len);
+                    rest = behind;
+                    self.note(bytes, message.priority)
+                })
+                .collect()
+        });
+        self.me().receiving.store(0, SeqCst);
+        self.end();
+        result
+    }
+
+    fn note(&self, bytes: &[u8], priority: u32) -> usize {
+        let len = bytes.len();
         let number = read_pattern(bytes).map_or(usize::MAX, |number| number as usize);
         match self.journal.messages.get(number) {
             Some(message)

@@ -13,7 +13,7 @@ use crate::model::crash::step;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::queue::Refused;
-use crate::queue::batch::Batch;
+use crate::queue::batch::{Batch, Sink};
 use crate::sync::spin_hint;
 use crate::sys::clock::Deadline;
 use crate::waiters::{List, Waiters};
@@ -39,6 +39,38 @@ impl Batch for Letters {
         let (bytes, key) = &self.0[index];
         (bytes, *key)
     }
+}
+
+/// Received messages.
+#[derive(Default)]
+struct Basket {
+    room: [u8; 8],
+    messages: Vec<Message>,
+}
+
+impl Sink for Basket {
+    fn place(&mut self, _: usize) -> Option<&mut [u8]> {
+        Some(&mut self.room)
+    }
+
+    fn taken(&mut self, len: usize, key: usize) {
+        assert_eq!(len, 8);
+        self.messages.push((u64::from_ne_bytes(self.room), key));
+    }
+}
+
+/// Receives up to `most` messages.
+fn receive_batch(
+    queue: &Queue,
+    me: &Thread,
+    most: usize,
+    by: Deadline,
+) -> Result<Vec<Message>, Refused> {
+    step();
+    let mut basket = Basket::default();
+    let count = queue.engine().receive_batch(me, most, &mut basket, by)?;
+    assert_eq!(count, basket.messages.len());
+    Ok(basket.messages)
 }
 
 fn send_batch(
@@ -316,5 +348,90 @@ fn a_blocked_batch_whose_sender_dies_stops_nobody() {
             }
         });
         assert!(has_died.load(Ordering::Relaxed), "never at {point:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_received_whole_and_its_slots_are_filled_again() {
+    explore("batch: received", 2, Slices::Endless, || {
+        let queue = Queue::new(2, 2);
+        let sender = queue.spawn(1, |queue, me| {
+            send_batch(queue, me, &[(1, 0), (2, 0)], Deadline::Passed).unwrap();
+            send_batch(queue, me, &[(3, 0), (4, 1)], Deadline::Never).unwrap();
+        });
+        queue.direct(|queue, me| {
+            let first = polled(|| receive_batch(queue, me, 2, Deadline::Passed));
+            assert_eq!(first, [(1, 0), (2, 0)]);
+            let second = receive_batch(queue, me, 3, Deadline::Never).unwrap();
+            // One that slept is offered the best and then takes what else is there.
+            assert_eq!(second, [(4, 1), (3, 0)]);
+        });
+        alive(sender);
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_batch_receive_lets_everybody_in_for_whom_it_makes_room() {
+    explore(
+        "batch: received beside blocked senders",
+        1,
+        Slices::Endless,
+        || {
+            let queue = Queue::new(2, 2);
+            fill(&queue, 2);
+            let senders = [1, 2].map(|tid| {
+                queue.spawn(tid, move |queue, me| {
+                    queue
+                        .send(me, (u64::from(tid), 0), Deadline::Never)
+                        .unwrap();
+                })
+            });
+            let mut all = queue.direct(|queue, me| {
+                let mut all = Vec::new();
+                while all.len() < 4 {
+                    all.extend(receive_batch(queue, me, 2, Deadline::Never).unwrap());
+                }
+                all
+            });
+            senders.into_iter().for_each(alive);
+            assert_eq!(all[..2], [(100, 0), (101, 0)]);
+            all[2..].sort_unstable();
+            assert_eq!(all[2..], [(1, 0), (2, 0)]);
+            queue.audit();
+        },
+    );
+}
+
+#[test]
+fn a_receiver_that_dies_in_a_batch_loses_what_it_had_taken() {
+    let points = [
+        (Point::RECEIVE_COPIED, 2, 1),
+        (Point::RECEIVE_RETURNED, 2, 2),
+        (Point::RECEIVE_BATCH_TAKEN, 1, 3),
+        (Point::RECEIVE_FREED, 1, 3),
+        (Point::RECEIVE_ADMITTED, 1, 3),
+    ];
+    for (point, nth, lost) in points {
+        for keys in [[0, 0, 0], [2, 1, 0]] {
+            let name = format!("batch: receiver of {keys:?}, death at {point:?}");
+            explore(&name, 2, Slices::End, move || {
+                let queue = Queue::new(4, 4);
+                let before: Vec<Message> = (1..).zip(keys).collect();
+                queue.direct(|queue, me| {
+                    send_batch(queue, me, &before, Deadline::Passed).unwrap();
+                });
+                world::doom(1, Death::At(point), nth);
+                let victim =
+                    queue.spawn(1, |queue, me| receive_batch(queue, me, 3, Deadline::Passed));
+                let sender = queue.spawn(2, |queue, me| queue.send(me, (4, 0), Deadline::Never));
+                assert!(thread::join(victim).is_none());
+                alive(sender).unwrap();
+                let mut expected = before[lost..].to_vec();
+                expected.push((4, 0));
+                assert_eq!(queue.empty(), expected);
+                queue.audit();
+            });
+        }
     }
 }

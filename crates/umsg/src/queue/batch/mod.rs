@@ -14,8 +14,10 @@
 //!
 //! A sender that waits for room for a whole batch has no slots; see [`wait`].
 
+mod receive;
 mod send;
 mod wait;
 
+pub(crate) use receive::Sink;
 pub(crate) use send::{Batch, move_cursor, take_back, unfinished};
 pub(super) use wait::Turn;

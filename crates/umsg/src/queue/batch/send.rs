@@ -164,11 +164,11 @@ impl Engine {
                     other => other?,
                 },
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
-                    // As many as ever fit; for them all, as long as nothing is better than the best of them.
+                    // As many as ever fit; `send_some` too sends them all.
                     let count = batch.len().min(self.segment().layout().max_messages);
-                    let best = (0..count).map(|index| batch.message(index).1).max();
-                    let wanted = (best.unwrap_or(0), count as u32);
-                    if !self.make_room(me, wanted, deadline)? {
+                    let keys = (0..count).map(|index| batch.message(index).1);
+                    let best = keys.max().unwrap_or_default();
+                    if !self.make_room_for_batch(me, best, count, deadline)? {
                         return Ok(count);
                     }
                 }
