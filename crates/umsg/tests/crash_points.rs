@@ -1290,6 +1290,8 @@ fn every_named_point_is_killed_at_in_some_scenario() {
     killed.extend(CREATE_POINTS);
     killed.extend(REPAIR_POINTS);
     killed.extend(TAKE_BACK_POINTS);
+    // In tests/crash_policies.rs.
+    killed.extend(["ASIDE_HELD", "MOVE_BEGUN"]);
     for (_, name, what) in POINTS {
         assert!(killed.contains(name), "nobody dies at {name} ({what})");
     }

@@ -1,0 +1,117 @@
+//! Who dies while a message is set aside, or on its way to the dead-letter queue, loses nothing of it.
+
+mod support;
+
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::turn;
+use umsg::crash;
+use umsg::posix::{OpenOptions, Queue, ReceiveError, SendError};
+
+const TIME_TO_LIVE: Duration = Duration::from_millis(20);
+
+/// A queue of three messages whose messages grow old soon, and may be leased once.
+fn queue(place: &Place) -> Queue {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    options.max_messages(3).message_size(8);
+    options.time_to_live(TIME_TO_LIVE).max_deliveries(1);
+    options.dead_letter("/dead").namespace(&place.namespace);
+    options.open("/q").unwrap()
+}
+
+/// Kills a process at the point, in `work`, with messages of these priorities in the queue that are too old; then
+/// somebody else goes on.
+fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = queue(&place);
+    for round in 0..5 {
+        for &priority in priorities {
+            queue.try_send(b"dead", priority).unwrap();
+        }
+        std::thread::sleep(TIME_TO_LIVE * 2);
+        let mut victim = Child::run(|| {
+            let queue = place.open("/q");
+            crash::arm(point, 1);
+            work(&queue);
+            0
+        });
+        victim.expect(Exit::Signal(libc::SIGKILL), point);
+
+        // Whoever comes next moves them all.
+        let received = queue.receive_timeout(&mut [0; 8], Duration::from_millis(50));
+        assert_eq!(
+            received,
+            Err(ReceiveError::TimedOut),
+            "{point}, round {round}"
+        );
+        let dead = place.open("/dead");
+        for &priority in priorities {
+            let letter = dead.try_receive_lease().unwrap();
+            assert_eq!(
+                (letter.to_vec(), letter.priority()),
+                (b"dead".to_vec(), priority)
+            );
+            letter.acknowledge().unwrap();
+        }
+        assert_eq!(dead.attributes().messages, 0, "{point}: twice");
+
+        // All the room is there, and no more.
+        let status = queue.status();
+        assert_eq!(
+            (status.attributes.messages, status.set_aside),
+            (0, 0),
+            "{point}"
+        );
+        let rooms = [(); 3].map(|()| queue.try_reserve(8).unwrap());
+        assert_eq!(queue.try_send(b"", 0), Err(SendError::Full), "{point}");
+        drop(rooms);
+        assert!(!queue.status().damaged, "{point}");
+    }
+}
+
+/// Finds out that nothing is worth delivering.
+fn meet(queue: &Queue) {
+    let received = queue.try_receive(&mut [0; 8]);
+    panic!("a dead process received {received:?}");
+}
+
+#[test]
+fn while_it_sets_aside_what_grew_too_old_in_the_ring() {
+    kill("ASIDE_HELD", &[3], meet);
+}
+
+#[test]
+fn while_it_sets_aside_what_grew_too_old_in_the_store() {
+    kill("ASIDE_HELD", &[9, 3, 1], meet);
+}
+
+#[test]
+fn while_it_moves_a_message_to_the_dead_letter_queue() {
+    kill("MOVE_BEGUN", &[9, 3], meet);
+}
+
+#[test]
+fn while_it_returns_a_message_for_the_last_time() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = queue(&place);
+    queue.try_send(b"dead", 5).unwrap();
+    let mut victim = Child::run(|| {
+        let queue = place.open("/q");
+        let lease = queue.try_receive_lease().unwrap();
+        crash::arm("ASIDE_HELD", 1);
+        drop(lease);
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), "ASIDE_HELD");
+    let received = queue.receive_timeout(&mut [0; 8], Duration::from_millis(50));
+    assert_eq!(received, Err(ReceiveError::TimedOut));
+    assert_eq!(place.open("/dead").receive_vec().unwrap().data, b"dead");
+    assert_eq!(
+        (queue.attributes().leased, queue.status().set_aside),
+        (0, 0)
+    );
+}
