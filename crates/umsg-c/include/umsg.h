@@ -430,9 +430,12 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
 
 /* ---- Several messages in one call ---- */
 
-/* A message of several. Sending reads data, len and priority. */
+/*
+ * A message of several. Sending reads data, len and priority; receiving reads data and size, and sets len and
+ * priority.
+ */
 struct umsg_mq_message {
-    /* Its bytes, which sending does not change; NULL if there are none. */
+    /* Its bytes, or where they are to be copied to; NULL if there are none. Sending does not change them. */
     void *data;
     /* How many bytes there is room for at data: for receiving. */
     size_t size;
@@ -475,7 +478,7 @@ struct umsg_mq_message {
  * Before the call returns: all of them were sent, or none.
  *
  * See also:
- * umsg_mq_send(3), umsg_mq_send_some(3)
+ * umsg_mq_receive_batch(3), umsg_mq_send(3), umsg_mq_send_some(3)
  */
 int umsg_mq_send_batch(umsg_mqd_t mqdes,
                        const struct umsg_mq_message *messages,
@@ -508,6 +511,45 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
                           const struct umsg_mq_message *messages,
                           size_t n,
                           const struct timespec *abs_timeout);
+
+/*
+ * Receives several messages.
+ *
+ * Up to n messages, those that are there, are received in order of delivery and under one lock. Each is copied to
+ * the data of one of messages, the first to that of the first, and len and priority are set. A message that is
+ * longer than the size of its place stays in the queue and ends the call; the size of the first place is no less than
+ * the queue's message size, so that there is at least one message.
+ *
+ * While the queue is empty, the call waits for one message; it does not wait for more. It ends at abs_timeout, a time of the
+ * clock CLOCK_REALTIME. With NULL it waits for ever, or not at all if the handle has O_NONBLOCK; with a time that
+ * flag does not count. The places must not overlap, and while many messages are copied other receivers wait.
+ *
+ * Return value:
+ * How many messages were received, which is 0 only if n is; or -1 with errno set, and then none was received.
+ *
+ * Errors:
+ * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL; or a process was stopped inside of
+ *   an operation on this queue and holds it up for more than a second.
+ * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read or written.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - EMSGSIZE: size of the first of messages is less than the queue's message size.
+ * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
+ * - ETIMEDOUT: the time came before a message did.
+ *
+ * If the process dies:
+ * Before the call returns: those messages are lost that were copied out already, the others are in the queue.
+ *
+ * See also:
+ * umsg_mq_lease(3), umsg_mq_receive(3), umsg_mq_send_batch(3)
+ */
+ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
+                              struct umsg_mq_message *messages,
+                              size_t n,
+                              const struct timespec *abs_timeout);
 
 /* ---- Sending in place ---- */
 

@@ -71,6 +71,16 @@ fn frames_arrive_without_being_copied() {
 }
 
 #[test]
+fn records_arrive_in_batches_and_in_order() {
+    let Some(examples) = examples() else { return };
+    let namespace = Namespace::new();
+    let mut records = namespace.command(examples.join("records"));
+    let said = succeed(records.args(["/records", "10001"]));
+    assert_eq!(said, "10001 of 10001 records in order\n");
+    assert_eq!(namespace.queues(), [""; 0], "left behind");
+}
+
+#[test]
 fn an_example_says_what_is_wrong() {
     let Some(examples) = examples() else { return };
     let namespace = Namespace::new();
