@@ -59,7 +59,7 @@ pub(crate) fn is_orphan(hold: &Hold) -> bool {
 /// What a record is claimed for.
 pub(crate) struct Claim {
     pub(crate) slot: u32,
-    /// The process, and when it began.
+    /// The process, and what tells it from others of that id.
     pub(crate) pid: u32,
     pub(crate) birth: u64,
     /// Deliveries of the message, this one included.

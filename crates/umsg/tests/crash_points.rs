@@ -1449,6 +1449,46 @@ fn a_sender_that_does_not_block_gets_the_room_that_a_killed_receiver_made() {
 }
 
 #[test]
+fn a_reservation_gets_the_room_that_a_killed_receiver_made() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 1, 64);
+    queue.try_send(b"", 0).unwrap();
+    let mut victim = Child::run(|| {
+        crash::arm("RECEIVE_FREED", 1);
+        let _ = place.open("/q").receive(&mut [0; 64]);
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), "RECEIVE_FREED");
+    assert!(queue.try_reserve(64).is_ok());
+}
+
+#[test]
+fn a_lease_that_was_being_returned_when_its_returner_died_leaves_no_count_behind() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 1, 64);
+    queue.try_send(b"job", 0).unwrap();
+    let lease = queue.receive_lease().unwrap();
+    lease.limit(Duration::ZERO).unwrap();
+    let mut victim = Child::run(|| {
+        crash::arm("RETURN_MARKED", 1);
+        let queue = place.open("/q");
+        let _ = wait_until(STUCK, || queue.try_receive(&mut [0; 64]).is_ok());
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), "RETURN_MARKED");
+    lease.acknowledge().unwrap();
+    // Each slot in turn.
+    for _ in 0..64 {
+        queue.try_send(b"next", 0).unwrap();
+        let lease = queue.try_receive_lease().unwrap();
+        assert_eq!(lease.deliveries(), 1);
+        lease.acknowledge().unwrap();
+    }
+}
+
+#[test]
 fn what_a_killed_sender_published_is_counted() {
     let _turn = turn();
     let place = Place::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::wait_until;
+use umsg::Limits;
 use umsg::posix::{LeaseError, Queue, ReceiveError, SendError, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
@@ -154,4 +155,155 @@ fn a_blocked_reservation_gets_its_turn_among_blocked_senders() {
     );
     drop(late);
     assert_eq!(queue.status().blocked_senders, 0);
+}
+
+/// Whether a lease can be had now or within some slices, of a message that somebody else may hold.
+fn comes_back(queue: &Queue) -> bool {
+    queue
+        .receive_lease_timeout(Duration::from_millis(500))
+        .is_ok()
+}
+
+#[test]
+fn a_holder_that_becomes_another_program_has_let_go() {
+    let random = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").unwrap();
+    if random.trim() == "0" {
+        eprintln!("left out: addresses are not random here");
+        return;
+    }
+    let place = Place::new();
+    let queue = place.create("/q", 2, 100);
+    queue.try_send(b"job", 0).unwrap();
+    let mut holder = Child::run(|| {
+        let queue = place.open("/q");
+        let _held = (queue.receive_lease().unwrap(), queue.reserve(1).unwrap());
+        // SAFETY: strings that end with a zero, and lists of such that end with a null pointer.
+        unsafe {
+            let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
+            libc::execv(c"/bin/sleep".as_ptr(), arguments.as_ptr());
+        }
+        1
+    });
+    assert!(comes_back(&queue));
+    assert!(wait_until(STUCK, || counts(&queue) == (1, 0, 0)));
+    holder.kill();
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_holds_on() {
+    let place = Place::new();
+    let queue = place.create("/q", 2, 100);
+    queue.try_send(b"job", 0).unwrap();
+    let mut holder = Child::run(|| {
+        let place = &place;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let queue = place.open("/q");
+                let _lease = queue.receive_lease().unwrap();
+                std::thread::sleep(STUCK);
+            });
+            // SAFETY: ends this thread alone; nothing on its stack is used by anybody else, but for `place`, which stays.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        });
+        0
+    });
+    let is_zombie = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", holder.pid())).unwrap();
+        stat.contains(") Z ")
+    };
+    assert!(wait_until(STUCK, || counts(&queue).2 == 1 && is_zombie()));
+    assert!(!comes_back(&queue));
+    assert_eq!(counts(&queue), (0, 0, 1));
+    holder.kill();
+    assert!(comes_back(&queue));
+}
+
+#[test]
+fn a_lease_that_finds_no_memory_leaves_the_message() {
+    let place = Place::new();
+    let queue = place.create("/q", 2, 100);
+    queue.try_send(b"job", 5).unwrap();
+    let limits = Limits {
+        max_bytes: Some(1),
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    // That there was no limit is believed for a tenth of a second.
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(queue.try_receive_lease().err(), Some(ReceiveError::NoSpace));
+    assert_eq!(queue.try_reserve(100).err(), Some(SendError::NoSpace));
+    assert_eq!(counts(&queue), (1, 0, 0));
+    place.namespace.set_limits(&Limits::default()).unwrap();
+    assert_eq!(queue.receive_lease().unwrap().to_vec(), b"job");
+    queue.try_send(b"more", 0).unwrap();
+    assert_eq!(queue.try_send(b"", 0), Err(SendError::Full));
+}
+
+#[test]
+fn leases_that_are_dropped_in_any_order_leave_the_order_of_delivery() {
+    const MESSAGES: u32 = 20_000;
+    let place = Place::new();
+    let queue = place.create("/q", MESSAGES, 4);
+    for number in 0..MESSAGES {
+        queue.try_send(&number.to_le_bytes(), number % 2).unwrap();
+    }
+    let mut leases = Vec::new();
+    for backwards in [false, true] {
+        leases.extend((0..MESSAGES).map(|_| queue.try_receive_lease().unwrap()));
+        assert_eq!(counts(&queue), (0, 0, MESSAGES as usize));
+        if backwards {
+            leases.reverse();
+        }
+        leases.clear();
+    }
+    let expected = (0..MESSAGES).filter(|number| number % 2 == 1);
+    let expected = expected.chain((0..MESSAGES).filter(|number| number % 2 == 0));
+    for number in expected {
+        assert_eq!(queue.receive_vec().unwrap().data, number.to_le_bytes());
+    }
+}
+
+#[test]
+fn many_leases_of_many_dead_come_back_in_order() {
+    const EACH: usize = 500;
+    let place = Place::new();
+    let queue = place.create("/q", 4 * EACH as u32, 4);
+    for number in 0..4 * EACH as u32 {
+        queue.try_send(&number.to_le_bytes(), 0).unwrap();
+    }
+    let mut holders: Vec<Child> = (0..4)
+        .map(|_| {
+            Child::run(|| {
+                let queue = place.open("/q");
+                let leases: Vec<_> = (0..EACH).map(|_| queue.receive_lease()).collect();
+                std::thread::sleep(STUCK);
+                drop(leases);
+                0
+            })
+        })
+        .collect();
+    assert!(wait_until(STUCK, || counts(&queue).2 == 4 * EACH));
+    holders.iter_mut().for_each(Child::kill);
+    assert!(wait_until(STUCK, || counts(&queue).0 == 4 * EACH));
+    for number in 0..4 * EACH as u32 {
+        let lease = queue.receive_lease().unwrap();
+        assert_eq!(
+            (lease.to_vec(), lease.deliveries()),
+            (number.to_le_bytes().to_vec(), 2)
+        );
+        lease.acknowledge().unwrap();
+    }
+}
+
+#[test]
+fn memory_for_the_records_is_counted() {
+    let place = Place::new();
+    let queue = place.create("/q", 1000, 4);
+    for _ in 0..1000 {
+        queue.try_send(b"job", 0).unwrap();
+    }
+    let before = queue.status().memory;
+    let leases: Vec<_> = (0..1000).map(|_| queue.try_receive_lease()).collect();
+    assert!(queue.status().memory >= before + 1000 * 48);
+    drop(leases);
 }

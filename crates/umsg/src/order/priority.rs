@@ -94,38 +94,57 @@ impl<'a> Priorities<'a> {
         self.begin(fifo, priority, slot)
     }
 
-    /// Adds a slot that comes back at the place that its sequence number gives it: mostly the first.
+    /// Adds a slot that comes back, at the place that its sequence number gives it: mostly the first, or the one behind the
+    /// slot that came back before it.
     pub(crate) fn push_in_order(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
         let fifo = self.segment.fifo(priority)?;
+        let returned = &self.segment.fixed().holding.returned;
+        let last = returned.get().checked_sub(1);
+        returned.set(slot.wrapping_add(1));
         if !self.has(priority)? {
             return self.begin(fifo, priority, slot);
         }
-        let cell = self.segment.cell(slot)?;
-        let earlier = |other: u32| -> Result<bool, Trouble> {
-            let other = self.segment.cell(other)?.sequence.get();
-            Ok((cell.sequence.get().wrapping_sub(other) as i64) > 0)
-        };
-        let mut next = fifo.head.get();
-        if !earlier(next)? {
-            self.segment.link(slot)?.set(next);
+        let head = fifo.head.get();
+        if !self.is_earlier(head, slot)? {
+            self.segment.link(slot)?.set(head);
             fifo.head.set(slot);
             return Ok(());
         }
+        let mut before = head;
+        if let Some(last) = last
+            && self.is_listed_before(last, priority, slot)?
+        {
+            before = last;
+        }
         for _ in 0..self.segment.layout().slots {
-            let before = self.segment.link(next)?;
-            if next == fifo.tail.get() {
-                before.set(slot);
+            let link = self.segment.link(before)?;
+            if before == fifo.tail.get() {
+                link.set(slot);
                 fifo.tail.set(slot);
                 return Ok(());
             }
-            next = before.get();
-            if !earlier(next)? {
+            let next = link.get();
+            if !self.is_earlier(next, slot)? {
                 self.segment.link(slot)?.set(next);
-                before.set(slot);
+                link.set(slot);
                 return Ok(());
             }
+            before = next;
         }
         Err(Trouble::Damaged)
+    }
+
+    /// Whether a slot's message came to the store before another's.
+    fn is_earlier(&self, one: u32, other: u32) -> Result<bool, Trouble> {
+        let sequence = |slot| Ok(self.segment.cell(slot)?.sequence.get());
+        Ok((sequence(other)?.wrapping_sub(sequence(one)?) as i64) > 0)
+    }
+
+    /// Whether a slot is in the list of a priority, before another. Every stored message is in the list of its priority.
+    fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Trouble> {
+        let cell = self.segment.cell(one)?;
+        let is_listed = cell.is_stored() && cell.key.get() == priority as u64;
+        Ok(is_listed && self.is_earlier(one, other)?)
     }
 
     /// Removes the first slot of a priority.
@@ -298,17 +317,22 @@ mod tests {
                         let (priority, sequence, slot) = model.pop().unwrap();
                         prop_assert_eq!(order.highest(), Some(priority));
                         prop_assert_eq!(order.first(priority).unwrap(), slot);
+                        segment.cell(slot).unwrap().set_stored(false);
                         order.pop(priority).unwrap();
                         returned.push((priority, sequence, slot));
                     }
                     (1, _) if !returned.is_empty() => {
                         let (priority, sequence, slot) = returned.swap_remove(priority % returned.len());
+                        segment.cell(slot).unwrap().set_stored(true);
                         order.push_in_order(priority, slot).unwrap();
                         model.add(priority, sequence, slot);
                     }
                     _ => {
                         let slot = slot as u32;
-                        segment.cell(slot).unwrap().sequence.set(u64::from(slot));
+                        let cell = segment.cell(slot).unwrap();
+                        cell.sequence.set(u64::from(slot));
+                        cell.key.set(priority as u64);
+                        cell.set_stored(true);
                         order.push_back(priority, slot).unwrap();
                         model.add(priority, u64::from(slot), slot);
                     }

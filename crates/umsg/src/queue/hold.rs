@@ -16,6 +16,9 @@ use crate::sys::process;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
+/// So many times what a look at the holders cost passes before the next.
+const PAUSE: u64 = 16;
+
 /// A message that this process holds, and the proof of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grip {
@@ -52,13 +55,13 @@ impl Engine {
         self.keeps_time() && self.holders_want_a_look()
     }
 
-    /// Because a lease's time is up, or because nobody has looked who of them lives since the clock ticked.
+    /// Because a lease's time is up, or because nobody has looked for a while who of them lives.
     #[cold]
     fn holders_want_a_look(&self) -> bool {
         let holding = &self.segment().fixed().holding;
         // Relaxed: whether to look, not what is found.
         self.a_lease_is_over()
-            || holding.looked_at.load(Ordering::Relaxed) != clock::monotonic_coarse()
+            || holding.look_after.load(Ordering::Relaxed) < clock::monotonic_coarse()
     }
 
     /// Whether a lease's time is up.
@@ -157,38 +160,35 @@ impl Engine {
         let holding = &self.segment().fixed().holding;
         let now = clock::monotonic_coarse();
         let mut due = u64::MAX;
-        // Most holders hold many: what was found out of the last one is remembered.
-        let mut last = (0, 0, false);
+        let mut holders = Holders::default();
         for record in Holds::of(self.segment()).iter() {
             let (index, hold) = record?;
             // Nobody holds it.
             if State::of(hold) == State::Aside {
                 continue;
             }
-            let holder = (hold.pid.get(), hold.birth.get());
-            if (last.0, last.1) != holder {
-                last = (holder.0, holder.1, holds::is_orphan(hold));
-            }
+            let is_orphan = holders.is_orphan(hold);
             let until = hold.until.get();
             match State::of(hold) {
-                State::Leased if last.2 || (until != 0 && until <= now) => {
+                State::Leased if is_orphan || (until != 0 && until <= now) => {
                     self.return_lease(index, hold)?;
                 }
                 State::Leased if until != 0 => due = due.min(until),
-                State::Reserved if last.2 => {
+                State::Reserved if is_orphan => {
                     let slot = hold.slot.get();
                     self.segment().cell(slot)?;
                     self.release_hold(index, hold)?;
                     self.free_held(slot, wakes);
                 }
-                State::Moving if last.2 => holds::set(hold, State::Aside),
+                State::Moving if is_orphan => holds::set(hold, State::Aside),
                 _ => {}
             }
         }
         // Relaxed: hints when to look again.
         let due = if due == u64::MAX { 0 } else { due };
         holding.due.store(due, Ordering::Relaxed);
-        holding.looked_at.store(now, Ordering::Relaxed);
+        let look_after = now.saturating_add(PAUSE * holders.cost());
+        holding.look_after.store(look_after, Ordering::Relaxed);
         self.publish_counts();
         Ok(())
     }
@@ -239,5 +239,45 @@ impl Engine {
             pid: found.cell.pid.get(),
             sent_at: found.cell.sent_at.get(),
         }
+    }
+}
+
+/// What a look has found out of the holders so far. To ask for a process costs a hundred times as much as to look at a record.
+struct Holders {
+    /// Process and birth, and whether it is dead, by process id.
+    known: [Option<(u32, u64, bool)>; 64],
+    records: u64,
+    asked: u64,
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Holders {
+            known: [None; 64],
+            records: 0,
+            asked: 0,
+        }
+    }
+}
+
+impl Holders {
+    fn is_orphan(&mut self, hold: &Hold) -> bool {
+        self.records += 1;
+        let (pid, birth) = (hold.pid.get(), hold.birth.get());
+        let known = &mut self.known[pid as usize % 64];
+        if let Some((of, then, is_dead)) = *known
+            && (of, then) == (pid, birth)
+        {
+            return is_dead;
+        }
+        self.asked += 1;
+        let is_dead = holds::is_orphan(hold);
+        *known = Some((pid, birth, is_dead));
+        is_dead
+    }
+
+    /// Roughly, in nanoseconds.
+    fn cost(&self) -> u64 {
+        self.records * 50 + self.asked * 5000
     }
 }

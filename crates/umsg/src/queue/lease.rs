@@ -81,9 +81,11 @@ impl Engine {
     pub(crate) fn acknowledge(&self, me: &Thread, grip: &Grip) -> Result<bool, Refused> {
         self.end_lease(me, grip, |engine, hold, wakes| {
             let slot = hold.slot.get();
-            engine.segment().cell(slot)?;
+            let cell = engine.segment().cell(slot)?;
             engine.release_hold(grip.index, hold)?;
             crash_point!(LEASE_ENDED);
+            // A repair has left there how often the message came back, if it met the lease while it was being returned.
+            cell.forget();
             engine.free_held(slot, wakes);
             Ok(())
         })

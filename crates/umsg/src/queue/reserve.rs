@@ -45,7 +45,9 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<Grip, Refused> {
-        if !(self.seems_to_hold_room(1) || self.holders_may_give()) {
+        // A receiver that died may have made room: whoever gets its lock repairs, and tells of it.
+        let was_left = self.segment().fixed().receiver.lock.is_orphaned();
+        if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
             if self.policy().on_full != OnFull::DropOldest {
                 return Err(Refused::NotNow);
             }
@@ -81,6 +83,13 @@ impl Engine {
                     return Err(Refused::NotNow);
                 }
                 Err(Refused::NotNow) => {}
+                // A sender is stopped: it is waited for where no receiver waits for us.
+                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {
+                    match self.lock_sender(me, deadline) {
+                        Ok(held) => held.unlock(),
+                        Err(trouble) => return Err(Refused::from(trouble).by(deadline)),
+                    }
+                }
                 other => return other.map_err(|refused| refused.by(deadline)),
             }
             if deadline.has_passed() {
@@ -153,23 +162,18 @@ impl Engine {
         len: usize,
         key: usize,
     ) -> Result<bool, Refused> {
-        loop {
-            let result = self.with_receiver_lock(me, Deadline::Never, |wakes| {
-                let Some(hold) = self.reserved(grip)? else {
-                    return Ok(false);
-                };
-                self.borrow_sender_lock(me, Deadline::Never)?;
-                let ready = self.provide_fifo(key);
-                self.segment().fixed().sender.lock.give_back();
-                ready?;
-                self.commit_locked(me, grip, hold, (len, key), wakes)?;
-                Ok(true)
-            });
-            // A sender is stopped: it is waited for where no receiver waits for us.
-            if result != Err(Refused::Trouble(Trouble::Busy)) {
-                return result;
+        // A sender may be stopped in there: it is waited for where no receiver waits for us.
+        let held = self.lock_sender(me, Deadline::Never)?;
+        let ready = self.provide_fifo(key);
+        held.unlock();
+        ready?;
+        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+            match self.reserved(grip)? {
+                Some(hold) => self.commit_locked(me, grip, hold, (len, key), wakes)?,
+                None => return Ok(false),
             }
-        }
+            Ok(true)
+        })
     }
 
     fn commit_locked(
@@ -214,5 +218,66 @@ impl Engine {
 
     fn reserved(&self, grip: &Grip) -> Result<Option<&Hold>, Trouble> {
         Holds::of(self.segment()).find(grip.index, grip.ticket, State::Reserved)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::segment::testing;
+    use crate::sys::thread;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Does `work` while a thread holds the sender lock, as one that is stopped; lets that one go on after `time`.
+    fn beside_a_stopped_sender<T: Send>(
+        engine: &Engine,
+        time: Duration,
+        work: impl FnOnce() -> T + Send,
+        meanwhile: impl FnOnce(),
+    ) -> T {
+        let (ready, is_ready) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let held = engine.lock_sender(thread::current(), Deadline::Never);
+                ready.send(()).unwrap();
+                let _ = may_go_on.recv();
+                held.unwrap().unlock();
+            });
+            is_ready.recv().unwrap();
+            let worker = scope.spawn(work);
+            std::thread::sleep(time / 2);
+            meanwhile();
+            std::thread::sleep(time / 2);
+            drop(go_on);
+            worker.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn a_commit_beside_a_stopped_sender_stops_no_receiver() {
+        let engine = Engine::new(testing::segment(4, 8));
+        let room = engine
+            .reserve(thread::current(), 8, Deadline::Never)
+            .unwrap();
+        let commit = || engine.commit(thread::current(), &room, 8, 0);
+        let committed =
+            beside_a_stopped_sender(&engine, Duration::from_millis(100), commit, || {
+                for _ in 0..5 {
+                    let soon = Deadline::after(Duration::from_millis(50));
+                    let locked = engine.with_receiver_lock(thread::current(), soon, |_| Ok(()));
+                    assert_eq!(locked, Ok(()));
+                }
+            });
+        assert_eq!(committed, Ok(true));
+    }
+
+    #[test]
+    fn a_reservation_waits_for_a_stopped_sender() {
+        let engine = Engine::new(testing::segment(4, 8));
+        let reserve = || engine.reserve(thread::current(), 8, Deadline::Never);
+        let room = beside_a_stopped_sender(&engine, Duration::from_millis(300), reserve, || ());
+        assert!(room.is_ok(), "{room:?}");
     }
 }

@@ -327,7 +327,7 @@ impl Engine {
             if waiters::state(node) == State::Waiting && List::of(node) == List::None {
                 waiters.insert(list, index)?;
             }
-            if self.keeps_time() {
+            if self.holders_may_give() {
                 self.reclaim_holds(wakes)?;
             }
             self.update_board();

@@ -193,10 +193,12 @@ pub(crate) struct Holding {
     pub(crate) aside: AtomicU32,
     /// The ticket that was given last.
     pub(crate) ticket: Guarded64,
-    /// CLOCK_MONOTONIC in nanoseconds: when the first lease may end by itself, 0 for never; when it was last looked
-    /// who of the holders lives.
+    /// CLOCK_MONOTONIC in nanoseconds: when the first lease may end by itself, 0 for never; after when a look who of the
+    /// holders lives is worth its time again.
     pub(crate) due: AtomicU64,
-    pub(crate) looked_at: AtomicU64,
+    pub(crate) look_after: AtomicU64,
+    /// The slot, plus one, that came back to the store last: probably the neighbour of the next that does.
+    pub(crate) returned: Guarded32,
 }
 
 /// Free blocks of the arena by size; see [`crate::slots::arena`].

@@ -232,7 +232,9 @@ impl Segment {
     /// Bytes in use by everything but the arena, with `slots` in circulation.
     pub(crate) fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
+        let holds = (self.fixed().holding.usable.get() as usize).min(self.layout.slots);
         (self.layout.fifos
+            + (holds * size_of::<Hold>()).next_multiple_of(PAGE)
             + 2 * 4096
             + ring.min(self.layout.ring_len) * 4
             + slots * self.layout.cell_len) as u64

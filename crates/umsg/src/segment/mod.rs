@@ -103,7 +103,7 @@ pub(crate) struct Hold {
     /// Neighbours in the list of holds, as index + 1; 0 for none. A free record: the next free one.
     pub(crate) next: Guarded32,
     pub(crate) previous: Guarded32,
-    /// The process that holds it, and its start time in clock ticks since boot.
+    /// The process that holds it, and what tells it from others of that id; see [`crate::sys::process::birth`].
     pub(crate) pid: Guarded32,
     /// How often the message has been delivered, this time included.
     pub(crate) deliveries: Guarded32,

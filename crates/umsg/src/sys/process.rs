@@ -70,25 +70,47 @@ mod real {
         unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
 
-    /// When this process began, in clock ticks since boot; 0 if /proc does not say.
+    /// What tells this process, running this program, from whatever else has its id at another time or elsewhere: 32 bits of
+    /// its start time in clock ticks since boot; 16 of where its stack begins, which is by chance and changes with exec;
+    /// 16 of its PID namespace's number, in which alone the id means something. What /proc does not say is 0.
     pub(crate) fn birth(pid: u32) -> u64 {
-        /// The process id that was asked about last, and the answer: after a fork it is another one.
+        /// The epoch in which it was asked last, and the answer: after a fork it is another one.
         static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let [of, birth] = &KNOWN;
-        // Acquire: the answer belongs to the id. Two threads may find it out at once, and find the same.
-        if of.load(Ordering::Acquire) != u64::from(pid) {
-            birth.store(
-                Stat::of_process(pid).map_or(0, |stat| stat.birth),
-                Ordering::Relaxed,
-            );
-            of.store(u64::from(pid), Ordering::Release);
+        let ([of, birth], epoch) = (&KNOWN, epoch());
+        // Acquire: the answer belongs to the epoch. Two threads may find it out at once, and find the same.
+        if epoch == 0 || of.load(Ordering::Acquire) != epoch {
+            birth.store(find_birth(pid), Ordering::Relaxed);
+            of.store(epoch, Ordering::Release);
         }
         birth.load(Ordering::Relaxed)
     }
 
+    fn find_birth(pid: u32) -> u64 {
+        let home = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as u16);
+        match Stat::of_process(pid) {
+            Some(stat) => {
+                u64::from(stat.birth as u32) | program(&stat) << 32 | u64::from(home) << 48
+            }
+            None => 0,
+        }
+    }
+
+    /// What is remembered of a process's program: 0 for unknown, as for those of other users.
+    fn program(stat: &Stat) -> u64 {
+        match stat.stack {
+            0 => 0,
+            stack => u64::from((stack >> 4 ^ stack >> 20) as u16).max(1),
+        }
+    }
+
     /// Whether a process is proved dead: there is none of that id any more, all that is left of it waits for its parent to take
-    /// note, or the id belongs to one that began at another time. Unknown means alive.
+    /// note, or the id belongs to one that began at another time or runs another program by now. Unknown means alive, and so
+    /// is everybody in another PID namespace.
     pub(crate) fn is_dead(pid: u32, birth: u64) -> bool {
+        let (home, own) = (birth >> 48, self::birth(std::process::id()) >> 48);
+        if home != 0 && own != 0 && home != own {
+            return false;
+        }
         // SAFETY: signal 0 only asks whether the process exists.
         let result = unsafe { libc::kill(pid as libc::pid_t, 0) };
         if result != 0 && crate::sys::errno() == libc::ESRCH {
@@ -96,7 +118,10 @@ mod real {
         }
         Stat::of_process(pid).is_some_and(|stat| {
             let is_over = matches!(stat.state, b'Z' | b'X') && stat.threads <= 1;
-            is_over || (birth != 0 && stat.birth != birth)
+            let (then, now) = (birth >> 32 & 0xffff, program(&stat));
+            is_over
+                || (birth != 0 && stat.birth as u32 != birth as u32)
+                || (then != 0 && now != 0 && then != now)
         })
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Stat {
     pub(crate) threads: u64,
     /// Field 22: when it began, in clock ticks since boot.
     pub(crate) birth: u64,
+    /// Field 28: where the stack begins; 0 for who may not know.
+    pub(crate) stack: u64,
 }
 
 impl Stat {
@@ -51,6 +53,7 @@ fn parse(text: &[u8]) -> Option<Stat> {
         state,
         threads: number(20 - 3)?,
         birth: number(22 - 20 - 1)?,
+        stack: number(28 - 22 - 1).unwrap_or(0),
     })
 }
 
@@ -61,15 +64,16 @@ mod tests {
     #[test]
     fn a_command_may_contain_anything() {
         let text =
-            b"7 (a) Z 1 (b)) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99887 100 200 300";
+            b"7 (a) Z 1 (b)) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99887 100 200 300 1 2 140721";
         let stat = parse(text).unwrap();
-        assert_eq!((stat.state, stat.threads, stat.birth), (b'S', 3, 99887));
+        assert_eq!((stat.state, stat.threads), (b'S', 3));
+        assert_eq!((stat.birth, stat.stack), (99887, 140_721));
     }
 
     #[test]
     fn this_process_runs() {
         let stat = Stat::of_process(std::process::id()).unwrap();
-        assert!(stat.threads >= 1 && stat.birth > 0);
+        assert!(stat.threads >= 1 && stat.birth > 0 && stat.stack > 0);
         assert!(Stat::of_process(u32::MAX).is_none());
     }
 }
