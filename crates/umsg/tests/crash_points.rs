@@ -272,7 +272,7 @@ const SCENARIOS: &[Scenario] = &[
         prefill: |actor| send_alike(actor, 1),
         victim: |actor| {
             let _first = actor.lease(How::Try).expect("a message");
-            let _ = actor.lease(How::Within(Duration::from_millis(3)));
+            let _ = actor.lease(How::Within(Duration::from_millis(30)));
         },
         points: &["WAIT_LISTED", "WAIT_NAMED", "WAIT_WOKEN"],
         ..PLAIN

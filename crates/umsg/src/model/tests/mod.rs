@@ -6,6 +6,7 @@ mod batch;
 mod death;
 mod grow;
 mod handover;
+mod holds;
 mod lock;
 mod look;
 mod priority;

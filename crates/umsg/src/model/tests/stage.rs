@@ -1,11 +1,12 @@
 //! What the models are made of: a queue, threads that use it, and the account at the end.
 
+use crate::holds::{Holds, State};
 use crate::lock::SLICE;
 use crate::model::crash::step;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world;
-use crate::queue::{Engine, Refused};
+use crate::queue::{Engine, Grip, Refused};
 use crate::slots::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -88,12 +89,41 @@ impl Queue {
         Ok((u64::from_ne_bytes(buffer), taken.key))
     }
 
+    /// Leases a message, and reads it where it lies.
+    pub(super) fn lease(&self, me: &Thread, by: Deadline) -> Result<(Message, Grip), Refused> {
+        step();
+        let grip = self.0.lease(me, by)?;
+        let (segment, mut buffer) = (self.0.segment(), [0; 8]);
+        let cell = segment.cell(grip.slot)?;
+        segment.copy_out(cell, grip.len, &mut buffer)?;
+        Ok(((u64::from_ne_bytes(buffer), grip.key), grip))
+    }
+
+    /// Reserves room, and writes a message there.
+    pub(super) fn reserve(&self, me: &Thread, number: u64, by: Deadline) -> Result<Grip, Refused> {
+        step();
+        let grip = match by {
+            Deadline::Passed => self.0.try_reserve(me, 8, by)?,
+            _ => self.0.reserve(me, 8, by)?,
+        };
+        let segment = self.0.segment();
+        segment.copy_in(segment.cell(grip.slot)?, &number.to_ne_bytes())?;
+        Ok(grip)
+    }
+
+    /// Lets so much time pass for everybody that it is worth looking at the holders again.
+    fn let_holders_be_looked_at(&self) {
+        let holding = &self.0.segment().fixed().holding;
+        holding.look_after.store(0, Ordering::Relaxed);
+    }
+
     /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
     pub(super) fn empty(&self) -> Vec<Message> {
         self.direct(|queue, me| {
             let mut messages = Vec::new();
             let mut slices = 2;
             loop {
+                queue.let_holders_be_looked_at();
                 match queue.receive(me, Deadline::Passed) {
                     Ok(message) => messages.push(message),
                     Err(Refused::NotNow) if slices == 0 => return messages,
@@ -133,6 +163,7 @@ impl Queue {
     pub(super) fn audit(&self) {
         // Takes both locks, and so repairs what the dead have left.
         let message = (u64::MAX, 0);
+        self.let_holders_be_looked_at();
         self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());
         assert_eq!(self.empty(), [message]);
         let segment = self.0.segment();
@@ -157,6 +188,11 @@ impl Queue {
                 places[node.slot.get() as usize] += 1;
             }
         }
+        for (_, hold) in Holds::of(segment).all() {
+            if State::of(hold) != State::Free {
+                places[hold.slot.get() as usize] += 1;
+            }
+        }
         assert!(
             places.iter().all(|&place| place == 1),
             "a slot is in no place or in two: {places:?}"
@@ -165,6 +201,9 @@ impl Queue {
         let removed = fixed.published.removed.load(Ordering::Relaxed);
         let held = fixed.receiver.held.load(Ordering::Relaxed);
         assert_eq!(sent - drained + stored + held, sent.wrapping_sub(removed));
+        let reserved = fixed.holding.reserved.load(Ordering::Relaxed);
+        let held = (held, reserved, Holds::of(segment).len());
+        assert_eq!(held, (0, 0, 0), "held for good");
         for list in [List::Receivers, List::Offered, List::Senders] {
             assert_eq!(Waiters::of(segment).len(list), 0, "{list:?}");
         }
