@@ -143,6 +143,8 @@ impl<'a> Holds<'a> {
     fn extend(&self) -> Result<u32, Trouble> {
         let holding = &self.segment.fixed().holding;
         let index = holding.used.get();
+        // There is none beyond the last: then the number was scribbled.
+        self.segment.hold(index)?;
         if index >= holding.usable.get() {
             let usable = self.segment.populate_holds(holding.usable.get())?;
             holding.usable.set(usable);

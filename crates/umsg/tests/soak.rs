@@ -1,7 +1,8 @@
-//! Four senders, four receivers, and a supervisor that kills and stops them at random.
+//! Four senders, four receivers, and a supervisor that kills and stops them at random. Some send and receive in place: what
+//! they hold when they are killed has to come back.
 //!
 //! At the end nothing may be missing but what a killed receiver may have held, nothing may have come twice, nobody may
-//! have been stuck, and the queue's own counters must agree. Ten seconds for each of two depths' half;
+//! have been stuck, and the queue's own counters must agree. Five seconds for each;
 //! `UMSG_SOAK_SECONDS` asks for another time.
 
 mod support;
@@ -13,7 +14,7 @@ use support::journal::{Actor, How, Journal, MESSAGES, Role};
 use support::place::Place;
 use support::shared::Shared;
 use support::{Random, milliseconds, now, turn, wait_until};
-use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
+use umsg::posix::{Lease, Queue, ReceiveError, SendError, Waiting};
 
 const SENDERS: usize = 4;
 const WORKERS: usize = 8;
@@ -62,6 +63,59 @@ fn send_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
     }
 }
 
+/// As [`send_for_ever`], in place: with one or two reservations at a time, some of which are given back.
+fn send_in_place_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
+    while actor.me().go.load(SeqCst) == 0 {
+        let len = 4 + random.below(SIZE as u64 - 4) as usize;
+        let rooms: Vec<_> = (0..=random.below(2))
+            .map_while(|_| match actor.reserve(how(random), len) {
+                Ok(room) => Some(room),
+                Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => None,
+                Err(error) => panic!("reserve: {error}"),
+            })
+            .collect();
+        let reserved = !rooms.is_empty();
+        for room in rooms {
+            let (priority, len) = (random.below(5) as u16, random.below(len as u64) as usize);
+            if random.below(8) != 0 {
+                actor.commit(room, priority, len).expect("a reservation");
+            }
+        }
+        rest(random, reserved);
+    }
+}
+
+/// As [`receive_for_ever`], in place: a few leases at a time, most of which are acknowledged; some are returned, and some
+/// may have ended by themselves.
+fn receive_in_place_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
+    while actor.me().go.load(SeqCst) == 0 {
+        let leases: Vec<_> = (0..=random.below(4))
+            .map_while(|_| match actor.lease(how(random)) {
+                Ok(lease) => Some(lease),
+                Err(ReceiveError::Empty | ReceiveError::TimedOut | ReceiveError::Interrupted) => {
+                    None
+                }
+                Err(error) => panic!("lease: {error}"),
+            })
+            .collect();
+        let leased = !leases.is_empty();
+        for lease in leases {
+            match random.below(8) {
+                0 => drop(lease),
+                1 => end_by_itself(lease),
+                _ => drop(actor.acknowledge(lease).expect("a lease without a limit")),
+            }
+        }
+        rest(random, leased);
+    }
+}
+
+/// Lets a lease end by itself, and does not wait for that.
+fn end_by_itself(lease: Lease<'_>) {
+    lease.limit(Duration::from_millis(1)).expect("a lease");
+    std::mem::forget(lease);
+}
+
 fn receive_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
     while actor.me().go.load(SeqCst) == 0 {
         let received = match actor.receive(how(random)) {
@@ -106,6 +160,8 @@ struct Worker {
 }
 
 struct Soak {
+    /// Whether every other worker sends and receives in place.
+    in_place: bool,
     place: Place,
     queue: Queue,
     journal: Shared<Journal>,
@@ -121,12 +177,13 @@ struct Soak {
 }
 
 impl Soak {
-    fn new(depth: u32, seed: u64) -> Soak {
+    fn new(depth: u32, in_place: bool, seed: u64) -> Soak {
         // Before any worker is forked: one may be asked to end as its first act.
         let_calls_be_interrupted();
         let place = Place::new();
         let queue = place.create("/soak", depth, SIZE as u32);
         Soak {
+            in_place,
             place,
             queue,
             journal: Shared::new(),
@@ -154,10 +211,11 @@ impl Soak {
             let queue = self.place.open("/soak");
             queue.set_waiting(mode(&mut random));
             let mut actor = Actor::new(&queue, &self.journal, role, SIZE);
-            if role < SENDERS {
-                send_for_ever(&mut actor, &mut random);
-            } else {
-                receive_for_ever(&mut actor, &mut random);
+            match (role < SENDERS, role % 2 == 1 && self.in_place) {
+                (true, false) => send_for_ever(&mut actor, &mut random),
+                (true, true) => send_in_place_for_ever(&mut actor, &mut random),
+                (false, false) => receive_for_ever(&mut actor, &mut random),
+                (false, true) => receive_in_place_for_ever(&mut actor, &mut random),
             }
             0
         })
@@ -229,7 +287,8 @@ impl Soak {
     fn watch(&mut self, workers: &mut [Worker], passed: Duration) {
         let anybody_stopped = workers.iter().any(|worker| worker.stopped_until.is_some());
         let held = self.queue.attributes();
-        let (empty, full) = (held.messages == 0, held.messages >= held.max_messages);
+        let taken = held.messages + held.reserved + held.leased;
+        let (empty, full) = (held.messages == 0, taken >= held.max_messages);
         for worker in workers {
             let begun = self.journal.roles[worker.role].begun_at.load(SeqCst);
             let hopeless = if worker.role < SENDERS { full } else { empty };
@@ -306,13 +365,18 @@ impl Soak {
             while actor.receive(How::Try).is_ok() {
                 left += 1;
             }
-            let blocked = self.queue.status().blocked_receivers != 0;
+            let status = self.queue.status();
+            let held = status.attributes.reserved + status.attributes.leased;
+            let blocked = status.blocked_receivers != 0 || held != 0;
             if blocked {
                 std::thread::sleep(Duration::from_millis(105));
             }
             !blocked
         });
-        assert!(is_done, "{what}: offers to the dead remain");
+        assert!(
+            is_done,
+            "{what}: the dead are offered or hold something for good"
+        );
         let status = self.queue.status();
         let missing = self.journal.missing(what);
         eprintln!(
@@ -364,27 +428,32 @@ impl Soak {
     }
 }
 
-/// How long to go on, for both queues together.
+/// How long to go on, twice.
 fn time() -> Duration {
     let asked = std::env::var("UMSG_SOAK_SECONDS").ok();
     Duration::from_secs(asked.and_then(|text| text.parse().ok()).unwrap_or(10))
 }
 
-fn soak(depth: u32, what: &str) {
+fn soak(depth: u32, in_place: bool, what: &str) {
     let _turn = turn();
     let seed = now();
     eprintln!("soak, {what}: seed {seed}");
-    let mut soak = Soak::new(depth, seed);
+    let mut soak = Soak::new(depth, in_place, seed);
     soak.run(time() / 2);
     soak.judge(what);
 }
 
 #[test]
 fn random_kills_around_a_shallow_queue_lose_nothing_and_stop_nobody() {
-    soak(10, "10 messages deep");
+    soak(10, false, "10 messages deep");
 }
 
 #[test]
 fn random_kills_around_a_deep_queue_lose_nothing_and_stop_nobody() {
-    soak(1000, "1000 messages deep");
+    soak(1000, false, "1000 messages deep");
+}
+
+#[test]
+fn random_kills_of_those_that_hold_messages_in_place_lose_nothing_and_stop_nobody() {
+    soak(20, true, "20 messages deep, half of it in place");
 }
