@@ -101,7 +101,8 @@ impl<'a> Holds<'a> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<(u32, &'a Hold), Trouble>> + use<'a> {
         let segment = self.segment;
         let mut next = self.links().head.get();
-        let mut bound = self.len();
+        // The length may be scribbled too.
+        let mut bound = self.len().min(segment.layout().slots as u32);
         std::iter::from_fn(move || {
             let index = next.checked_sub(1)?;
             // A longer list was scribbled into a circle.
