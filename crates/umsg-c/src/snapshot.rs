@@ -13,7 +13,7 @@ use crate::pointer;
 
 /// Saves a queue in a file, as it is at one instant.
 ///
-/// Writes the queue's name, its attributes and all of its messages to the descriptor `fd`, which may be that of a file,
+/// Writes the queue's name, its attributes, its rules and all of its messages to the descriptor `fd`, which may be that of a file,
 /// a pipe or a socket, from where it stands. The queue is not changed. `umsg load` and umsg_mq_restore(3) make a queue of
 /// it again; checksums cover all of it, so that what was cut short or altered is refused.
 ///
@@ -55,9 +55,9 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// saved. `oflag` is one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, with or without `O_NONBLOCK`, and says what the
 /// handle is for.
 ///
-/// The queue has the attributes and the mode that were saved, whatever the umask. Each message keeps its priority, its place,
-/// its sender's process id, the time when it was sent, and how often it came back from a lease. `options` are those of
-/// umsg_mq_open_with(3), or NULL; `max_messages` and `message_size` of them don't count.
+/// The queue has the attributes, the rules and the mode that were saved, whatever the umask. Each message keeps its priority,
+/// its place, its sender's process id, the time when it was sent, and how often it came back from a lease. `options` are those
+/// of umsg_mq_open_with(3), or NULL; only `directory` and `waiting` of them count.
 ///
 /// # Return value
 /// A handle, or `(umsg_mqd_t)-1` with errno set; then there is no new queue.
@@ -98,15 +98,14 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// Sends to a queue what umsg_mq_snapshot(3) saved.
 ///
 /// Reads from the descriptor `fd`, from where it stands, and sends all messages to a queue that exists, behind those of the
-/// same priority that it holds. It keeps its own attributes; the messages are the caller's, sent now. The call does not wait
-/// for room.
+/// same priority that it holds, as one batch. It keeps its own attributes; the messages are the caller's, sent now. The call
+/// does not wait for room.
 ///
 /// # Return value
-/// 0, or -1 with errno set. Nothing was sent then, unless memory ran out or others sent at the same time and filled the
-/// queue; umsg_last_error(3) says how many were sent.
+/// 0, or -1 with errno set; then nothing was sent.
 ///
 /// # Errors
-/// Those of umsg_mq_send(3) and read(2), and these:
+/// Those of umsg_mq_send_batch(3) and read(2), and these:
 ///
 /// - `EAGAIN`: the queue has no room for all messages.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be
@@ -116,7 +115,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// - `EMSGSIZE`: a message is longer than the queue's message size.
 ///
 /// # If the process dies
-/// Some messages were sent, those that come first in order of delivery.
+/// Before the call returns: all messages were sent, or none.
 ///
 /// # See also
 /// umsg_mq_restore(3), umsg_mq_snapshot(3)

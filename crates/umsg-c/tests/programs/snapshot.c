@@ -74,6 +74,30 @@ static void without_a_name_it_has_the_one_that_was_saved(void)
     CHECK(close(fd) == 0);
 }
 
+static void it_goes_by_the_rules_that_were_saved(void)
+{
+    struct umsg_mq_options options;
+    struct umsg_mq_status status;
+    umsg_mqd_t queue;
+    int fd = scratch_file();
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.max_messages = 1;
+    options.on_full = UMSG_ON_FULL_DROP_OLDEST;
+    options.dead_letter = "/rules-dead";
+    options.max_deliveries = 3;
+    queue = umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0620, &options);
+    CHECK(queue != NONE && umsg_mq_snapshot(queue, fd) == 0);
+    done(queue, "/rules");
+    rewind_to(fd, 0);
+    queue = umsg_mq_restore("/rules", fd, O_RDWR, NULL);
+    CHECK(queue != NONE && umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.max_messages == 1 && status.on_full == UMSG_ON_FULL_DROP_OLDEST);
+    CHECK(status.max_deliveries == 3 && strcmp(status.dead_letter, "/rules-dead") == 0);
+    done(queue, "/rules");
+    CHECK(close(fd) == 0);
+}
+
 static void what_was_saved_is_sent_to_a_queue(void)
 {
     int fd = scratch_file();
@@ -133,6 +157,7 @@ static void descriptors_and_handles_are_checked(void)
 static const struct test_case cases[] = {
     CASE(a_queue_is_made_of_what_was_saved),
     CASE(without_a_name_it_has_the_one_that_was_saved),
+    CASE(it_goes_by_the_rules_that_were_saved),
     CASE(what_was_saved_is_sent_to_a_queue),
     CASE(what_was_altered_or_cut_short_is_refused),
     CASE(descriptors_and_handles_are_checked),
