@@ -195,6 +195,12 @@ fn leave_holds(actor: &mut Actor<'_>) {
     holder.expect(Exit::Code(0), "the holder");
 }
 
+fn receive_batches(actor: &mut Actor<'_>, count: usize, most: usize) {
+    for _ in 0..count {
+        actor.receive_batch(How::Try, most).expect("a message");
+    }
+}
+
 const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "leases one message after the other",
@@ -521,6 +527,56 @@ const SCENARIOS: &[Scenario] = &[
             "RECEIVE_RETURNED",
             "RECEIVE_ADMITTED",
             "ADMIT_ACCEPTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "receives batches from the ring",
+        prefill: |actor| send_alike(actor, 40),
+        victim: |actor| receive_batches(actor, 8, 3),
+        passes: 8,
+        points: &[
+            "RECEIVE_COPIED",
+            "RECEIVE_TAKEN",
+            "RECEIVE_RETURNED",
+            "RECEIVE_BATCH_TAKEN",
+            "RECEIVE_FREED",
+            "RECEIVE_ADMITTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "receives batches from the store",
+        prefill: |actor| send_mixed(actor, 40),
+        victim: |actor| receive_batches(actor, 8, 3),
+        passes: 8,
+        points: &[
+            "RECEIVE_COPIED",
+            "RECEIVE_UNSTORED",
+            "RECEIVE_RETURNED",
+            "RECEIVE_BATCH_TAKEN",
+            "RECEIVE_FREED",
+            "RECEIVE_ADMITTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "receives a batch from a full queue while a batch is blocked",
+        depth: 30,
+        prefill: fill,
+        bystander: Bystander::SendsBatches,
+        victim: |actor| receive_batches(actor, 2, 3),
+        alone: &[
+            "RECEIVE_BATCH_TAKEN",
+            "RECEIVE_FREED",
+            "RECEIVE_ADMITTED",
+            "BATCH_TURN",
+        ],
+        points: &[
+            "RECEIVE_BATCH_TAKEN",
+            "RECEIVE_FREED",
+            "RECEIVE_ADMITTED",
+            "BATCH_TURN",
         ],
         ..PLAIN
     },
@@ -958,11 +1014,13 @@ impl<'a> Stage<'a> {
     /// Whether a receiver that dies at this point has taken its message from the queue before.
     fn may_lose(&self, point: &str) -> bool {
         let admits = self.scenario.bystander.sends() && point.starts_with("DRAIN_");
-        let receives = point.starts_with("RECEIVE_") && point != "RECEIVE_COPIED";
+        // Before one of a batch is copied, others were taken.
+        let batch = self.scenario.name.starts_with("receives batches");
+        let receives = point.starts_with("RECEIVE_") && (point != "RECEIVE_COPIED" || batch);
         admits || receives || point == "ADMIT_ACCEPTED" || point == "BATCH_TURN"
     }
 
-    /// 1 if a process of this role died inside of a receive.
+    /// How many messages a process of this role may have taken, if it died inside of a receive.
     fn receiving(&self, role: usize) -> usize {
         self.journal.roles[role].receiving.swap(0, SeqCst) as usize
     }
