@@ -244,6 +244,9 @@ pub enum OpenError {
     /// EINVAL: a limit of deliveries and no queue for what exceeds it.
     #[error("a queue with a limit of deliveries needs a dead-letter queue for what exceeds it")]
     NoDeadLetterQueue,
+    /// EINVAL: a queue that is its own dead-letter queue.
+    #[error("a queue can't be its own dead-letter queue")]
+    OwnDeadLetterQueue,
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error(
         "the namespace holds {0} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
@@ -295,6 +298,7 @@ impl OpenError {
             OpenError::InvalidName
             | OpenError::NoAccessMode
             | OpenError::NoDeadLetterQueue
+            | OpenError::OwnDeadLetterQueue
             | OpenError::InvalidAttributes { .. } => libc::EINVAL,
             OpenError::DeniedName | OpenError::PermissionDenied => libc::EACCES,
             OpenError::NameTooLong => libc::ENAMETOOLONG,

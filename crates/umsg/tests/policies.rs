@@ -215,4 +215,8 @@ fn a_policy_that_would_lose_messages_is_refused() {
         options.dead_letter("no slash");
     });
     assert!(matches!(refused, Err(OpenError::InvalidName)));
+    let refused = try_queue(&place, |options| {
+        options.dead_letter("/q");
+    });
+    assert!(matches!(refused, Err(OpenError::OwnDeadLetterQueue)));
 }

@@ -253,7 +253,7 @@ impl OpenOptions {
     }
 
     fn create_new(&self, namespace: &Namespace, name: &QueueName) -> Result<Opened, OpenError> {
-        let unnamed = self.build(namespace, None)?;
+        let unnamed = self.build(namespace, name, None)?;
         self.publish(unnamed, name)
     }
 
@@ -270,7 +270,7 @@ impl OpenOptions {
         if exists(&namespace, &name) {
             return Err(OpenError::AlreadyExists.into());
         }
-        let unnamed = self.build(&namespace, Some(mode))?;
+        let unnamed = self.build(&namespace, &name, Some(mode))?;
         fill(&unnamed.queue)?;
         unnamed.check_quota(&namespace)?;
         match self.publish(unnamed, &name)? {
@@ -283,10 +283,15 @@ impl OpenOptions {
         self.policy = policy.clone();
     }
 
-    /// Makes a queue without a name. Its mode is the given one, or that of the options, less the umask.
-    fn build(&self, namespace: &Namespace, mode: Option<u32>) -> Result<Unnamed, OpenError> {
+    /// Makes a queue that has no name yet. Its mode is the given one, or that of the options, less the umask.
+    fn build(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+        mode: Option<u32>,
+    ) -> Result<Unnamed, OpenError> {
         let layout = self.layout(&namespace.limits()?)?;
-        self.check_policy()?;
+        self.check_policy(name)?;
         let limit = namespace.limits()?.max_queues;
         if !namespace.has_room_for_a_queue(limit)? {
             return Err(OpenError::TooManyQueues(limit));
@@ -338,11 +343,12 @@ impl OpenOptions {
         Ok(Layout::new(messages as usize, size as usize))
     }
 
-    fn check_policy(&self) -> Result<(), OpenError> {
+    fn check_policy(&self, name: &QueueName) -> Result<(), OpenError> {
         match &self.policy.dead_letter {
-            Some(name) => {
-                QueueName::parse(OsStr::from_bytes(name))?;
+            Some(dead) if QueueName::parse(OsStr::from_bytes(dead))? == *name => {
+                return Err(OpenError::OwnDeadLetterQueue);
             }
+            Some(_) => {}
             None if self.policy.max_deliveries != 0 => return Err(OpenError::NoDeadLetterQueue),
             None => {}
         }

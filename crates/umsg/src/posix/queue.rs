@@ -169,6 +169,12 @@ impl Queue {
 
     /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
     ///
+    /// # Blocking
+    /// While the queue is full, or a process is stopped inside of an operation on it: until the time is over.
+    ///
+    /// # If the process dies
+    /// As for [`send`](Self::send).
+    ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
     pub fn send_timeout(
@@ -181,7 +187,13 @@ impl Queue {
     }
 
     /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
-    /// mq_timedsend(3) does.
+    /// mq_timedsend(3) does. A deadline in the past is no error if there is room.
+    ///
+    /// # Blocking
+    /// As [`send_timeout`](Self::send_timeout).
+    ///
+    /// # If the process dies
+    /// As for [`send`](Self::send).
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
@@ -285,6 +297,12 @@ impl Queue {
 
     /// Receives a message; waits for one at most `timeout`, on the monotonic clock.
     ///
+    /// # Blocking
+    /// While the queue is empty, or a process is stopped inside of an operation on it: until the time is over.
+    ///
+    /// # If the process dies
+    /// As for [`receive`](Self::receive).
+    ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.
     pub fn receive_timeout(
@@ -296,7 +314,13 @@ impl Queue {
     }
 
     /// Receives a message; waits for one at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
-    /// mq_timedreceive(3) does.
+    /// mq_timedreceive(3) does. A deadline in the past is no error if there is a message.
+    ///
+    /// # Blocking
+    /// As [`receive_timeout`](Self::receive_timeout).
+    ///
+    /// # If the process dies
+    /// As for [`receive`](Self::receive).
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.
@@ -375,12 +399,18 @@ impl Queue {
     }
 
     /// The queue's attributes and what it holds now.
+    ///
+    /// # Blocking
+    /// After a process died inside of an operation on this queue: for the repair, and at most a second.
     pub fn attributes(&self) -> Attributes {
         self.engine.mend(thread::current());
         status::attributes(&self.engine)
     }
 
     /// All that can be said about the queue.
+    ///
+    /// # Blocking
+    /// As [`attributes`](Self::attributes).
     pub fn status(&self) -> Status {
         self.engine.mend(thread::current());
         status::status(&self.engine, self.owner.0, self.owner.1)
