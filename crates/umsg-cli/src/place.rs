@@ -7,11 +7,19 @@ use umsg::{Namespace, NamespaceKind};
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
 
-/// The one of `--dir`, else the one that every program of this user gets.
+/// The one of `--dir`, else the one that every program of this user gets; made if need be.
 pub fn namespace(cli: &Cli) -> Result<Namespace> {
     match &cli.dir {
         Some(dir) => Ok(Namespace::at(dir)?),
         None => Ok(Namespace::resolve()?),
+    }
+}
+
+/// The same for a command that makes no queue: a directory that was chosen and is no namespace stays as it is.
+pub fn existing(cli: &Cli) -> Result<Namespace> {
+    match &cli.dir {
+        Some(dir) => Ok(Namespace::existing(dir)?),
+        None => Ok(Namespace::resolve_existing()?),
     }
 }
 

@@ -8,6 +8,7 @@ use support::{NOBODY, Site, finish, give_to, is_root, set_mode};
 #[test]
 fn limits_are_shown_and_set_one_by_one() {
     let site = Site::new();
+    site.umsg(&["create", "/first"]).text();
     let printed = site.umsg(&["limits"]);
     assert!(
         printed
@@ -117,6 +118,46 @@ fn limits_that_are_reached_already_are_set_with_a_warning() {
 }
 
 #[test]
+fn only_what_needs_a_namespace_makes_one_of_an_empty_directory() {
+    let site = Site::new();
+    let is_empty = || std::fs::read_dir(site.path()).unwrap().next().is_none();
+    for command in [
+        &["ls"][..],
+        &["limits"],
+        &["stat", "/q"],
+        &["send", "/q", "x"],
+        &["recv", "/q"],
+        &["peek", "/q"],
+        &["dump", "/q", "-o", "/dev/null"],
+        &["rm", "/q"],
+    ] {
+        site.umsg(command).fails(
+            1,
+            &["is no directory of queues: ", "`umsg create`", "UMSG_DIR"],
+        );
+        assert!(is_empty(), "{command:?}");
+    }
+    site.umsg(&["limits", "--max-queues", "3"]).text();
+    assert!(!is_empty());
+}
+
+#[test]
+fn no_namespace_is_made_between_other_files() {
+    let site = Site::new();
+    std::fs::write(site.path().join("letter"), b"").unwrap();
+    let dir = site.path().to_str().unwrap();
+    site.umsg(&["--dir", dir, "create", "/q"]).fails(
+        1,
+        &["holds other files, such as letter: give --dir an empty directory"],
+    );
+    site.umsg(&["ls"])
+        .fails(1, &["is no directory of queues: ", "set UMSG_DIR to"]);
+    site.umsg(&["run", "true"])
+        .fails(125, &["holds other files, such as letter: set UMSG_DIR to"]);
+    assert_eq!(std::fs::read_dir(site.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn limits_hold() {
     let site = Site::new();
     site.umsg(&["limits", "--max-queues", "1"]).text();
@@ -171,6 +212,12 @@ fn setup_says_what_is_wrong_with_the_place() {
     );
     let mode = std::os::unix::fs::MetadataExt::mode(&full.metadata().unwrap());
     assert_eq!(mode & 0o7022, 0);
+    set_mode(&full, 0o1777);
+    setup(
+        full.to_str().unwrap(),
+        &["holds other files; give --dir a directory that is empty or does not exist"],
+    );
+    assert!(!full.join("mq").exists());
     setup("/no/such", &["umsg: /no does not exist; make it first"]);
     setup(
         "/proc/new",
@@ -246,7 +293,7 @@ fn only_root_may_set_up_and_only_the_owner_may_set_limits() {
     }
     let site = Site::new();
     set_mode(site.path(), 0o1777);
-    site.umsg(&["ls"]).text();
+    site.umsg(&["create", "/q"]).text();
     let dir = site.path().join("umsg");
     let setup = site
         .umsg_as_nobody(&["setup", "--dir", dir.to_str().unwrap()])

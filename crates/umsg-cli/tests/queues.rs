@@ -338,8 +338,9 @@ fn a_queue_that_one_may_only_send_to_shows_its_status_and_one_without_permission
 fn dir_comes_before_the_variable_and_may_stand_before_or_behind_the_command() {
     let (site, other) = (Site::new(), Site::new());
     let dir = other.path().to_str().unwrap();
+    site.umsg(&["create", "/mine"]).text();
     site.umsg(&["--dir", dir, "create", "/q"]).text();
-    assert_eq!(site.umsg(&["ls", "-q"]).text(), "");
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "/mine\n");
     assert_eq!(site.umsg(&["ls", "-q", "--dir", dir]).text(), "/q\n");
     assert!(
         site.umsg(&["ls", "--dir", dir])
@@ -369,7 +370,10 @@ fn a_namespace_that_is_missing_or_not_to_be_trusted_is_refused_with_what_to_do()
     );
     in_dir(
         "/proc",
-        &["umsg: /proc: this user can't make files there: give --dir a directory of your own"],
+        &[
+            "umsg: /proc is no directory of queues: ",
+            "or give --dir the directory",
+        ],
     );
     set_mode(site.path(), 0o777);
     site.umsg(&["ls"]).fails(1, &["chmod +t"]);

@@ -230,15 +230,13 @@ pub enum OpenError {
     #[error("permission denied by the queue's mode or by its directory")]
     PermissionDenied,
     /// EINVAL: zero, or beyond the namespace's limits.
-    #[error(
-        "{what} must be from 1 to {max}, not {value}; `umsg limits` shows and raises the limit"
-    )]
+    #[error("{what} must be from 1 to {max}, not {value}{}", raise(.what, *.value, *.max))]
     InvalidAttributes {
         /// Which attribute.
         what: &'static str,
         /// What was asked for.
         value: u64,
-        /// The namespace's limit.
+        /// The namespace's limit, or that of all queues.
         max: u64,
     },
     /// EINVAL: a limit of deliveries and no queue for what exceeds it.
@@ -288,6 +286,20 @@ pub enum OpenError {
         /// Its error.
         error: std::io::Error,
     },
+}
+
+/// Whether a limit can be raised.
+#[cfg(not(loom))]
+fn raise(what: &str, value: u64, max: u64) -> &'static str {
+    let most = match what {
+        "message_size" => crate::segment::LARGEST_MESSAGE,
+        _ => crate::segment::MOST_MESSAGES,
+    };
+    match (value, max < most.into()) {
+        (0, _) => "",
+        (_, true) => "; that is the namespace's limit, which `umsg limits` shows and raises",
+        (_, false) => "; no queue can have more",
+    }
 }
 
 #[cfg(not(loom))]

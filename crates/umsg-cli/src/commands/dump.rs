@@ -73,7 +73,7 @@ impl Dump {
     }
 
     fn take(&self, cli: &Cli) -> Result<Snapshot> {
-        let namespace = place::namespace(cli)?;
+        let namespace = place::existing(cli)?;
         let opened = Opened::open(&namespace, &self.name, Purpose::Receive)?;
         let snapshot =
             Snapshot::of(&opened.queue).map_err(|error| Failure::of(&self.name, error))?;

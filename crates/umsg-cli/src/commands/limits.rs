@@ -69,7 +69,10 @@ struct Shown {
 
 impl Limits {
     pub fn perform(&self, cli: &Cli) -> Result {
-        let namespace = place::namespace(cli)?;
+        let namespace = match self.sets_any() {
+            true => place::namespace(cli)?,
+            false => place::existing(cli)?,
+        };
         let found = namespace.limits()?;
         let wanted = self.applied_to(&found);
         let mut out = output::standard()?;
@@ -86,6 +89,18 @@ impl Limits {
             table(&wanted).print(&mut out)?;
         }
         Ok(out.flush()?)
+    }
+
+    fn sets_any(&self) -> bool {
+        let numbers = [
+            self.max_queues,
+            self.max_messages,
+            self.max_message_size,
+            self.default_messages,
+            self.default_message_size,
+        ];
+        let others = self.max_bytes.is_some() || self.foreign_pid_namespaces.is_some();
+        others || numbers.iter().any(Option::is_some)
     }
 
     fn applied_to(&self, found: &umsg::Limits) -> umsg::Limits {

@@ -43,7 +43,10 @@ pub struct Load {
 impl Load {
     pub fn perform(&self, cli: &Cli) -> Result {
         self.format.check()?;
-        let namespace = place::namespace(cli)?;
+        let namespace = match self.into_existing {
+            true => place::existing(cli)?,
+            false => place::namespace(cli)?,
+        };
         let snapshot = self.read()?;
         let name = self.name_for(&snapshot)?;
         name.check()?;

@@ -47,7 +47,7 @@ struct Row {
 
 impl Ls {
     pub fn perform(&self, cli: &Cli) -> failure::Result {
-        let namespace = place::namespace(cli)?;
+        let namespace = place::existing(cli)?;
         let rows: Vec<_> = posix::list(&namespace)?
             .into_iter()
             .map(|listed| row(&namespace, listed))

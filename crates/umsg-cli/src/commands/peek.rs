@@ -42,7 +42,7 @@ pub struct Peek {
 
 impl Peek {
     pub fn perform(&self, cli: &Cli) -> Result {
-        let namespace = place::namespace(cli)?;
+        let namespace = place::existing(cli)?;
         let opened = Opened::open(&namespace, &self.name, Purpose::Receive)?;
         let messages = opened
             .queue

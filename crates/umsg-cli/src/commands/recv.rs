@@ -63,7 +63,7 @@ pub struct Recv {
 impl Recv {
     pub fn perform(&self, cli: &Cli) -> Result {
         let out = Direct::open()?;
-        let namespace = place::namespace(cli)?;
+        let namespace = place::existing(cli)?;
         let from = Opened::open(&namespace, &self.name, Purpose::Receive)?;
         let form = Form::new(self.name.lossy(), self.output, self.format.json);
         let mut left = self.how_many();

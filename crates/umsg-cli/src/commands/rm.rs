@@ -37,7 +37,7 @@ struct Removed {
 impl Rm {
     pub fn perform(&self, cli: &Cli) -> Result {
         self.format.check()?;
-        let namespace = place::namespace(cli)?;
+        let namespace = place::existing(cli)?;
         let mut removed = Vec::new();
         for name in &self.names {
             match remove(&namespace, name) {

@@ -73,7 +73,7 @@ impl Send {
         if given.is_none() {
             streams::check_input().map_err(|error| self.no_input(&error))?;
         }
-        let namespace = place::namespace(cli)?;
+        let namespace = place::existing(cli)?;
         let to = Opened::open(&namespace, &self.name, Purpose::Send)?;
         let mut sent = Sent {
             queue: self.name.lossy(),

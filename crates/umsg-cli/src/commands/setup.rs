@@ -136,6 +136,10 @@ fn refused(error: NamespaceError) -> Failure {
             path,
             "can't hold queues, as no files can be made there; choose another place with --dir",
         ),
+        NamespaceError::HoldsOtherFiles { path, .. } => (
+            path,
+            "holds other files; give --dir a directory that is empty or does not exist",
+        ),
         _ => return error.into(),
     };
     Failure::new(Code::Failed, format_args!("{} {what}", path.display()))

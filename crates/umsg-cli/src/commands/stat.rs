@@ -39,7 +39,7 @@ pub struct Stat {
 
 impl Stat {
     pub fn perform(&self, cli: &Cli) -> failure::Result {
-        let namespace = place::namespace(cli)?;
+        let namespace = place::existing(cli)?;
         let queue = Opened::open(&namespace, &self.name, Purpose::Look)?.queue;
         let mut out = output::standard()?;
         if self.format.json {

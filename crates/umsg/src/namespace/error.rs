@@ -1,8 +1,12 @@
 //! What can be wrong with a namespace, and what to do about it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+
+/// Where `umsg setup` makes a namespace unless it is told otherwise.
+const SHARED: &str = "/dev/shm/umsg";
 
 /// Why a namespace can't be used. Every message ends with what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +29,22 @@ pub enum NamespaceError {
     NotADirectory {
         /// What is no directory.
         path: PathBuf,
+    },
+    /// The directory is no namespace, and it was asked for by somebody who only looks (`ENOENT`).
+    #[error("{path} is no directory of queues: the first queue makes it one if it is empty (`umsg create`), or set UMSG_DIR to \
+             the directory that holds the queues", path = .path.display())]
+    NotANamespace {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory is no namespace and holds other files, so it was hardly meant to become one (`ENOTEMPTY`).
+    #[error("{path} is no directory of queues and holds other files, such as {file}: set UMSG_DIR to an empty directory, \
+             for instance a new one in /dev/shm", path = .path.display(), file = .file.display())]
+    HoldsOtherFiles {
+        /// The directory.
+        path: PathBuf,
+        /// One of the files.
+        file: OsString,
     },
     /// The directory belongs to a user who could tamper with the queues (`EACCES`).
     #[error("{path} belongs to user {owner}, who is neither root nor the user of the namespace ({trusted}): \
@@ -63,7 +83,8 @@ pub enum NamespaceError {
         errno: i32,
     },
     /// The directory has no sub-directory for queues and the caller may not make it (`ENOENT`).
-    #[error("{path} does not exist and only the namespace's owner can make it: have root run `umsg setup`, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    #[error("{path} does not exist and only the namespace's owner can make it: have root run {setup}, or set UMSG_DIR to a directory of your own",
+             path = .path.display(), setup = setup(.path.parent()))]
     NoQueuesDirectory {
         /// The missing sub-directory.
         path: PathBuf,
@@ -76,14 +97,15 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// A shared namespace that nobody has claimed, seen from a PID namespace that is not the host's (`EACCES`).
-    #[error("{path} records no PID namespace and this process is not in the host's: have root run `umsg setup` in the PID namespace that it is for, \
-             or set UMSG_DIR to another directory", path = .path.display())]
+    #[error("{path} records no PID namespace and this process is not in the host's: have root run {setup} in the PID namespace that it is for, \
+             or set UMSG_DIR to another directory", path = .path.display(), setup = setup(Some(.path)))]
     UnclaimedPidNamespace {
         /// The namespace's directory.
         path: PathBuf,
     },
     /// The namespace's record belongs to neither the namespace's owner nor root (`EACCES`).
-    #[error("{path} belongs to user {owner}, who does not own the namespace: have root run `umsg setup`, or remove it", path = .path.display())]
+    #[error("{path} belongs to user {owner}, who does not own the namespace: have root run {setup}, or remove it",
+             path = .path.display(), setup = setup(.path.parent()))]
     RecordOwner {
         /// The record.
         path: PathBuf,
@@ -153,7 +175,10 @@ impl NamespaceError {
     pub fn errno(&self) -> i32 {
         use NamespaceError as E;
         let errno = match self {
-            E::Missing { .. } | E::NoQueuesDirectory { .. } => Errno::NOENT,
+            E::Missing { .. } | E::NoQueuesDirectory { .. } | E::NotANamespace { .. } => {
+                Errno::NOENT
+            }
+            E::HoldsOtherFiles { .. } => Errno::NOTEMPTY,
             E::Symlink { .. } => Errno::LOOP,
             E::NotADirectory { .. } => Errno::NOTDIR,
             E::Stranger { .. } | E::Tamperable { .. } | E::NotAccessible { .. } => Errno::ACCESS,
@@ -207,9 +232,32 @@ impl NamespaceError {
     }
 }
 
+/// The command with which root mends a namespace.
+fn setup(namespace: Option<&Path>) -> String {
+    match namespace {
+        Some(path) if path != Path::new(SHARED) => format!("`umsg setup --dir {}`", path.display()),
+        _ => "`umsg setup`".to_owned(),
+    }
+}
+
 fn not_writable(path: &Path, error: Errno) -> NamespaceError {
     NamespaceError::NotWritable {
         path: path.to_owned(),
         errno: error.raw_os_error(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_to_set_up_names_the_directory_unless_it_is_the_usual_one() {
+        let advice = |path: &str| {
+            let path = PathBuf::from(path);
+            NamespaceError::NoQueuesDirectory { path }.to_string()
+        };
+        assert!(advice("/dev/shm/umsg/mq").contains("root run `umsg setup`,"));
+        assert!(advice("/dev/shm/x/mq").contains("root run `umsg setup --dir /dev/shm/x`,"));
     }
 }

@@ -15,6 +15,8 @@
 //!
 //! **Which one.** `$UMSG_DIR` if set; else `/dev/shm/umsg` if it exists; else `/dev/shm/umsg-UID`.
 //!
+//! It is made of an empty directory, never of one with other files in it.
+//!
 //! **Trust.** Each directory belongs to root or the caller, is no symbolic link, and is sticky if others may write.
 //!
 //! **PID namespace.** A namespace belongs to one, and processes of others are refused unless its limits allow them.
@@ -35,6 +37,7 @@
 //! ```
 
 mod claim;
+mod contents;
 mod directory;
 mod error;
 mod file_error;

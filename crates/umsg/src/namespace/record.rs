@@ -35,7 +35,7 @@ use super::home::{Home, PidNamespace};
 use super::limits::Limits;
 use super::staged::Staged;
 
-const NAME: &str = ".namespace";
+pub(super) const NAME: &str = ".namespace";
 const SIZE: usize = 96;
 const MAGIC: [u8; 8] = *b"UMSG-NS\0";
 const VERSION: u32 = 1;

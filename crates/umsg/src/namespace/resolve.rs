@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
+use super::contents::{self, Otherwise};
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{Namespace, NamespaceKind, caller, claim, queues, trust};
@@ -27,19 +28,24 @@ impl Namespace {
     /// Those of [`Namespace::at`]. A directory that is chosen and can't be used is an error, never passed over:
     /// else two programs that should meet would not.
     pub fn resolve() -> Result<Namespace, NamespaceError> {
-        let chosen = if is_setuid() {
-            None
-        } else {
-            std::env::var_os(VARIABLE)
-        };
-        resolve_in(Path::new(BASE), chosen, caller())
+        resolve_in(Path::new(BASE), chosen(), caller(), Otherwise::Make)
+    }
+
+    /// As [`resolve`](Self::resolve), for who only looks: a directory that is chosen or shared and is no namespace stays as it is.
+    ///
+    /// # Errors
+    /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
+    pub fn resolve_existing() -> Result<Namespace, NamespaceError> {
+        resolve_in(Path::new(BASE), chosen(), caller(), Otherwise::Refuse)
     }
 
     /// The namespace in a directory that exists. If the caller owns the directory or is root, it is made fit
-    /// where something is missing: the sub-directory for queues, and in a private one the record.
+    /// where something is missing: the sub-directory for queues, and in a private one the record. A namespace is made
+    /// of an empty directory only.
     ///
     /// # Errors
     /// - `Missing` (`ENOENT`), `NotADirectory` (`ENOTDIR`), `Symlink` (`ELOOP`), `NotAccessible` (`EACCES`);
+    /// - `HoldsOtherFiles` (`ENOTEMPTY`): it is no namespace and was not meant to be one;
     /// - `Stranger`, `Tamperable` (`EACCES`): others could tamper with the queues;
     /// - `ForeignPidNamespace`, `UnclaimedPidNamespace` (`EACCES`): thread ids would collide;
     /// - `RecordOwner` (`EACCES`), `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
@@ -48,9 +54,29 @@ impl Namespace {
     /// # If the process dies
     /// A namespace half made is completed by the next caller who may.
     pub fn at(dir: impl AsRef<Path>) -> Result<Namespace, NamespaceError> {
-        let path = absolute(dir.as_ref())?;
-        let kind = kind_of(&path, caller());
-        admitted(path, kind, caller())
+        at(dir.as_ref(), Otherwise::Make)
+    }
+
+    /// As [`at`](Self::at), for who only looks: a directory that is no namespace stays as it is.
+    ///
+    /// # Errors
+    /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
+    pub fn existing(dir: impl AsRef<Path>) -> Result<Namespace, NamespaceError> {
+        at(dir.as_ref(), Otherwise::Refuse)
+    }
+}
+
+fn at(dir: &Path, otherwise: Otherwise) -> Result<Namespace, NamespaceError> {
+    let path = absolute(dir)?;
+    let kind = kind_of(&path, caller());
+    admitted(path, kind, caller(), otherwise)
+}
+
+/// What the variable names, for those who may choose.
+fn chosen() -> Option<OsString> {
+    match is_setuid() {
+        true => None,
+        false => std::env::var_os(VARIABLE),
     }
 }
 
@@ -64,16 +90,18 @@ fn resolve_in(
     base: &Path,
     chosen: Option<OsString>,
     caller: u32,
+    otherwise: Otherwise,
 ) -> Result<Namespace, NamespaceError> {
     if let Some(dir) = chosen.filter(|dir| !dir.is_empty()) {
         return admitted(
             absolute(Path::new(&dir))?,
             NamespaceKind::Environment,
             caller,
+            otherwise,
         );
     }
     let shared = base.join(SHARED);
-    match admitted(shared.clone(), NamespaceKind::Shared, caller) {
+    match admitted(shared.clone(), NamespaceKind::Shared, caller, otherwise) {
         Err(NamespaceError::Missing { path }) if path == shared => user_in(base, caller),
         outcome => outcome,
     }
@@ -87,7 +115,7 @@ fn user_in(base: &Path, user: u32) -> Result<Namespace, NamespaceError> {
         Err(e) => return Err(NamespaceError::changing("mkdir", base, e)),
     }
     open_up(&path, user)?;
-    admitted(path, NamespaceKind::User, user)
+    admitted(path, NamespaceKind::User, user, Otherwise::Make)
 }
 
 /// Gives the owner the rights that a strange umask took away when the directory was made.
@@ -101,9 +129,15 @@ fn open_up(path: &Path, user: u32) -> Result<(), NamespaceError> {
 }
 
 /// The namespace in a directory, if the caller is let in; made fit as far as he may.
-fn admitted(path: PathBuf, kind: NamespaceKind, caller: u32) -> Result<Namespace, NamespaceError> {
+fn admitted(
+    path: PathBuf,
+    kind: NamespaceKind,
+    caller: u32,
+    otherwise: Otherwise,
+) -> Result<Namespace, NamespaceError> {
     let mut directory = Directory::open(&path)?;
     trust::check(&directory, caller)?;
+    contents::check(&directory, otherwise)?;
     claim::admit(&mut directory, caller)?;
     queues::make_fit(&directory, directory.mode() & COMMON_MODE, caller)?;
     Ok(Namespace {
@@ -147,7 +181,12 @@ mod tests {
     };
 
     fn resolve(dir: &TestDir, chosen: Option<&Path>) -> Result<Namespace, NamespaceError> {
-        resolve_in(dir.path(), chosen.map(Into::into), caller())
+        resolve_in(
+            dir.path(),
+            chosen.map(Into::into),
+            caller(),
+            Otherwise::Make,
+        )
     }
 
     fn found(dir: &TestDir, chosen: Option<&Path>) -> (PathBuf, NamespaceKind) {

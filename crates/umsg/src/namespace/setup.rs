@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
+use super::contents::{self, Otherwise};
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{Namespace, caller, claim, queues, trust, user_directory_owner};
@@ -60,7 +61,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if somebody else owns the directory;
-    /// `ForeignPidNamespace`, and those of making directories.
+    /// `HoldsOtherFiles` (`ENOTEMPTY`) if it is no namespace and not empty; `ForeignPidNamespace`, and those of making directories.
     ///
     /// # If the process dies
     /// The directory opens to others last; call it again to complete it.
@@ -73,6 +74,7 @@ impl Namespace {
         let directory_made = make(&path)?;
         let mut directory = Directory::open(&path)?;
         trust::check_owner(&directory, 0)?;
+        contents::check(&directory, Otherwise::Make)?;
         let queues_directory_made = queues::make_fit(&directory, SHARED_MODE, 0)?;
         let record_written = claim::claim(&mut directory)?;
         let mode_differs = directory.mode() != SHARED_MODE;

@@ -68,6 +68,11 @@ fn stale_names(directory: &Directory, to_namespace: &str) -> io::Result<Vec<Stri
     Ok(names.collect())
 }
 
+/// Whether a file has a name that is not to stay, whoever made it.
+pub(super) fn is_temporary(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(PREFIX.as_bytes())
+}
+
 fn is_stale(name: &str) -> bool {
     name.strip_prefix(PREFIX)
         .and_then(Maker::parse)
