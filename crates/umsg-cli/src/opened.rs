@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use umsg::posix::{OpenError, OpenOptions, Queue};
+use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
-use crate::failure::{Code, Failure, Result};
+use crate::failure::{Code, Explain, Failure, Result};
 use crate::names::Name;
 
 /// How soon a command that waits looks whether its queue is still there.
@@ -43,6 +43,42 @@ impl<'a> Opened<'a> {
             namespace,
             looked: Cell::new(Instant::now()),
         })
+    }
+
+    /// Why a message was not sent, with what to do.
+    pub fn explain_send(&self, error: &SendError) -> String {
+        let status = self.queue.status();
+        let (aside, held) = (
+            status.set_aside,
+            status.attributes.leased + status.attributes.reserved,
+        );
+        match (error, &status.dead_letter) {
+            (SendError::Full | SendError::TimedOut, Some(name)) if aside != 0 => {
+                let name = Name::from(name.as_os_str());
+                format!(
+                    "{error}; messages set aside for {name}, which can't take them: {aside}; see `umsg stat {name}`"
+                )
+            }
+            (SendError::Full | SendError::TimedOut, _) if held != 0 => format!(
+                "{error}; messages leased or reserved, which keep their room until their holders are done: {held}"
+            ),
+            _ => error.explain(),
+        }
+    }
+
+    /// Why no message was received, with what to do.
+    pub fn not_received(&self, error: &ReceiveError) -> Failure {
+        let leased = self.queue.attributes().leased;
+        match error {
+            ReceiveError::Empty | ReceiveError::TimedOut if leased != 0 => Failure::new(
+                error.code(),
+                format_args!(
+                    "{}: {error}; messages leased, which come back if their receivers fail: {leased}",
+                    self.name
+                ),
+            ),
+            _ => Failure::of(self.name, error),
+        }
     }
 
     /// An error once the name leads to no queue, or to another one: nobody finds this one any more. Looks at most

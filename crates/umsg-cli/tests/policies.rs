@@ -124,3 +124,38 @@ fn what_is_too_old_is_not_received_and_goes_to_the_queue_for_dead_letters() {
         (&1.into(), &1.into())
     );
 }
+
+#[test]
+fn a_queue_for_dead_letters_that_cant_be_one_is_refused() {
+    let site = Site::new();
+    let create = |dead_letter: &str| site.umsg(&["create", "/q", "--dead-letter", dead_letter]);
+    create("/q").fails(1, &["umsg: --dead-letter /q is the queue itself: "]);
+    create("a/b").fails(1, &["umsg: --dead-letter /a/b: ", "one slash"]);
+    create("").fails(1, &["umsg: --dead-letter \"\": ", "such as /orders"]);
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "");
+}
+
+#[test]
+fn a_queue_for_dead_letters_that_is_too_small_is_warned_of_and_named_where_room_is_missing() {
+    let site = Site::new();
+    site.umsg(&["create", "/dead", "--message-size", "4"])
+        .text();
+    let policy = ["--max-deliveries", "1", "--dead-letter", "/dead"];
+    let create = [&["create", "/q", "--max-messages", "1"][..], &policy].concat();
+    site.umsg(&create)
+        .fails(0, &["/dead takes messages of up to 4 bytes; "]);
+    site.umsg(&["send", "/q", "longer"]).text();
+    site.umsg_into_full_disk(&["recv", "/q"])
+        .fails(1, &["goes to the dead-letter queue"]);
+    let refused = site.umsg(&["send", "/q", "next", "--nonblocking"]);
+    refused.fails(
+        3,
+        &["/q: the queue is full; messages set aside for /dead, which can't take them: 1; "],
+    );
+    assert!(site.umsg(&["ls"]).text().ends_with("1 set aside\n"));
+    let dump = site.umsg(&["dump", "/q", "-o", "/dev/null"]);
+    dump.fails(
+        0,
+        &["/q: messages leased or set aside, which are not in the file: 1; "],
+    );
+}

@@ -2,9 +2,8 @@
 
 mod support;
 
-use std::fs::OpenOptions;
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use support::{Outcome, Site, end, finish, start};
 
@@ -67,11 +66,8 @@ fn output_to_the_null_device_is_no_closed_output() {
 #[test]
 fn a_message_that_a_full_disk_has_no_room_for_goes_back_with_its_priority() {
     let site = site_with(&["a", "b"]);
-    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     for arguments in [&["recv", "/q"][..], &["recv", "/q", "--all"]] {
-        let mut command = site.command(arguments);
-        command.stdout(full()).stderr(Stdio::piped());
-        let outcome = end(command.spawn().unwrap());
+        let outcome = site.umsg_into_full_disk(arguments);
         let parts = [
             "umsg: /q: standard output: No space left",
             "back in the queue, the first of its priority (7)",
@@ -117,6 +113,8 @@ fn a_receiver_that_is_killed_before_all_is_printed_leaves_the_message() {
     let mut receiver = start(&mut site.command(&["recv", "/q"]));
     site.wait_for("/q", "leased", 1);
     assert!(site.umsg(&["ls"]).text().ends_with("1 leased\n"));
+    site.umsg(&["recv", "/q", "--nonblocking"])
+        .fails(3, &["/q: the queue is empty; messages leased, "]);
     receiver.kill().unwrap();
     receiver.wait().unwrap();
     let next = site.umsg(&["recv", "/q", "--json"]).json();

@@ -61,6 +61,7 @@ impl Create {
         let queue = self.open(&namespace)?;
         let status = queue.status();
         self.compare(&status)?;
+        self.policy.warn(&namespace, &status);
         if self.format.json {
             let mut out = output::standard()?;
             json::print(&mut out, &json::Queue::new(&self.name.lossy(), &status))?;
@@ -71,6 +72,7 @@ impl Create {
 
     fn open(&self, namespace: &Namespace) -> Result<Queue> {
         self.name.check()?;
+        self.policy.check(namespace, &self.name)?;
         match self.create(OpenOptions::new().namespace(namespace)) {
             // There is one, whose mode does not let us do both; to compare it, either will do.
             Err(OpenError::PermissionDenied) if !self.exclusive => {

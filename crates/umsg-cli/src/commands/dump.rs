@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use umsg::posix::{Snapshot, SnapshotError, SnapshotInfo};
+use umsg::posix::{Snapshot, SnapshotError, SnapshotInfo, Status};
 
 use crate::cli::Cli;
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::names::{Name, name};
 use crate::opened::{Opened, Purpose};
 use crate::output::time::utc;
@@ -20,7 +20,8 @@ use crate::{place, streams};
 /// Save a queue's messages in a file, and leave them in the queue
 ///
 /// The file holds the queue's attributes and all messages as they were at one instant, with priorities, senders and times;
-/// `umsg load` makes a queue of it. The file appears whole or not at all, readable by its owner only.
+/// `umsg load` makes a queue of it. Messages that somebody has received by a lease and not acknowledged, or that are set aside
+/// for another queue, are not in it; a line on standard error says if there are any. The file appears whole or not at all, readable by its owner only.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -77,7 +78,19 @@ impl Dump {
         let opened = Opened::open(&namespace, &self.name, Purpose::Receive)?;
         let snapshot =
             Snapshot::of(&opened.queue).map_err(|error| Failure::of(&self.name, error))?;
+        self.warn(&opened.queue.status());
         Ok(snapshot.named(&self.name))
+    }
+
+    /// Who removes the queue after saving it must not believe that he has them all.
+    fn warn(&self, status: &Status) {
+        let held = status.attributes.leased + status.set_aside;
+        if held != 0 {
+            say(format_args!(
+                "{}: messages leased or set aside, which are not in the file: {held}; see `umsg stat {}`",
+                self.name, self.name
+            ));
+        }
     }
 }
 

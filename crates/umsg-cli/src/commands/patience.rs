@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use umsg::posix::{Lease, ReceiveError, SendError};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::opened::{GLANCE, Opened};
 use crate::values;
 
@@ -65,7 +65,7 @@ impl Patience {
             };
             match received {
                 Err(ReceiveError::TimedOut) if !last => from.check_name()?,
-                other => return other.map_err(|error| Failure::of(from.name, error)),
+                other => return other.map_err(|error| from.not_received(&error)),
             }
         }
     }

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use umsg::posix::{OnFull, OpenOptions, Status};
+use umsg::Namespace;
+use umsg::posix::{OnFull, OpenError, OpenOptions, Status};
 
+use crate::failure::{Code, Failure, Result, say};
 use crate::names::{Name, name};
+use crate::opened::{Opened, Purpose};
 use crate::output::{json, time};
 use crate::values;
 
@@ -62,6 +65,46 @@ impl Policy {
         }
         if let Some(name) = &self.dead_letter {
             options.dead_letter(name);
+        }
+    }
+
+    /// Refuses a queue for dead letters that can't be one.
+    pub fn check(&self, namespace: &Namespace, queue: &Name) -> Result {
+        let Some(dead_letter) = &self.dead_letter else {
+            return Ok(());
+        };
+        let subject = format!("--dead-letter {dead_letter}");
+        if dead_letter == queue {
+            let line = format_args!("{subject} is the queue itself: name another");
+            return Err(Failure::new(Code::Failed, line));
+        }
+        dead_letter.check()?;
+        let found = OpenOptions::new()
+            .write(true)
+            .namespace(namespace)
+            .open(dead_letter);
+        match found {
+            Err(
+                error @ (OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong),
+            ) => Err(Failure::of(subject, error)),
+            // It need not exist, and its mode may suit those who will send to it.
+            _ => Ok(()),
+        }
+    }
+
+    /// Says so if the queue for dead letters exists and takes no messages as long as this queue's.
+    pub fn warn(&self, namespace: &Namespace, made: &Status) {
+        let Some(dead_letter) = &self.dead_letter else {
+            return;
+        };
+        let Ok(found) = Opened::open(namespace, dead_letter, Purpose::Look) else {
+            return;
+        };
+        let most = found.queue.attributes().message_size;
+        if most < made.attributes.message_size {
+            say(format_args!(
+                "{dead_letter} takes messages of up to {most} bytes; longer ones that are to go there keep their room in this queue"
+            ));
         }
     }
 

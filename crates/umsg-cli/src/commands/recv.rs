@@ -111,7 +111,7 @@ impl Recv {
         match from.queue.try_receive_lease() {
             Ok(message) => Ok(Some(message)),
             Err(ReceiveError::Empty) => Ok(None),
-            Err(error) => Err(Failure::of(&self.name, error)),
+            Err(error) => Err(from.not_received(&error)),
         }
     }
 

@@ -96,7 +96,7 @@ impl Send {
     fn send(&self, to: &Opened<'_>, message: &[u8], sent: &mut Sent) -> Result {
         self.patience
             .send(to, message, self.priority)?
-            .map_err(|error| self.failure(error.code(), &error.explain(), sent))?;
+            .map_err(|error| self.failure(error.code(), &to.explain_send(&error), sent))?;
         sent.messages += 1;
         sent.bytes += message.len() as u64;
         Ok(())

@@ -97,6 +97,14 @@ impl Site {
         finish(&mut self.command(arguments), input)
     }
 
+    /// With a standard output that no byte can be written to.
+    pub fn umsg_into_full_disk(&self, arguments: &[&str]) -> Outcome {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = self.command(arguments);
+        command.stdout(full.unwrap()).stderr(Stdio::piped());
+        end(command.spawn().unwrap())
+    }
+
     /// As a user who is not root; None if the test is not root itself and so can't become him.
     pub fn umsg_as_nobody(&self, arguments: &[&str]) -> Option<Outcome> {
         self.umsg_as_nobody_with(arguments, &[])
