@@ -70,6 +70,7 @@ Names:
 
 Numbers:
   Sizes and counts may end in K, M or G, for powers of 1024: 64K is 65536.
+  Times are seconds, such as 5 or 0.25, or end in ms, s, m, h or d: 500ms.
 
 Where the queues are:
   In the directory given with --dir; else in $UMSG_DIR; else in /dev/shm/umsg

@@ -21,8 +21,8 @@ use crate::{place, values};
 /// other attributes than those asked for, or with --exclusive: then this fails and says which it has. Attributes that
 /// are not asked for may be any.
 ///
-/// The last options say what becomes of messages that the queue can't take, keep or deliver. `umsg stat` counts them, and shows
-/// under "set aside" those that the queue for dead letters has no room for.
+/// --on-full, --ttl, --max-deliveries and --dead-letter say what becomes of messages that the queue can't take, keep or deliver.
+/// `umsg stat` counts them, and shows under "set aside" those that the queue for dead letters has no room for.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

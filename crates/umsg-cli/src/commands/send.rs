@@ -17,7 +17,8 @@ use crate::{place, streams, values};
 
 /// Send a message, or each line of standard input as one
 ///
-/// Waits while the queue is full, unless --timeout or --nonblocking is given. With --lines, each line is sent as soon as it is
+/// Waits while the queue is full, unless --timeout or --nonblocking is given or the queue was created with another --on-full
+/// than `block`. With --lines, each line is sent as soon as it is
 /// read; if one can't be sent, those before it are, and the error names it. An empty message is a message.
 #[derive(Args, Debug)]
 #[command(after_help = "\

@@ -141,6 +141,8 @@ fn related(command: &str) -> &'static str {
         "send" => "umsg-recv(1), mq_send(3)",
         "recv" => "umsg-send(1), umsg-peek(1), mq_receive(3)",
         "peek" => "umsg-recv(1), umsg-stat(1)",
+        "dump" => "umsg-load(1), umsg-peek(1)",
+        "load" => "umsg-dump(1), umsg-create(1)",
         "limits" => "umsg-create(1), umsg-setup(1)",
         "setup" => "umsg-limits(1), tmpfiles.d(5)",
         "completions" => "umsg-man(1)",
