@@ -498,8 +498,9 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * How many messages were sent, which is 0 only if n is; or -1 with errno set, and then none was sent.
  *
  * Errors:
- * Those of umsg_mq_send_batch(3), which EAGAIN and ETIMEDOUT are only if the queue is full, and EMSGSIZE only if a
- * message is longer than the queue's message size. Each message is checked, also one for which there is no room.
+ * Those of umsg_mq_send_batch(3), but EAGAIN and ETIMEDOUT only if there is no room for the first message, and
+ * EMSGSIZE only if a message is longer than the queue's message size. Each message is checked, also one for which there
+ * is no room.
  *
  * If the process dies:
  * Before the call returns: some of the first messages were sent, each whole.

@@ -52,6 +52,20 @@ fn declared() -> Names {
         .collect()
 }
 
+/// The compiler has nothing to complain of in a file that only includes a header.
+fn stands_alone(header: &str, language: &str, standard: &str) {
+    let file = workshop().join(format!("alone-{language}-{standard}"));
+    fs::write(&file, format!("#include <{header}>\nextern int nothing;\n")).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-pedantic"])
+        .args(["-x", language])
+        .arg(format!("-std={standard}"))
+        .arg("-I")
+        .arg(prefix().join("include"))
+        .arg(file);
+    succeed(&mut cc);
+}
+
 fn pages() -> Vec<PathBuf> {
     let pages = prefix().join("share/man/man3").read_dir().unwrap();
     pages.map(|page| page.unwrap().path()).collect()
@@ -79,6 +93,20 @@ fn the_version_map_names_what_is_exported() {
 #[test]
 fn the_header_declares_what_is_exported() {
     assert_eq!(declared(), names());
+}
+
+#[test]
+fn headers_stand_alone() {
+    for standard in ["c99", "c11", "gnu17"] {
+        stands_alone("umsg.h", "c", standard);
+    }
+    stands_alone("umsg/mqueue.h", "c", "gnu11");
+    if is_installed("c++") {
+        for standard in ["c++98", "c++20"] {
+            stands_alone("umsg.h", "c++", standard);
+        }
+        stands_alone("umsg/mqueue.h", "c++", "c++11");
+    }
 }
 
 #[test]
