@@ -428,7 +428,7 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
                              unsigned int *msg_prio,
                              const struct timespec *abs_timeout);
 
-/* ---- Several messages in one call ---- */
+/* ---- Sending several messages in one call ---- */
 
 /*
  * A message of several. Sending reads data, len and priority; receiving reads data and size, and sets len and
@@ -512,6 +512,8 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
                           const struct umsg_mq_message *messages,
                           size_t n,
                           const struct timespec *abs_timeout);
+
+/* ---- Receiving several messages in one call ---- */
 
 /*
  * Receives several messages.

@@ -1,10 +1,10 @@
-//! Several messages in one call.
+//! Sending several messages in one call.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::SystemTime;
 
 use libc::{size_t, ssize_t, timespec};
-use umsg::posix::{Incoming, Outgoing, ReceiveError, SendError};
+use umsg::posix::{Outgoing, SendError};
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
@@ -114,61 +114,6 @@ pub unsafe extern "C" fn umsg_mq_send_some(
     answer(send())
 }
 
-/// Receives several messages.
-///
-/// Up to `n` messages, those that are there, are received in order of delivery and under one lock. Each is copied to
-/// the `data` of one of `messages`, the first to that of the first, and `len` and `priority` are set. A message that is
-/// longer than the `size` of its place stays in the queue and ends the call; the `size` of the first place is no less than
-/// the queue's message size, so that there is at least one message.
-///
-/// While the queue is empty, the call waits for one message; it does not wait for more. It ends at `abs_timeout`, a time of the
-/// clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all if the handle has `O_NONBLOCK`; with a time that
-/// flag does not count. The places must not overlap, and while many messages are copied other receivers wait.
-///
-/// # Return value
-/// How many messages were received, which is 0 only if `n` is; or -1 with errno set, and then none was received.
-///
-/// # Errors
-/// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL; or a process was stopped inside of
-///   an operation on this queue and holds it up for more than a second.
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
-/// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read or written.
-/// - `EINTR`: a signal handler ran while the call waited.
-/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `EMSGSIZE`: `size` of the first of `messages` is less than the queue's message size.
-/// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
-/// - `ETIMEDOUT`: the time came before a message did.
-///
-/// # If the process dies
-/// Before the call returns: those messages are lost that were copied out already, the others are in the queue.
-///
-/// # See also
-/// umsg_mq_lease(3), umsg_mq_receive(3), umsg_mq_send_batch(3)
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn umsg_mq_receive_batch(
-    mqdes: umsg_mqd_t,
-    messages: *mut umsg_mq_message,
-    n: size_t,
-    abs_timeout: *const timespec,
-) -> ssize_t {
-    let receive = || {
-        // SAFETY: the caller promises NULL or a readable timespec.
-        let deadline = unsafe { time::deadline(abs_timeout)? };
-        let held = handle::hold(mqdes)?;
-        if !held.can_receive {
-            return Err(ReceiveError::NotReadable.into());
-        }
-        // SAFETY: the caller promises as many messages, which are its own to be written.
-        let mut places = unsafe { Places::new(messages, n, held.message_size)? };
-        let until = time::until(deadline, &held);
-        let received = held.queue.receive_into(&mut places, n, until)?;
-        Ok(received.cast_signed())
-    };
-    answer(receive())
-}
-
 struct Call<'a> {
     held: Held,
     messages: Messages<'a>,
@@ -220,7 +165,7 @@ unsafe fn slice<'a>(
 }
 
 /// Whether there can be `n` messages: the address is not NULL, aligned, and they are no longer than an object can be.
-fn check_array(messages: *const umsg_mq_message, n: size_t) -> Result<(), Failure> {
+pub(crate) fn check_array(messages: *const umsg_mq_message, n: size_t) -> Result<(), Failure> {
     pointer::check(messages, "messages")?;
     if !messages.is_aligned() || n > isize::MAX as usize / size_of::<umsg_mq_message>() {
         return Err(Failure::BadAddress("messages"));
@@ -262,75 +207,5 @@ impl Outgoing for Messages<'_> {
         // ones and that the length is at most a message's size.
         let bytes = unsafe { std::slice::from_raw_parts(message.data.cast(), message.len) };
         (bytes, message.priority)
-    }
-}
-
-/// Where a program wants messages.
-struct Places<'a> {
-    messages: &'a mut [umsg_mq_message],
-    /// How many are filled.
-    filled: usize,
-    /// The queue's message size.
-    longest: usize,
-}
-
-impl Places<'_> {
-    /// # Safety
-    /// `messages` has `n` readable and writable members that nobody else uses as long as the result is used, each with
-    /// `size` writable bytes at `data`; or they are addresses that a pointer check refuses.
-    unsafe fn new(
-        messages: *mut umsg_mq_message,
-        n: size_t,
-        longest: usize,
-    ) -> Result<Self, Failure> {
-        let mut places = Places {
-            messages: &mut [],
-            filled: 0,
-            longest,
-        };
-        if n != 0 {
-            check_array(messages, n)?;
-            // SAFETY: by this function's contract; `check_array` has seen to the rest.
-            places.messages = unsafe { std::slice::from_raw_parts_mut(messages, n) };
-            places.check()?;
-        }
-        Ok(places)
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        let (len, needed) = (self.messages[0].size, self.longest);
-        if len < needed {
-            return Err(ReceiveError::BufferTooSmall { len, needed }.into());
-        }
-        self.messages
-            .iter()
-            .filter(|message| message.size != 0)
-            .try_for_each(|message| pointer::check(message.data, "the data of a message"))
-    }
-}
-
-impl Incoming for Places<'_> {
-    #[inline(always)]
-    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
-        let message = self.messages.get(self.filled)?;
-        if message.size < len {
-            return None;
-        }
-        if message.size == 0 {
-            return Some(&mut []);
-        }
-        let room = message.size.min(self.longest);
-        // SAFETY: the program promises `size` bytes, which nobody else uses; `check` saw that the address is none of the
-        // bad ones, and the room is no more than a message's size.
-        Some(unsafe { std::slice::from_raw_parts_mut(message.data.cast(), room) })
-    }
-
-    #[inline(always)]
-    fn taken(&mut self, len: usize, priority: u32) {
-        if let Some(message) = self.messages.get_mut(self.filled) {
-            message.len = len;
-            message.priority = priority;
-            self.filled += 1;
-        }
     }
 }

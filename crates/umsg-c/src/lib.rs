@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `signals`, `version` |
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `signals`, `version` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
 //! | leases and reservations under a number | `keep` |
 //! | where both find their places | `table` |
@@ -40,6 +40,7 @@ mod options;
 mod peek;
 mod pointer;
 mod receive;
+mod receive_batch;
 mod reservation;
 mod send;
 mod signals;

@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "handle",
     "attributes",
     "open",
@@ -18,6 +18,7 @@ const FILES: [&str; 14] = [
     "send",
     "receive",
     "batch",
+    "receive_batch",
     "reservation",
     "lease",
     "status",
