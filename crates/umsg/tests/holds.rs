@@ -307,3 +307,28 @@ fn memory_for_the_records_is_counted() {
     assert!(queue.status().memory >= before + 1000 * 48);
     drop(leases);
 }
+
+#[test]
+fn a_sleeping_receiver_wakes_when_a_lease_ends_by_itself() {
+    let place = Place::new();
+    let queue = place.create("/q", 2, 100);
+    queue.set_waiting(Waiting::Blocking);
+    queue.try_send(b"job", 0).unwrap();
+    let mut lease = queue.receive_lease().unwrap();
+    // Less than the slice after which it would look anyway. Where the machine is busy, some come too late.
+    let came_back = (0..50).any(|_| {
+        lease.limit(Duration::from_millis(20)).unwrap();
+        match queue.receive_lease_timeout(Duration::from_millis(60)) {
+            Ok(again) => {
+                assert_eq!(again.deliveries(), lease.deliveries() + 1);
+                again.acknowledge().unwrap();
+                true
+            }
+            Err(_) => {
+                lease = queue.receive_lease_timeout(STUCK).unwrap();
+                false
+            }
+        }
+    });
+    assert!(came_back);
+}

@@ -14,7 +14,9 @@ use std::time::{Duration, SystemTime};
 /// The message counts for the queue's capacity until it is [acknowledged](Self::acknowledge). Dropping the lease, the
 /// death of the process and the end of a [time limit](Self::limit) return the message to the head of its priority, and
 /// the next receiver gets it; [`deliveries`](Self::deliveries) then says how often it was delivered. Leases may be
-/// acknowledged in any order, by any thread of the process. A forked child does not own its parent's leases.
+/// acknowledged in any order, by any thread of the process. A forked child does not own its parent's leases, and a process
+/// that becomes another program (exec) has let go of them where that can be seen: not if addresses are not random, and not
+/// by processes of other users.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-lease-{}", std::process::id()));
@@ -169,8 +171,8 @@ impl Lease<'_> {
     }
 
     /// Lets the lease end by itself, `time` from now: the message then goes back to the head of its priority, whatever its
-    /// holder does meanwhile. It does so when somebody finds the queue empty or full, or receives beside other leases; who
-    /// is blocked looks ten times a second.
+    /// holder does meanwhile. It does so when somebody finds the queue empty or full, or receives beside other leases; a
+    /// receiver that goes to sleep looks when the first lease ends, and all who are blocked ten times a second.
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 ///
 /// It counts for the queue's capacity from the beginning. Others send meanwhile: the message takes its place behind
 /// those of its priority that were sent before the commit. Dropping the reservation, or the death of the process, gives
-/// the room back. A forked child does not own its parent's reservations.
+/// the room back. A forked child does not own its parent's reservations; exec ends them as it ends leases.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-reserve-{}", std::process::id()));

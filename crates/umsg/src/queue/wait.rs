@@ -8,7 +8,7 @@ use crate::error::Trouble;
 use crate::lock::{Held, SLICE, STOPPED};
 use crate::segment::Node;
 use crate::sync::{Ordering, fence};
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
 use crate::waiters::{self, List, State, Waiters};
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// How long a call sleeps that finds no node free, in nanoseconds.
 const NAP: u64 = 1_000_000;
+
+/// How far the coarse clock, by which leases end, is behind at most where it ticks 250 times a second, in nanoseconds.
+const TICK: u64 = 4_000_000;
 
 /// How long the end of a timed wait waits for the lock.
 const GRACE: Duration = Duration::from_millis(10);
@@ -310,12 +313,27 @@ impl Engine {
             if waiters::state(node) != State::Waiting {
                 return End::Settled;
             }
-            match futex::wait_in_calm(&node.word, me.tid(), calm, deadline.or_slice(SLICE)) {
+            let slice = deadline.or_slice(self.slice(list));
+            match futex::wait_in_calm(&node.word, me.tid(), calm, slice) {
                 Slept::Interrupted => return End::Interrupted,
                 Slept::TimedOut if deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut => self.look_around(me, node, index, list, deadline),
                 Slept::Awake => {}
             }
+        }
+    }
+
+    /// How long a sleep may last, in nanoseconds: a receiver looks for the message of a lease when that ends by itself.
+    fn slice(&self, list: List) -> u64 {
+        match (
+            list,
+            self.segment().fixed().holding.due.load(Ordering::Relaxed),
+        ) {
+            (List::Receivers, due) if due != 0 => {
+                let rest = due.saturating_sub(clock::monotonic());
+                rest.saturating_add(TICK).min(SLICE)
+            }
+            _ => SLICE,
         }
     }
 
