@@ -381,3 +381,18 @@ impl UnlinkError {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_that_can_be_raised_is_said_to_be_raisable() {
+        let text = |what, value, max| OpenError::InvalidAttributes { what, value, max }.to_string();
+        assert!(text("max_messages", 21, 20).contains("`umsg limits` shows and raises"));
+        assert!(text("message_size", 2 << 20, 1 << 20).contains("`umsg limits`"));
+        assert!(text("max_messages", 1 << 21, 1 << 20).ends_with("no queue can have more"));
+        assert!(text("message_size", 17 << 20, 16 << 20).ends_with("no queue can have more"));
+        assert!(text("message_size", 0, 16 << 20).ends_with("not 0"));
+    }
+}

@@ -88,7 +88,7 @@ mod tests {
             file: "letter".into(),
         };
         assert_eq!(error, expected);
-        assert!(error.to_string().contains("such as letter"));
+        assert!(error.to_string().contains("such as \"letter\""));
         assert_eq!(dir.names(), ["letter"]);
     }
 

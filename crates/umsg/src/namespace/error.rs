@@ -38,8 +38,8 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// The directory is no namespace and holds other files, so it was hardly meant to become one (`ENOTEMPTY`).
-    #[error("{path} is no directory of queues and holds other files, such as {file}: set UMSG_DIR to an empty directory, \
-             for instance a new one in /dev/shm", path = .path.display(), file = .file.display())]
+    #[error("{path} is no directory of queues and holds other files, such as {file:?}: set UMSG_DIR to an empty directory, \
+             for instance a new one in /dev/shm", path = .path.display(), file = .file)]
     HoldsOtherFiles {
         /// The directory.
         path: PathBuf,
