@@ -2,9 +2,18 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
+//! | a lease's message is taken before the record says whose it is; a repair does not count the records | a message is lost |
+//! | a repair leaves a leased message in the queue, or takes an offer for the node's that was leased | a message comes twice |
+//! | a repair keeps the record of a message that was committed | it is not delivered |
+//! | a commit does not drain the ring first | it passes what was sent before |
+//! | a reservation does not correct what senders have seen of the room | two share the last place |
+//! | a commit or a return does not serve, an acknowledgement admits no blocked sender | a deadlock |
+//! | the slot of a dead reservation is not freed | a slot is lost |
+//! | who is blocked does not look for dead holders | nobody gets any further |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
 use crate::crash::Point;
+use crate::model::crash::step;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::queue::Refused;
@@ -201,6 +210,36 @@ fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
             "{outcome:?}"
         );
         assert_eq!(queue.empty(), []);
+        queue.audit();
+    });
+}
+
+#[test]
+fn who_sleeps_gets_what_a_dead_holder_held() {
+    explore("holds: a dead holder of a lease", 2, Slices::End, || {
+        let queue = holding(1, 1, &[(1, 0)]);
+        let holder = queue.spawn(1, |queue, me| {
+            // In vain if the other was first.
+            let _ = queue.lease(me, Deadline::Passed);
+            step();
+            me.die()
+        });
+        let receiver = queue.spawn(2, |queue, me| queue.receive(me, Deadline::Never));
+        assert_eq!(thread::join::<()>(holder), None);
+        assert_eq!(alive(receiver), Ok((1, 0)));
+        queue.audit();
+    });
+    explore("holds: a dead holder of room", 2, Slices::End, || {
+        let queue = Queue::new(1, 2);
+        let holder = queue.spawn(1, |queue, me| {
+            let _ = queue.reserve(me, 1, Deadline::Passed);
+            step();
+            me.die()
+        });
+        let sender = queue.spawn(2, |queue, me| queue.send(me, (2, 0), Deadline::Never));
+        assert_eq!(thread::join::<()>(holder), None);
+        assert_eq!(alive(sender), Ok(()));
+        assert_eq!(queue.empty(), [(2, 0)]);
         queue.audit();
     });
 }
