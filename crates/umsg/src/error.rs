@@ -245,6 +245,9 @@ pub enum OpenError {
     /// EINVAL: a queue that is its own dead-letter queue.
     #[error("a queue can't be its own dead-letter queue")]
     OwnDeadLetterQueue,
+    /// EINVAL: the dead-letter queue exists and has a smaller message size.
+    #[error("the dead-letter queue's message size is smaller than this queue's")]
+    DeadLetterQueueTooSmall,
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error(
         "the namespace holds {0} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
@@ -311,6 +314,7 @@ impl OpenError {
             | OpenError::NoAccessMode
             | OpenError::NoDeadLetterQueue
             | OpenError::OwnDeadLetterQueue
+            | OpenError::DeadLetterQueueTooSmall
             | OpenError::InvalidAttributes { .. } => libc::EINVAL,
             OpenError::DeniedName | OpenError::PermissionDenied => libc::EACCES,
             OpenError::NameTooLong => libc::ENAMETOOLONG,

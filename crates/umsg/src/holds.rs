@@ -10,7 +10,7 @@
 //! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |
 //! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Anybody, once its time is up | the message is returned to the head of its priority |
 //! | `Aside` | nobody's: a message on its way to the dead-letter queue | anybody: to `Moving` | - |
-//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | to `Aside` |
+//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | whoever comes to move it begins anew |
 //!
 //! All of it belongs to the holder of the receiver lock. The store to `state` makes a change take effect; lists and
 //! numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has proves to the process
@@ -213,7 +213,7 @@ impl<'a> Holds<'a> {
         // Relaxed: under the receiver lock; read elsewhere as hints.
         holding.reserved.store(reserved, Ordering::Relaxed);
         holding.aside.store(aside + moving, Ordering::Relaxed);
-        let held = u64::from(reserved) + u64::from(leased) + u64::from(aside) + u64::from(moving);
+        let held = u64::from(reserved) + u64::from(leased);
         fixed.receiver.held.store(held, Ordering::Relaxed);
         Ok(())
     }

@@ -220,3 +220,65 @@ fn a_policy_that_would_lose_messages_is_refused() {
     });
     assert!(matches!(refused, Err(OpenError::OwnDeadLetterQueue)));
 }
+
+#[test]
+fn a_blocked_sender_gets_the_room_of_what_is_set_aside() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options
+            .time_to_live(Duration::from_millis(50))
+            .dead_letter("/dead");
+    });
+    for data in [b"1", b"2", b"3"] {
+        queue.send(data, 0).unwrap();
+    }
+    queue.send_timeout(b"4", 0, STUCK).unwrap();
+    assert_eq!(drain(&queue), [(b"4".to_vec(), 0)]);
+    assert_eq!(drain(&place.open("/dead")).len(), 3);
+}
+
+#[test]
+fn queues_may_be_each_others_dead_letter_queues() {
+    let place = Place::new();
+    place.create("/other", 3, 100);
+    let queue = queue(&place, |options| {
+        options.max_deliveries(1).dead_letter("/other");
+    });
+    umsg::posix::unlink_in(&place.namespace, "/other").unwrap();
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .message_size(100)
+        .max_messages(1);
+    options
+        .max_deliveries(1)
+        .dead_letter("/q")
+        .namespace(&place.namespace);
+    let other = options.open("/other").unwrap();
+    for data in [b"1", b"2", b"3"] {
+        queue.send(data, 0).unwrap();
+        drop(queue.receive_lease().unwrap());
+    }
+    drop(other.receive_lease().unwrap());
+    let left = queue.status().set_aside + queue.attributes().messages;
+    assert_eq!(
+        left + other.status().set_aside + other.attributes().messages,
+        3
+    );
+}
+
+#[test]
+fn a_dead_letter_queue_is_made_along_and_takes_every_message() {
+    let place = Place::new();
+    place.create("/narrow", 3, 50);
+    let refused = try_queue(&place, |options| {
+        options.dead_letter("/narrow");
+    });
+    assert!(matches!(refused, Err(OpenError::DeadLetterQueueTooSmall)));
+    let _queue = queue(&place, |options| {
+        options.dead_letter("/dead");
+    });
+    assert_eq!(place.open("/dead").attributes().message_size, 100);
+}

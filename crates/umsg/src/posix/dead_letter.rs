@@ -62,14 +62,25 @@ impl Queue {
             let mut data = vec![0; grip.len];
             InPlace::new(place, grip.len).read_at(0, &mut data);
             self.dead_letter_queue()
-                .is_ok_and(|queue| queue.try_send(&data, grip.key as u32).is_ok())
+                .is_ok_and(|queue| queue.takes_dead_letter(&data, grip.key))
         });
         // It is in two queues if the process dies between.
         let _ = self.engine.end_move(me, &grip, sent);
         Some(sent)
     }
 
-    /// The dead-letter queue; made, with this one's attributes and mode, where there is none.
+    /// Whether the message is sent. What this queue has set aside itself is left where it is: two queues may be each
+    /// other's.
+    fn takes_dead_letter(&self, data: &[u8], key: usize) -> bool {
+        let sent = |()| {
+            let me = thread::current();
+            self.engine.try_send(me, data, key, Deadline::Passed).ok()
+        };
+        self.check_to_send(data.len()).ok().and_then(sent).is_some()
+    }
+
+    /// The dead-letter queue. It was there when this queue was created; who finds it missing does not make another one,
+    /// because that would belong to whoever comes first.
     fn dead_letter_queue(&self) -> Result<&Queue, OpenError> {
         if let Some(queue) = self.dead_letters.queue.get() {
             return Ok(queue);
@@ -80,13 +91,8 @@ impl Queue {
         ) else {
             return Err(OpenError::NotFound);
         };
-        let layout = self.engine.segment().layout();
         let queue = OpenOptions::new()
             .write(true)
-            .create(true)
-            .mode(self.mode())
-            .max_messages(layout.max_messages as u32)
-            .message_size(layout.message_size as u32)
             .namespace(namespace)
             .open(OsStr::from_bytes(name))?;
         Ok(self.dead_letters.queue.get_or_init(|| Box::new(queue)))

@@ -137,9 +137,9 @@ impl OpenOptions {
     }
 
     /// The queue that gets what a queue that is created could not keep or deliver, with the same priority: in the same
-    /// namespace, and made with the same attributes and mode when it is first needed. While it can't take a message, that
-    /// message stays set aside and counts for the capacity of its queue. A process that dies while it moves a message
-    /// may leave it in both.
+    /// namespace, and created along with this one, with the same attributes and mode, if there is none. Whoever finds such
+    /// a message sends it there, and must be allowed to. While that is not possible, the message stays set aside: it takes
+    /// memory, but no place in its queue. A process that dies while it moves a message may leave it in both.
     pub fn dead_letter(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.policy.dead_letter = Some(name.as_ref().as_bytes().to_vec());
         self
@@ -296,6 +296,7 @@ impl OpenOptions {
         if !namespace.has_room_for_a_queue(limit)? {
             return Err(OpenError::TooManyQueues(limit));
         }
+        self.provide_dead_letter_queue(namespace, &layout)?;
         let new = Unpublished::create(namespace, self.mode)?;
         crash_point!(CREATE_EMPTY);
         let quota = Quota::of(namespace.clone());
@@ -353,6 +354,33 @@ impl OpenOptions {
             None => {}
         }
         Ok(())
+    }
+
+    /// Makes the dead-letter queue if there is none, and looks whether an existing one can take every message.
+    fn provide_dead_letter_queue(
+        &self,
+        namespace: &Namespace,
+        layout: &Layout,
+    ) -> Result<(), OpenError> {
+        let Some(name) = &self.policy.dead_letter else {
+            return Ok(());
+        };
+        let opened = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .mode(self.mode)
+            .max_messages(layout.max_messages as u32)
+            .message_size(layout.message_size as u32)
+            .namespace(namespace)
+            .open(OsStr::from_bytes(name));
+        match opened {
+            Ok(queue) if queue.attributes().message_size < layout.message_size => {
+                Err(OpenError::DeadLetterQueueTooSmall)
+            }
+            // Others may be allowed to send there.
+            Ok(_) | Err(OpenError::PermissionDenied) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn file_access(&self) -> FileAccess {

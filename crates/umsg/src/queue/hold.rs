@@ -121,7 +121,9 @@ impl Engine {
         let state = State::of(hold);
         Holds::of(self.segment()).release(index, hold)?;
         self.count_kind(state, -1);
-        self.count_held(-1);
+        if matches!(state, State::Reserved | State::Leased) {
+            self.count_held(-1);
+        }
         Ok(())
     }
 
@@ -163,8 +165,8 @@ impl Engine {
         let mut holders = Holders::default();
         for record in Holds::of(self.segment()).iter() {
             let (index, hold) = record?;
-            // Nobody holds it.
-            if State::of(hold) == State::Aside {
+            // Nobody's, or of no use to who looks for messages and room.
+            if matches!(State::of(hold), State::Aside | State::Moving) {
                 continue;
             }
             let is_orphan = holders.is_orphan(hold);

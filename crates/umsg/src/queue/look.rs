@@ -77,14 +77,13 @@ impl Engine {
             let removed = fixed.published.removed.load(Ordering::Acquire);
             let held = fixed.receiver.held.load(Ordering::Acquire);
             let reserved = u64::from(fixed.holding.reserved.load(Ordering::Acquire));
-            let aside = u64::from(fixed.holding.aside.load(Ordering::Acquire));
             let bytes = bytes.load(Ordering::Acquire);
             let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
             counts = Counts {
                 messages: (sent.wrapping_sub(removed).wrapping_sub(held) as i64).max(0) as u64,
                 bytes: (bytes.wrapping_sub(removed_bytes) as i64).max(0) as u64,
                 reserved,
-                leased: held.saturating_sub(reserved + aside),
+                leased: held.saturating_sub(reserved),
             };
             if self.ever_sent().0 == sent
                 && fixed.published.removed.load(Ordering::Acquire) == removed

@@ -7,7 +7,7 @@
 //! | leased and returned as often as the queue allows | set aside |
 //!
 //! What is set aside is held, in the state `Aside`, until some process has sent it to the dead-letter queue: that takes the
-//! other queue's locks, and so none of this one's may be held.
+//! other queue's locks, and so none of this one's may be held. It takes a slot meanwhile, but no place in the queue.
 
 use super::hold::Grip;
 use super::receive::Found;
@@ -84,7 +84,6 @@ impl Engine {
         crash_point!(ASIDE_HELD);
         self.take(found)?;
         self.count_kind(State::Aside, 1);
-        self.count_held(1);
         self.publish_counts();
         Ok(())
     }
@@ -102,6 +101,7 @@ impl Engine {
         holds::set(hold, State::Aside);
         crash_point!(ASIDE_HELD);
         self.count_kind(State::Aside, 1);
+        self.count_held(-1);
     }
 
     /// Drops what is too old in the whole queue: each list of a priority is in order of time.
@@ -237,7 +237,12 @@ impl Engine {
         self.with_receiver_lock(me, deadline, |_| {
             for record in Holds::of(self.segment()).iter() {
                 let (index, hold) = record?;
-                if State::of(hold) == State::Aside {
+                let is_left = match State::of(hold) {
+                    State::Aside => true,
+                    State::Moving => holds::is_orphan(hold),
+                    _ => false,
+                };
+                if is_left {
                     let found = self.in_hand(hold.slot.get())?;
                     hold.pid.set(me.pid());
                     hold.birth.set(process::birth(me.pid()));

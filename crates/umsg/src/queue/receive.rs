@@ -66,6 +66,7 @@ struct Copy<'a> {
 impl Receipt for Copy<'_> {
     type Outcome = Taken;
 
+    #[inline(always)]
     fn take(&mut self, engine: &Engine, _: &Thread, wakes: &mut Wakes) -> Result<Taken, Refused> {
         engine.receive_locked(self.buffer, wakes)
     }
@@ -189,24 +190,20 @@ impl Engine {
             self.serve(wakes)?;
             self.update_board();
         }
-        if self.holds_any() {
-            return self.next_beside_holds(wakes);
+        if self.keeps_time() {
+            return self.next_in_time(wakes);
         }
-        self.upcoming()
+        self.best()
     }
 
+    /// As [`next`](Self::next), where messages are held or grow too old. What the dead held comes back before anything
+    /// else is delivered: it may be better.
     #[cold]
-    fn next_beside_holds(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
-        if self.a_lease_is_over() {
+    fn next_in_time(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
+        if self.holds_any() && self.holders_may_give() {
             self.reclaim_and_serve(wakes)?;
         }
-        match self.upcoming()? {
-            None if self.holders_may_give() => {
-                self.reclaim_and_serve(wakes)?;
-                self.upcoming()
-            }
-            found => Ok(found),
-        }
+        self.upcoming()
     }
 
     /// Copies a message out, takes it from the queue and frees its slot.
