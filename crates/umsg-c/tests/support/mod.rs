@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -147,12 +148,14 @@ pub fn finish(command: &mut Command) -> Output {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        .process_group(0)
         .spawn()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > PATIENCE {
-            child.kill().unwrap();
+            // SAFETY: a system call on numbers; the group is that of the child, which was not waited for yet.
+            unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
             let said = text(&child.wait_with_output().unwrap());
             panic!("{command:?} is stuck:\n{said}");
         }
