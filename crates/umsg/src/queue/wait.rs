@@ -164,19 +164,40 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
-        let mut locked = false;
-        let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
-            locked = true;
+        let work = |wakes: &mut Wakes| {
             let result = self.take_offer(me, receipt, (node, end), wakes);
             waiters::give_up(node);
             self.update_board();
             result
+        };
+        self.end_wait(me, end, deadline, work, || {
+            // What was offered meanwhile goes back to the queue.
+            waiters::give_up(node);
+            None
+        })
+    }
+
+    /// Ends a wait under the receiver lock. If that can't be had, `let_go` lets go of the node without it, and says what came
+    /// of the wait if that is certain.
+    pub(super) fn end_wait<T>(
+        &self,
+        me: &Thread,
+        end: End,
+        deadline: Deadline,
+        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+        let_go: impl FnOnce() -> Option<T>,
+    ) -> Result<T, Refused> {
+        let mut locked = false;
+        let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
+            locked = true;
+            work(wakes)
         });
         if locked {
             return result;
         }
-        // What was offered meanwhile goes back to the queue.
-        waiters::give_up(node);
+        if let Some(outcome) = let_go() {
+            return Ok(outcome);
+        }
         match result {
             // The lock's owner is stopped.
             Err(Refused::Trouble(Trouble::Busy)) if end == End::Settled => Err(Refused::TimedOut),
@@ -270,9 +291,7 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        let mut locked = false;
-        let result = self.with_receiver_lock(me, last_patience(end, deadline), |_| {
-            locked = true;
+        let work = |_: &mut Wakes| {
             let result = if waiters::state(node) == State::Settled {
                 // Whoever accepted it has stored it, or has died and the repair has.
                 Ok(())
@@ -284,19 +303,11 @@ impl Engine {
             };
             waiters::give_up(node);
             result
-        });
-        if locked {
-            return result;
-        }
+        };
         // A node that can't be given up was accepted; it stays until its thread ends.
-        if !waiters::give_up_waiting(node) {
-            return Ok(());
-        }
-        match result {
-            // The lock's owner is stopped.
-            Err(Refused::Trouble(Trouble::Busy)) => Err(end.into()),
-            other => other,
-        }
+        self.end_wait(me, end, deadline, work, || {
+            (!waiters::give_up_waiting(node)).then_some(())
+        })
     }
 
     /// Sleeps until the node's word changes, in slices: wake-ups can be lost with their waker.
@@ -380,7 +391,7 @@ fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
 }
 
 /// How long the end of a wait waits for the lock: what was settled is worth waiting for until the deadline.
-pub(super) fn last_patience(end: End, deadline: Deadline) -> Deadline {
+fn last_patience(end: End, deadline: Deadline) -> Deadline {
     let is_far = deadline.or_slice(GRACE.as_nanos() as u64) != deadline;
     if end == End::Settled && is_far {
         deadline

@@ -10,7 +10,7 @@
 //!
 //! A node of a batch says nothing about messages: whether they are sent is decided by their gate alone.
 
-use super::super::wait::{End, Enlisted, finish_early, last_patience};
+use super::super::wait::{End, Enlisted, finish_early};
 use super::super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -147,9 +147,7 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<Option<T::Outcome>, Refused> {
-        let mut locked = false;
-        let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
-            locked = true;
+        let work = |wakes: &mut Wakes| {
             let waiters = Waiters::of(self.segment());
             let result = self.end_turn(me, turn, node, end, deadline);
             if !matches!(result, Ok(None)) {
@@ -165,18 +163,12 @@ impl Engine {
             }
             self.update_board();
             result
-        });
-        if locked {
-            return result;
-        }
-        // Nothing was sent: nobody but this thread could have.
-        waiters::give_up(node);
-        match result {
-            // The lock's owner is stopped.
-            Err(Refused::Trouble(Trouble::Busy)) if end == End::Settled => Err(Refused::TimedOut),
-            Err(Refused::Trouble(Trouble::Busy)) => Err(end.into()),
-            other => other,
-        }
+        };
+        self.end_wait(me, end, deadline, work, || {
+            // Nothing was sent: nobody but this thread could have.
+            waiters::give_up(node);
+            None
+        })
     }
 
     fn end_turn<T: Turn>(
