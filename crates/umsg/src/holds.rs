@@ -17,6 +17,7 @@
 //! that comes back with it that the hold is still its own.
 
 use crate::error::Trouble;
+use crate::queue::in_the_way;
 use crate::segment::{Hold, Links, Segment};
 use crate::sync::Ordering;
 use crate::sys::process;
@@ -173,7 +174,21 @@ impl<'a> Holds<'a> {
     /// Ends a hold: first its state, which is what counts; then it joins the free records.
     pub(crate) fn release(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
         set(hold, State::Free);
-        let (links, free) = (self.links(), &self.segment.fixed().holding.free);
+        self.unlink(hold)?;
+        let free = &self.segment.fixed().holding.free;
+        hold.next.set(free.get());
+        free.set(index + 1);
+        Ok(())
+    }
+
+    /// Puts a hold behind all others.
+    pub(crate) fn send_to_the_end(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+        self.unlink(hold)?;
+        self.append(index, hold)
+    }
+
+    fn unlink(&self, hold: &Hold) -> Result<(), Trouble> {
+        let links = self.links();
         let (previous, next) = (hold.previous.get(), hold.next.get());
         match previous.checked_sub(1) {
             Some(before) => self.segment.hold(before)?.next.set(next),
@@ -186,8 +201,6 @@ impl<'a> Holds<'a> {
         links
             .len
             .store(self.len().saturating_sub(1), Ordering::Relaxed);
-        hold.next.set(free.get());
-        free.set(index + 1);
         Ok(())
     }
 
@@ -213,7 +226,7 @@ impl<'a> Holds<'a> {
         // Relaxed: under the receiver lock; read elsewhere as hints.
         holding.reserved.store(reserved, Ordering::Relaxed);
         holding.aside.store(aside + moving, Ordering::Relaxed);
-        let held = u64::from(reserved) + u64::from(leased);
+        let held = u64::from(reserved) + u64::from(leased) + u64::from(in_the_way(aside + moving));
         fixed.receiver.held.store(held, Ordering::Relaxed);
         Ok(())
     }

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// How long a move waits for a lock of the queue whose owner is stopped.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// Messages that a call moves at most: they are not what it was made for.
+const MOST: u32 = 16;
+
 /// What a handle knows of its queue's dead-letter queue.
 #[derive(Debug, Default)]
 pub(super) struct DeadLetters {
@@ -39,7 +42,10 @@ impl Queue {
         if failed_at.load(Ordering::Relaxed) == clock::monotonic_coarse() {
             return;
         }
-        while self.engine.has_set_aside() {
+        for _ in 0..MOST {
+            if !self.engine.has_set_aside() {
+                return;
+            }
             match self.move_one() {
                 Some(true) => {}
                 Some(false) => {

@@ -14,7 +14,6 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::process;
 use crate::sys::thread::Thread;
-use crate::waiters::{List, Waiters};
 
 /// So many times what a look at the holders cost passes before the next.
 const PAUSE: u64 = 16;
@@ -33,6 +32,14 @@ pub(crate) struct Grip {
     /// Process id of the sender, and when it sent.
     pub(crate) pid: u32,
     pub(crate) sent_at: u64,
+}
+
+/// Messages that may be set aside without taking a place in the queue; there are spare slots for so many.
+const ASIDE_FREE: u32 = 1024;
+
+/// How many of those that are set aside take a place in the queue.
+pub(crate) fn in_the_way(aside: u32) -> u32 {
+    aside.saturating_sub(ASIDE_FREE)
 }
 
 impl Engine {
@@ -112,8 +119,12 @@ impl Engine {
             State::Free | State::Leased => return,
         };
         // Relaxed: as above.
-        let now = kind.load(Ordering::Relaxed).wrapping_add_signed(change);
+        let before = kind.load(Ordering::Relaxed);
+        let now = before.wrapping_add_signed(change);
         kind.store(now, Ordering::Relaxed);
+        if matches!(state, State::Aside | State::Moving) {
+            self.count_held(i64::from(in_the_way(now)) - i64::from(in_the_way(before)));
+        }
     }
 
     /// Ends a hold. Its slot is then in the caller's hands.
@@ -127,13 +138,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slot of a hold that has ended, and gives the room to those who wait for it.
+    /// Frees the slot of a hold that has ended, gives the room to those who wait for it, and what they bring to receivers.
     pub(super) fn free_held(&self, slot: u32, wakes: &mut Wakes) {
         self.free_slot(slot);
-        // What ended is ended, whatever is wrong with those who wait for room.
-        if Waiters::of(self.segment()).len(List::Senders) != 0 && self.admit(wakes).is_err() {
+        // What ended is ended, whatever is wrong with those who wait.
+        if self.serve(wakes).is_err() {
             self.note_damage();
         }
+        self.update_board();
         self.publish_counts();
     }
 

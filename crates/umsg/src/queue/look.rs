@@ -1,7 +1,7 @@
 //! Looking without changing anything: counts, and messages where they are.
 
 use super::receive::has_begun;
-use super::{Engine, Refused, batch};
+use super::{Engine, Refused, batch, in_the_way};
 use crate::error::Trouble;
 use crate::order::Priorities;
 use crate::slots::Ring;
@@ -77,13 +77,14 @@ impl Engine {
             let removed = fixed.published.removed.load(Ordering::Acquire);
             let held = fixed.receiver.held.load(Ordering::Acquire);
             let reserved = u64::from(fixed.holding.reserved.load(Ordering::Acquire));
+            let in_the_way = u64::from(in_the_way(fixed.holding.aside.load(Ordering::Acquire)));
             let bytes = bytes.load(Ordering::Acquire);
             let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
             counts = Counts {
                 messages: (sent.wrapping_sub(removed).wrapping_sub(held) as i64).max(0) as u64,
                 bytes: (bytes.wrapping_sub(removed_bytes) as i64).max(0) as u64,
                 reserved,
-                leased: held.saturating_sub(reserved),
+                leased: held.saturating_sub(reserved + in_the_way),
             };
             if self.ever_sent().0 == sent
                 && fixed.published.removed.load(Ordering::Acquire) == removed

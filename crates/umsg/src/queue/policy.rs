@@ -136,6 +136,10 @@ impl Engine {
         self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
             self.serve(wakes)?;
             self.update_board();
+            if !self.nobody_waits_for_room() {
+                // The room that there is, or that would be made, is theirs.
+                return Err(Refused::NotNow);
+            }
             if self.has_room_now(1) {
                 return Ok(true);
             }
@@ -173,7 +177,13 @@ impl Engine {
         self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
             self.serve(wakes)?;
             self.update_board();
+            if !self.nobody_waits_for_room() {
+                return Err(Refused::NotNow);
+            }
             let missing = (messages as i64).saturating_sub(self.room_now()).max(0) as u64;
+            if missing > self.segment().layout().slots as u64 {
+                return Err(Trouble::Damaged.into());
+            }
             self.drain()?;
             // Relaxed: under the receiver lock.
             if self
@@ -257,13 +267,15 @@ impl Engine {
 
     /// The end of that: the dead-letter queue has the message, or could not take it.
     pub(crate) fn end_move(&self, me: &Thread, grip: &Grip, moved: bool) -> Result<(), Refused> {
-        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+        self.with_receiver_lock(me, Deadline::Passed, |wakes| {
             let holds = Holds::of(self.segment());
             let Some(hold) = holds.find(grip.index, grip.ticket, State::Moving)? else {
                 return Ok(());
             };
             if !moved {
                 holds::set(hold, State::Aside);
+                // Others may be luckier next time.
+                holds.send_to_the_end(grip.index, hold)?;
                 return Ok(());
             }
             let slot = hold.slot.get();

@@ -203,7 +203,14 @@ impl Engine {
         if self.holds_any() && self.holders_may_give() {
             self.reclaim_and_serve(wakes)?;
         }
-        self.upcoming()
+        match self.upcoming()? {
+            // What was too old has made room.
+            None if Waiters::of(self.segment()).len(List::Senders) != 0 => {
+                self.admit(wakes)?;
+                self.upcoming()
+            }
+            found => Ok(found),
+        }
     }
 
     /// Copies a message out, takes it from the queue and frees its slot.

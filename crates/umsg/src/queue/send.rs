@@ -19,6 +19,9 @@ const FIFOS_A_PAGE: usize = 4096 / 8;
 /// is still there when its turn comes.
 const AHEAD: u64 = 6;
 
+/// How often a send that found no room looks for some that was made or found meanwhile.
+pub(super) const ATTEMPTS: u32 = 16;
+
 impl Engine {
     /// Sends, if there is room at once.
     #[inline]
@@ -29,6 +32,7 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Refused> {
+        let mut attempts = ATTEMPTS;
         loop {
             let held = self.lock_sender(me, deadline)?;
             let result = self.send_locked(me, message, key);
@@ -40,12 +44,15 @@ impl Engine {
                     Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
+                // Others may take again and again what was made or found.
+                Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
+                    attempts -= 1;
                     if !self.make_room(me, key, deadline)? {
                         return Ok(());
                     }
                 }
-                Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => {}
+                Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => attempts -= 1,
                 Err(refused) => return Err(refused),
             }
         }
@@ -389,6 +396,8 @@ impl Engine {
 /// Writes the header of a message that is sent `now`.
 #[inline(always)]
 pub(super) fn write_header(me: &Thread, cell: &Cell, len: usize, key: usize, now: u64) {
+    // What was here before is forgotten, and how often that came back.
+    cell.forget();
     cell.key.set(key as u64);
     cell.len.set(len as u32);
     cell.pid.set(me.pid());

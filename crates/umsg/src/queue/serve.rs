@@ -24,8 +24,12 @@ impl Engine {
             self.reclaim_offers()?;
         }
         self.hand_over(wakes)?;
-        if waiters.len(List::Senders) != 0 {
-            self.admit(wakes)?;
+        // Both may wait while messages are held or grow too old: what a sender brings is a receiver's. Each turn ends a wait.
+        while waiters.len(List::Senders) != 0 && self.admit(wakes)? != 0 {
+            if waiters.len(List::Receivers) == 0 {
+                break;
+            }
+            self.hand_over(wakes)?;
         }
         self.publish_counts();
         Ok(())
@@ -65,15 +69,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the messages of blocked senders into the queue while there is room, in their order.
-    pub(crate) fn admit(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    /// Takes the messages of blocked senders into the queue while there is room, in their order. Answers how many.
+    pub(crate) fn admit(&self, wakes: &mut Wakes) -> Result<u32, Trouble> {
         let waiters = Waiters::of(self.segment());
-        let mut bound = BOUND;
+        let (mut bound, mut admitted) = (BOUND, 0);
         while let Some((index, node)) = waiters.first(List::Senders)? {
             bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
             if node.slot.get() == NO_SLOT {
                 if self.keep_for_batch(index, node, wakes)? {
-                    return Ok(());
+                    return Ok(admitted);
                 }
                 continue;
             }
@@ -82,7 +86,7 @@ impl Engine {
                 continue;
             }
             if !self.has_room_now(1) {
-                return Ok(());
+                return Ok(admitted);
             }
             // What is in the ring was sent before: it goes into the store first, and before the node is settled, because
             // a repair stores the message of a settled node at once.
@@ -97,8 +101,9 @@ impl Engine {
             self.store(&found)?;
             waiters.remove(node)?;
             wakes.add(index);
+            admitted += 1;
         }
-        Ok(())
+        Ok(admitted)
     }
 
     /// Takes a sender's node off its list and frees the slot of its message, if it has one, which was never sent.

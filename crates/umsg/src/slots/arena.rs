@@ -291,12 +291,17 @@ fn free(segment: &Segment, block: u32) -> Result<(), Trouble> {
 fn collect(segment: &Segment) -> Result<(), Trouble> {
     let fixed = segment.fixed();
     let ring = super::Ring::of(segment);
-    let sent = fixed.sender.sent.load(Ordering::Relaxed);
+    let mut first = fixed.sender.sent.load(Ordering::Relaxed);
+    // A batch that is being written: its slots are not free any more.
+    let batch_end = fixed.sender.batch_end.load(Ordering::Relaxed);
+    if batch_end.wrapping_sub(first) as i64 > 0 {
+        first = batch_end;
+    }
     let freed = fixed.published.freed.load(Ordering::Acquire);
     fixed.sender.freed_seen.set(freed);
-    let free_slots = freed.wrapping_sub(sent).min(segment.layout().slots as u64);
-    for position in 0..free_slots {
-        let (_, cell) = ring.slot(sent.wrapping_add(position))?;
+    let free_slots = (freed.wrapping_sub(first) as i64).clamp(0, segment.layout().slots as i64);
+    for position in 0..free_slots as u64 {
+        let (_, cell) = ring.slot(first.wrapping_add(position))?;
         release(segment, cell)?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Sending a batch.
 
-use super::super::send::write_header;
+use super::super::send::{ATTEMPTS, write_header};
 use super::super::{Engine, Refused};
 use super::wait::Turn;
 use crate::counters::Event;
@@ -152,6 +152,7 @@ impl Engine {
         amount: Amount,
         deadline: Deadline,
     ) -> Result<usize, Refused> {
+        let mut attempts = ATTEMPTS;
         let sent = loop {
             let held = self.lock_sender(me, deadline)?;
             let attempt = self.send_batch_locked(me, batch, amount);
@@ -163,7 +164,9 @@ impl Engine {
                     Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
+                Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
+                    attempts -= 1;
                     // As many as ever fit; `send_some` too sends them all.
                     let count = batch.len().min(self.segment().layout().max_messages);
                     let keys = (0..count).map(|index| batch.message(index).1);
@@ -172,7 +175,7 @@ impl Engine {
                         return Ok(count);
                     }
                 }
-                Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => {}
+                Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => attempts -= 1,
                 Err(refused) => return Err(refused),
             }
         };

@@ -184,6 +184,10 @@ impl Engine {
                 // Messages came back that had been offered to others: the turn is over, and comes again.
                 Err(Refused::NotNow) => {
                     let _ = waiters::unsettle(node);
+                    if deadline.has_passed() {
+                        self.segment().fixed().counters.count(Event::GivenUp);
+                        return Err(Refused::TimedOut);
+                    }
                 }
                 other => return other.map(Some),
             }
