@@ -435,3 +435,19 @@ fn a_batch_receive_passes_over_messages_that_are_too_old() {
     assert_eq!(drain(&queue), owned([(b"new", 5), (b"other", 1)]));
     assert_eq!(queue.status().statistics.expired, 1);
 }
+
+#[test]
+fn a_batch_of_long_messages_keeps_its_blocks_while_the_arena_grows() {
+    let place = Place::new();
+    let queue = place.create("/q", 100, 8192);
+    let messages: Vec<Vec<u8>> = (0..100_u8)
+        .map(|message| vec![message; 8000 + usize::from(message)])
+        .collect();
+    let batch: Vec<(&[u8], u32)> = messages.iter().map(|data| (&data[..], 0)).collect();
+    for _ in 0..2 {
+        queue.send_batch(&batch).unwrap();
+        for data in &messages {
+            assert_eq!(&queue.receive_vec().unwrap().data, data);
+        }
+    }
+}

@@ -282,3 +282,131 @@ fn a_dead_letter_queue_is_made_along_and_takes_every_message() {
     });
     assert_eq!(place.open("/dead").attributes().message_size, 100);
 }
+
+#[test]
+fn a_poisonous_message_is_moved_while_workers_wait() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.max_deliveries(1).dead_letter("/dead");
+    });
+    queue.send(b"poison", 0).unwrap();
+    let mut victim = Child::run(|| {
+        let queue = place.open("/q");
+        let _lease = queue.receive_lease_timeout(STUCK).unwrap();
+        // SAFETY: ends this very process.
+        unsafe { libc::raise(libc::SIGKILL) }
+    });
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            place
+                .open("/q")
+                .receive_lease_timeout(STUCK)
+                .map(|lease| lease.to_vec())
+        });
+        victim.expect(Exit::Signal(libc::SIGKILL), "the victim");
+        let dead = place.open("/dead");
+        assert!(wait_until(STUCK, || dead.attributes().messages == 1));
+        queue.send(b"fine", 0).unwrap();
+        assert_eq!(worker.join().unwrap().unwrap(), b"fine");
+    });
+}
+
+#[test]
+fn a_dead_letter_queue_that_was_removed_takes_nothing_along() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.max_deliveries(1).dead_letter("/dead");
+    });
+    for data in [b"1", b"2"] {
+        queue.send(data, 0).unwrap();
+        drop(queue.receive_lease().unwrap());
+        let _ = umsg::posix::unlink_in(&place.namespace, "/dead");
+    }
+    assert_eq!(queue.status().set_aside, 1);
+    let again = place.create("/dead", 3, 100);
+    assert!(wait_until(STUCK, || {
+        assert_eq!(queue.try_receive(&mut [0; 100]), Err(ReceiveError::Empty));
+        again.attributes().messages == 1
+    }));
+    assert_eq!(drain(&again), [(b"2".to_vec(), 0)]);
+}
+
+#[test]
+fn what_is_set_aside_is_bounded_and_lost_by_nobody() {
+    let place = Place::new();
+    let dead = place.create("/dead", 1, 100);
+    let queue = queue(&place, |options| {
+        options.max_deliveries(1).dead_letter("/dead");
+    });
+    let mut sent = 0;
+    while queue.try_send(b"x", 0).is_ok() {
+        sent += 1;
+        drop(queue.try_receive_lease().unwrap());
+        assert!(sent < 5000, "nothing bounds what is set aside");
+    }
+    assert!(sent > 1000);
+    assert_eq!(
+        queue
+            .reserve_timeout(1, Duration::from_millis(5))
+            .unwrap_err(),
+        SendError::TimedOut
+    );
+    let mut moved = 0;
+    let all = wait_until(STUCK * 3, || {
+        moved += drain(&dead).len();
+        assert_eq!(queue.try_receive(&mut [0; 100]), Err(ReceiveError::Empty));
+        moved == sent
+    });
+    assert!(all, "{moved} of {sent}");
+    queue.try_send(b"there is room again", 0).unwrap();
+}
+
+#[test]
+fn a_queue_that_drops_makes_room_beside_what_is_held_and_for_what_waits_for_it() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.on_full(OnFull::DropOldest);
+    });
+    for data in [b"1", b"2", b"3"] {
+        queue.send(data, 0).unwrap();
+    }
+    let lease = queue.receive_lease().unwrap();
+    queue.try_reserve(1).unwrap().commit(0).unwrap();
+    queue.reserve(1).unwrap().commit(0).unwrap();
+    drop(lease);
+    // Room that is kept for a batch is not taken by who drops.
+    drain(&queue);
+    let _leases = [(); 2].map(|()| {
+        queue.send(b"", 0).unwrap();
+        queue.receive_lease().unwrap()
+    });
+    std::thread::scope(|scope| {
+        let both: [(&[u8], u32); 2] = [(b"a", 0), (b"b", 0)];
+        let waiting = scope.spawn(move || {
+            place
+                .open("/q")
+                .send_batch_timeout(&both, Duration::from_secs(1))
+        });
+        assert!(wait_until(STUCK, || queue.status().blocked_senders == 1));
+        assert_eq!(queue.try_send(b"c", 0), Err(SendError::Full));
+        assert_eq!(waiting.join().unwrap(), Err(SendError::TimedOut));
+    });
+}
+
+#[test]
+fn what_is_too_old_is_expired_before_anything_is_dropped() {
+    let place = Place::new();
+    let queue = queue(&place, |options| {
+        options.on_full(OnFull::DropOldest).dead_letter("/dead");
+        options.time_to_live(Duration::from_millis(20));
+    });
+    for data in [b"1", b"2", b"3"] {
+        queue.send(data, 0).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(60));
+    queue.send(b"4", 0).unwrap();
+    let statistics = queue.status().statistics;
+    assert_eq!((statistics.dropped, statistics.expired), (0, 3));
+    assert_eq!(drain(&queue).len(), 1);
+    assert_eq!(drain(&place.open("/dead")).len(), 3);
+}

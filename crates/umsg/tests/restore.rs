@@ -367,3 +367,27 @@ fn a_snapshot_while_others_send_and_receive_is_of_one_instant() {
         assert!(seen >= 20_000, "the snapshots had {seen} messages");
     }
 }
+
+#[test]
+fn how_often_a_restored_message_came_back_is_not_said_of_the_next_in_its_slot() {
+    let place = Place::new();
+    let queue = place.create("/q", 10, 100);
+    queue.try_send(b"x", 0).unwrap();
+    for _ in 0..3 {
+        drop(queue.try_receive_lease().unwrap());
+    }
+    let mut saved = Vec::new();
+    queue.snapshot(&mut saved).unwrap();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).namespace(&place.namespace);
+    let snapshot = Snapshot::read(&mut &saved[..]).unwrap();
+    let copy = snapshot.restore("/copy", &options).unwrap();
+    copy.try_receive(&mut [0; 100]).unwrap();
+    // Once round all slots.
+    for _ in 0..200 {
+        copy.try_send(b"new", 0).unwrap();
+        let lease = copy.try_receive_lease().unwrap();
+        assert_eq!(lease.deliveries(), 1);
+        lease.acknowledge().unwrap();
+    }
+}

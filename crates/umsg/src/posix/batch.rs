@@ -478,7 +478,7 @@ impl Queue {
         let result = self
             .engine
             .receive_batch(me, most, &mut Into(sink), deadline);
-        self.move_dead_letters();
+        self.engine.do_chore();
         result.map_err(|refused| self.receive_error(refused))
     }
 }

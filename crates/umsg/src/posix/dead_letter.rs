@@ -3,104 +3,111 @@
 use super::in_place::InPlace;
 use super::options::OpenOptions;
 use super::queue::Queue;
-use crate::error::OpenError;
+use crate::namespace::Namespace;
+use crate::queue::{Chore, Engine, Grip};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::sync::OnceLock;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a move waits for a lock of the queue whose owner is stopped.
+/// How long each step of a move waits for a lock whose owner is stopped: the calls that make it have deadlines.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Messages that a call moves at most: they are not what it was made for.
 const MOST: u32 = 16;
 
-/// What a handle knows of its queue's dead-letter queue.
-#[derive(Debug, Default)]
-pub(super) struct DeadLetters {
-    queue: OnceLock<Box<Queue>>,
+/// Sends what an engine has set aside to the dead-letter queue.
+struct Mover {
+    name: OsString,
+    namespace: Namespace,
     /// CLOCK_MONOTONIC of the last attempt that failed, in nanoseconds: one a tick of the coarse clock is enough.
     failed_at: AtomicU64,
+    /// Moves whose end could not be noted yet, and whether they succeeded.
+    unfinished: Mutex<Vec<(Grip, bool)>>,
 }
 
-impl Queue {
-    /// Sends to the dead-letter queue what was set aside, if the queue has one.
-    #[inline(always)]
-    pub(super) fn move_dead_letters(&self) {
-        if self.engine.policy().dead_letter.is_some() && self.engine.has_set_aside() {
-            self.move_dead_letters_slow();
-        }
-    }
+/// The chore of moving, for a queue that has a dead-letter queue.
+pub(super) fn chore(engine: &Engine) -> Option<Chore> {
+    let mover = Mover {
+        name: OsString::from_vec(engine.policy().dead_letter.clone()?),
+        namespace: engine.segment().namespace()?.clone(),
+        failed_at: AtomicU64::new(0),
+        unfinished: Mutex::default(),
+    };
+    Some(Chore::new(move |engine| mover.run(engine)))
+}
 
-    #[cold]
-    fn move_dead_letters_slow(&self) {
-        let failed_at = &self.dead_letters.failed_at;
+impl Mover {
+    fn run(&self, engine: &Engine) {
+        let now = clock::monotonic_coarse();
         // Relaxed: how often to try.
-        if failed_at.load(Ordering::Relaxed) == clock::monotonic_coarse() {
+        if self.failed_at.load(Ordering::Relaxed) == now {
             return;
         }
-        for _ in 0..MOST {
-            if !self.engine.has_set_aside() {
-                return;
-            }
-            match self.move_one() {
-                Some(true) => {}
-                Some(false) => {
-                    failed_at.store(clock::monotonic_coarse(), Ordering::Relaxed);
-                    return;
-                }
-                None => return,
-            }
+        if self.move_some(engine).is_none() {
+            self.failed_at.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Moves a message. None if there is none to be moved, false if it can't be now: it stays set aside.
-    fn move_one(&self) -> Option<bool> {
+    /// None if something can't be done now: it stays set aside.
+    fn move_some(&self, engine: &Engine) -> Option<()> {
+        self.finish(engine)?;
+        // Opened each time: who keeps it would go on sending to one that was removed.
+        let queue = self.open()?;
         let me = thread::current();
-        let grip = self
-            .engine
-            .begin_to_move(me, Deadline::after(PATIENCE))
-            .ok()??;
-        let sent = self.engine.place(&grip).is_ok_and(|place| {
-            let mut data = vec![0; grip.len];
-            InPlace::new(place, grip.len).read_at(0, &mut data);
-            self.dead_letter_queue()
-                .is_ok_and(|queue| queue.takes_dead_letter(&data, grip.key))
-        });
-        // It is in two queues if the process dies between.
-        let _ = self.engine.end_move(me, &grip, sent);
-        Some(sent)
-    }
-
-    /// Whether the message is sent. What this queue has set aside itself is left where it is: two queues may be each
-    /// other's.
-    fn takes_dead_letter(&self, data: &[u8], key: usize) -> bool {
-        let sent = |()| {
-            let me = thread::current();
-            self.engine.try_send(me, data, key, Deadline::Passed).ok()
-        };
-        self.check_to_send(data.len()).ok().and_then(sent).is_some()
-    }
-
-    /// The dead-letter queue. It was there when this queue was created; who finds it missing does not make another one,
-    /// because that would belong to whoever comes first.
-    fn dead_letter_queue(&self) -> Result<&Queue, OpenError> {
-        if let Some(queue) = self.dead_letters.queue.get() {
-            return Ok(queue);
+        for _ in 0..MOST {
+            let by = Deadline::after(PATIENCE);
+            let Some(grip) = engine.begin_to_move(me, by).ok()? else {
+                return Some(());
+            };
+            let sent = send(engine, &grip, &queue).is_some();
+            // It is in two queues if the process dies between.
+            self.end(engine, grip, sent)?;
+            sent.then_some(())?;
         }
-        let (Some(name), Some(namespace)) = (
-            &self.engine.policy().dead_letter,
-            self.engine.segment().namespace(),
-        ) else {
-            return Err(OpenError::NotFound);
-        };
-        let queue = OpenOptions::new()
-            .write(true)
-            .namespace(namespace)
-            .open(OsStr::from_bytes(name))?;
-        Ok(self.dead_letters.queue.get_or_init(|| Box::new(queue)))
+        Some(())
     }
+
+    /// The dead-letter queue. It was there when the queue was created; who finds it missing does not make another one,
+    /// because that would belong to whoever comes first.
+    fn open(&self) -> Option<Queue> {
+        let mut options = OpenOptions::new();
+        options.write(true).namespace(&self.namespace);
+        options.open(&self.name).ok()
+    }
+
+    /// Notes the end of a move, now or later.
+    fn end(&self, engine: &Engine, grip: Grip, sent: bool) -> Option<()> {
+        let by = Deadline::after(PATIENCE);
+        if engine.end_move(thread::current(), &grip, sent, by).is_ok() {
+            return Some(());
+        }
+        self.unfinished.try_lock().ok()?.push((grip, sent));
+        None
+    }
+
+    fn finish(&self, engine: &Engine) -> Option<()> {
+        loop {
+            // Not waited for: a signal handler may have interrupted whoever holds it.
+            let (grip, sent) = match self.unfinished.try_lock().ok()?.pop() {
+                Some(unfinished) => unfinished,
+                None => return Some(()),
+            };
+            self.end(engine, grip, sent)?;
+        }
+    }
+}
+
+/// Sends a copy. What the dead-letter queue has set aside itself is left where it is: two queues may be each other's.
+fn send(engine: &Engine, grip: &Grip, to: &Queue) -> Option<()> {
+    let mut data = vec![0; grip.len];
+    InPlace::new(engine.place(grip).ok()?, grip.len).read_at(0, &mut data);
+    to.check_to_send(data.len()).ok()?;
+    let by = Deadline::after(PATIENCE);
+    to.engine
+        .try_send(thread::current(), &data, grip.key, by)
+        .ok()
 }

@@ -99,7 +99,7 @@ impl Queue {
             _ => self.engine.lease(me, deadline),
         }
         .map_err(|refused| self.receive_error(refused));
-        self.move_dead_letters();
+        self.engine.do_chore();
         let grip = grip?;
         let place = self
             .engine
@@ -212,7 +212,7 @@ impl Lease<'_> {
         self.open = false;
         let engine = &self.queue.engine;
         let ended = self.answer(engine.give_back(thread::current(), &self.grip));
-        self.queue.move_dead_letters();
+        self.queue.engine.do_chore();
         ended
     }
 

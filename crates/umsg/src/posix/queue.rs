@@ -1,7 +1,7 @@
 //! An open queue.
 
 use super::access::{Access, file_mode};
-use super::dead_letter::DeadLetters;
+use super::dead_letter;
 use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
@@ -28,7 +28,6 @@ pub struct Queue {
     /// Of the file: device and inode number, owner and group.
     identity: (u64, u64),
     owner: (u32, u32),
-    pub(super) dead_letters: DeadLetters,
 }
 
 /// A received message, its bytes being in the caller's buffer.
@@ -51,12 +50,13 @@ pub struct Message {
 
 impl Queue {
     pub(super) fn new(segment: Segment, access: Access, stat: &Stat) -> Queue {
+        let mut engine = Engine::new(segment);
+        engine.set_chore(dead_letter::chore(&engine));
         Queue {
-            engine: Engine::new(segment),
+            engine,
             access,
             identity: (stat.st_dev, stat.st_ino),
             owner: (stat.st_uid, stat.st_gid),
-            dead_letters: DeadLetters::default(),
         }
     }
 
@@ -243,7 +243,7 @@ impl Queue {
 
     #[cold]
     pub(super) fn send_error(&self, refused: Refused) -> SendError {
-        self.move_dead_letters();
+        self.engine.do_chore();
         match refused {
             Refused::NotNow | Refused::NoSlot => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
@@ -369,7 +369,7 @@ impl Queue {
         } else {
             self.engine.try_receive(me, buffer, deadline)
         };
-        self.move_dead_letters();
+        self.engine.do_chore();
         match result {
             Ok(Taken { len, key }) => Ok(Received {
                 len,

@@ -32,6 +32,7 @@ mod wait;
 pub(crate) use hold::{Grip, in_the_way};
 pub(crate) use look::{Look, Seen};
 pub use pacing::Waiting;
+pub(crate) use policy::Chore;
 pub(crate) use receive::Taken;
 
 use crate::error::Trouble;
@@ -86,6 +87,8 @@ impl From<Trouble> for Refused {
 pub(crate) struct Engine {
     segment: Segment,
     pub(crate) pacing: pacing::Pacing,
+    /// What is to be done for the queue now and then, see [`Chore`].
+    chore: Option<Chore>,
 }
 
 impl Engine {
@@ -93,6 +96,7 @@ impl Engine {
         Engine {
             segment,
             pacing: pacing::Pacing::default(),
+            chore: None,
         }
     }
 

@@ -23,6 +23,23 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::process;
 use crate::sys::thread::Thread;
 
+/// What calls on a queue do besides what they were made for, when they hold no lock: the face knows how to send to the
+/// dead-letter queue.
+pub(crate) struct Chore(Box<dyn Fn(&Engine) + Send + Sync>);
+
+impl Chore {
+    #[cfg(not(loom))]
+    pub(crate) fn new(work: impl Fn(&Engine) + Send + Sync + 'static) -> Chore {
+        Chore(Box::new(work))
+    }
+}
+
+impl std::fmt::Debug for Chore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Chore")
+    }
+}
+
 impl Engine {
     #[inline(always)]
     pub(crate) fn policy(&self) -> &Policy {
@@ -140,6 +157,10 @@ impl Engine {
                 // The room that there is, or that would be made, is theirs.
                 return Err(Refused::NotNow);
             }
+            // What is too old goes first, and its own way.
+            if self.policy().time_to_live != 0 {
+                self.sweep()?;
+            }
             if self.has_room_now(1) {
                 return Ok(true);
             }
@@ -179,6 +200,9 @@ impl Engine {
             self.update_board();
             if !self.nobody_waits_for_room() {
                 return Err(Refused::NotNow);
+            }
+            if self.policy().time_to_live != 0 {
+                self.sweep()?;
             }
             let missing = (messages as i64).saturating_sub(self.room_now()).max(0) as u64;
             if missing > self.segment().layout().slots as u64 {
@@ -231,11 +255,24 @@ impl Engine {
         Ok(messages == 0)
     }
 
-    /// Whether messages wait to be sent to the dead-letter queue.
-    #[cfg(not(loom))]
-    pub(crate) fn has_set_aside(&self) -> bool {
+    pub(crate) fn set_chore(&mut self, chore: Option<Chore>) {
+        self.chore = chore;
+    }
+
+    /// Sends what was set aside to the dead-letter queue, if the queue has one. The caller holds no lock.
+    #[inline(always)]
+    pub(crate) fn do_chore(&self) {
+        if let Some(chore) = &self.chore {
+            self.do_chore_slow(chore);
+        }
+    }
+
+    #[cold]
+    fn do_chore_slow(&self, chore: &Chore) {
         // Relaxed: whether to look.
-        self.segment().fixed().holding.aside.load(Ordering::Relaxed) != 0
+        if self.segment().fixed().holding.aside.load(Ordering::Relaxed) != 0 {
+            (chore.0)(self);
+        }
     }
 
     /// A message that is to be sent to the dead-letter queue; from now on this process is at it.
@@ -266,8 +303,14 @@ impl Engine {
     }
 
     /// The end of that: the dead-letter queue has the message, or could not take it.
-    pub(crate) fn end_move(&self, me: &Thread, grip: &Grip, moved: bool) -> Result<(), Refused> {
-        self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+    pub(crate) fn end_move(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        moved: bool,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        self.with_receiver_lock(me, deadline, |wakes| {
             let holds = Holds::of(self.segment());
             let Some(hold) = holds.find(grip.index, grip.ticket, State::Moving)? else {
                 return Ok(());

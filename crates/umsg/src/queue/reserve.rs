@@ -45,14 +45,26 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<Grip, Refused> {
+        match self.try_reserve_room(me, len, deadline) {
+            // Its priority is not known yet: whatever is dropped has none that is higher.
+            Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
+                self.make_room(me, PRIORITIES, deadline)?;
+                self.try_reserve_room(me, len, deadline)
+            }
+            other => other,
+        }
+    }
+
+    fn try_reserve_room(
+        &self,
+        me: &Thread,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Grip, Refused> {
         // A receiver that died may have made room: whoever gets its lock repairs, and tells of it.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
-            if self.policy().on_full != OnFull::DropOldest {
-                return Err(Refused::NotNow);
-            }
-            // Its priority is not known yet: whatever is dropped has none that is higher.
-            self.make_room(me, PRIORITIES, deadline)?;
+            return Err(Refused::NotNow);
         }
         self.with_receiver_lock(me, deadline, |wakes| {
             if self.holders_may_give() {

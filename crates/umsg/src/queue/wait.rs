@@ -365,6 +365,7 @@ impl Engine {
             self.update_board();
             Ok(())
         });
+        self.do_chore();
     }
 }
 
