@@ -160,6 +160,8 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
             }
         });
         wait_for_blocked(&queue, 0, 1);
+        // It is in the list before it lets go of the lock: half a slice later it sleeps, and will for the other half.
+        std::thread::sleep(Duration::from_millis(50));
         stopped.signal(libc::SIGSTOP);
         // It stops at once, or at the end of its system call.
         std::thread::sleep(Duration::from_millis(20));
