@@ -61,7 +61,6 @@ impl Create {
         let queue = self.open(&namespace)?;
         let status = queue.status();
         self.compare(&status)?;
-        self.policy.warn(&namespace, &status);
         if self.format.json {
             let mut out = output::standard()?;
             json::print(&mut out, &json::Queue::new(&self.name.lossy(), &status))?;

@@ -6,9 +6,8 @@ use clap::{Args, ValueEnum};
 use umsg::Namespace;
 use umsg::posix::{OnFull, OpenError, OpenOptions, Status};
 
-use crate::failure::{Code, Failure, Result, say};
+use crate::failure::{Code, Failure, Result};
 use crate::names::{Name, name};
-use crate::opened::{Opened, Purpose};
 use crate::output::{json, time};
 use crate::values;
 
@@ -89,22 +88,6 @@ impl Policy {
             ) => Err(Failure::of(subject, error)),
             // It need not exist, and its mode may suit those who will send to it.
             _ => Ok(()),
-        }
-    }
-
-    /// Says so if the queue for dead letters exists and takes no messages as long as this queue's.
-    pub fn warn(&self, namespace: &Namespace, made: &Status) {
-        let Some(dead_letter) = &self.dead_letter else {
-            return;
-        };
-        let Ok(found) = Opened::open(namespace, dead_letter, Purpose::Look) else {
-            return;
-        };
-        let most = found.queue.attributes().message_size;
-        if most < made.attributes.message_size {
-            say(format_args!(
-                "{dead_letter} takes messages of up to {most} bytes; longer ones that are to go there keep their room in this queue"
-            ));
         }
     }
 
