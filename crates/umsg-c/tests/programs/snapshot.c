@@ -95,6 +95,7 @@ static void it_goes_by_the_rules_that_were_saved(void)
     CHECK(status.max_messages == 1 && status.on_full == UMSG_ON_FULL_DROP_OLDEST);
     CHECK(status.max_deliveries == 3 && strcmp(status.dead_letter, "/rules-dead") == 0);
     done(queue, "/rules");
+    CHECK(umsg_mq_unlink("/rules-dead") == 0);
     CHECK(close(fd) == 0);
 }
 
