@@ -4,9 +4,11 @@ use super::in_place::InPlace;
 use super::queue::{Queue, realtime};
 use super::status;
 use crate::error::{LeaseError, ReceiveError, Trouble};
+use crate::holds::{Holds, State};
 use crate::queue::{Grip, Refused};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// A message that was received where it lies: nothing is copied, and nothing is lost if its receiver dies.
@@ -46,7 +48,7 @@ pub struct Lease<'q> {
     grip: Grip,
     place: InPlace,
     /// Whether the message is still to be returned.
-    open: bool,
+    open: AtomicBool,
 }
 
 impl Queue {
@@ -94,23 +96,32 @@ impl Queue {
             return Err(ReceiveError::NotReadable);
         }
         let me = thread::current();
-        let grip = match deadline {
+        let leased = match deadline {
             Deadline::Passed => self.engine.try_lease(me, deadline),
             _ => self.engine.lease(me, deadline),
-        }
-        .map_err(|refused| self.receive_error(refused));
+        };
+        let lease = leased
+            .map_err(|refused| self.receive_error(refused))
+            .and_then(|grip| self.lease_of(grip));
+        // After the message has its owner: moving takes time and can fail.
         self.engine.do_chore();
-        let grip = grip?;
-        let place = self
-            .engine
-            .place(&grip)
-            .map_err(|trouble| self.receive_error(trouble.into()))?;
-        Ok(Lease {
-            queue: self,
-            grip,
-            place: InPlace::new(place, grip.len),
-            open: true,
-        })
+        lease
+    }
+
+    fn lease_of(&self, grip: Grip) -> Result<Lease<'_>, ReceiveError> {
+        match self.engine.place(&grip) {
+            Ok(place) => Ok(Lease {
+                queue: self,
+                grip,
+                place: InPlace::new(place, grip.len),
+                open: AtomicBool::new(true),
+            }),
+            Err(trouble) => {
+                // Nobody has seen the message. In vain if more is damaged than where it lies.
+                let _ = self.engine.give_back(thread::current(), &grip);
+                Err(self.receive_error(trouble.into()))
+            }
+        }
     }
 }
 
@@ -191,29 +202,54 @@ impl Lease<'_> {
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, or if this is a forked child of its holder: then
-    /// somebody else gets the message, or got it already.
-    pub fn acknowledge(mut self) -> Result<(), LeaseError> {
+    /// somebody else gets the message, or got it already. [`LeaseError::WouldDeadlock`] (EDEADLK) in a signal handler that
+    /// has interrupted a call on the same queue: then the message goes back to the head of its priority within a tenth of a
+    /// second, as after a time limit.
+    pub fn acknowledge(self) -> Result<(), LeaseError> {
+        self.acknowledge_kept()
+    }
+
+    /// [`acknowledge`](Self::acknowledge) for who keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
+    /// other answer.
+    #[doc(hidden)]
+    pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
         self.check()?;
-        self.open = false;
         let engine = &self.queue.engine;
-        self.answer(engine.acknowledge(thread::current(), &self.grip))
+        self.ended(engine.acknowledge(thread::current(), &self.grip))
     }
 
     /// Returns the message to the head of its priority, as dropping the lease does.
     ///
     /// # Errors
     /// As [`acknowledge`](Self::acknowledge).
-    pub fn give_back(mut self) -> Result<(), LeaseError> {
-        self.end()
+    pub fn give_back(self) -> Result<(), LeaseError> {
+        self.give_back_kept()
     }
 
-    fn end(&mut self) -> Result<(), LeaseError> {
+    /// [`give_back`](Self::give_back) for who keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
+    #[doc(hidden)]
+    pub fn give_back_kept(&self) -> Result<(), LeaseError> {
         self.check()?;
-        self.open = false;
         let engine = &self.queue.engine;
-        let ended = self.answer(engine.give_back(thread::current(), &self.grip));
+        let ended = self.ended(engine.give_back(thread::current(), &self.grip));
         self.queue.engine.do_chore();
         ended
+    }
+
+    /// Has the lease end as if its time were up: for a handler that has interrupted its own thread inside of the queue, where
+    /// there is no lock to be had.
+    #[cold]
+    fn expire(&self) {
+        let segment = self.queue.engine.segment();
+        // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a lease whose
+        // time is up, as it may at any moment.
+        if let Ok(Some(hold)) =
+            Holds::of(segment).find(self.grip.index, self.grip.ticket, State::Leased)
+        {
+            hold.until.set(1);
+            // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
+            segment.fixed().holding.due.store(1, Ordering::Relaxed);
+        }
     }
 
     fn check(&self) -> Result<(), LeaseError> {
@@ -221,6 +257,16 @@ impl Lease<'_> {
             true => Ok(()),
             false => Err(LeaseError::Ended),
         }
+    }
+
+    /// Notes that there is nothing more to be returned, unless the queue's lock could not be had.
+    fn ended(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
+        let answer = self.answer(result);
+        if answer != Err(LeaseError::WouldDeadlock) {
+            // Relaxed: spares the drop a second attempt, which would be in vain.
+            self.open.store(false, Ordering::Relaxed);
+        }
+        answer
     }
 
     fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
@@ -238,9 +284,90 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if self.open {
-            // In vain if it has ended by itself.
-            let _ = self.end();
+        if *self.open.get_mut() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
+            self.expire();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Namespace;
+    use crate::posix::OpenOptions;
+    use tempfile::TempDir;
+
+    /// A queue in a directory of its own, and a message in it that does not fit into its cell.
+    fn queue_with_a_message() -> (TempDir, Queue) {
+        let home = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true);
+        options.namespace(&Namespace::at(home.path()).unwrap());
+        let queue = options.open("/q").unwrap();
+        queue.send(&[b'm'; 4096], 3).unwrap();
+        (home, queue)
+    }
+
+    /// Does `work` as a handler does that has interrupted its thread while it held the lock.
+    fn inside_of_the_queue<T>(queue: &Queue, work: impl FnOnce() -> T) -> T {
+        let lock = &queue.engine.segment().fixed().receiver.lock;
+        let Ok((held, _)) = lock.lock(thread::current(), Deadline::Never) else {
+            panic!("the lock is free");
+        };
+        let done = work();
+        held.unlock();
+        done
+    }
+
+    #[test]
+    fn a_lease_that_can_not_be_ended_inside_of_the_queue_returns_its_message() {
+        type End = fn(Lease<'_>) -> Result<(), LeaseError>;
+        let ends: [End; 3] = [
+            |lease| lease.acknowledge(),
+            |lease| lease.give_back(),
+            |lease| {
+                drop(lease);
+                Err(LeaseError::WouldDeadlock)
+            },
+        ];
+        let (_home, queue) = queue_with_a_message();
+        for (deliveries, end) in (1..).zip(ends) {
+            let lease = queue.try_receive_lease().unwrap();
+            assert_eq!((lease.deliveries(), lease.priority()), (deliveries, 3));
+            let ended = inside_of_the_queue(&queue, || end(lease));
+            assert_eq!(ended, Err(LeaseError::WouldDeadlock));
+        }
+        let lease = queue.receive_lease_timeout(Duration::from_secs(10));
+        assert_eq!(lease.unwrap().deliveries(), 4);
+    }
+
+    #[test]
+    fn a_lease_that_is_kept_goes_on_after_it_could_not_be_ended() {
+        let (_home, queue) = queue_with_a_message();
+        let lease = queue.try_receive_lease().unwrap();
+        for end in [Lease::acknowledge_kept, Lease::give_back_kept] {
+            let ended = inside_of_the_queue(&queue, || end(&lease));
+            assert_eq!(ended, Err(LeaseError::WouldDeadlock));
+            assert_eq!(queue.try_receive_lease().unwrap_err(), ReceiveError::Empty);
+        }
+        assert_eq!(lease.acknowledge(), Ok(()));
+        assert_eq!(queue.attributes().leased, 0);
+    }
+
+    #[test]
+    fn a_message_that_lies_nowhere_is_not_kept_by_who_can_not_lease_it() {
+        let (_home, queue) = queue_with_a_message();
+        let lease = queue.try_receive_lease().unwrap();
+        let cell = queue.engine.segment().cell(lease.grip.slot).unwrap();
+        drop(lease);
+        let block = cell.block.get();
+        cell.block.set(0);
+        assert_eq!(
+            queue.try_receive_lease().unwrap_err(),
+            ReceiveError::Damaged
+        );
+        assert_eq!(queue.attributes().leased, 0);
+        cell.block.set(block);
+        assert_eq!(queue.try_receive_lease().unwrap().to_vec(), [b'm'; 4096]);
     }
 }
