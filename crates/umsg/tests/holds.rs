@@ -124,6 +124,21 @@ fn a_forked_child_does_not_own_its_parents_leases() {
 }
 
 #[test]
+fn a_forked_child_does_not_write_into_its_parents_message() {
+    let place = Place::new();
+    let queue = place.create("/q", 2, 100);
+    let mut room = queue.reserve(6).unwrap();
+    assert_eq!(room.write_at(0, b"parent"), 6);
+    let mut child = Child::run(|| {
+        room.truncate(3);
+        room.write_at(0, b"child") as i32
+    });
+    child.expect(Exit::Code(0), "the child");
+    room.commit(0).unwrap();
+    assert_eq!(queue.receive_vec().unwrap().data, b"parent");
+}
+
+#[test]
 fn a_blocked_reservation_gets_its_turn_among_blocked_senders() {
     let place = Place::new();
     let queue = place.create("/q", 1, 100);

@@ -58,8 +58,11 @@ impl InPlace {
         len
     }
 
-    /// Copies bytes to `offset`; answers how many had room.
+    /// Copies bytes to `offset`; answers how many had room: none if the message is another process's.
     pub(super) fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
+        if !self.is_ours() {
+            return 0;
+        }
         let len = self.len.saturating_sub(offset).min(bytes.len());
         if len != 0 {
             // SAFETY: as in `read_at`, the other way round.

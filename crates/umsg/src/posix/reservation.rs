@@ -98,16 +98,19 @@ impl Queue {
             _ => self.engine.reserve(me, len, deadline),
         }
         .map_err(|refused| self.send_error(refused))?;
-        let place = self
-            .engine
-            .place(&grip)
-            .map_err(|trouble| self.send_error(trouble.into()))?;
-        Ok(Reservation {
-            queue: self,
-            grip,
-            place: InPlace::new(place, len),
-            open: true,
-        })
+        match self.engine.place(&grip) {
+            Ok(place) => Ok(Reservation {
+                queue: self,
+                grip,
+                place: InPlace::new(place, len),
+                open: true,
+            }),
+            Err(trouble) => {
+                // In vain if more is damaged than where it lies.
+                let _ = self.engine.cancel(me, &grip);
+                Err(self.send_error(trouble.into()))
+            }
+        }
     }
 }
 
@@ -118,7 +121,8 @@ impl Reservation<'_> {
         self.place.len()
     }
 
-    /// Where the message will lie. Valid as long as the reservation.
+    /// Where the message will lie. Valid as long as the reservation, and not to be written by a forked child: it is the
+    /// parent's message there.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.place.start()
     }
@@ -126,7 +130,8 @@ impl Reservation<'_> {
     /// The room as a slice.
     ///
     /// # Safety
-    /// Nobody else may touch the bytes as long as the slice is in use. Processes that keep to the protocol don't; a hostile
+    /// Nobody else may touch the bytes as long as the slice is in use; a forked child must not ask for it, because they are its
+    /// parent's. Processes that keep to the protocol don't; a hostile
     /// one that may open the queue can. [`write_at`](Self::write_at) is safe in any case.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
@@ -134,12 +139,12 @@ impl Reservation<'_> {
         unsafe { self.place.bytes_mut() }
     }
 
-    /// Copies bytes to `offset`; answers how many had room.
+    /// Copies bytes to `offset`; answers how many had room: none in a forked child, where the message is its parent's.
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
         self.place.write_at(offset, bytes)
     }
 
-    /// Makes the message shorter: only its first `len` bytes are sent.
+    /// Makes the message shorter: only its first `len` bytes are sent. In a forked child the parent's message keeps its length.
     pub fn truncate(&mut self, len: usize) {
         self.place.truncate(len);
     }
