@@ -105,12 +105,13 @@ fn handle_of(place: usize, generation: u32) -> umsg_mqd_t {
     std::ptr::without_provenance_mut(bits as usize)
 }
 
-/// Place and generation, if the bits are those of a handle.
+/// Place and generation, if the bits are those of a handle: the generation of one is odd.
 #[inline(always)]
 fn parts(mqdes: umsg_mqd_t) -> Option<(usize, u32)> {
+    const OPEN: u64 = NEXT_GENERATION;
     let bits = mqdes.addr() as u64;
     let place = (bits as u32) >> 4;
-    (bits & 0xf == MARK).then_some((place as usize, (bits >> 32) as u32))
+    (bits & (OPEN | 0xf) == OPEN | MARK).then_some((place as usize, (bits >> 32) as u32))
 }
 
 /// Makes a handle.
@@ -381,6 +382,18 @@ mod tests {
         close(handle).unwrap();
         assert!(hold(handle).is_err() && keep(handle).is_err() && close(handle).is_err());
         assert!(!home.is_mapped());
+    }
+
+    #[test]
+    fn what_would_be_the_handle_of_a_free_place_closes_nothing() {
+        let home = Home::new();
+        let open = home.open();
+        let (place, generation) = parts(open).unwrap();
+        close(open).unwrap();
+        for free in [generation - 1, generation + 1] {
+            let handle = handle_of(place, free);
+            assert!(close(handle).is_err() && hold(handle).is_err() && keep(handle).is_err());
+        }
     }
 
     #[test]
