@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{pid_t, size_t, timespec};
-use umsg::posix::Lease;
+use umsg::posix::{Lease, LeaseError};
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
@@ -106,62 +106,56 @@ pub unsafe extern "C" fn umsg_mq_lease(
 /// Removes a leased message for good.
 ///
 /// To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
-/// ended, whatever the call returns.
+/// ended, whatever the call returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
 ///
 /// # Return value
 /// 0, or -1 with errno set.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory holds what no operation could have left there.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+///   handler run later instead. The lease goes on.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
-/// - `EINVAL`: `lease` is no lease that this process has, or another thread is ending it at this moment.
-/// - `ESTALE`: a time limit has ended the lease, or this is a forked child of its holder: somebody else gets the message,
-///   or got it already.
+/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder: somebody else
+///   gets the message, or got it already.
 ///
 /// # If the process dies
 /// Before the call returns: the message is gone, or goes back to the head of its priority.
 ///
 /// # See also
-/// umsg_mq_lease(3), umsg_mq_return(3)
+/// umsg_defer_signal(3), umsg_mq_lease(3), umsg_mq_return(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    let leased = unsafe { take(lease) };
-    answer(leased.and_then(|leased| {
-        leased.lease.acknowledge()?;
-        Ok(0)
-    }))
+    answer(unsafe { end(lease, Lease::acknowledge_kept) })
 }
 
 /// Returns a leased message to its queue.
 ///
 /// The message goes back to the head of its priority, and the next receiver gets it. The lease is ended, whatever the call
-/// returns.
+/// returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
 ///
 /// # Return value
 /// 0, or -1 with errno set.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory holds what no operation could have left there.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+///   handler run later instead. The lease goes on.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
-/// - `EINVAL`: `lease` is no lease that this process has, or another thread is ending it at this moment.
-/// - `ESTALE`: a time limit has ended the lease, or this is a forked child of its holder.
+/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
 ///
 /// # If the process dies
 /// The message goes back all the same.
 ///
 /// # See also
-/// umsg_mq_acknowledge(3), umsg_mq_lease(3)
+/// umsg_defer_signal(3), umsg_mq_acknowledge(3), umsg_mq_lease(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    let leased = unsafe { take(lease) };
-    answer(leased.and_then(|leased| {
-        leased.lease.give_back()?;
-        Ok(0)
-    }))
+    answer(unsafe { end(lease, Lease::give_back_kept) })
 }
 
 /// Lets a lease end by itself after some time.
@@ -177,9 +171,9 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 /// - `EBADMSG`: the queue's memory holds what no operation could have left there.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `time` is at an address that can't be read.
-/// - `EINVAL`: `lease` is no lease that this process has, or another thread is ending it at this moment; or `tv_sec` of
-///   `time` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `ESTALE`: an earlier limit has ended the lease, or this is a forked child of its holder.
+/// - `EINVAL`: `lease` is no lease that this process has; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
+///   999,999,999.
+/// - `ESTALE`: an earlier limit or another thread has ended the lease, or this is a forked child of its holder.
 ///
 /// # If the process dies
 /// The message goes back at once.
@@ -199,8 +193,7 @@ pub unsafe extern "C" fn umsg_mq_lease_limit(
             pointer::check(lease, "lease")?;
             (time, lease.read_unaligned())
         };
-        let limited = LEASES.with(lease.id, |leased| leased.lease.limit(time));
-        limited.ok_or(NO_LEASE)??;
+        LEASES.get(lease.id).ok_or(NO_LEASE)?.lease.limit(time)?;
         Ok(0)
     };
     answer(limit())
@@ -226,18 +219,27 @@ fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
     Ok(told)
 }
 
-/// Takes a lease out, and marks the program's structure as that of none.
+/// Ends a lease and marks the program's structure as that of none, unless the lease goes on because the queue could not be
+/// asked.
 ///
 /// # Safety
 /// `lease` is readable and writable, or an address that a pointer check refuses.
-unsafe fn take(lease: *mut umsg_mq_lease) -> Result<Leased, Failure> {
+unsafe fn end(
+    lease: *mut umsg_mq_lease,
+    end: impl FnOnce(&Lease<'static>) -> Result<(), LeaseError>,
+) -> Result<c_int, Failure> {
     pointer::check(lease, "lease")?;
     // SAFETY: by this function's contract.
     let mut ended = unsafe { lease.read_unaligned() };
-    let leased = LEASES.take(ended.id).ok_or(NO_LEASE)?;
-    ended.data = std::ptr::null();
-    ended.id = 0;
-    // SAFETY: by this function's contract.
-    unsafe { lease.write_unaligned(ended) };
-    Ok(leased)
+    let result = end(&LEASES.get(ended.id).ok_or(NO_LEASE)?.lease);
+    if result != Err(LeaseError::WouldDeadlock) {
+        // In vain for the second of two threads that end it at the same time.
+        LEASES.end(ended.id);
+        ended.data = std::ptr::null();
+        ended.id = 0;
+        // SAFETY: by this function's contract.
+        unsafe { lease.write_unaligned(ended) };
+    }
+    result?;
+    Ok(0)
 }

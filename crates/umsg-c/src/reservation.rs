@@ -189,8 +189,7 @@ unsafe fn take(reservation: *mut umsg_mq_reservation, len: size_t) -> Result<Res
     pointer::check(reservation, "reservation")?;
     // SAFETY: by this function's contract.
     let mut ended = unsafe { reservation.read_unaligned() };
-    let max = RESERVATIONS.with(ended.id, |reserved| reserved.reservation.len());
-    let max = max.ok_or(NONE)?;
+    let max = RESERVATIONS.get(ended.id).ok_or(NONE)?.reservation.len();
     if len > max {
         return Err(SendError::TooLong { len, max }.into());
     }

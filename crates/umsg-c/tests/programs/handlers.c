@@ -61,8 +61,56 @@ static void a_handler_sends_to_the_queue_that_its_thread_was_using(void)
     done(queue, "/handlers");
 }
 
+static struct umsg_mq_lease lease;
+static volatile sig_atomic_t leased, refused;
+
+/* Without umsg_defer_signal. Tries no more once the queue could not be had. */
+static void acknowledge_from_handler(int signal)
+{
+    int before = errno;
+    (void)signal;
+    if (leased && !refused) {
+        if (umsg_mq_acknowledge(&lease) == 0)
+            leased = 0;
+        else if (errno == EDEADLK)
+            refused = 1;
+        else
+            failed = errno;
+    }
+    errno = before;
+}
+
+static void a_lease_goes_on_that_a_handler_could_not_end(void)
+{
+    struct umsg_mq_status status;
+    struct sigaction action;
+    char buffer[16];
+    queue = make("/goes-on", 100, 16, O_NONBLOCK);
+    CHECK(umsg_mq_send(queue, "job", 3, 1) == 0);
+    memset(&action, 0, sizeof action);
+    action.sa_handler = acknowledge_from_handler;
+    action.sa_flags = SA_RESTART;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    alarm_every(INTERVAL);
+    while (!refused && failed == 0) {
+        if (!leased) {
+            CHECK(umsg_mq_send(queue, "job", 3, 1) == 0);
+            CHECK(umsg_mq_lease(queue, &lease, NULL) == 0);
+            leased = 1;
+        }
+        CHECK(umsg_mq_send(queue, "mine", 4, 0) == 0);
+        CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) > 0);
+    }
+    alarm_every(0);
+    CHECK(failed == 0 && lease.id != 0 && memcmp(lease.data, "job", 3) == 0);
+    CHECK(umsg_mq_acknowledge(&lease) == 0 && lease.id == 0);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0 && status.leased == 0);
+    done(queue, "/goes-on");
+}
+
 static const struct test_case cases[] = {
     CASE(a_handler_sends_to_the_queue_that_its_thread_was_using),
+    CASE(a_lease_goes_on_that_a_handler_could_not_end),
 };
 
 MAIN(cases)

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -98,6 +99,41 @@ static void a_lease_outlives_its_handle(void)
     CHECK(umsg_mq_receive(other, buffer, sizeof buffer, NULL) == 8);
     CHECK(umsg_mq_getattr(other, &attr) == 0 && attr.mq_curmsgs == 0);
     done(other, "/outlives");
+}
+
+static volatile int limited;
+
+static void *limit_until_it_ends(void *lease)
+{
+    const struct timespec hour = {3600, 0};
+    const struct umsg_mq_lease copy = *(struct umsg_mq_lease *)lease;
+    do
+        limited = 1;
+    while (umsg_mq_lease_limit(&copy, &hour) == 0);
+    CHECK(errno == ESTALE || errno == EINVAL);
+    return NULL;
+}
+
+static void a_lease_is_ended_beside_a_thread_that_limits_it(void)
+{
+    umsg_mqd_t queue = make("/beside", 4, 16, 0);
+    int i;
+    for (i = 0; i < 200; i++) {
+        struct umsg_mq_lease lease, ended;
+        pthread_t thread;
+        CHECK(umsg_mq_send(queue, "job", 3, 0) == 0);
+        CHECK(umsg_mq_lease(queue, &lease, NULL) == 0);
+        ended = lease;
+        limited = 0;
+        CHECK(pthread_create(&thread, NULL, limit_until_it_ends, &lease) == 0);
+        while (!limited)
+            ;
+        CHECK((i % 2 ? umsg_mq_acknowledge(&ended) : umsg_mq_return(&ended)) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        if (i % 2 == 0)
+            CHECK(umsg_mq_lease(queue, &lease, NULL) == 0 && umsg_mq_acknowledge(&lease) == 0);
+    }
+    done(queue, "/beside");
 }
 
 static void expect_exit(pid_t child)
@@ -244,6 +280,7 @@ static const struct test_case cases[] = {
     CASE(a_returned_message_comes_first_again),
     CASE(a_lease_with_a_limit_ends_by_itself),
     CASE(a_lease_outlives_its_handle),
+    CASE(a_lease_is_ended_beside_a_thread_that_limits_it),
     CASE(a_forked_child_does_not_own_its_parents_leases),
     CASE(what_a_killed_process_held_is_there_again),
     CASE(a_message_is_written_where_it_will_lie),
