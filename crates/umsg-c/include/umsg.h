@@ -135,6 +135,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  *   not exist.
  * - ENOMEM: there is no memory, or no address space to map the queue.
  * - ENOSPC: the namespace has as many queues or bytes as its limits allow, or its file system is full.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
  * While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until
@@ -181,6 +182,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  * - EINVAL: name does not begin with a slash.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: there is no queue of this name.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
  * The name is removed or is not.
@@ -203,6 +205,7 @@ int umsg_mq_unlink(const char *name);
  *
  * - EFAULT: directory is at an address that can't be read.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
  * The name is removed or is not.
@@ -254,8 +257,11 @@ struct umsg_mq_options {
      */
     uint64_t time_to_live;
     /*
-     * The name of the queue that gets what a queue that is created could not keep or deliver; NULL for none. It lies in the
-     * same namespace, and is made with the same attributes and mode when it is first needed.
+     * The name of the queue that gets what a queue that is created could not keep or deliver, with the same priority; NULL for
+     * none. It lies in the same namespace, and is created along with this one, with the same attributes and mode, if there
+     * is none. Whoever finds such a message sends it there, and must be allowed to. While that is not possible, the message
+     * stays set aside: it takes memory, but no place in its queue. A process that dies while it moves a message may leave it
+     * in both.
      */
     const char *dead_letter;
     /*
@@ -286,8 +292,10 @@ struct umsg_mq_options {
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EFAULT: options or one of its texts is at an address that can't be read.
  * - EINVAL: size is not that of a version of the structure, waiting or on_full is none of its values,
- *   max_deliveries is not 0 and dead_letter is NULL or can't be a name, or reserved is not 0.
+ *   dead_letter can't be a name, is name itself, or names a queue that has a smaller message size; max_deliveries is
+ *   not 0 and dead_letter is NULL; or reserved is not 0.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
  * As with umsg_mq_open(3).
@@ -725,24 +733,25 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  * Removes a leased message for good.
  *
  * To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
- * ended, whatever the call returns.
+ * ended, whatever the call returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
  *
  * Return value:
  * 0, or -1 with errno set.
  *
  * Errors:
  * - EBADMSG: the queue's memory holds what no operation could have left there.
- * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+ *   handler run later instead. The lease goes on.
  * - EFAULT: lease is at an address that can't be read and written.
- * - EINVAL: lease is no lease that this process has, or another thread is ending it at this moment.
- * - ESTALE: a time limit has ended the lease, or this is a forked child of its holder: somebody else gets the message,
- *   or got it already.
+ * - EINVAL: lease is no lease that this process has.
+ * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder: somebody else
+ *   gets the message, or got it already.
  *
  * If the process dies:
  * Before the call returns: the message is gone, or goes back to the head of its priority.
  *
  * See also:
- * umsg_mq_lease(3), umsg_mq_return(3)
+ * umsg_defer_signal(3), umsg_mq_lease(3), umsg_mq_return(3)
  */
 int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
 
@@ -750,23 +759,24 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
  * Returns a leased message to its queue.
  *
  * The message goes back to the head of its priority, and the next receiver gets it. The lease is ended, whatever the call
- * returns.
+ * returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
  *
  * Return value:
  * 0, or -1 with errno set.
  *
  * Errors:
  * - EBADMSG: the queue's memory holds what no operation could have left there.
- * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+ *   handler run later instead. The lease goes on.
  * - EFAULT: lease is at an address that can't be read and written.
- * - EINVAL: lease is no lease that this process has, or another thread is ending it at this moment.
- * - ESTALE: a time limit has ended the lease, or this is a forked child of its holder.
+ * - EINVAL: lease is no lease that this process has.
+ * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
  *
  * If the process dies:
  * The message goes back all the same.
  *
  * See also:
- * umsg_mq_acknowledge(3), umsg_mq_lease(3)
+ * umsg_defer_signal(3), umsg_mq_acknowledge(3), umsg_mq_lease(3)
  */
 int umsg_mq_return(struct umsg_mq_lease *lease);
 
@@ -784,9 +794,9 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
  * - EBADMSG: the queue's memory holds what no operation could have left there.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or time is at an address that can't be read.
- * - EINVAL: lease is no lease that this process has, or another thread is ending it at this moment; or tv_sec of
- *   time is negative, or tv_nsec is not from 0 to 999,999,999.
- * - ESTALE: an earlier limit has ended the lease, or this is a forked child of its holder.
+ * - EINVAL: lease is no lease that this process has; or tv_sec of time is negative, or tv_nsec is not from 0 to
+ *   999,999,999.
+ * - ESTALE: an earlier limit or another thread has ended the lease, or this is a forked child of its holder.
  *
  * If the process dies:
  * The message goes back at once.
@@ -866,7 +876,7 @@ struct umsg_mq_status {
     uint64_t time_to_live;
     /* The name of the queue that gets what this one could not keep or deliver; empty for none. */
     char dead_letter[264];
-    /* Messages on their way there. They count for the capacity. */
+    /* Messages on their way there. They take memory, but no place in this queue. */
     uint64_t set_aside;
     /* Messages that were dropped because the queue was full. */
     uint64_t dropped;

@@ -51,6 +51,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 ///   not exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the queue.
 /// - `ENOSPC`: the namespace has as many queues or bytes as its limits allow, or its file system is full.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until
@@ -122,6 +123,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 /// - `EINVAL`: `name` does not begin with a slash.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: there is no queue of this name.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// The name is removed or is not.
@@ -151,6 +153,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// The name is removed or is not.

@@ -37,8 +37,11 @@ pub struct umsg_mq_options {
     /// How old a message of a queue that is created may get, in nanoseconds; 0 for any age. One that is older is dropped
     /// when it is met, or goes to the dead-letter queue.
     pub time_to_live: u64,
-    /// The name of the queue that gets what a queue that is created could not keep or deliver; NULL for none. It lies in the
-    /// same namespace, and is made with the same attributes and mode when it is first needed.
+    /// The name of the queue that gets what a queue that is created could not keep or deliver, with the same priority; NULL for
+    /// none. It lies in the same namespace, and is created along with this one, with the same attributes and mode, if there
+    /// is none. Whoever finds such a message sends it there, and must be allowed to. While that is not possible, the message
+    /// stays set aside: it takes memory, but no place in its queue. A process that dies while it moves a message may leave it
+    /// in both.
     pub dead_letter: *const c_char,
     /// How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
     /// dead-letter queue, which must be named too.
@@ -77,8 +80,10 @@ const MOST: size_t = 4096;
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
 /// - `EINVAL`: `size` is not that of a version of the structure, `waiting` or `on_full` is none of its values,
-///   `max_deliveries` is not 0 and `dead_letter` is NULL or can't be a name, or `reserved` is not 0.
+///   `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size; `max_deliveries` is
+///   not 0 and `dead_letter` is NULL; or `reserved` is not 0.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// As with umsg_mq_open(3).

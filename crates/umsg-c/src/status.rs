@@ -79,7 +79,7 @@ pub struct umsg_mq_status {
     pub time_to_live: u64,
     /// The name of the queue that gets what this one could not keep or deliver; empty for none.
     pub dead_letter: [c_char; 264],
-    /// Messages on their way there. They count for the capacity.
+    /// Messages on their way there. They take memory, but no place in this queue.
     pub set_aside: u64,
     /// Messages that were dropped because the queue was full.
     pub dropped: u64,

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <stdint.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void a_queue_is_created_once_and_opened_again(void)
@@ -62,7 +63,7 @@ static void bad_addresses_are_efault(void)
 static void what_is_no_handle_is_ebadf(void)
 {
     umsg_mqd_t queue = make("/handle", 1, 16, 0);
-    umsg_mqd_t wrong[7];
+    umsg_mqd_t wrong[9];
     struct umsg_mq_attr attr;
     size_t i;
     char byte;
@@ -73,6 +74,9 @@ static void what_is_no_handle_is_ebadf(void)
     wrong[4] = (umsg_mqd_t)((uintptr_t)queue + 1);
     wrong[5] = (umsg_mqd_t)((uintptr_t)queue ^ (uintptr_t)1 << 40);
     wrong[6] = (umsg_mqd_t)((uintptr_t)queue + 64 * 16);
+    /* What would be the handles of places that were never used, or are free. */
+    wrong[7] = (umsg_mqd_t)(uintptr_t)(63 * 16 + 8);
+    wrong[8] = (umsg_mqd_t)((uintptr_t)queue - ((uintptr_t)1 << 32));
     for (i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         FAILS(umsg_mq_send(wrong[i], "x", 1, 0), EBADF);
         FAILS(umsg_mq_getattr(wrong[i], &attr), EBADF);
@@ -119,6 +123,31 @@ static void options_say_more_than_posix_knows(void)
     queue = umsg_mq_open_with("/options", O_CREAT | O_RDWR, 0600, NULL);
     CHECK(queue != NONE);
     done(queue, "/options");
+}
+
+static void what_a_directory_or_a_dead_letter_queue_may_not_be_is_told(void)
+{
+    struct umsg_mq_options options;
+    umsg_mqd_t small;
+    char directory[4096], file[4200];
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    snprintf(directory, sizeof directory, "%s/no-namespace", getenv("UMSG_DIR"));
+    snprintf(file, sizeof file, "%s/a-file", directory);
+    CHECK(mkdir(directory, 0700) == 0 && mkdir(file, 0700) == 0);
+    options.directory = directory;
+    OPENS_NOT(umsg_mq_open_with("/q", O_CREAT | O_RDWR, 0600, &options), ENOTEMPTY);
+    OPENS_NOT(umsg_mq_open_with("/q", O_RDWR, 0, &options), ENOTEMPTY);
+    FAILS(umsg_mq_unlink_in(directory, "/q"), ENOTEMPTY);
+    CHECK(rmdir(file) == 0 && rmdir(directory) == 0);
+    options.directory = NULL;
+    options.message_size = 17;
+    options.dead_letter = "/q";
+    OPENS_NOT(umsg_mq_open_with("/q", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    small = make("/small", 1, 16, 0);
+    options.dead_letter = "/small";
+    OPENS_NOT(umsg_mq_open_with("/q", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    done(small, "/small");
 }
 
 static void options_of_another_version_are_understood_or_refused(void)
@@ -268,6 +297,7 @@ static const struct test_case cases[] = {
     CASE(what_is_no_handle_is_ebadf),
     CASE(a_closed_handle_is_no_other_queues),
     CASE(options_say_more_than_posix_knows),
+    CASE(what_a_directory_or_a_dead_letter_queue_may_not_be_is_told),
     CASE(options_of_another_version_are_understood_or_refused),
     CASE(a_full_queue_does_what_its_creator_wanted),
     CASE(what_can_not_be_delivered_goes_to_the_dead_letter_queue),
