@@ -2,8 +2,9 @@
 
 use super::in_place::InPlace;
 use super::queue::{Queue, realtime};
-use crate::error::SendError;
-use crate::queue::{Engine, Grip};
+use crate::error::{SendError, Trouble};
+use crate::holds::{Holds, State};
+use crate::queue::{Engine, Grip, Refused};
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use std::time::{Duration, SystemTime};
@@ -156,7 +157,7 @@ impl Reservation<'_> {
     ///
     /// # Errors
     /// [`SendError::PriorityTooHigh`] (EINVAL); [`SendError::NotWritable`] (EBADF) in a forked child; `NoMemory`, `NoSpace`,
-    /// `Damaged`, `WouldDeadlock`. The room is then given back.
+    /// `Damaged`, `WouldDeadlock`. The room is then given back; after `WouldDeadlock` that may take a tenth of a second.
     ///
     /// # If the process dies
     /// Before the call returns: the message was sent whole, or not at all.
@@ -175,8 +176,23 @@ impl Reservation<'_> {
                 Ok(())
             }
             // Nobody takes a living process's reservation away but who scribbles.
-            Ok(false) => Err(self.queue.send_error(crate::error::Trouble::Damaged.into())),
+            Ok(false) => Err(self.queue.send_error(Trouble::Damaged.into())),
             Err(refused) => Err(self.queue.send_error(refused)),
+        }
+    }
+}
+
+impl Reservation<'_> {
+    /// Has the room go back as if its holder were dead: for a handler that has interrupted its own thread inside of the queue,
+    /// where there is no lock to be had.
+    #[cold]
+    fn abandon(&self) {
+        let holds = Holds::of(self.queue.engine.segment());
+        // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a holder that
+        // died, as it may at any moment.
+        if let Ok(Some(hold)) = holds.find(self.grip.index, self.grip.ticket, State::Reserved) {
+            // That of no process of this id: this one was born at another time.
+            hold.birth.set(hold.birth.get() ^ 1);
         }
     }
 }
@@ -184,8 +200,50 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.open && self.place.is_ours() {
-            // In vain if the queue is damaged.
-            let _ = self.queue.engine.cancel(thread::current(), &self.grip);
+            let cancelled = self.queue.engine.cancel(thread::current(), &self.grip);
+            // Everything else is in vain: the queue is damaged.
+            if cancelled == Err(Refused::Trouble(Trouble::OwnedByCaller)) {
+                self.abandon();
+            }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Namespace;
+    use crate::posix::OpenOptions;
+
+    #[test]
+    fn room_that_can_not_be_given_back_inside_of_the_queue_is_free_later() {
+        let home = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .max_messages(1)
+            .message_size(8);
+        options.namespace(&Namespace::at(home.path()).unwrap());
+        let queue = options.open("/q").unwrap();
+        for ends in [
+            |room: Reservation<'_>| room.commit(0),
+            |room: Reservation<'_>| {
+                drop(room);
+                Err(SendError::WouldDeadlock)
+            },
+        ] {
+            let room = queue.reserve_timeout(8, Duration::from_secs(10)).unwrap();
+            // As a handler that has interrupted its thread while it held the lock.
+            let lock = &queue.engine.segment().fixed().receiver.lock;
+            let Ok((held, _)) = lock.lock(thread::current(), Deadline::Never) else {
+                panic!("the lock is free");
+            };
+            assert_eq!(ends(room), Err(SendError::WouldDeadlock));
+            held.unlock();
+        }
+        let room = queue.reserve_timeout(8, Duration::from_secs(10)).unwrap();
+        assert_eq!(room.commit(0), Ok(()));
     }
 }
