@@ -260,7 +260,7 @@ struct umsg_mq_options {
      * The name of the queue that gets what a queue that is created could not keep or deliver, with the same priority; NULL for
      * none. It lies in the same namespace, and is created along with this one, with the same attributes and mode, if there
      * is none. Whoever finds such a message sends it there, and must be allowed to. While that is not possible, the message
-     * stays set aside: it takes memory, but no place in its queue. A process that dies while it moves a message may leave it
+     * stays set aside: it takes memory, but no place in its queue, up to 1,024 of them. A process that dies while it moves a message may leave it
      * in both.
      */
     const char *dead_letter;

@@ -293,16 +293,19 @@ fn a_poisonous_message_is_moved_while_workers_wait() {
     let mut victim = Child::run(|| {
         let queue = place.open("/q");
         let _lease = queue.receive_lease_timeout(STUCK).unwrap();
-        // SAFETY: ends this very process.
-        unsafe { libc::raise(libc::SIGKILL) }
+        std::thread::sleep(STUCK);
+        0
     });
+    assert!(wait_until(STUCK, || queue.attributes().leased == 1));
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            place
-                .open("/q")
+            let queue = place.open("/q");
+            queue
                 .receive_lease_timeout(STUCK)
                 .map(|lease| lease.to_vec())
         });
+        assert!(wait_until(STUCK, || queue.status().blocked_receivers == 1));
+        victim.signal(libc::SIGKILL);
         victim.expect(Exit::Signal(libc::SIGKILL), "the victim");
         let dead = place.open("/dead");
         assert!(wait_until(STUCK, || dead.attributes().messages == 1));

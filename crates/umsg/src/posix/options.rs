@@ -139,7 +139,8 @@ impl OpenOptions {
     /// The queue that gets what a queue that is created could not keep or deliver, with the same priority: in the same
     /// namespace, and created along with this one, with the same attributes and mode, if there is none. Whoever finds such
     /// a message sends it there, and must be allowed to. While that is not possible, the message stays set aside: it takes
-    /// memory, but no place in its queue. A process that dies while it moves a message may leave it in both.
+    /// memory, but no place in its queue, as long as there are no more than 1,024 of them. A process that dies while it moves
+    /// a message may leave it in both.
     pub fn dead_letter(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.policy.dead_letter = Some(name.as_ref().as_bytes().to_vec());
         self
