@@ -426,12 +426,12 @@ fn a_batch_drops_the_oldest_of_a_full_queue_or_fails_as_a_message_does() {
 fn a_batch_receive_passes_over_messages_that_are_too_old() {
     let place = Place::new();
     let queue = with_policy(&place, |options| {
-        options.time_to_live(Duration::from_millis(60));
+        options.time_to_live(Duration::from_millis(600));
     });
     queue.send_batch(&[(b"old", 1)]).unwrap();
-    std::thread::sleep(Duration::from_millis(40));
+    std::thread::sleep(Duration::from_millis(400));
     queue.send_batch(&[(b"new", 5), (b"other", 1)]).unwrap();
-    std::thread::sleep(Duration::from_millis(30));
+    std::thread::sleep(Duration::from_millis(300));
     assert_eq!(drain(&queue), owned([(b"new", 5), (b"other", 1)]));
     assert_eq!(queue.status().statistics.expired, 1);
 }

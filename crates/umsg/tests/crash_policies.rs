@@ -11,12 +11,12 @@ use umsg::posix::{OpenOptions, Queue, ReceiveError, SendError};
 
 const TIME_TO_LIVE: Duration = Duration::from_millis(20);
 
-/// A queue of three messages whose messages grow old soon, and may be leased once.
-fn queue(place: &Place) -> Queue {
+/// A queue of three messages that may get this old, and may be leased once.
+fn queue(place: &Place, time_to_live: Duration) -> Queue {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
     options.max_messages(3).message_size(8);
-    options.time_to_live(TIME_TO_LIVE).max_deliveries(1);
+    options.time_to_live(time_to_live).max_deliveries(1);
     options.dead_letter("/dead").namespace(&place.namespace);
     options.open("/q").unwrap()
 }
@@ -26,7 +26,7 @@ fn queue(place: &Place) -> Queue {
 fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
     let _turn = turn();
     let place = Place::new();
-    let queue = queue(&place);
+    let queue = queue(&place, TIME_TO_LIVE);
     for round in 0..5 {
         for &priority in priorities {
             queue.try_send(b"dead", priority).unwrap();
@@ -97,7 +97,7 @@ fn while_it_moves_a_message_to_the_dead_letter_queue() {
 fn while_it_returns_a_message_for_the_last_time() {
     let _turn = turn();
     let place = Place::new();
-    let queue = queue(&place);
+    let queue = queue(&place, Duration::ZERO);
     queue.try_send(b"dead", 5).unwrap();
     let mut victim = Child::run(|| {
         let queue = place.open("/q");

@@ -86,7 +86,7 @@ fn a_full_queue_fails_where_others_wait() {
 #[test]
 fn what_is_too_old_is_not_delivered_and_makes_room() {
     let place = Place::new();
-    let time_to_live = Duration::from_millis(60);
+    let time_to_live = Duration::from_millis(300);
     let queue = queue(&place, |options| {
         options.time_to_live(time_to_live);
     });
@@ -111,7 +111,7 @@ fn what_is_too_old_is_not_delivered_and_makes_room() {
 fn a_blocked_sender_gets_the_room_of_what_is_too_old() {
     let place = Place::new();
     let queue = queue(&place, |options| {
-        options.time_to_live(Duration::from_millis(50));
+        options.time_to_live(Duration::from_millis(400));
     });
     for _ in 0..3 {
         queue.send(b"old", 0).unwrap();
@@ -226,7 +226,7 @@ fn a_blocked_sender_gets_the_room_of_what_is_set_aside() {
     let place = Place::new();
     let queue = queue(&place, |options| {
         options
-            .time_to_live(Duration::from_millis(50))
+            .time_to_live(Duration::from_millis(400))
             .dead_letter("/dead");
     });
     for data in [b"1", b"2", b"3"] {
@@ -401,12 +401,12 @@ fn what_is_too_old_is_expired_before_anything_is_dropped() {
     let place = Place::new();
     let queue = queue(&place, |options| {
         options.on_full(OnFull::DropOldest).dead_letter("/dead");
-        options.time_to_live(Duration::from_millis(20));
+        options.time_to_live(Duration::from_millis(300));
     });
     for data in [b"1", b"2", b"3"] {
         queue.send(data, 0).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(60));
+    std::thread::sleep(Duration::from_millis(500));
     queue.send(b"4", 0).unwrap();
     let statistics = queue.status().statistics;
     assert_eq!((statistics.dropped, statistics.expired), (0, 3));
