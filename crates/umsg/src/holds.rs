@@ -17,7 +17,6 @@
 //! that comes back with it that the hold is still its own.
 
 use crate::error::Trouble;
-use crate::queue::in_the_way;
 use crate::segment::{Hold, Links, Segment};
 use crate::sync::Ordering;
 use crate::sys::process;
@@ -50,6 +49,14 @@ impl State {
 /// Changes a record's state.
 pub(crate) fn set(hold: &Hold, state: State) {
     hold.state.set(state as u32);
+}
+
+/// Messages that may be set aside without taking a place in the queue; there are spare slots for so many.
+const ASIDE_FREE: u32 = 1024;
+
+/// How many of those that are set aside take a place in the queue.
+pub(crate) fn in_the_way(aside: u32) -> u32 {
+    aside.saturating_sub(ASIDE_FREE)
 }
 
 /// Whether the process that holds it is dead.

@@ -34,14 +34,6 @@ pub(crate) struct Grip {
     pub(crate) sent_at: u64,
 }
 
-/// Messages that may be set aside without taking a place in the queue; there are spare slots for so many.
-const ASIDE_FREE: u32 = 1024;
-
-/// How many of those that are set aside take a place in the queue.
-pub(crate) fn in_the_way(aside: u32) -> u32 {
-    aside.saturating_sub(ASIDE_FREE)
-}
-
 impl Engine {
     /// Whether anything is held.
     #[inline(always)]
@@ -123,7 +115,9 @@ impl Engine {
         let now = before.wrapping_add_signed(change);
         kind.store(now, Ordering::Relaxed);
         if matches!(state, State::Aside | State::Moving) {
-            self.count_held(i64::from(in_the_way(now)) - i64::from(in_the_way(before)));
+            self.count_held(
+                i64::from(holds::in_the_way(now)) - i64::from(holds::in_the_way(before)),
+            );
         }
     }
 
@@ -194,7 +188,6 @@ impl Engine {
                     self.release_hold(index, hold)?;
                     self.free_held(slot, wakes);
                 }
-                State::Moving if is_orphan => holds::set(hold, State::Aside),
                 _ => {}
             }
         }

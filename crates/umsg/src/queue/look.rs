@@ -1,8 +1,9 @@
 //! Looking without changing anything: counts, and messages where they are.
 
 use super::receive::has_begun;
-use super::{Engine, Refused, batch, in_the_way};
+use super::{Engine, Refused, batch};
 use crate::error::Trouble;
+use crate::holds;
 use crate::order::Priorities;
 use crate::slots::Ring;
 use crate::sync::{AtomicU64, Ordering};
@@ -77,7 +78,9 @@ impl Engine {
             let removed = fixed.published.removed.load(Ordering::Acquire);
             let held = fixed.receiver.held.load(Ordering::Acquire);
             let reserved = u64::from(fixed.holding.reserved.load(Ordering::Acquire));
-            let in_the_way = u64::from(in_the_way(fixed.holding.aside.load(Ordering::Acquire)));
+            let in_the_way = u64::from(holds::in_the_way(
+                fixed.holding.aside.load(Ordering::Acquire),
+            ));
             let bytes = bytes.load(Ordering::Acquire);
             let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
             counts = Counts {

@@ -29,7 +29,7 @@ mod send;
 mod serve;
 mod wait;
 
-pub(crate) use hold::{Grip, in_the_way};
+pub(crate) use hold::Grip;
 pub(crate) use look::{Look, Seen};
 pub use pacing::Waiting;
 pub(crate) use policy::Chore;

@@ -151,16 +151,7 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
-            self.serve(wakes)?;
-            self.update_board();
-            if !self.nobody_waits_for_room() {
-                // The room that there is, or that would be made, is theirs.
-                return Err(Refused::NotNow);
-            }
-            // What is too old goes first, and its own way.
-            if self.policy().time_to_live != 0 {
-                self.sweep()?;
-            }
+            self.begin_to_make_room(wakes)?;
             if self.has_room_now(1) {
                 return Ok(true);
             }
@@ -176,6 +167,21 @@ impl Engine {
             self.drop_lowest()?;
             Ok(true)
         })
+    }
+
+    /// Serves who waits, and drops what is too old: before anything else makes room.
+    fn begin_to_make_room(&self, wakes: &mut Wakes) -> Result<(), Refused> {
+        self.serve(wakes)?;
+        self.update_board();
+        if !self.nobody_waits_for_room() {
+            // The room that there is, or that would be made, is theirs.
+            return Err(Refused::NotNow);
+        }
+        // It goes its own way.
+        if self.policy().time_to_live != 0 {
+            self.sweep()?;
+        }
+        Ok(())
     }
 
     /// Drops the oldest message of the lowest priority, which is there, for one that is to be sent.
@@ -196,14 +202,7 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
-            self.serve(wakes)?;
-            self.update_board();
-            if !self.nobody_waits_for_room() {
-                return Err(Refused::NotNow);
-            }
-            if self.policy().time_to_live != 0 {
-                self.sweep()?;
-            }
+            self.begin_to_make_room(wakes)?;
             let missing = (messages as i64).saturating_sub(self.room_now()).max(0) as u64;
             if missing > self.segment().layout().slots as u64 {
                 return Err(Trouble::Damaged.into());
