@@ -143,9 +143,10 @@ pub(crate) struct Links {
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct ReceiverSide {
+    // -- first line: what each receive writes
     pub(crate) lock: Lock,
-    /// Blocked threads that want a message, have been offered one, want to send.
-    pub(crate) receivers: Links,
+    /// CLOCK_REALTIME_COARSE of the last receive, in nanoseconds since 1970.
+    pub(crate) last_receive: AtomicU64,
     /// Ring position of the next message to be taken from the ring.
     pub(crate) drained: AtomicU64,
     /// Bytes ever taken from the ring; the element `drained & 1` counts.
@@ -155,15 +156,16 @@ pub(crate) struct ReceiverSide {
     pub(crate) stored_bytes: AtomicU64,
     /// [`SenderSide::sent`] as last read: up to there the ring is worth fetching ahead.
     pub(crate) sent_seen: Guarded64,
-    /// CLOCK_REALTIME_COARSE of the last receive, in nanoseconds since 1970.
-    pub(crate) last_receive: AtomicU64,
+    // -- second line: what each receive reads, and a sender that finds no room; written when somebody blocks or holds
     /// Third level of the priority bitmap.
     pub(crate) level2: Guarded64,
     /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
     pub(crate) held: AtomicU64,
-    // -- second pair of lines: blocking and the store
+    /// Blocked threads that want a message, want to send, have been offered a message.
+    pub(crate) receivers: Links,
     pub(crate) senders: Links,
     pub(crate) offered: Links,
+    // -- blocking and the store
     /// Nodes that are real memory.
     pub(crate) nodes: Guarded32,
     /// Where the search for a free node begins.
@@ -251,7 +253,8 @@ const _: () = {
     assert!(offset_of!(Fixed, holding) == 1024);
     assert!(offset_of!(Fixed, arena) == 1152);
     // The receive path stays within the receiver side's first pair of lines.
-    assert!(offset_of!(ReceiverSide, senders) <= 128);
+    assert!(offset_of!(ReceiverSide, nodes) <= 128);
+    assert!(offset_of!(ReceiverSide, level2) == 64);
 };
 
 /// FNV-1a over the sizes and offsets that change when a field is added, removed or resized. A change that keeps them
