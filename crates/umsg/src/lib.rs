@@ -51,6 +51,7 @@ mod model;
 #[cfg(not(loom))]
 mod namespace;
 mod order;
+mod pacing;
 #[cfg(not(loom))]
 pub mod posix;
 mod queue;
@@ -73,6 +74,7 @@ mod sync;
 )]
 mod sys;
 mod waiters;
+mod wakes;
 
 #[cfg(not(loom))]
 pub use namespace::{

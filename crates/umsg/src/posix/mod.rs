@@ -31,7 +31,7 @@ mod snapshot;
 mod status;
 
 pub use crate::error::{LeaseError, OpenError, ReceiveError, SendError, UnlinkError};
-pub use crate::queue::Waiting;
+pub use crate::pacing::Waiting;
 pub use crate::segment::OnFull;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing, Until};

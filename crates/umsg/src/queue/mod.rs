@@ -20,28 +20,29 @@ mod grow;
 mod hold;
 mod lease;
 mod look;
-mod pacing;
 mod policy;
 mod receive;
 mod reserve;
 mod saved;
 mod send;
 mod serve;
+mod spin;
 mod wait;
 
 pub(crate) use hold::Grip;
 pub(crate) use look::{Look, Seen};
-pub use pacing::Waiting;
 pub(crate) use policy::Chore;
 pub(crate) use receive::Taken;
 
 use crate::error::Trouble;
 use crate::lock::{Held, Left, LockError};
+use crate::pacing::Pacing;
 use crate::segment::Segment;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
+use crate::wakes::Wakes;
 use crate::{recover, waiters};
 
 /// A bit of the board's attention word: receivers are blocked.
@@ -86,7 +87,7 @@ impl From<Trouble> for Refused {
 #[derive(Debug)]
 pub(crate) struct Engine {
     segment: Segment,
-    pub(crate) pacing: pacing::Pacing,
+    pub(crate) pacing: Pacing,
     /// What is to be done for the queue now and then, see [`Chore`].
     chore: Option<Chore>,
 }
@@ -95,7 +96,7 @@ impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
             segment,
-            pacing: pacing::Pacing::default(),
+            pacing: Pacing::default(),
             chore: None,
         }
     }
@@ -174,7 +175,7 @@ impl Engine {
                 recover::receiver_side(self)?;
                 self.serve(wakes)?;
                 self.update_board();
-                wakes.everybody = true;
+                wakes.add_everybody();
                 Ok(held)
             }
             Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),
@@ -196,19 +197,19 @@ impl Engine {
     /// Wakes those whose waiting has ended. After the lock was dropped.
     #[inline(always)]
     fn wake(&self, wakes: &Wakes) {
-        if wakes.len != 0 || wakes.everybody {
+        if !wakes.is_empty() {
             self.wake_slow(wakes);
         }
     }
 
     #[cold]
     fn wake_slow(&self, wakes: &Wakes) {
-        for &index in &wakes.nodes[..wakes.len.min(WAKES)] {
+        for &index in wakes.nodes() {
             if let Ok(node) = self.segment.node(index) {
                 futex::wake(waiters::futex(node), 1);
             }
         }
-        if wakes.everybody || wakes.len > WAKES {
+        if wakes.wants_everybody() {
             for (_, node) in waiters::Waiters::of(&self.segment).all() {
                 futex::wake(waiters::futex(node), 1);
             }
@@ -240,25 +241,5 @@ impl Engine {
             .header
             .damaged
             .store(1, Ordering::Relaxed);
-    }
-}
-
-/// How many wake-ups are collected by name; beyond, everybody is woken.
-const WAKES: usize = 16;
-
-/// Whom to wake once the lock is dropped.
-#[derive(Default)]
-pub(crate) struct Wakes {
-    nodes: [u32; WAKES],
-    len: usize,
-    everybody: bool,
-}
-
-impl Wakes {
-    fn add(&mut self, node: u32) {
-        if let Some(place) = self.nodes.get_mut(self.len) {
-            *place = node;
-        }
-        self.len += 1;
     }
 }

@@ -19,9 +19,7 @@ pub(crate) fn create(
     mode: u32,
     policy: &Policy,
 ) -> Result<Segment, OpenError> {
-    check_file_size_limit(layout.len)?;
-    rustix::fs::ftruncate(file, layout.len as u64)
-        .map_err(|e| OpenError::from_errno("ftruncate", e))?;
+    set_length(file, layout.len)?;
     let mut segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
     let slots = (PAGE / layout.cell_len).min(layout.slots);
     for (offset, len) in [
@@ -39,6 +37,12 @@ pub(crate) fn create(
     policy.write(&segment.fixed().rules);
     segment.set_policy(policy.clone());
     Ok(segment)
+}
+
+/// Gives a new file its length.
+pub(crate) fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), OpenError> {
+    check_file_size_limit(len)?;
+    rustix::fs::ftruncate(file, len as u64).map_err(|e| OpenError::from_errno("ftruncate", e))
 }
 
 /// Growing a file past RLIMIT_FSIZE is answered with a signal that kills: asking first gives an error instead.

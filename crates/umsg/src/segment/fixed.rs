@@ -257,13 +257,13 @@ const _: () = {
     assert!(offset_of!(ReceiverSide, level2) == 64);
 };
 
-/// FNV-1a over the sizes and offsets that change when a field is added, removed or resized. A change that keeps them
+/// A hash of the sizes and offsets that change when a field is added, removed or resized. A change that keeps them
 /// all, such as swapping two fields, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, Fifo, Hold, Node};
     use std::mem::{offset_of, size_of};
-    let facts = [
+    fnv(&[
         size_of::<Fixed>(),
         size_of::<Cell>(),
         size_of::<Node>(),
@@ -288,7 +288,12 @@ const fn layout_hash() -> u32 {
         super::PRIORITIES,
         super::GRANULE,
         super::layout::ARENA_GAP,
-    ];
+    ])
+}
+
+/// FNV-1a over numbers of 32 bits.
+#[cfg(not(loom))]
+pub(crate) const fn fnv(facts: &[usize]) -> u32 {
     let mut hash = 0x811c_9dc5_u32;
     let mut index = 0;
     while index < facts.len() {

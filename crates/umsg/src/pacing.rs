@@ -11,8 +11,6 @@
 //! in the middle of a stream looks away for half a microsecond. Whether it is one, it knows from how many messages it
 //! got since it last waited; in a ping-pong that is always one, and it looks without a pause.
 
-use super::Engine;
-use crate::counters::Event;
 use crate::lock::SLICE;
 use crate::sync::spin_hint;
 use crate::sys::clock::{self, Deadline};
@@ -92,7 +90,7 @@ impl Pacing {
     }
 
     /// How long to spin now, in nanoseconds; 0 for not at all, u32::MAX for until the deadline.
-    fn allowance(&self) -> u32 {
+    pub(crate) fn allowance(&self) -> u32 {
         match self.mode() {
             Waiting::Blocking => return 0,
             Waiting::Spinning => return u32::MAX,
@@ -115,7 +113,7 @@ impl Pacing {
     }
 
     /// Draws the lesson from a spin of up to `budget` nanoseconds.
-    fn learn(&self, budget: u32, paid: bool) {
+    pub(crate) fn learn(&self, budget: u32, paid: bool) {
         let next = match paid {
             true => (budget + budget / 4).min(LONGEST),
             false if budget / 2 < SHORTEST => PAUSE,
@@ -126,7 +124,7 @@ impl Pacing {
 
     /// Counts a received message; answers how many came before it without a pause.
     #[inline(always)]
-    pub(super) fn received(&self) -> u32 {
+    pub(crate) fn received(&self) -> u32 {
         let streak = self.streak.load(Relaxed);
         self.streak.store(streak.wrapping_add(1), Relaxed);
         streak
@@ -134,7 +132,7 @@ impl Pacing {
 
     /// Notes that nothing was found.
     #[inline(always)]
-    pub(super) fn found_nothing(&self) {
+    pub(crate) fn found_nothing(&self) {
         let streak = self.streak.load(Relaxed);
         if streak != 0 {
             self.last_streak.store(streak, Relaxed);
@@ -143,7 +141,7 @@ impl Pacing {
     }
 
     /// How long a receiver that found nothing looks away, in nanoseconds.
-    fn gathering_time(&self, max_messages: usize) -> u64 {
+    pub(crate) fn gathering_time(&self, max_messages: usize) -> u64 {
         let streaming = self.last_streak.load(Relaxed) > 1;
         let gather = match (streaming, self.trial.load(Relaxed)) {
             (true, _) | (false, 1) => 0,
@@ -159,54 +157,14 @@ impl Pacing {
     }
 }
 
-impl Engine {
-    /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
-    pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
-        let budget = self.pacing.allowance();
-        // One that only spins wants the next message at once, not many.
-        if budget != 0 && budget != u32::MAX {
-            look_away(
-                self.pacing
-                    .gathering_time(self.segment().layout().max_messages),
-            );
-        }
-        let ready = || self.seems_filled();
-        self.spin(budget, calm, deadline, ready) || give_way(ready)
-    }
-
-    /// Looks for room for so many messages as long as the handle's pacing says. True if it is worth another attempt.
-    pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
-        let ready = || self.seems_roomy(messages);
-        self.spin(self.pacing.allowance(), calm, deadline, ready) || give_way(ready)
-    }
-
-    fn spin(
-        &self,
-        budget: u32,
-        calm: Calm<'_>,
-        deadline: Deadline,
-        ready: impl Fn() -> bool,
-    ) -> bool {
-        if budget == 0 {
-            return false;
-        }
-        let paid = spin_until(budget, calm, deadline, ready);
-        if budget == u32::MAX {
-            // Back to the attempt, which finds a message, or that the deadline has passed. That a handler has interrupted
-            // the call finds who is about to sleep.
-            return paid || !calm.is_over();
-        }
-        self.pacing.learn(budget, paid);
-        if paid {
-            self.segment().fixed().counters.count(Event::SpinPaid);
-        }
-        paid
-    }
-}
-
 /// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: a slice, after which an attempt looks for the dead), and not
 /// beyond the end of the calm.
-fn spin_until(budget: u32, calm: Calm<'_>, deadline: Deadline, ready: impl Fn() -> bool) -> bool {
+pub(crate) fn spin_until(
+    budget: u32,
+    calm: Calm<'_>,
+    deadline: Deadline,
+    ready: impl Fn() -> bool,
+) -> bool {
     let time = if budget == u32::MAX {
         SLICE
     } else {
@@ -230,7 +188,7 @@ fn spin_until(budget: u32, calm: Calm<'_>, deadline: Deadline, ready: impl Fn() 
 const YIELDS: u32 = 4;
 
 /// Lets others run on this processor, and looks after each turn whether that was of use.
-fn give_way(ready: impl Fn() -> bool) -> bool {
+pub(crate) fn give_way(ready: impl Fn() -> bool) -> bool {
     // The threads of a model sleep at once: there is nothing to be gained, and loom would let them look for ever.
     let yields = if cfg!(loom) { 0 } else { YIELDS };
     (0..yields).any(|_| {
@@ -240,7 +198,7 @@ fn give_way(ready: impl Fn() -> bool) -> bool {
 }
 
 /// Looks at nothing that others write, for so many nanoseconds.
-fn look_away(time: u64) {
+pub(crate) fn look_away(time: u64) {
     if time == 0 {
         return;
     }

@@ -1,0 +1,52 @@
+//! Looking for a message, or for room, before going to sleep: as long as the handle's pacing says.
+
+use super::Engine;
+use crate::counters::Event;
+use crate::pacing::{give_way, look_away, spin_until};
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Calm;
+
+impl Engine {
+    /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
+    pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
+        let budget = self.pacing.allowance();
+        // One that only spins wants the next message at once, not many.
+        if budget != 0 && budget != u32::MAX {
+            look_away(
+                self.pacing
+                    .gathering_time(self.segment().layout().max_messages),
+            );
+        }
+        let ready = || self.seems_filled();
+        self.spin(budget, calm, deadline, ready) || give_way(ready)
+    }
+
+    /// Looks for room for so many messages as long as the handle's pacing says. True if it is worth another attempt.
+    pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
+        let ready = || self.seems_roomy(messages);
+        self.spin(self.pacing.allowance(), calm, deadline, ready) || give_way(ready)
+    }
+
+    fn spin(
+        &self,
+        budget: u32,
+        calm: Calm<'_>,
+        deadline: Deadline,
+        ready: impl Fn() -> bool,
+    ) -> bool {
+        if budget == 0 {
+            return false;
+        }
+        let paid = spin_until(budget, calm, deadline, ready);
+        if budget == u32::MAX {
+            // Back to the attempt, which finds a message, or that the deadline has passed. That a handler has interrupted
+            // the call finds who is about to sleep.
+            return paid || !calm.is_over();
+        }
+        self.pacing.learn(budget, paid);
+        if paid {
+            self.segment().fixed().counters.count(Event::SpinPaid);
+        }
+        paid
+    }
+}
