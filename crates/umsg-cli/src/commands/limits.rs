@@ -115,6 +115,7 @@ impl Limits {
             foreign_pid_namespaces: self
                 .foreign_pid_namespaces
                 .unwrap_or(was.foreign_pid_namespaces),
+            ..was.clone()
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Which directories may become namespaces: those that are empty. A variable or an option with the wrong path must not
-//! leave `mq/` and a record between somebody's files, nor in /dev.
+//! leave `mq/`, `msg/` and a record between somebody's files, nor in /dev.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -49,7 +49,9 @@ fn is_namespace(directory: &Directory) -> bool {
         let (at, path) = directory.locate(name);
         fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
     };
-    !is_missing(queues::QUEUES) || !is_missing(record::NAME)
+    [queues::POSIX, queues::SYSV, record::NAME]
+        .iter()
+        .any(|own| !is_missing(own))
 }
 
 /// A file that no maker of a namespace put there.
@@ -68,7 +70,7 @@ fn other_file(directory: &Directory) -> io::Result<Option<OsString>> {
 
 /// Others may be making a namespace of it at this moment.
 fn is_own(name: &OsStr) -> bool {
-    let own = [".", "..", queues::QUEUES, record::NAME];
+    let own = [".", "..", queues::POSIX, queues::SYSV, record::NAME];
     own.iter().any(|own| name == *own) || temporary::is_temporary(name)
 }
 
@@ -94,12 +96,12 @@ mod tests {
 
     #[test]
     fn a_namespace_stays_one_whatever_comes_to_lie_beside_it() {
-        for own in [queues::QUEUES, record::NAME] {
+        for own in [queues::POSIX, record::NAME] {
             let dir = TestDir::new();
             Namespace::at(dir.path()).unwrap();
             std::fs::write(dir.path().join("letter"), b"").unwrap();
             let path = dir.path().join(own);
-            match own == queues::QUEUES {
+            match own == queues::POSIX {
                 true => std::fs::remove_dir(path).unwrap(),
                 false => std::fs::remove_file(path).unwrap(),
             }

@@ -1,5 +1,7 @@
 //! What a namespace allows, set by its owner without any privilege.
 
+use std::ops::RangeInclusive;
+
 use super::Namespace;
 use super::directory::Directory;
 use super::error::NamespaceError;
@@ -9,8 +11,10 @@ use super::{caller, trust};
 
 /// The most messages that a queue may be made for.
 const MOST_MESSAGES: u32 = 1_048_576;
-/// The largest message that a queue may be made for, in bytes.
+/// The largest message that a queue may be made for, in bytes, of either kind.
 const MOST_MESSAGE_SIZE: u32 = 16 << 20;
+/// The most System V queues: what an identifier has room for.
+const MOST_SYSV_QUEUES: u32 = 32_768;
 
 /// The limits of a namespace. They bind queues that are made later, and `max_bytes` the growth of all.
 ///
@@ -20,21 +24,32 @@ const MOST_MESSAGE_SIZE: u32 = 16 << 20;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The most queues at a time; 65,536 unless set. 0 lets no new ones be made.
+    /// The most POSIX queues at a time; 65,536 unless set. 0 lets no new ones be made.
     pub max_queues: u32,
-    /// The most messages that a queue may be made for: 1 to 1,048,576, which is also the default.
+    /// The most messages that a POSIX queue may be made for: 1 to 1,048,576, which is also the default.
     pub max_messages: u32,
-    /// The largest message that a queue may be made for, in bytes: 1 to 16 MiB, which is also the default.
+    /// The largest message that a POSIX queue may be made for, in bytes: 1 to 16 MiB, which is also the default.
     pub max_message_size: u32,
-    /// How many messages a queue holds whose maker says nothing; 10 unless set.
+    /// How many messages a POSIX queue holds whose maker says nothing; 10 unless set.
     pub default_messages: u32,
     /// How many bytes a message of such a queue may have; 8,192 unless set.
     pub default_message_size: u32,
-    /// The most memory of all queues together, in bytes, charged when it is used; none unless set.
+    /// The most memory of all queues together, of both kinds, in bytes, charged when it is used; none unless set.
     pub max_bytes: Option<u64>,
     /// Processes of other PID namespaces are let in; off unless set. Thread ids of different PID
     /// namespaces collide, so that the death of one process can be taken for another's.
     pub foreign_pid_namespaces: bool,
+    /// The largest message of System V queues, in bytes: 0 to 16 MiB; 8,192 unless set, as in the kernel. As all limits of
+    /// System V queues it binds those that are made later.
+    pub msgmax: u32,
+    /// How many bytes the messages of a System V queue may have together when it is made (`msg_qbytes`); 16,384 unless set, as
+    /// in the kernel.
+    pub msgmnb: u32,
+    /// The most System V queues at a time: 0 to 32,768; 32,000 unless set, as in the kernel.
+    pub msgmni: u32,
+    /// Up to which `msg_qbytes` a queue's owner may raise it (`IPC_SET`), in bytes; 1 GiB unless set. More needs
+    /// CAP_SYS_RESOURCE. The kernel's is `msgmnb`.
+    pub max_qbytes: u32,
 }
 
 impl Default for Limits {
@@ -47,6 +62,10 @@ impl Default for Limits {
             default_message_size: 8192,
             max_bytes: None,
             foreign_pid_namespaces: false,
+            msgmax: 8192,
+            msgmnb: 16_384,
+            msgmni: 32_000,
+            max_qbytes: 1 << 30,
         }
     }
 }
@@ -65,20 +84,33 @@ impl Limits {
             ),
         ];
         for (limit, value, most) in ranges {
-            in_range(limit, u64::from(value), u64::from(most))?;
+            in_range(limit, u64::from(value), 1..=u64::from(most))?;
         }
-        in_range("max_bytes", self.max_bytes.unwrap_or(1), u64::MAX)
+        in_range("max_bytes", self.max_bytes.unwrap_or(1), 1..=u64::MAX)?;
+        // The other two of System V queues hold any number of bytes that they can tell.
+        for (limit, value, most) in [
+            ("msgmax", self.msgmax, MOST_MESSAGE_SIZE),
+            ("msgmni", self.msgmni, MOST_SYSV_QUEUES),
+        ] {
+            in_range(limit, u64::from(value), 0..=u64::from(most))?;
+        }
+        Ok(())
     }
 }
 
-fn in_range(limit: &'static str, value: u64, most: u64) -> Result<(), NamespaceError> {
-    if (1..=most).contains(&value) {
+fn in_range(
+    limit: &'static str,
+    value: u64,
+    range: RangeInclusive<u64>,
+) -> Result<(), NamespaceError> {
+    if range.contains(&value) {
         return Ok(());
     }
+    let (least, most) = range.into_inner();
     Err(NamespaceError::InvalidLimit {
         limit,
         value,
-        least: 1,
+        least,
         most,
     })
 }
@@ -151,6 +183,7 @@ mod tests {
         Limits {
             max_queues: 3,
             max_bytes: Some(1 << 40),
+            msgmnb: u32::MAX,
             ..Limits::default()
         }
     }
@@ -162,7 +195,7 @@ mod tests {
         assert_eq!(two.limits().unwrap(), Limits::default());
         one.set_limits(&changed()).unwrap();
         assert_eq!(two.limits().unwrap(), changed());
-        assert_eq!(dir.names(), [".namespace", "mq"]);
+        assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
     }
 
     #[test]
@@ -216,6 +249,20 @@ mod tests {
                 "max_bytes",
                 Limits {
                     max_bytes: Some(0),
+                    ..good()
+                },
+            ),
+            (
+                "msgmax",
+                Limits {
+                    msgmax: MOST_MESSAGE_SIZE + 1,
+                    ..good()
+                },
+            ),
+            (
+                "msgmni",
+                Limits {
+                    msgmni: MOST_SYSV_QUEUES + 1,
                     ..good()
                 },
             ),

@@ -3,9 +3,12 @@
 //! ```text
 //! /dev/shm/umsg              root's, mode 1777: the namespace of all users, if an administrator made it
 //! ├── .namespace             limits and PID namespace: 96 bytes, see `record.rs`
-//! └── mq                     root's, mode 1777
-//!     ├── work               the queue /work: a regular file of the user who made it
-//!     └── log
+//! ├── mq                     root's, mode 1777
+//! │   ├── work               the queue /work: a regular file of the user who made it
+//! │   └── log
+//! └── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
+//!     ├── 0                  a queue by its index
+//!     └── k-00001234         the same file by its key
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
 //! ```
 //!
@@ -43,6 +46,7 @@ mod error;
 mod file_error;
 mod home;
 mod limits;
+mod msg;
 mod names;
 mod open;
 mod publish;

@@ -178,7 +178,7 @@ mod tests {
             new.publish(&name("/q"), 0o600).unwrap();
             assert_eq!(dir.queue_names(), ["q"]);
             assert_eq!(std::fs::read(dir.queue("q")).unwrap(), b"whole");
-            assert_eq!(dir.names(), [".namespace", "mq"]);
+            assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
         }
     }
 
@@ -193,7 +193,7 @@ mod tests {
             one.unwrap().publish(&name("/q"), 0o600).unwrap();
             let error = two.unwrap().publish(&name("/q"), 0o600).unwrap_err();
             assert_eq!(error, FileError::AlreadyExists);
-            assert_eq!(dir.names(), [".namespace", "mq"]);
+            assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
         for create in WAYS {
             let dir = TestDir::new();
             drop(create(&dir.namespace(), 0o600).unwrap());
-            assert_eq!(dir.names(), [".namespace", "mq"]);
+            assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
             assert_eq!(dir.queue_names(), Vec::<String>::new());
         }
     }
@@ -275,12 +275,12 @@ mod tests {
         assert_eq!(dir.queue_names(), Vec::<String>::new());
         assert_eq!(
             dir.names().len(),
-            3,
+            4,
             "one temporary file: {:?}",
             dir.names()
         );
         drop(create_temporary(&namespace, 0o600).unwrap());
-        assert_eq!(dir.names(), [".namespace", "mq"]);
+        assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
     }
 
     #[test]

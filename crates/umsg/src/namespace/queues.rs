@@ -1,8 +1,10 @@
-//! The directory of a namespace's queues, and what is in it.
+//! The directories of a namespace's queues, one a kind, and what is in that of the POSIX ones.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Dir, DirEntry, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Namespace;
@@ -12,8 +14,10 @@ use super::names::QueueName;
 use super::trust;
 
 /// The sub-directory for POSIX queues: one file a queue, named like the queue without its slash.
-pub(super) const QUEUES: &str = "mq";
-/// The way from there to the namespace's directory.
+pub(super) const POSIX: &str = "mq";
+/// The sub-directory for System V queues; see [`super::msg`].
+pub(super) const SYSV: &str = "msg";
+/// The way from either to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 
 /// `f_type` of a tmpfs.
@@ -21,17 +25,19 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// What a tmpfs directory counts in its size for each entry, `.` and `..` included (`BOGO_DIRENT_SIZE`).
 const TMPFS_ENTRY: u64 = 20;
 
-/// Makes `mq/` of this mode and the namespace's owner, if it is missing or half made and the caller may; returns whether it was made.
+/// Makes one of the two of this mode and the namespace's owner, if it is missing or half made and the caller may; returns
+/// whether it was made.
 ///
 /// # If the process dies
 /// A directory that lacks its owner or mode stays; the next caller that may mend it does.
 pub(super) fn make_fit(
     namespace: &Directory,
+    name: &str,
     mode: u32,
     caller: u32,
 ) -> Result<bool, NamespaceError> {
     let may_mend = namespace.may_be_mended_by(caller);
-    let (mut queues, made) = open_or_make(namespace, may_mend)?;
+    let (mut queues, made) = open_or_make(namespace, name, may_mend)?;
     if may_mend && queues.may_be_mended_by(caller) {
         mend(&mut queues, namespace, mode, caller)?;
     }
@@ -41,12 +47,13 @@ pub(super) fn make_fit(
 
 fn open_or_make(
     namespace: &Directory,
+    name: &str,
     may_make: bool,
 ) -> Result<(Directory, bool), NamespaceError> {
-    let path = namespace.path().join(QUEUES);
+    let path = namespace.path().join(name);
     match open(&path) {
         Err(NamespaceError::NoQueuesDirectory { .. }) if may_make => {
-            let made = make(namespace)?;
+            let made = make(namespace, name)?;
             Ok((open(&path)?, made))
         }
         opened => Ok((opened?, false)),
@@ -54,8 +61,8 @@ fn open_or_make(
 }
 
 /// False if another was faster.
-fn make(namespace: &Directory) -> Result<bool, NamespaceError> {
-    let (at, name) = namespace.locate(QUEUES);
+fn make(namespace: &Directory, name: &str) -> Result<bool, NamespaceError> {
+    let (at, name) = namespace.locate(name);
     match fs::mkdirat(at, &name, Mode::RWXU) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
@@ -95,14 +102,19 @@ fn open(path: &Path) -> Result<Directory, NamespaceError> {
 }
 
 impl Namespace {
-    /// Opens the directory of the queues and checks whose it is, on the descriptor.
+    /// Opens the directory of the POSIX queues and checks whose it is, on the descriptor.
     pub(super) fn queues(&self) -> Result<Directory, NamespaceError> {
-        let queues = open(&self.path().join(QUEUES))?;
+        self.queues_of(POSIX)
+    }
+
+    /// Opens one of the two directories of queues and checks whose it is, on the descriptor.
+    pub(super) fn queues_of(&self, kind: &str) -> Result<Directory, NamespaceError> {
+        let queues = open(&self.path().join(kind))?;
         trust::check(&queues, self.owner())?;
         Ok(queues)
     }
 
-    /// The names of all queues, in the order of their bytes.
+    /// The names of all POSIX queues, in the order of their bytes.
     ///
     /// # Errors
     /// As for the namespace; `NotAccessible` if the caller may not list it.
@@ -116,7 +128,7 @@ impl Namespace {
         Ok(names)
     }
 
-    /// There are fewer than `max_queues` queues. Costs two system calls while that is plain from the size of the
+    /// There are fewer than `max_queues` POSIX queues. Costs two system calls while that is plain from the size of the
     /// directory (tmpfs), else a walk over all entries.
     pub(crate) fn has_room_for_a_queue(&self, max_queues: u32) -> Result<bool, NamespaceError> {
         let queues = self.queues()?;
@@ -126,14 +138,14 @@ impl Namespace {
         Ok((count(&queues)? as u64) < u64::from(max_queues))
     }
 
-    /// Memory that the queues take up now, in bytes: what is allocated, not what was declared.
+    /// Memory that the queues of both kinds take up now, in bytes: what is allocated, not what was declared.
     pub(crate) fn allocated_bytes(&self) -> Result<u64, NamespaceError> {
         let mut bytes = 0u64;
         for_each_queue(&self.queues()?, |queues, name| {
-            bytes = bytes.saturating_add(allocated(queues, &name)?);
+            bytes = bytes.saturating_add(allocated(queues, name.as_os_str())?);
             Ok(())
         })?;
-        Ok(bytes)
+        Ok(bytes.saturating_add(self.msg_allocated_bytes()?))
     }
 }
 
@@ -146,13 +158,16 @@ fn count(queues: &Directory) -> Result<usize, NamespaceError> {
     Ok(count)
 }
 
-/// How many queues there are in the directory at `path`, whoever owns it.
+/// How many queues there are in the namespace at `path`, whoever owns it.
 pub(super) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
-    count(&Directory::open(&path.join(QUEUES))?)
+    let posix = count(&Directory::open(&path.join(POSIX))?)?;
+    // One of before System V queues has no directory for them.
+    Ok(posix + super::msg::count_below(path).unwrap_or(0))
 }
 
-fn allocated(queues: &Directory, name: &QueueName) -> Result<u64, NamespaceError> {
-    let (at, path) = queues.locate(name.as_os_str());
+/// Memory that a file takes up, in bytes; 0 if there is none of that name.
+pub(super) fn allocated(queues: &Directory, name: &OsStr) -> Result<u64, NamespaceError> {
+    let (at, path) = queues.locate(name);
     match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(u64::try_from(stat.st_blocks)
             .unwrap_or(0)
@@ -162,8 +177,9 @@ fn allocated(queues: &Directory, name: &QueueName) -> Result<u64, NamespaceError
     }
 }
 
-/// An upper bound on the number of entries, where the file system gives one for free.
-fn most_entries(queues: &Directory) -> Option<u64> {
+/// An upper bound on the number of entries, where the file system gives one for free: on tmpfs, and there it is exact
+/// but for `.` and `..`.
+pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     let (at, here) = queues.locate("");
     let stat = fs::statat(at, &here, AtFlags::EMPTY_PATH).ok()?;
     let system = fs::fstatfs(at).ok()?;
@@ -176,25 +192,34 @@ fn for_each_queue(
     queues: &Directory,
     mut visit: impl FnMut(&Directory, QueueName) -> Result<(), NamespaceError>,
 ) -> Result<(), NamespaceError> {
+    for_each_file(queues, |entry| {
+        visit(queues, QueueName::of_entry(entry.file_name()))
+    })
+}
+
+/// Calls `visit` with the entry of each regular file in the directory.
+pub(super) fn for_each_file(
+    queues: &Directory,
+    mut visit: impl FnMut(&DirEntry) -> Result<(), NamespaceError>,
+) -> Result<(), NamespaceError> {
     let refuse = |e| NamespaceError::looking("open", queues.path(), e);
     let (at, here) = queues.locate(".");
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listing = fs::openat(at, &here, flags, Mode::empty()).and_then(Dir::new);
     for entry in listing.map_err(refuse)? {
         let entry = entry.map_err(refuse)?;
-        let name = QueueName::of_entry(entry.file_name());
-        if is_regular(queues, entry.file_type(), &name) {
-            visit(queues, name)?;
+        if is_regular(queues, &entry) {
+            visit(&entry)?;
         }
     }
     Ok(())
 }
 
-fn is_regular(queues: &Directory, listed: FileType, name: &QueueName) -> bool {
-    if listed != FileType::Unknown {
-        return listed == FileType::RegularFile;
+fn is_regular(queues: &Directory, entry: &DirEntry) -> bool {
+    if entry.file_type() != FileType::Unknown {
+        return entry.file_type() == FileType::RegularFile;
     }
-    let (at, path) = queues.locate(name.as_os_str());
+    let (at, path) = queues.locate(OsStr::from_bytes(entry.file_name().to_bytes()));
     fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
@@ -207,14 +232,16 @@ mod tests {
     };
 
     fn queues(dir: &TestDir) -> std::path::PathBuf {
-        dir.path().join(QUEUES)
+        dir.path().join(POSIX)
     }
 
     #[test]
-    fn the_directory_for_queues_takes_the_mode_of_the_namespace() {
+    fn the_directories_for_queues_take_the_mode_of_the_namespace() {
         for (dir, expected) in [(TestDir::new(), 0o700), (TestDir::shared(), 0o1777)] {
             Namespace::at(dir.path()).unwrap();
-            assert_eq!(mode(&queues(&dir)), expected);
+            for kind in [POSIX, SYSV] {
+                assert_eq!(mode(&dir.path().join(kind)), expected);
+            }
         }
     }
 
@@ -225,7 +252,7 @@ mod tests {
         }
         let dir = TestDir::new();
         chown(dir.path(), STRANGER);
-        make_fit(&Directory::open(dir.path()).unwrap(), 0o700, 0).unwrap();
+        make_fit(&Directory::open(dir.path()).unwrap(), POSIX, 0o700, 0).unwrap();
         assert_eq!(
             (owner(&queues(&dir)), mode(&queues(&dir))),
             (STRANGER, 0o700)

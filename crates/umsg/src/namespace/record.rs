@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `UMSG-NS` and a zero byte |
 //! | 8 | 4 | version: 1 |
-//! | 12 | 4 | flags: bit 0 other PID namespaces are let in; bit 1 `max_bytes` holds; the others 0 |
+//! | 12 | 4 | flags: bit 0 other PID namespaces are let in; bit 1 `max_bytes` holds; bit 2 some limit of System V queues is not the default; the others 0 |
 //! | 16 | 4 | `max_queues` |
 //! | 20 | 4 | `max_messages` |
 //! | 24 | 4 | `max_message_size`, in bytes |
@@ -15,7 +15,10 @@
 //! | 48 | 8 | PID namespace: `st_dev` of /proc/self/ns/pid |
 //! | 56 | 8 | PID namespace: `st_ino` of /proc/self/ns/pid |
 //! | 64 | 16 | boot id (/proc/sys/kernel/random/boot_id), in the order of its digits |
-//! | 80 | 16 | 0 |
+//! | 80 | 4 | `msgmax`, in bytes; this and the next three 0 unless bit 2 of the flags is set |
+//! | 84 | 4 | `msgmnb`, in bytes |
+//! | 88 | 4 | `msgmni` |
+//! | 92 | 4 | `max_qbytes`, in bytes |
 //!
 //! It belongs to the owner of the directory or to root, mode 0644. It is never changed in place: the first is
 //! linked (the link is the commit, the loser of a race reads the winner's), later ones are renamed over it. So a reader sees one record,
@@ -41,6 +44,7 @@ const MAGIC: [u8; 8] = *b"UMSG-NS\0";
 const VERSION: u32 = 1;
 const FOREIGN: u32 = 1;
 const HAS_MAX_BYTES: u32 = 2;
+const HAS_SYSV: u32 = 4;
 const MODE: u32 = 0o644;
 
 /// What a namespace's directory says about the namespace.
@@ -144,17 +148,17 @@ fn write(directory: &Directory, staged: &Staged, record: &Record) -> io::Result<
 
 fn encode(record: &Record) -> [u8; SIZE] {
     let Record { limits, home } = record;
-    let mut flags = 0;
-    flags |= if limits.foreign_pid_namespaces {
-        FOREIGN
-    } else {
-        0
-    };
-    flags |= if limits.max_bytes.is_some() {
-        HAS_MAX_BYTES
-    } else {
-        0
-    };
+    let sysv = sysv(limits);
+    let flags = [
+        (limits.foreign_pid_namespaces, FOREIGN),
+        (limits.max_bytes.is_some(), HAS_MAX_BYTES),
+        (sysv.is_some(), HAS_SYSV),
+    ];
+    let flags: u32 = flags
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, flag)| flag)
+        .sum();
     let mut bytes = [0; SIZE];
     let mut put = |offset: usize, field: &[u8]| {
         bytes[offset..offset + field.len()].copy_from_slice(field);
@@ -171,7 +175,16 @@ fn encode(record: &Record) -> [u8; SIZE] {
     put(48, &home.pid_namespace.device.to_le_bytes());
     put(56, &home.pid_namespace.inode.to_le_bytes());
     put(64, &home.boot);
+    for (at, limit) in (80..).step_by(4).zip(sysv.unwrap_or_default()) {
+        put(at, &limit.to_le_bytes());
+    }
     bytes
+}
+
+/// The limits of System V queues in the order of the record; None if all have their defaults.
+fn sysv(limits: &Limits) -> Option<[u32; 4]> {
+    let of = |l: &Limits| [l.msgmax, l.msgmnb, l.msgmni, l.max_qbytes];
+    Some(of(limits)).filter(|sysv| *sysv != of(&Limits::default()))
 }
 
 fn decode(path: PathBuf, bytes: &[u8]) -> Result<Record, NamespaceError> {
@@ -203,6 +216,14 @@ fn decode(path: PathBuf, bytes: &[u8]) -> Result<Record, NamespaceError> {
 fn fields(bytes: &[u8; SIZE]) -> Record {
     let (four, eight) = (|at| u32_at(bytes, at), |at| u64_at(bytes, at));
     let flags = four(12);
+    let plain = Limits::default();
+    let sysv = |at, default| {
+        if flags & HAS_SYSV != 0 {
+            four(at)
+        } else {
+            default
+        }
+    };
     let limits = Limits {
         max_queues: four(16),
         max_messages: four(20),
@@ -211,6 +232,10 @@ fn fields(bytes: &[u8; SIZE]) -> Record {
         default_message_size: four(32),
         max_bytes: (flags & HAS_MAX_BYTES != 0).then(|| eight(40)),
         foreign_pid_namespaces: flags & FOREIGN != 0,
+        msgmax: sysv(80, plain.msgmax),
+        msgmnb: sysv(84, plain.msgmnb),
+        msgmni: sysv(88, plain.msgmni),
+        max_qbytes: sysv(92, plain.max_qbytes),
     };
     let mut boot = [0; 16];
     boot.copy_from_slice(&bytes[64..80]);
@@ -249,6 +274,10 @@ mod tests {
             default_message_size: 5,
             max_bytes: Some(0x0102_0304_0506_0708),
             foreign_pid_namespaces: true,
+            msgmax: 0x0006_0504,
+            msgmnb: 0x0908_0706,
+            msgmni: 0x0a0b,
+            max_qbytes: u32::MAX,
         };
         let boot = *b"0123456789abcdef";
         let pid_namespace = PidNamespace {
@@ -284,7 +313,7 @@ mod tests {
         let expected: &[(usize, &[u8])] = &[
             (0, b"UMSG-NS\0"),
             (8, &[1, 0, 0, 0]),
-            (12, &[3, 0, 0, 0]),
+            (12, &[7, 0, 0, 0]),
             (
                 16,
                 &[1, 0, 0, 0, 4, 3, 2, 0, 7, 6, 5, 0, 4, 0, 0, 0, 5, 0, 0, 0],
@@ -294,20 +323,16 @@ mod tests {
             (48, &[7, 0, 0, 0, 0, 0, 0, 0]),
             (56, &[0xfc, 0xff, 0xff, 0xef, 0, 0, 0, 0]),
             (64, b"0123456789abcdef"),
-            (80, &[0; 16]),
+            (80, &[4, 5, 6, 0, 6, 7, 8, 9, 0x0b, 0x0a, 0, 0]),
+            (92, &[0xff; 4]),
         ];
         let bytes = encode(&record());
         for (offset, field) in expected {
             assert_eq!(&bytes[*offset..offset + field.len()], *field, "at {offset}");
         }
-        let plain = Limits::default();
-        assert_eq!(
-            encode(&Record {
-                limits: plain,
-                ..record()
-            })[12..16],
-            [0; 4]
-        );
+        let limits = Limits::default();
+        let plain = encode(&Record { limits, ..record() });
+        assert_eq!((&plain[12..16], &plain[80..]), (&[0; 4][..], &[0; 16][..]));
     }
 
     #[test]
@@ -332,12 +357,29 @@ mod tests {
         );
         assert_eq!(what(&decoded(&good[..95]).unwrap_err()), "wrong length");
         assert_eq!(what(&decoded(&longer).unwrap_err()), "wrong length");
-        assert_eq!(what(&decoded(&changed(12, 7)).unwrap_err()), "unknown bits");
-        assert_eq!(what(&decoded(&changed(95, 1)).unwrap_err()), "unknown bits");
+        assert_eq!(
+            what(&decoded(&changed(12, 15)).unwrap_err()),
+            "unknown bits"
+        );
+        assert_eq!(what(&decoded(&changed(39, 1)).unwrap_err()), "unknown bits");
+        assert_eq!(what(&decoded(&changed(12, 3)).unwrap_err()), "unknown bits");
         assert_eq!(
             what(&decoded(&changed(28, 0)).unwrap_err()),
             "limits out of range"
         );
+    }
+
+    #[test]
+    fn limits_of_zero_are_told_from_limits_that_nobody_set() {
+        let limits = Limits {
+            msgmax: 0,
+            msgmnb: 0,
+            msgmni: 0,
+            max_qbytes: 0,
+            ..Limits::default()
+        };
+        let record = Record { limits, ..record() };
+        assert_eq!(decoded(&encode(&record)), Ok(record));
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Namespace {
     }
 
     /// The namespace in a directory that exists. If the caller owns the directory or is root, it is made fit
-    /// where something is missing: the sub-directory for queues, and in a private one the record. A namespace is made
+    /// where something is missing: the sub-directories for queues, and in a private one the record. A namespace is made
     /// of an empty directory only.
     ///
     /// # Errors
@@ -139,7 +139,11 @@ fn admitted(
     trust::check(&directory, caller)?;
     contents::check(&directory, otherwise)?;
     claim::admit(&mut directory, caller)?;
-    queues::make_fit(&directory, directory.mode() & COMMON_MODE, caller)?;
+    let mode = directory.mode() & COMMON_MODE;
+    queues::make_fit(&directory, queues::POSIX, mode, caller)?;
+    // A namespace of before System V queues has no directory for them, and a caller who may not make it uses the others:
+    // what is wrong with it, if anything, is told to who uses it.
+    let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
     Ok(Namespace {
         owner: directory.owner(),
         path: path.into(),

@@ -18,8 +18,9 @@ const SHARED_MODE: u32 = 0o1777;
 pub const TMPFILES: &str = "\
 # The message queues of umsg that all users share (tmpfiles.d(5)).
 # Root's, and sticky: everybody makes queues, nobody removes another's.
-d /dev/shm/umsg    1777 root root -
-d /dev/shm/umsg/mq 1777 root root -
+d /dev/shm/umsg     1777 root root -
+d /dev/shm/umsg/mq  1777 root root -
+d /dev/shm/umsg/msg 1777 root root -
 ";
 
 /// What [`Namespace::setup_shared`] found and did.
@@ -32,7 +33,7 @@ pub struct SetupReport {
     pub directory_made: bool,
     /// The directory was there with another mode, which was set to 1777.
     pub mode_changed: bool,
-    /// The sub-directory for queues was missing and made.
+    /// A sub-directory for queues, POSIX or System V, was missing and made.
     pub queues_directory_made: bool,
     /// The record with the caller's PID namespace was missing, or of an earlier boot, and written.
     pub record_written: bool,
@@ -53,7 +54,7 @@ pub struct OutOfSight {
 }
 
 impl Namespace {
-    /// Makes a directory the namespace of all users: root's, mode 1777, with a sub-directory for queues and a record that names the caller's
+    /// Makes a directory the namespace of all users: root's, mode 1777, with the sub-directories for queues and a record that names the caller's
     /// PID namespace. What is right already is left alone, so it can be called again at any time. The place that
     /// [`Namespace::resolve`] looks at is `/dev/shm/umsg`.
     ///
@@ -75,7 +76,8 @@ impl Namespace {
         let mut directory = Directory::open(&path)?;
         trust::check_owner(&directory, 0)?;
         contents::check(&directory, Otherwise::Make)?;
-        let queues_directory_made = queues::make_fit(&directory, SHARED_MODE, 0)?;
+        let posix_made = queues::make_fit(&directory, queues::POSIX, SHARED_MODE, 0)?;
+        let sysv_made = queues::make_fit(&directory, queues::SYSV, SHARED_MODE, 0)?;
         let record_written = claim::claim(&mut directory)?;
         let mode_differs = directory.mode() != SHARED_MODE;
         if mode_differs {
@@ -84,7 +86,7 @@ impl Namespace {
         Ok(SetupReport {
             directory_made,
             mode_changed: mode_differs && !directory_made,
-            queues_directory_made,
+            queues_directory_made: posix_made || sysv_made,
             record_written,
             out_of_sight: path.parent().map(out_of_sight).unwrap_or_default(),
             path,
@@ -144,7 +146,7 @@ mod tests {
         let report = Namespace::setup_shared(shared(&dir)).unwrap();
         assert!(report.directory_made && report.queues_directory_made && report.record_written);
         assert!(!report.mode_changed);
-        for path in [shared(&dir), shared(&dir).join("mq")] {
+        for path in ["", "mq", "msg"].map(|sub| shared(&dir).join(sub)) {
             assert_eq!(mode(&path), 0o1777);
         }
         let again = Namespace::setup_shared(shared(&dir)).unwrap();
