@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 use umsg::posix::{OpenError, Queue};
 
 use crate::attachments::{self, Attached};
-use crate::table::{self, Held, Word};
+use crate::table::{self, Held};
 use crate::{fd, process};
 
 /// Attaches to the queue that a descriptor leads to, and enters it into the table.
@@ -40,8 +40,8 @@ fn hold_new(descriptor: BorrowedFd<'_>, number: c_int, attached: Attached) -> Re
     let attachment = attachments::attach(attached).ok_or(libc::ENOMEM)?;
     let held = Held::counted(attachment, flags);
     // A vfork child has descriptors of its own, but not a table.
-    if process::owns_table() && attachment.count() {
-        table::enter(number, Word::new(attachment, flags));
+    if process::owns_table() {
+        table::enter_duplicate(number, &held);
     }
     Ok(held)
 }

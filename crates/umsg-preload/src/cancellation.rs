@@ -22,9 +22,10 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::pthread_t;
+use umsg::reclaim::notes;
 use umsg::signals::Caller;
 
-use crate::{errno, holds, next};
+use crate::{errno, next};
 
 /// How often a thread of this process was cancelled.
 pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
     // SAFETY: the caller's promises to libc's pthread_cancel are handed on.
     let outcome = unsafe { next::pthread_cancel(thread) };
     CALLS.fetch_add(1, Ordering::SeqCst);
-    match holds::record_of(thread).map_or(0, holds::Record::blocked) {
+    match notes::record_of(thread).map_or(0, notes::Record::blocked) {
         0 => {}
         // SAFETY: the caller names a thread that has not been joined.
         caller => unsafe { Caller::at(caller) }.end_call(),
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
 /// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or is to be looked for first. A thread for which there
 /// is no record can't be cancelled meanwhile.
 pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
-    let Some(record) = holds::my_record() else {
+    let Some(record) = notes::my_record() else {
         return call();
     };
     let me = Caller::current();

@@ -11,7 +11,7 @@
 //! | the exported names, a subject a file | `hooks` |
 //! | the libc functions behind them | `next` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
-//! | the queues a process is attached to, and when they are unmapped | `attachments`, `holds` |
+//! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg::reclaim` |
 //! | whose table it is, after fork and vfork | `process` |
 //! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
 //! | ending threads that are blocked | `cancellation` |
@@ -31,11 +31,9 @@ mod adopt;
 mod arrivals;
 mod attachments;
 mod cancellation;
-mod chunks;
 mod debug;
 mod errno;
 mod fd;
-mod holds;
 mod home;
 mod hooks;
 mod memory;

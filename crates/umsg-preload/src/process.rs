@@ -46,7 +46,6 @@ fn wiped_page() -> Option<*mut AtomicI32> {
 
 extern "C" fn after_fork_in_child() {
     owns_table();
-    crate::holds::forget_other_threads();
     crate::wanted::forget_other_threads();
 }
 

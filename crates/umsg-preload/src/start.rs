@@ -26,7 +26,7 @@ static CONSTRUCTOR: extern "C" fn() = start;
 extern "C" fn start() {
     crate::next::resolve_all();
     crate::hooks::dlopen::resolve();
-    crate::holds::start();
+    umsg::reclaim::notes::start();
     crate::process::start();
     crate::arrivals::inherited();
     DONE.store(true, Ordering::Relaxed);

@@ -2,87 +2,69 @@
 //!
 //! It is a cache. What is missing is found out by asking the file ([`crate::adopt`]); what is stale, because the number was
 //! closed behind our back by a raw system call, is noticed by whoever compares the file's identity
-//! ([`crate::ours`]). An entry is one word, the address of an [`Attachment`] and the access mode of the open file
-//! description, and holds one count of the attachment.
+//! ([`crate::ours`]). An entry leads to an [`Attached`] and has the access mode of the open file description.
 
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::attachments::{Attached, Attachment};
-use crate::chunks::{Chunks, Zeroed};
-use crate::holds::{self, Record};
+use umsg::reclaim::{self, Chunks, Link, Slot};
+
+use crate::attachments::Attached;
 
 const CHUNK: usize = 1024;
 /// Descriptors beyond (fs.nr_open is 1,048,576 unless raised) are not cached but asked anew at each call.
 const MOST: usize = 1 << 20;
 
-static TABLE: Chunks<Entry, CHUNK, { MOST / CHUNK }> = Chunks::new();
+static TABLE: Chunks<Link<Attached>, CHUNK, { MOST / CHUNK }> = Chunks::new();
 
-struct Entry(AtomicUsize);
-
-// SAFETY: zero is a number (and stands for "not a queue of ours"), atomics are for sharing, and it needs no drop.
-unsafe impl Zeroed for Entry {}
-
-/// What an entry says: an attachment and an access mode; 0 for nothing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Word(usize);
+/// What an entry says: an attachment and an access mode.
+pub(crate) type Word = reclaim::Word<Attached>;
 
 const READ: usize = 1;
 const WRITE: usize = 2;
-const FLAGS: usize = READ | WRITE;
 
-impl Word {
-    /// For an attachment and the flags of an open file description, of which the access mode counts.
-    pub(crate) fn new(attachment: &'static Attachment, flags: c_int) -> Word {
-        let access = match flags & libc::O_ACCMODE {
-            libc::O_RDONLY => READ,
-            libc::O_WRONLY => WRITE,
-            libc::O_RDWR => READ | WRITE,
-            _ => 0,
-        };
-        Word(std::ptr::from_ref(attachment).expose_provenance() | access)
+/// The access mode in the flags of an open file description, as a word has it.
+fn access(flags: c_int) -> usize {
+    match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => READ,
+        libc::O_WRONLY => WRITE,
+        libc::O_RDWR => READ | WRITE,
+        _ => 0,
     }
+}
 
-    #[inline(always)]
-    fn attachment(self) -> Option<&'static Attachment> {
-        let address = self.0 & !FLAGS;
-        // SAFETY: words hold 0 or the address of a slot, and slots live for ever.
-        (address != 0).then(|| unsafe { &*std::ptr::with_exposed_provenance(address) })
-    }
+/// An entry for a queue, of which the caller hands over one count, and for the flags of an open file description.
+pub(crate) fn word(attachment: &'static Slot<Attached>, flags: c_int) -> Word {
+    Word::new(attachment, access(flags))
 }
 
 /// A queue that a call is using: it stays attached until this is dropped, whoever closes the descriptor meanwhile.
-pub(crate) struct Held {
-    word: Word,
-    attachment: &'static Attachment,
-    /// `None` if the use is counted.
-    note: Option<&'static Record>,
-}
+pub(crate) struct Held(reclaim::Held<Attached>);
 
 impl Held {
     #[inline(always)]
     pub(crate) fn can_read(&self) -> bool {
-        self.word.0 & READ != 0
+        self.0.flags() & READ != 0
     }
 
     #[inline(always)]
     pub(crate) fn can_write(&self) -> bool {
-        self.word.0 & WRITE != 0
+        self.0.flags() & WRITE != 0
     }
 
     /// What the table said.
     pub(crate) fn word(&self) -> Word {
-        self.word
+        self.0.word()
+    }
+
+    /// A further entry for the queue; `None` if it can have none.
+    pub(crate) fn another(&self) -> Option<Word> {
+        self.0.another()
     }
 
     /// Takes over one count of an attachment that is in no entry.
-    pub(crate) fn counted(attachment: &'static Attachment, flags: c_int) -> Held {
-        Held {
-            word: Word::new(attachment, flags),
-            attachment,
-            note: None,
-        }
+    pub(crate) fn counted(attachment: &'static Slot<Attached>, flags: c_int) -> Held {
+        Held(reclaim::Held::counted(attachment, access(flags)))
     }
 }
 
@@ -91,23 +73,12 @@ impl Deref for Held {
 
     #[inline(always)]
     fn deref(&self) -> &Attached {
-        // SAFETY: the note or the count keeps the slot in use.
-        unsafe { self.attachment.attached() }
-    }
-}
-
-impl Drop for Held {
-    #[inline(always)]
-    fn drop(&mut self) {
-        match self.note {
-            Some(record) => record.clear(),
-            None => self.attachment.release(),
-        }
+        &self.0
     }
 }
 
 #[inline(always)]
-fn entry(fd: c_int) -> Option<&'static Entry> {
+fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
     // A negative number becomes one beyond the table.
     TABLE.get(fd as u32 as usize)
 }
@@ -115,105 +86,48 @@ fn entry(fd: c_int) -> Option<&'static Entry> {
 /// Whether the table has something to say about a descriptor.
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
-    // Relaxed: a hint; whoever acts on it looks again.
-    entry(fd).is_some_and(|entry| entry.0.load(Ordering::Relaxed) != 0)
+    entry(fd).is_some_and(Link::leads)
 }
 
 /// The queue behind a descriptor, if the table has it.
 #[inline(always)]
 pub(crate) fn hold(fd: c_int) -> Option<Held> {
-    let entry = entry(fd)?;
-    // Acquire: pairs with the release in `enter`; the attachment is filled.
-    let word = Word(entry.0.load(Ordering::Acquire));
-    let attachment = word.attachment()?;
-    if let Some(record) = holds::my_idle_record() {
-        record.note(attachment);
-        if entry.0.load(Ordering::Acquire) == word.0 {
-            return Some(Held {
-                word,
-                attachment,
-                note: Some(record),
-            });
-        }
-        record.clear();
-    }
-    hold_counted(entry)
+    entry(fd)?.hold().map(Held)
 }
 
-#[cold]
-fn hold_counted(entry: &'static Entry) -> Option<Held> {
-    loop {
-        let word = Word(entry.0.load(Ordering::Acquire));
-        let attachment = word.attachment()?;
-        if !attachment.count() {
-            // Closed since, and so is the entry.
-            continue;
-        }
-        let held = Held {
-            word,
-            attachment,
-            note: None,
-        };
-        // The slot may have been another queue's by the time it was counted.
-        if entry.0.load(Ordering::Acquire) == word.0 {
-            return Some(held);
-        }
-    }
-}
-
-/// Enters a descriptor; the entry takes over one count of the attachment. What was there before is stale, and
-/// dropped. Gives the count back if the number is beyond the table.
+/// Enters a descriptor; the entry takes over the word's count. What was there before is stale, and dropped. Gives the
+/// count back if the number is beyond the table.
 pub(crate) fn enter(fd: c_int, word: Word) {
     match TABLE.get_or_grow(fd as u32 as usize) {
-        // AcqRel: the attachment is filled before it is found here; see `hold`.
-        Some(entry) => release(Word(entry.0.swap(word.0, Ordering::AcqRel))),
-        None => release(word),
+        Some(entry) => entry.put(word),
+        None => word.release(),
     }
 }
 
 /// Enters a further descriptor for a queue that is in use.
 pub(crate) fn enter_duplicate(fd: c_int, held: &Held) {
-    if held.attachment.count() {
-        enter(fd, held.word);
+    if let Some(word) = held.another() {
+        enter(fd, word);
     }
 }
 
-/// Takes a descriptor out; the caller has its count, and gives it back with [`release`] or [`put_back`].
+/// Takes a descriptor out; the caller has its count, and gives it back with [`Word::release`] or [`put_back`].
 pub(crate) fn take(fd: c_int) -> Option<Word> {
-    let word = Word(entry(fd)?.0.swap(0, Ordering::AcqRel));
-    (word.0 != 0).then_some(word)
+    entry(fd)?.take()
 }
 
 /// Undoes [`take`], unless the number was entered anew.
 pub(crate) fn put_back(fd: c_int, word: Word) {
-    let undone = entry(fd).is_some_and(|entry| {
-        entry
-            .0
-            .compare_exchange(0, word.0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    });
-    if !undone {
-        release(word);
+    match entry(fd) {
+        Some(entry) => entry.put_if_empty(word),
+        None => word.release(),
     }
 }
 
 /// Drops an entry if it still says `word`.
 pub(crate) fn forget(fd: c_int, word: Word) {
-    let forgotten = entry(fd).is_some_and(|entry| {
-        entry
-            .0
-            .compare_exchange(word.0, 0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    });
-    if forgotten {
-        release(word);
-    }
-}
-
-/// Gives back the count of an entry.
-pub(crate) fn release(word: Word) {
-    if let Some(attachment) = word.attachment() {
-        attachment.release();
+    if let Some(entry) = entry(fd) {
+        entry.forget(word);
     }
 }
 
@@ -221,7 +135,7 @@ pub(crate) fn release(word: Word) {
 pub(crate) fn known_between(first: u32, last: u32) -> impl Iterator<Item = c_int> {
     TABLE
         .range(first as usize, last as usize)
-        .filter(|(_, entry)| entry.0.load(Ordering::Relaxed) != 0)
+        .filter(|(_, entry)| entry.leads())
         .filter_map(|(fd, _)| c_int::try_from(fd).ok())
 }
 
@@ -234,6 +148,7 @@ mod tests {
     use tempfile::TempDir;
     use umsg::Namespace;
     use umsg::posix::OpenOptions;
+    use umsg::reclaim::notes;
 
     /// A queue in a directory of its own, which tells whether it is mapped.
     struct Home {
@@ -248,11 +163,11 @@ mod tests {
                 directory: tempfile::tempdir_in("/dev/shm").unwrap(),
                 fd,
             };
-            enter(fd, Word::new(home.attach(), libc::O_RDWR));
+            enter(fd, word(home.attach(), libc::O_RDWR));
             home
         }
 
-        fn attach(&self) -> &'static Attachment {
+        fn attach(&self) -> &'static Slot<Attached> {
             let namespace = Namespace::at(self.directory.path()).unwrap();
             let mut options = OpenOptions::new();
             options
@@ -288,18 +203,18 @@ mod tests {
         let home = Home::with_queue_as(70_001);
         assert!(knows(home.fd));
         assert_eq!(hold(home.fd).unwrap().name.as_ref(), b"/q");
-        release(take(home.fd).unwrap());
+        take(home.fd).unwrap().release();
         assert!(!knows(home.fd) && hold(home.fd).is_none() && take(home.fd).is_none());
         assert!(home.is_unmapped());
     }
 
     #[test]
     fn a_queue_in_use_stays_attached_when_its_descriptor_is_closed() {
-        holds::start();
+        notes::start();
         let home = Home::with_queue_as(70_002);
         let held = hold(home.fd).unwrap();
-        assert!(held.note.is_some(), "noted, not counted");
-        release(take(home.fd).unwrap());
+        assert!(held.0.is_noted(), "noted, not counted");
+        take(home.fd).unwrap().release();
         attachments::reap();
         assert!(home.is_mapped());
         held.queue.try_send(b"still there", 0).unwrap();
@@ -309,13 +224,13 @@ mod tests {
 
     #[test]
     fn a_nested_use_is_counted_and_keeps_the_queue_attached_too() {
-        holds::start();
+        notes::start();
         let home = Home::with_queue_as(70_003);
         let outer = hold(home.fd).unwrap();
         let inner = hold(home.fd).unwrap();
-        assert!(outer.note.is_some() && inner.note.is_none());
+        assert!(outer.0.is_noted() && !inner.0.is_noted());
         drop(outer);
-        release(take(home.fd).unwrap());
+        take(home.fd).unwrap().release();
         attachments::reap();
         assert!(home.is_mapped());
         drop(inner);
@@ -326,9 +241,9 @@ mod tests {
     fn a_duplicate_keeps_the_queue_attached() {
         let home = Home::with_queue_as(70_004);
         enter_duplicate(70_005, &hold(home.fd).unwrap());
-        release(take(home.fd).unwrap());
+        take(home.fd).unwrap().release();
         assert!(home.is_mapped() && hold(70_005).is_some());
-        release(take(70_005).unwrap());
+        take(70_005).unwrap().release();
         assert!(home.is_unmapped());
     }
 
@@ -342,7 +257,7 @@ mod tests {
             libc::O_ACCMODE,
         ];
         let rights = modes.map(|mode| {
-            enter(home.fd, Word::new(home.attach(), mode | libc::O_NONBLOCK));
+            enter(home.fd, word(home.attach(), mode | libc::O_NONBLOCK));
             let held = hold(home.fd).unwrap();
             (held.can_read(), held.can_write())
         });
@@ -350,14 +265,14 @@ mod tests {
             rights,
             [(true, false), (false, true), (true, true), (false, false)]
         );
-        release(take(home.fd).unwrap());
+        take(home.fd).unwrap().release();
     }
 
     #[test]
     fn an_entry_is_forgotten_only_as_long_as_it_is_the_same() {
         let home = Home::with_queue_as(70_007);
         let old = hold(home.fd).unwrap().word();
-        enter(home.fd, Word::new(home.attach(), libc::O_RDWR));
+        enter(home.fd, word(home.attach(), libc::O_RDWR));
         forget(home.fd, old);
         assert!(knows(home.fd));
         forget(home.fd, hold(home.fd).unwrap().word());
@@ -370,10 +285,10 @@ mod tests {
         let taken = take(home.fd).unwrap();
         put_back(home.fd, taken);
         let first = take(home.fd).unwrap();
-        enter(home.fd, Word::new(home.attach(), libc::O_RDONLY));
+        enter(home.fd, word(home.attach(), libc::O_RDONLY));
         put_back(home.fd, first);
         assert!(!hold(home.fd).unwrap().can_write());
-        release(take(home.fd).unwrap());
+        take(home.fd).unwrap().release();
     }
 
     #[test]
@@ -392,7 +307,7 @@ mod tests {
         assert_eq!(between(70_009, 70_011), [70_010]);
         assert_eq!(between(70_010, u32::MAX), [70_010, 70_012, 75_000]);
         for home in &homes {
-            release(take(home.fd).unwrap());
+            take(home.fd).unwrap().release();
         }
         assert!(between(70_010, u32::MAX).is_empty());
     }

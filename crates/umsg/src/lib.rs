@@ -55,6 +55,13 @@ mod pacing;
 #[cfg(not(loom))]
 pub mod posix;
 mod queue;
+#[cfg(not(loom))]
+#[doc(hidden)]
+#[allow(
+    unsafe_code,
+    reason = "things that are shared without a lock, and dropped by who is last"
+)]
+pub mod reclaim;
 mod recover;
 mod segment;
 #[allow(

@@ -47,7 +47,7 @@ unsafe fn close_known(fd: c_int) -> c_int {
     // SAFETY: by this function's contract.
     let outcome = unsafe { next::close(fd) };
     if let Some(word) = word {
-        table::release(word);
+        word.release();
     }
     drop_if_readopted(fd);
     outcome
@@ -56,7 +56,7 @@ unsafe fn close_known(fd: c_int) -> c_int {
 /// A call in another thread may have found the number open and entered it again before it was closed.
 fn drop_if_readopted(fd: c_int) {
     if table::knows(fd) && fd::identity(fd).is_none() {
-        table::take(fd).into_iter().for_each(table::release);
+        table::take(fd).into_iter().for_each(table::Word::release);
     }
 }
 
@@ -83,6 +83,6 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 fn forget_between(first: c_uint, last: c_uint) {
     let mut known = table::known_between(first, last).peekable();
     if known.peek().is_some() && process::owns_table() {
-        known.filter_map(table::take).for_each(table::release);
+        known.filter_map(table::take).for_each(table::Word::release);
     }
 }

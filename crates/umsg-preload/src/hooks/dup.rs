@@ -63,7 +63,7 @@ fn replace_known(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     match replaced {
         // `new` is open still.
         Some(word) if outcome < 0 => table::put_back(new, word),
-        Some(word) => table::release(word),
+        Some(word) => word.release(),
         None => {}
     }
     enter_duplicate(fd, outcome);

@@ -9,8 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use umsg::posix::{OpenError, OpenOptions, Queue};
 
 use crate::attachments::{self, Attached};
-use crate::table::{self, Word};
-use crate::{debug, errno, fd, home, names, pointer, process};
+use crate::{debug, errno, fd, home, names, pointer, process, table};
 
 /// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -175,12 +174,12 @@ impl Request<'_> {
         let attached = Attached::new(queue, self.name);
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
         let number = descriptor.into_raw_fd();
-        let word = Word::new(attachment, access);
+        let word = table::word(attachment, access);
         // A vfork child has descriptors of its own, but not a table.
         if process::owns_table() {
             table::enter(number, word);
         } else {
-            table::release(word);
+            word.release();
         }
         Ok(number)
     }

@@ -1,17 +1,16 @@
-//! Which attachment each thread is using: so that a close in one thread unmaps nothing under a call in another.
+//! Which slot each thread is using: so that nothing is dropped by one thread under a call in another.
 //!
-//! Hazard pointers, with all the cost on the rare side. A thread notes the attachment in a record of its own, with a
-//! plain store, and looks again whether the descriptor still leads there. Who wants to detach first takes the
-//! attachment out of the table, then makes every thread of the process pass a full barrier (membarrier(2)), then
-//! reads the records:
+//! Hazard pointers, with all the cost on the rare side. A thread notes the slot in a record of its own, with a
+//! plain store, and looks again whether the link still leads there. Who wants to drop what is in the slot first empties
+//! the link, then makes every thread of the process pass a full barrier (membarrier(2)), then reads the records:
 //!
-//! | caller | closer |
+//! | caller | dropper |
 //! |---|---|
-//! | `record.holds = A` | table entry = none |
-//! | (the closer's barrier) | membarrier |
-//! | table entry still A? then use it | any `record.holds == A`? then keep it |
+//! | `record.holds = S` | link = none |
+//! | (the dropper's barrier) | membarrier |
+//! | link still leads to S? then use it | any `record.holds == S`? then keep it |
 //!
-//! Whichever barrier order the machine chooses, either the caller sees that the entry is gone, or the closer sees the
+//! Whichever barrier order the machine chooses, either the caller sees that the link is empty, or the dropper sees the
 //! note. A counted reference does the same at the price of two locked instructions on a shared line; it is what a call
 //! uses where it can't have the record: in a signal handler that interrupted another call, where the records ran
 //! out, and where the kernel has no membarrier.
@@ -20,9 +19,7 @@
 //! takes one instruction, and a thread that gets a dead one's address gets its record with it, so none is ever given
 //! back. A note left by a thread that a longjmp took out of a call only sends that thread to the counted path.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
-
-use crate::attachments::Attachment;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 const RECORDS: usize = 1024;
 /// How many places a thread's record may be in.
@@ -30,10 +27,10 @@ const PROBES: usize = 16;
 
 /// One thread's note, alone on its cache line.
 #[repr(C, align(64))]
-pub(crate) struct Record {
+pub struct Record {
     /// The thread pointer of the owner, 0 for none. Never changes once set, except in a forked child.
     thread: AtomicUsize,
-    /// The attachment that the thread is using, as an address; 0 for none.
+    /// The address of the slot that the thread is using; 0 for none.
     holds: AtomicUsize,
     /// The thread as a caller whose blocked call can be ended, as an address; 0 while it is not blocked in one.
     blocked: AtomicUsize,
@@ -47,47 +44,50 @@ static ALL: [Record; RECORDS] = [const {
     }
 }; RECORDS];
 
-/// Whether membarrier works in this process, so that notes are seen.
-static NOTES_ARE_SEEN: AtomicBool = AtomicBool::new(false);
+/// Whether membarrier works in this process, so that notes are seen. Nothing is noted before that is known.
+static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const SEEN: u32 = 1;
+const NOT_SEEN: u32 = 2;
 
 impl Record {
-    /// Notes that the thread is about to use an attachment. The caller looks afterwards whether it is still there.
+    /// Notes that the thread is about to use a slot. The caller looks afterwards whether the link still leads there.
     #[inline(always)]
-    pub(crate) fn note(&self, attachment: *const Attachment) {
-        // Relaxed: the closer's membarrier orders it before the look that follows; see the table above.
-        self.holds.store(attachment.addr(), Ordering::Relaxed);
+    pub(super) fn note(&self, slot: usize) {
+        // Relaxed: the dropper's membarrier orders it before the look that follows; see the table above.
+        self.holds.store(slot, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
     /// Notes by whom a call of the thread can be ended; returns what was noted before.
-    pub(crate) fn note_blocked(&self, caller: usize) -> usize {
+    pub fn note_blocked(&self, caller: usize) -> usize {
         // SeqCst: the count of cancellations is read after it; see `cancellation`.
         self.blocked.swap(caller, Ordering::SeqCst)
     }
 
     /// The thread as a caller, as an address; 0 while it is not blocked.
-    pub(crate) fn blocked(&self) -> usize {
+    pub fn blocked(&self) -> usize {
         // SeqCst: the count of cancellations was changed before.
         self.blocked.load(Ordering::SeqCst)
     }
 
     /// The call is over.
     #[inline(always)]
-    pub(crate) fn clear(&self) {
-        // Release: what the call did to the attachment comes before the closer's detaching (Acquire in `is_held`).
+    pub(super) fn clear(&self) {
+        // Release: what the call did to the thing comes before its drop (Acquire in `is_noted`).
         self.holds.store(0, Ordering::Release);
     }
 }
 
 /// The calling thread's record, if it has one.
-pub(crate) fn my_record() -> Option<&'static Record> {
+pub fn my_record() -> Option<&'static Record> {
     let thread = thread_pointer();
     find_or_claim(thread, home_of(thread))
 }
 
 /// The record of a thread that libc knows by this name, if it has one: names and thread pointers differ by the same distance in all
 /// threads.
-pub(crate) fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
+pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
     // SAFETY: has no preconditions.
     let me = unsafe { libc::pthread_self() } as usize;
     let pointer = (thread as usize).wrapping_add(thread_pointer().wrapping_sub(me));
@@ -99,7 +99,7 @@ pub(crate) fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
 
 /// The calling thread's record, if it has one and no call of the thread is using it.
 #[inline(always)]
-pub(crate) fn my_idle_record() -> Option<&'static Record> {
+pub(super) fn my_idle_record() -> Option<&'static Record> {
     let thread = thread_pointer();
     let home = home_of(thread);
     let mut record = &ALL[home];
@@ -108,7 +108,7 @@ pub(crate) fn my_idle_record() -> Option<&'static Record> {
         record = find_or_claim(thread, home)?;
     }
     let usable =
-        record.holds.load(Ordering::Relaxed) == 0 && NOTES_ARE_SEEN.load(Ordering::Relaxed);
+        record.holds.load(Ordering::Relaxed) == 0 && NOTES_ARE_SEEN.load(Ordering::Relaxed) == SEEN;
     usable.then_some(record)
 }
 
@@ -155,34 +155,50 @@ fn thread_pointer() -> usize {
     pointer
 }
 
-/// Asks the kernel for membarrier; called once, when the process is likely to have one thread (then it costs nothing).
-pub(crate) fn start() {
+/// Asks the kernel for membarrier, once: best while the process has one thread, when it costs nothing. Asks to be told of
+/// forks, too.
+pub fn start() {
+    // Relaxed: whoever does not know yet asks again, which changes nothing.
+    if NOTES_ARE_SEEN.load(Ordering::Relaxed) != UNKNOWN {
+        return;
+    }
     let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-    NOTES_ARE_SEEN.store(registered, Ordering::Relaxed);
+    let known = if registered { SEEN } else { NOT_SEEN };
+    let first =
+        NOTES_ARE_SEEN.compare_exchange(UNKNOWN, known, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_ok() {
+        // SAFETY: the handler is a function of this library, and does nothing but store to atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(forget_other_threads)) };
+    }
 }
 
-/// Makes every note that came before this call visible to [`is_held`]. If the kernel refuses, nothing can be known.
-pub(crate) fn see_notes() -> bool {
-    !NOTES_ARE_SEEN.load(Ordering::Relaxed) || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+/// Makes every note that came before this call visible to [`is_noted`]. If the kernel refuses, nothing can be known.
+pub(super) fn see_notes() -> bool {
+    NOTES_ARE_SEEN.load(Ordering::Relaxed) != SEEN
+        || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    let errno = crate::errno::get();
-    // SAFETY: takes numbers only, and only orders memory.
-    let done = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
-    crate::errno::set(errno);
-    done
+    // SAFETY: libc returns the address of the calling thread's own errno; the system call takes numbers only, and only
+    // orders memory.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let done = libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0;
+        *errno = before;
+        done
+    }
 }
 
-/// Whether a thread has noted that it uses an attachment. After [`see_notes`].
-pub(crate) fn is_held(attachment: *const Attachment) -> bool {
+/// Whether a thread has noted that it uses a slot. After [`see_notes`].
+pub(super) fn is_noted(slot: usize) -> bool {
     // Acquire: see `clear`.
     ALL.iter()
-        .any(|record| record.holds.load(Ordering::Acquire) == attachment.addr())
+        .any(|record| record.holds.load(Ordering::Acquire) == slot)
 }
 
 /// In a forked child: the parent's other threads do not exist here.
-pub(crate) fn forget_other_threads() {
+extern "C" fn forget_other_threads() {
     let me = thread_pointer();
     for record in &ALL {
         if record.thread.load(Ordering::Relaxed) != me {
@@ -213,13 +229,13 @@ mod tests {
     fn a_record_in_use_is_not_given_to_a_nested_call() {
         start();
         let record = my_idle_record().unwrap();
-        let attachment = std::ptr::without_provenance(64 * 1234);
-        record.note(attachment);
+        const SLOT: usize = 64 * 1234;
+        record.note(SLOT);
         assert!(my_idle_record().is_none());
         assert!(see_notes());
-        assert!(is_held(attachment));
+        assert!(is_noted(SLOT));
         record.clear();
         assert!(my_idle_record().is_some());
-        assert!(!is_held(attachment));
+        assert!(!is_noted(SLOT));
     }
 }

@@ -8,16 +8,23 @@ use rustix::mm::{MapFlags, ProtFlags};
 ///
 /// # Safety
 /// All-zero bytes are a value of the type, it can be used by several threads through `&T`, and it needs no drop.
-pub(crate) unsafe trait Zeroed: Sync {}
+pub unsafe trait Zeroed: Sync {}
 
 /// `ROOTS` times `CHUNK` elements, all zero at first. A chunk is mapped when one of its elements is first wanted for
 /// writing, and stays. A forked child has a copy, like of all private memory.
-pub(crate) struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
+pub struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
     roots: [AtomicPtr<T>; ROOTS],
 }
 
+impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Default for Chunks<T, CHUNK, ROOTS> {
+    fn default() -> Self {
+        Chunks::new()
+    }
+}
+
 impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> {
-    pub(crate) const fn new() -> Self {
+    /// An array without memory.
+    pub const fn new() -> Self {
         Chunks {
             roots: [const { AtomicPtr::new(std::ptr::null_mut()) }; ROOTS],
         }
@@ -25,7 +32,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
 
     /// An element, if it was ever wanted for writing.
     #[inline(always)]
-    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+    pub fn get(&self, index: usize) -> Option<&T> {
         // Acquire: pairs with the release in `grow`. The chunk is zeroed by the kernel, so it only orders the mapping.
         let chunk = self.roots.get(index / CHUNK)?.load(Ordering::Acquire);
         // SAFETY: a non-null chunk has CHUNK elements, was zeroed (valid by `Zeroed`) and is never unmapped.
@@ -33,7 +40,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
     }
 
     /// An element; `None` beyond the array's end or if there is no memory.
-    pub(crate) fn get_or_grow(&self, index: usize) -> Option<&T> {
+    pub fn get_or_grow(&self, index: usize) -> Option<&T> {
         match self.get(index) {
             None => self.grow(index / CHUNK).and_then(|()| self.get(index)),
             found => found,
@@ -65,7 +72,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
     }
 
     /// The existing elements from `first` to `last`, both included, with their indices.
-    pub(crate) fn range(&self, first: usize, last: usize) -> impl Iterator<Item = (usize, &T)> {
+    pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = (usize, &T)> {
         let last = last.min(ROOTS * CHUNK - 1);
         (first / CHUNK..=last / CHUNK)
             .filter(|root| !self.roots[*root].load(Ordering::Relaxed).is_null())

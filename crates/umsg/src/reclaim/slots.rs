@@ -1,0 +1,217 @@
+//! Slots for things, which are never unmapped themselves, with a count of their users.
+//!
+//! | state | count | who leaves it |
+//! |---|---|---|
+//! | free | 0, on the free list | [`Slots::fill`] takes it and fills it |
+//! | in use | links that lead here, and calls that could not leave a note ([`notes`]) | the last to release it retires it |
+//! | retired | 0, on the retired list | [`Slots::reap`] drops its thing once no thread's note names it, and frees it |
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::notes;
+use super::{Chunks, Zeroed};
+
+const CHUNK: usize = 64;
+const MOST: usize = 1 << 20;
+
+/// A slot. Its address is a multiple of 64, so that a word has room for the address and six bits.
+#[repr(C, align(64))]
+pub struct Slot<T: 'static> {
+    users: AtomicU32,
+    /// The next slot of the list that this one is on, as its index + 1; 0 ends the list.
+    next: AtomicU32,
+    /// This slot's index. Set when the slot is first used.
+    index: AtomicU32,
+    /// Whose slot it is. Set when the slot is first used.
+    owner: AtomicPtr<Slots<T>>,
+    thing: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: `thing` is written only by who took the slot off the free list or retired it (one thread, by the lists'
+// compare-and-swap), and shared by reference in between; the thing itself may be sent and shared.
+unsafe impl<T: Send + Sync> Sync for Slot<T> {}
+
+// SAFETY: zero is a value of numbers, of a pointer and of an uninitialised cell; shared use as above; it needs no drop.
+unsafe impl<T: Send + Sync> Zeroed for Slot<T> {}
+
+/// All slots of one kind.
+pub struct Slots<T: 'static> {
+    slots: Chunks<Slot<T>, CHUNK, { MOST / CHUNK }>,
+    /// How many slots were ever used.
+    used: AtomicUsize,
+    free: List,
+    retired: List,
+}
+
+impl<T: Send + Sync> Slot<T> {
+    /// What is in the slot.
+    ///
+    /// # Safety
+    /// The caller keeps the slot in use: it has one of its counts, or a note that was seen in time.
+    #[inline(always)]
+    pub(super) unsafe fn thing(&self) -> &T {
+        // SAFETY: a slot in use was filled in `fill`, and is not emptied before its last user is gone.
+        unsafe { (*self.thing.get()).assume_init_ref() }
+    }
+
+    /// Counts one more user, unless there is none.
+    pub fn count(&self) -> bool {
+        // Acquire: pairs with the release in `fill`, which filled the slot.
+        let counted = self
+            .users
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |users| {
+                (users > 0).then_some(users + 1)
+            });
+        counted.is_ok()
+    }
+
+    /// Gives back a count. The last one drops the thing, now or as soon as no thread uses it.
+    pub fn release(&'static self) {
+        // Release: what this user did comes before the drop. Acquire: and so does what all others did.
+        if self.users.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let owner = self.owner.load(Ordering::Relaxed);
+        // SAFETY: a slot that had a user was filled by its owner, which is a static.
+        if let Some(owner) = unsafe { owner.as_ref() } {
+            owner.retired.push(self);
+            owner.reap();
+        }
+    }
+}
+
+impl<T: Send + Sync> Default for Slots<T> {
+    fn default() -> Self {
+        Slots::new()
+    }
+}
+
+impl<T: Send + Sync> Slots<T> {
+    /// No slots.
+    pub const fn new() -> Self {
+        Slots {
+            slots: Chunks::new(),
+            used: AtomicUsize::new(0),
+            free: List::new(),
+            retired: List::new(),
+        }
+    }
+
+    /// Puts a thing into a slot; the caller has the first count. `None` if there is no room.
+    pub fn fill(&'static self, thing: T) -> Option<&'static Slot<T>> {
+        notes::start();
+        let slot = self.free.pop(&self.slots).or_else(|| self.unused_slot())?;
+        // SAFETY: a slot off the free list, or never used before, is this thread's alone; nothing in it needs a drop.
+        unsafe { (*slot.thing.get()).write(thing) };
+        // Release: whoever counts or finds the slot through a link sees it filled.
+        slot.users.store(1, Ordering::Release);
+        Some(slot)
+    }
+
+    fn unused_slot(&'static self) -> Option<&'static Slot<T>> {
+        // Relaxed: hands out a number.
+        let index = self.used.fetch_add(1, Ordering::Relaxed);
+        let slot = self.slots.get_or_grow(index)?;
+        slot.index.store(index as u32, Ordering::Relaxed);
+        let owner = std::ptr::from_ref(self).cast_mut();
+        slot.owner.store(owner, Ordering::Relaxed);
+        Some(slot)
+    }
+
+    /// Drops what is retired and noted by no thread. Cheap if there is nothing: worth a call after one that blocked.
+    pub fn reap(&'static self) {
+        let mut next = self.retired.take_all(&self.slots);
+        if next.is_none() {
+            return;
+        }
+        let notes_are_seen = notes::see_notes();
+        while let Some(slot) = next {
+            next = List::slot(&self.slots, slot.next.load(Ordering::Relaxed));
+            if notes_are_seen && !notes::is_noted(std::ptr::from_ref(slot).addr()) {
+                // SAFETY: no count and no note is left, and this thread took the slot off the list: nobody else has it.
+                unsafe { (*slot.thing.get()).assume_init_drop() };
+                self.free.push(slot);
+            } else {
+                self.retired.push(slot);
+            }
+        }
+    }
+}
+
+type Array<T> = Chunks<Slot<T>, CHUNK, { MOST / CHUNK }>;
+
+/// A stack of slots without a lock. The upper half of the word changes with every operation, so that a slot that was
+/// taken and put back in between is not mistaken for one that never left.
+struct List {
+    head: AtomicU64,
+}
+
+impl List {
+    const fn new() -> List {
+        List {
+            head: AtomicU64::new(0),
+        }
+    }
+
+    fn successor(head: u64, first: u32) -> u64 {
+        ((head >> 32).wrapping_add(1) << 32) | u64::from(first)
+    }
+
+    fn slot<T: Send + Sync>(slots: &'static Array<T>, link: u32) -> Option<&'static Slot<T>> {
+        slots.get(link.checked_sub(1)? as usize)
+    }
+
+    fn push<T>(&self, slot: &Slot<T>) {
+        let link = slot.index.load(Ordering::Relaxed) + 1;
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            slot.next.store(head as u32, Ordering::Relaxed);
+            // Release: the slot's link, and on the free list its emptying, come first.
+            match self.head.compare_exchange_weak(
+                head,
+                List::successor(head, link),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn pop<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
+        // Acquire: pairs with the release in `push`.
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            let slot = List::slot(slots, head as u32)?;
+            // May be stale if another thread took the slot; then the exchange fails.
+            let next = List::successor(head, slot.next.load(Ordering::Relaxed));
+            match self
+                .head
+                .compare_exchange_weak(head, next, Ordering::Acquire, Ordering::Acquire)
+            {
+                Ok(_) => return Some(slot),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Empties the list and returns its first slot, from which the links lead to the others.
+    fn take_all<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            let slot = List::slot(slots, head as u32)?;
+            match self.head.compare_exchange_weak(
+                head,
+                List::successor(head, 0),
+                Ordering::Acquire,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Some(slot),
+                Err(now) => head = now,
+            }
+        }
+    }
+}

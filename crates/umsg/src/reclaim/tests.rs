@@ -1,0 +1,126 @@
+use super::{Held, Link, Slots, Word, notes};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// Counts those that are there.
+struct Thing(&'static AtomicUsize, AtomicBool);
+
+impl Thing {
+    fn new(count: &'static AtomicUsize) -> Thing {
+        count.fetch_add(1, Relaxed);
+        Thing(count, AtomicBool::new(true))
+    }
+}
+
+impl Drop for Thing {
+    fn drop(&mut self) {
+        assert!(self.1.swap(false, Relaxed), "dropped twice");
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A link of the test's own, and a count of what is there.
+macro_rules! statics {
+    ($slots:ident, $link:ident, $count:ident) => {
+        static $slots: Slots<Thing> = Slots::new();
+        static $count: AtomicUsize = AtomicUsize::new(0);
+        let $link: &'static Link<Thing> = Box::leak(Box::new(Link::nowhere()));
+    };
+}
+
+/// Waits: another test's thread may have noted a slot of the same address by chance, but not for long.
+fn drops(slots: &'static Slots<Thing>, count: &AtomicUsize) -> bool {
+    (0..1000).any(|_| {
+        slots.reap();
+        std::thread::sleep(std::time::Duration::from_micros(100));
+        count.load(Relaxed) == 0
+    })
+}
+
+#[test]
+fn a_thing_is_dropped_when_its_link_is_emptied() {
+    statics!(SLOTS, link, COUNT);
+    link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 5));
+    assert_eq!(link.hold().unwrap().flags(), 5);
+    link.take().unwrap().release();
+    assert!(!link.leads() && link.hold().is_none() && link.take().is_none());
+    assert!(drops(&SLOTS, &COUNT));
+}
+
+#[test]
+fn a_thing_in_use_stays_whether_the_use_is_noted_or_counted() {
+    statics!(SLOTS, link, COUNT);
+    notes::start();
+    link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
+    let outer = link.hold().unwrap();
+    let inner = link.hold().unwrap();
+    assert!(outer.is_noted() && !inner.is_noted(), "one note a thread");
+    link.forget(outer.word());
+    drop(inner);
+    SLOTS.reap();
+    assert!(outer.1.load(Relaxed));
+    drop(outer);
+    assert!(drops(&SLOTS, &COUNT));
+}
+
+#[test]
+fn what_a_link_led_to_before_is_dropped() {
+    statics!(SLOTS, link, COUNT);
+    for _ in 0..1000 {
+        link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
+    }
+    assert!(link.hold().is_some());
+    link.take().unwrap().release();
+    assert!(drops(&SLOTS, &COUNT));
+}
+
+#[test]
+fn a_link_that_leads_elsewhere_by_now_is_not_emptied() {
+    statics!(SLOTS, link, COUNT);
+    let fill = || SLOTS.fill(Thing::new(&COUNT)).unwrap();
+    link.put(Word::new(fill(), 0));
+    let old = link.hold_counted().unwrap();
+    link.put(Word::new(fill(), 0));
+    link.forget(old.word());
+    assert!(link.leads());
+    link.put_if_empty(old.another().unwrap());
+    assert!(!std::ptr::eq(&*link.hold().unwrap(), &*old));
+    drop(old);
+    link.take().unwrap().release();
+    assert!(drops(&SLOTS, &COUNT));
+}
+
+#[test]
+fn no_thread_ever_uses_a_thing_that_was_dropped() {
+    statics!(SLOTS, link, COUNT);
+    let links: [&'static Link<Thing>; 2] = [link, Box::leak(Box::new(Link::nowhere()))];
+    let is_over = AtomicBool::new(false);
+    let used = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            let (used, is_over) = (&used, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Relaxed) {
+                    let held: [Option<Held<Thing>>; 2] = [links[first].hold(), links[1].hold()];
+                    for held in held.iter().flatten() {
+                        assert!(held.1.load(Relaxed), "it is gone");
+                        used.fetch_add(1, Relaxed);
+                    }
+                }
+            });
+        }
+        for _ in 0..5_000 {
+            for link in links {
+                link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
+            }
+        }
+        // However the threads were scheduled, each link was used.
+        while used.load(Relaxed) < 1000 {
+            std::thread::yield_now();
+        }
+        is_over.store(true, Relaxed);
+    });
+    for link in links {
+        link.take().unwrap().release();
+    }
+    assert!(drops(&SLOTS, &COUNT));
+}
