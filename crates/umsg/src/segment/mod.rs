@@ -27,6 +27,9 @@ mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "references into a mapping")]
+mod memory;
 mod policy;
 #[cfg(not(loom))]
 mod quota;
@@ -35,13 +38,17 @@ mod quota;
 pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
 pub(crate) use cell::Cell;
 #[cfg(not(loom))]
-pub(crate) use create::create;
-pub(crate) use fixed::{ARENA_CLASSES, ARENA_SUBCLASSES, Fixed, LEVEL1, Links, SenderSide};
+pub(crate) use create::{create, set_length};
+pub(crate) use fixed::{
+    ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, Fixed, Holding, LEVEL1, Links, SenderSide,
+};
 #[cfg(not(loom))]
-pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION};
+pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};
 pub(crate) use layout::{GRANULE, Layout, NODES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;
+#[cfg(not(loom))]
+pub(crate) use memory::Memory;
 pub use policy::OnFull;
 pub(crate) use policy::Policy;
 #[cfg(not(loom))]

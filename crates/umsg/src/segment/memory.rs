@@ -1,0 +1,74 @@
+//! The memory of a segment: a mapped file whose pages come into use one after another, and count in a namespace.
+
+use super::quota::Quota;
+use crate::error::Trouble;
+use crate::namespace::Namespace;
+use crate::sys::map::Mapping;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+
+/// See the module. Items are handed out by offset and index; whoever asks says how many there are.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    map: Mapping,
+    quota: Option<Quota>,
+}
+
+impl Memory {
+    /// Maps the first `len` bytes of a file.
+    pub(crate) fn map(file: BorrowedFd<'_>, len: usize) -> Result<Memory, Errno> {
+        Ok(Memory {
+            map: Mapping::of_file(file, len)?,
+            quota: None,
+        })
+    }
+
+    /// From now on, memory that comes into use counts in a namespace.
+    pub(crate) fn set_quota(&mut self, quota: Quota) {
+        self.quota = Some(quota);
+    }
+
+    /// The namespace that it counts in, if it is known.
+    pub(crate) fn namespace(&self) -> Option<&Namespace> {
+        self.quota.as_ref().map(Quota::namespace)
+    }
+
+    /// The first byte.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.map.base()
+    }
+
+    /// The item at `index` of a region of `T`s, `stride` bytes from one to the next, that begins at `offset` and has
+    /// `count` of them.
+    ///
+    /// # Safety
+    /// The region lies inside the mapping, `offset` and `stride` are multiples of `T`'s alignment, `stride` is not below its
+    /// size, and every bit pattern is a `T`: it consists of atomics.
+    #[inline(always)]
+    pub(crate) unsafe fn item<T>(
+        &self,
+        offset: usize,
+        stride: usize,
+        index: usize,
+        count: usize,
+    ) -> Result<&T, Trouble> {
+        if index >= count {
+            return Err(Trouble::Damaged);
+        }
+        debug_assert!(offset + index * stride + size_of::<T>() <= self.map.len());
+        // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
+        Ok(unsafe { &*self.map.base().add(offset + index * stride).cast::<T>() })
+    }
+
+    /// Makes `len` bytes from `offset` on real memory.
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Trouble> {
+        if len == 0 {
+            return Ok(());
+        }
+        if self.quota.as_ref().is_some_and(|quota| !quota.allows(len)) {
+            return Err(Trouble::NoSpace);
+        }
+        self.map.populate(offset, len).map_err(Trouble::from_memory)
+    }
+}
