@@ -12,13 +12,13 @@
 //! | `Aside` | nobody's: a message on its way to the dead-letter queue | anybody: to `Moving` | - |
 //! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | whoever comes to move it begins anew |
 //!
-//! All of it belongs to the holder of the receiver lock. The store to `state` makes a change take effect; lists and
-//! numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has proves to the process
-//! that comes back with it that the hold is still its own.
+//! All of it belongs to the holder of the lock under which messages are received. The store to `state` makes a change
+//! take effect; lists and numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has
+//! proves to the process that comes back with it that the hold is still its own.
 
 use crate::error::Trouble;
-use crate::segment::{Hold, Links, Segment};
-use crate::sync::Ordering;
+use crate::segment::{Hold, Holding, Links};
+use crate::sync::{AtomicU64, Ordering};
 use crate::sys::process;
 
 /// See the table of the module.
@@ -74,19 +74,35 @@ pub(crate) struct Claim {
     pub(crate) deliveries: u32,
 }
 
-/// The records of a segment. Everything here is called under the receiver lock.
-pub(crate) struct Holds<'a> {
-    segment: &'a Segment,
+/// Where the records of a queue lie.
+pub(crate) trait Keeping {
+    fn hold(&self, index: u32) -> Result<&Hold, Trouble>;
+
+    /// Makes more records real memory than `usable`; answers how many.
+    fn populate_holds(&self, usable: u32) -> Result<u32, Trouble>;
+
+    fn holding(&self) -> &Holding;
+
+    /// Messages that are held and count for the queue's capacity.
+    fn held(&self) -> &AtomicU64;
+
+    /// Slots that can ever be in use: no more are held.
+    fn slots(&self) -> usize;
 }
 
-impl<'a> Holds<'a> {
+/// The records of a segment. Everything here is called under the lock.
+pub(crate) struct Holds<'a, S> {
+    segment: &'a S,
+}
+
+impl<'a, S: Keeping> Holds<'a, S> {
     #[inline(always)]
-    pub(crate) fn of(segment: &'a Segment) -> Self {
+    pub(crate) fn of(segment: &'a S) -> Self {
         Holds { segment }
     }
 
     fn links(&self) -> &'a Links {
-        &self.segment.fixed().holding.list
+        &self.segment.holding().list
     }
 
     /// How many messages are held.
@@ -106,11 +122,13 @@ impl<'a> Holds<'a> {
     }
 
     /// The records in use, the oldest first. Each may be released while it is looked at.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<(u32, &'a Hold), Trouble>> + use<'a> {
+    pub(crate) fn iter(
+        &self,
+    ) -> impl Iterator<Item = Result<(u32, &'a Hold), Trouble>> + use<'a, S> {
         let segment = self.segment;
         let mut next = self.links().head.get();
         // The length may be scribbled too.
-        let mut bound = self.len().min(segment.layout().slots as u32);
+        let mut bound = self.len().min(segment.slots() as u32);
         std::iter::from_fn(move || {
             let index = next.checked_sub(1)?;
             // A longer list was scribbled into a circle.
@@ -128,7 +146,7 @@ impl<'a> Holds<'a> {
 
     /// A record for a slot, in the list and still `Free`: it counts once its state is set.
     pub(crate) fn claim(&self, claim: &Claim) -> Result<(u32, &'a Hold), Trouble> {
-        let holding = &self.segment.fixed().holding;
+        let holding = self.segment.holding();
         let index = match holding.free.get().checked_sub(1) {
             Some(index) => {
                 holding.free.set(self.segment.hold(index)?.next.get());
@@ -150,7 +168,7 @@ impl<'a> Holds<'a> {
 
     /// A record that was never used; brings memory into use for more.
     fn extend(&self) -> Result<u32, Trouble> {
-        let holding = &self.segment.fixed().holding;
+        let holding = self.segment.holding();
         let index = holding.used.get();
         // There is none beyond the last: then the number was scribbled.
         self.segment.hold(index)?;
@@ -182,7 +200,7 @@ impl<'a> Holds<'a> {
     pub(crate) fn release(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
         set(hold, State::Free);
         self.unlink(hold)?;
-        let free = &self.segment.fixed().holding.free;
+        let free = &self.segment.holding().free;
         hold.next.set(free.get());
         free.set(index + 1);
         Ok(())
@@ -211,10 +229,9 @@ impl<'a> Holds<'a> {
         Ok(())
     }
 
-    /// Makes the lists and numbers anew from the states: after the death of a holder of the receiver lock.
+    /// Makes the lists and numbers anew from the states: after the death of a holder of the lock.
     pub(crate) fn rebuild(&self) -> Result<(), Trouble> {
-        let fixed = self.segment.fixed();
-        let (links, holding) = (self.links(), &fixed.holding);
+        let (links, holding) = (self.links(), self.segment.holding());
         links.head.set(0);
         links.tail.set(0);
         links.len.store(0, Ordering::Relaxed);
@@ -230,18 +247,18 @@ impl<'a> Holds<'a> {
             holding.free.set(index + 1);
         }
         let [_, reserved, leased, aside, moving] = counts;
-        // Relaxed: under the receiver lock; read elsewhere as hints.
+        // Relaxed: under the lock; read elsewhere as hints.
         holding.reserved.store(reserved, Ordering::Relaxed);
         holding.aside.store(aside + moving, Ordering::Relaxed);
         let held = u64::from(reserved) + u64::from(leased) + u64::from(in_the_way(aside + moving));
-        fixed.receiver.held.store(held, Ordering::Relaxed);
+        self.segment.held().store(held, Ordering::Relaxed);
         Ok(())
     }
 
     /// Every record that was ever used.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Hold)> + use<'a> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Hold)> + use<'a, S> {
         let segment = self.segment;
-        let used = segment.fixed().holding.used.get();
+        let used = segment.holding().used.get();
         (0..used).map_while(move |index| Some((index, segment.hold(index).ok()?)))
     }
 }

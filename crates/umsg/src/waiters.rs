@@ -4,18 +4,22 @@
 //!
 //! | word | state | who may leave it | if the thread dies |
 //! |---|---|---|---|
-//! | 0 | free, or given up by its owner | the holder of the receiver lock reuses it | - |
+//! | 0 | free, or given up by its owner | the holder of the lock reuses it | - |
 //! | tid | waiting | holder: to offered. Owner: to 0 | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | settled: a message is offered to a receiver, a sender's message is accepted | owner: to 0. Holder: an offer that is not taken up goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the holder reuses it; an offered message goes back to the head | - |
 //!
 //! Each change of the word is one compare-and-swap, and the loser obeys. Lists and all other fields belong to the
-//! holder of the receiver lock, who need not be the node's owner.
+//! holder of the lock, who need not be the node's owner. The lock is that under which messages are received; where the
+//! nodes lie, and the heads of the lists, a [`Lobby`] knows.
+//!
+//! A list is sorted by rank and by ticket, which grows with each claim. A node that was taken off a list and is
+//! inserted again gets its old place among the others.
 
 use crate::error::Trouble;
 use crate::lock::{OWNER_DIED, TID, WAITERS};
-use crate::segment::{Links, NODES, Node, Segment};
-use crate::sync::{AtomicU32, Ordering};
+use crate::segment::{Links, NODES, Node};
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::thread::Thread;
 
 /// Which list a node is in.
@@ -117,17 +121,35 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
             .is_ok()
 }
 
-/// The lists of a segment's nodes. Everything here is called under the receiver lock.
-pub(crate) struct Waiters<'a> {
-    segment: &'a Segment,
+/// Where the nodes of a queue lie, and the lists of them.
+pub(crate) trait Lobby {
+    fn node(&self, index: u32) -> Result<&Node, Trouble>;
+
+    /// None for [`List::None`].
+    fn links(&self, list: List) -> Option<&Links>;
+
+    /// The ticket that was given last.
+    fn ticket(&self) -> &Guarded64;
+
+    /// Nodes that are real memory, and where the search for a free one begins.
+    fn nodes_in_use(&self) -> &Guarded32;
+    fn node_hint(&self) -> &Guarded32;
+
+    /// Makes `more` nodes behind the `usable` first ones real memory.
+    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble>;
+}
+
+/// The lists of a segment's nodes. Everything here is called under the lock.
+pub(crate) struct Waiters<'a, S> {
+    segment: &'a S,
 }
 
 /// Longest list that a walk follows: a longer one was scribbled into a circle.
 const BOUND: usize = NODES;
 
-impl<'a> Waiters<'a> {
+impl<'a, S: Lobby> Waiters<'a, S> {
     #[inline(always)]
-    pub(crate) fn of(segment: &'a Segment) -> Self {
+    pub(crate) fn of(segment: &'a S) -> Self {
         Waiters { segment }
     }
 
@@ -139,14 +161,9 @@ impl<'a> Waiters<'a> {
             .map_or(0, |links| links.len.load(Ordering::Relaxed))
     }
 
+    #[inline]
     fn links(&self, list: List) -> Option<&'a Links> {
-        let receiver = &self.segment.fixed().receiver;
-        match list {
-            List::None => None,
-            List::Receivers => Some(&receiver.receivers),
-            List::Offered => Some(&receiver.offered),
-            List::Senders => Some(&receiver.senders),
-        }
+        self.segment.links(list)
     }
 
     /// The first node of a list.
@@ -254,21 +271,23 @@ impl<'a> Waiters<'a> {
         Ok(())
     }
 
-    /// A node for the calling thread, in no list and waiting. None if all are taken.
+    /// A node for the calling thread, in no list and waiting. None if all are taken. Nodes of the same rank are served in
+    /// order of arrival; [`UNRANKED`] stands for that of the thread.
     pub(crate) fn claim(
         &self,
         thread: &Thread,
         slot: u32,
+        rank: u32,
     ) -> Result<Option<(u32, &'a Node)>, Trouble> {
         let Some(index) = self.find_free(Self::is_free)? else {
             return Ok(None);
         };
         let node = self.segment.node(index)?;
-        let ticket = &self.segment.fixed().receiver.ticket;
+        let ticket = self.segment.ticket();
         ticket.set(ticket.get().wrapping_add(1));
         node.list.set(List::None as u32);
         node.slot.set(slot);
-        node.rank.set(UNRANKED);
+        node.rank.set(rank);
         node.tid.set(thread.tid());
         node.pid.set(thread.pid());
         node.birth.set(thread.birth());
@@ -287,13 +306,12 @@ impl<'a> Waiters<'a> {
     /// Finds a node, first among those in use, then by bringing a page more into use, at last among those whose
     /// threads are proved dead.
     fn find_free(&self, is_free: impl Fn(&Node) -> bool) -> Result<Option<u32>, Trouble> {
-        let receiver = &self.segment.fixed().receiver;
-        let usable = receiver.nodes.get().min(NODES as u32);
-        let hint = receiver.node_hint.get();
+        let usable = self.usable();
+        let hint = self.segment.node_hint().get();
         for step in 0..usable {
             let index = (hint.wrapping_add(step)) % usable;
             if is_free(self.segment.node(index)?) {
-                receiver.node_hint.set(index + 1);
+                self.segment.node_hint().set(index + 1);
                 return Ok(Some(index));
             }
         }
@@ -306,14 +324,13 @@ impl<'a> Waiters<'a> {
 
     fn grow(&self, usable: u32) -> Result<(), Trouble> {
         let page = (4096 / size_of::<Node>()).min(NODES - usable as usize);
-        let offset = self.segment.layout().nodes + usable as usize * size_of::<Node>();
-        self.segment.populate(offset, page * size_of::<Node>())?;
-        self.segment
-            .fixed()
-            .receiver
-            .nodes
-            .set(usable + page as u32);
+        self.segment.provide_nodes(usable, page)?;
+        self.segment.nodes_in_use().set(usable + page as u32);
         Ok(())
+    }
+
+    fn usable(&self) -> u32 {
+        self.segment.nodes_in_use().get().min(NODES as u32)
     }
 
     fn find_orphan(&self, usable: u32) -> Result<Option<u32>, Trouble> {
@@ -326,7 +343,7 @@ impl<'a> Waiters<'a> {
         Ok(None)
     }
 
-    /// Rebuilds the lists from the nodes: after the death of a holder of the receiver lock.
+    /// Rebuilds the lists from the nodes: after the death of a holder of the lock.
     pub(crate) fn rebuild(&self) -> Result<(), Trouble> {
         for list in [List::Receivers, List::Offered, List::Senders] {
             if let Some(links) = self.links(list) {
@@ -335,8 +352,7 @@ impl<'a> Waiters<'a> {
                 links.len.store(0, Ordering::Relaxed);
             }
         }
-        let usable = self.segment.fixed().receiver.nodes.get().min(NODES as u32);
-        for index in 0..usable {
+        for index in 0..self.usable() {
             let node = self.segment.node(index)?;
             let list = List::of(node);
             if list != List::None {
@@ -347,15 +363,14 @@ impl<'a> Waiters<'a> {
     }
 
     /// Every node that has ever been used.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Node)> + use<'a> {
-        let segment = self.segment;
-        let usable = segment.fixed().receiver.nodes.get().min(NODES as u32);
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Node)> + use<'a, S> {
+        let (segment, usable) = (self.segment, self.usable());
         (0..usable).filter_map(move |index| Some((index, segment.node(index).ok()?)))
     }
 }
 
 /// The rank of a node whose thread was not asked for its own yet: alone in a list it needs none.
-const UNRANKED: u32 = u32::MAX;
+pub(crate) const UNRANKED: u32 = u32::MAX;
 
 /// What a list is sorted by. Asks the kernel for the thread's rank, once for each wait in company.
 fn key(node: &Node) -> (u32, u64) {
@@ -373,4 +388,70 @@ pub(crate) fn is_orphan(node: &Node) -> bool {
 /// The futex that a node's thread sleeps on.
 pub(crate) fn futex(node: &Node) -> &AtomicU32 {
     &node.word
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::segment::{Segment, testing};
+    use proptest::prelude::*;
+
+    fn claimed(segment: &Segment, rank: u32) -> u32 {
+        let waiters = Waiters::of(segment);
+        let (index, _) = waiters
+            .claim(crate::sys::thread::current(), 0, rank)
+            .unwrap()
+            .unwrap();
+        waiters.insert(List::Receivers, index).unwrap();
+        index
+    }
+
+    /// The list from its head, checked to be the same from its tail.
+    fn listed(segment: &Segment) -> Vec<u32> {
+        let waiters = Waiters::of(segment);
+        let links = waiters.links(List::Receivers).unwrap();
+        let (mut found, mut last) = (Vec::new(), 0);
+        let mut next = waiters.first(List::Receivers).unwrap();
+        while let Some((index, node)) = next {
+            assert_eq!(node.previous.get(), last);
+            last = index + 1;
+            found.push(index);
+            next = waiters.next(node).unwrap();
+        }
+        assert_eq!(
+            (links.tail.get(), links.len.load(Ordering::Relaxed)),
+            (last, found.len() as u32)
+        );
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn who_comes_back_has_its_old_place(
+            ranks in prop::collection::vec(0..3_u32, 1..20),
+            leaving in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
+        ) {
+            let segment = testing::segment(1, 8);
+            let waiters = Waiters::of(&segment);
+            let nodes: Vec<_> = ranks.iter().map(|&rank| claimed(&segment, rank)).collect();
+            let mut sorted: Vec<_> = ranks.iter().zip(nodes.iter().copied()).enumerate().collect();
+            sorted.sort_by_key(|&(arrival, (&rank, _))| (rank, arrival));
+            let sorted: Vec<_> = sorted.into_iter().map(|(_, (_, node))| node).collect();
+            prop_assert_eq!(&listed(&segment), &sorted);
+            let leaving: std::collections::BTreeSet<_> =
+                leaving.iter().map(|index| nodes[index.index(nodes.len())]).collect();
+            for &index in &leaving {
+                waiters.remove(segment.node(index).unwrap()).unwrap();
+            }
+            let staying: Vec<_> =
+                sorted.iter().copied().filter(|index| !leaving.contains(index)).collect();
+            prop_assert_eq!(&listed(&segment), &staying);
+            for &index in leaving.iter().rev() {
+                waiters.insert(List::Receivers, index).unwrap();
+            }
+            prop_assert_eq!(&listed(&segment), &sorted);
+        }
+    }
 }

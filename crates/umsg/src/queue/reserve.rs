@@ -139,7 +139,7 @@ impl Engine {
         let (slot, cell) = self.take_free_slot()?;
         crash_point!(RESERVE_SLOT_TAKEN);
         let hold = match len > self.segment().layout().inline() {
-            true => arena::ensure(self.segment(), slot, cell, len),
+            true => arena::ensure(self.segment(), slot, &cell.block, len),
             false => Ok(()),
         }
         .and_then(|()| self.claim_hold(me, slot, 0));

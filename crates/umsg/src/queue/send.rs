@@ -213,7 +213,7 @@ impl Engine {
         message: &[u8],
     ) -> Result<(), Trouble> {
         if message.len() > self.segment().layout().inline() {
-            arena::ensure(self.segment(), slot, cell, message.len())?;
+            arena::ensure(self.segment(), slot, &cell.block, message.len())?;
         }
         self.segment().copy_in(cell, message)
     }

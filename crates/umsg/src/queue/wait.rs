@@ -11,7 +11,7 @@ use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
-use crate::waiters::{self, List, State, Waiters};
+use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use std::time::Duration;
 
 /// How long a call sleeps that finds no node free, in nanoseconds.
@@ -135,7 +135,7 @@ impl Engine {
             other => return other.map(Enlisted::Done),
         }
         let waiters = Waiters::of(self.segment());
-        let Some((index, node)) = waiters.claim(me, 0)? else {
+        let Some((index, node)) = waiters.claim(me, 0, UNRANKED)? else {
             return Ok(Enlisted::NoNode);
         };
         crash_point!(WAIT_NODE_FILLED);
@@ -270,7 +270,7 @@ impl Engine {
             Err(refused) => return Err(refused),
         };
         let waiters = Waiters::of(self.segment());
-        let (index, node) = match waiters.claim(me, slot) {
+        let (index, node) = match waiters.claim(me, slot, UNRANKED) {
             Ok(Some(claimed)) => claimed,
             other => {
                 self.free_slot(slot);

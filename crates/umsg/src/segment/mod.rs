@@ -33,6 +33,7 @@ mod memory;
 mod policy;
 #[cfg(not(loom))]
 mod quota;
+mod tables;
 
 #[cfg(not(loom))]
 pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};

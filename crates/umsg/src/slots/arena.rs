@@ -13,13 +13,14 @@
 //! A slot keeps its block when its message is received, so that traffic of one size never comes here. What slots keep
 //! is collected before the arena is made longer.
 //!
-//! All of it belongs to the holder of the sender lock. It is derived state: block lengths always chain through the
+//! What queues differ in, where the parts lie and which slots are free, a [`Ground`] knows. All of it belongs to the
+//! holder of the lock under which messages are filled in: with POSIX, the senders'. It is derived state: block lengths always chain through the
 //! whole arena, whenever the owner dies, because a block is cut by writing the second half's header first; [`rebuild`]
 //! walks the chain, keeps the blocks that their slot names, and merges the rest.
 
 use crate::crash::crash_point;
 use crate::error::Trouble;
-use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES, Cell, GRANULE, Segment};
+use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 use crate::sync::{AtomicU32, Guarded32, Ordering};
 
 /// Shortest block, in granules: a header and one granule.
@@ -35,40 +36,77 @@ const STEP: u32 = 4096;
 /// A block that is too long by more than a quarter is not used again for a shorter message.
 const SLACK: u32 = 4;
 
-/// Makes sure that the cell names a block with room for `len` bytes.
+/// Where an arena lies, and whose blocks they are.
+pub(crate) trait Ground {
+    /// The words of the granule that heads a block.
+    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble>;
+
+    fn roots(&self) -> &ArenaRoots;
+
+    /// Granules in use, and how many there may ever be.
+    fn arena_len(&self) -> &Guarded32;
+    fn arena_limit(&self) -> u32;
+
+    /// 1 while the lists are being changed: a repair has to [`rebuild`] them.
+    fn arena_dirty(&self) -> &Guarded32;
+
+    /// Makes so many granules real memory.
+    fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Trouble>;
+
+    /// Whether the slot is in circulation, and its cell names the block.
+    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Trouble>;
+
+    /// Hands over, slot by slot, the word of each free slot that names its block.
+    fn free_blocks(
+        &self,
+        release: &mut dyn FnMut(&Guarded32) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble>;
+}
+
+/// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that says which.
 #[inline]
-pub(crate) fn ensure(segment: &Segment, slot: u32, cell: &Cell, len: usize) -> Result<(), Trouble> {
+pub(crate) fn ensure(
+    ground: &impl Ground,
+    slot: u32,
+    named: &Guarded32,
+    len: usize,
+) -> Result<(), Trouble> {
     let need = granules(len);
-    let block = cell.block.get();
+    let block = named.get();
     if block != 0 {
-        let has = length(segment, header_of(block)?)?;
+        let has = length(ground, header_of(block)?)?;
         if has >= need && has <= need + need / SLACK + 1 {
             return Ok(());
         }
     }
-    ensure_slow(segment, slot, cell, need)
+    ensure_slow(ground, slot, named, need)
 }
 
 #[cold]
-fn ensure_slow(segment: &Segment, slot: u32, cell: &Cell, need: u32) -> Result<(), Trouble> {
-    changing(segment, || {
-        release(segment, cell)?;
-        let block = match allocate(segment, need)? {
+fn ensure_slow(
+    ground: &impl Ground,
+    slot: u32,
+    named: &Guarded32,
+    need: u32,
+) -> Result<(), Trouble> {
+    changing(ground, || {
+        release(ground, named)?;
+        let block = match allocate(ground, need)? {
             Some(block) => block,
             None => {
-                collect(segment)?;
-                match allocate(segment, need)? {
+                collect(ground)?;
+                match allocate(ground, need)? {
                     Some(block) => block,
                     None => {
-                        extend(segment, need)?;
-                        allocate(segment, need)?.ok_or(Trouble::Damaged)?
+                        extend(ground, need)?;
+                        allocate(ground, need)?.ok_or(Trouble::Damaged)?
                     }
                 }
             }
         };
-        word(segment, block, 2)?.store(slot, Ordering::Release);
+        word(ground, block, 2)?.store(slot, Ordering::Release);
         crash_point!(ARENA_SPLIT);
-        cell.block.set(block + 1);
+        named.set(block + 1);
         crash_point!(ARENA_NAMED);
         Ok(())
     })
@@ -76,10 +114,10 @@ fn ensure_slow(segment: &Segment, slot: u32, cell: &Cell, need: u32) -> Result<(
 
 /// Runs a change of the lists with the mark that tells a repair to rebuild them.
 fn changing<T>(
-    segment: &Segment,
+    ground: &impl Ground,
     change: impl FnOnce() -> Result<T, Trouble>,
 ) -> Result<T, Trouble> {
-    let dirty = &segment.fixed().sender.arena_dirty;
+    let dirty = &ground.arena_dirty();
     dirty.set(1);
     let result = change();
     // After an error the mark stays only if the lists are unusable.
@@ -106,33 +144,33 @@ fn header_of(payload: u32) -> Result<u32, Trouble> {
 }
 
 #[inline]
-fn word(segment: &Segment, block: u32, index: usize) -> Result<&AtomicU32, Trouble> {
-    Ok(&segment.granule(block)?[index])
+fn word(ground: &impl Ground, block: u32, index: usize) -> Result<&AtomicU32, Trouble> {
+    Ok(&ground.granule(block)?[index])
 }
 
-// Relaxed and release throughout: the words are under the sender lock; release keeps a killed owner's stores in order.
-fn get(segment: &Segment, block: u32, index: usize) -> Result<u32, Trouble> {
-    Ok(word(segment, block, index)?.load(Ordering::Relaxed))
+// Relaxed and release throughout: the words are under the lock; release keeps a killed owner's stores in order.
+fn get(ground: &impl Ground, block: u32, index: usize) -> Result<u32, Trouble> {
+    Ok(word(ground, block, index)?.load(Ordering::Relaxed))
 }
 
-fn set(segment: &Segment, block: u32, index: usize, value: u32) -> Result<(), Trouble> {
-    word(segment, block, index)?.store(value, Ordering::Release);
+fn set(ground: &impl Ground, block: u32, index: usize, value: u32) -> Result<(), Trouble> {
+    word(ground, block, index)?.store(value, Ordering::Release);
     Ok(())
 }
 
 /// A block's length, checked to lie within the arena.
 #[inline]
-fn length(segment: &Segment, block: u32) -> Result<u32, Trouble> {
-    let length = get(segment, block, 0)? >> 1;
+fn length(ground: &impl Ground, block: u32) -> Result<u32, Trouble> {
+    let length = get(ground, block, 0)? >> 1;
     let end = block.checked_add(length).ok_or(Trouble::Damaged)?;
-    if length == 0 || end > segment.fixed().sender.arena_len.get() {
+    if length == 0 || end > ground.arena_len().get() {
         return Err(Trouble::Damaged);
     }
     Ok(length)
 }
 
-fn is_free(segment: &Segment, block: u32) -> Result<bool, Trouble> {
-    Ok(get(segment, block, 0)? & 1 == 1)
+fn is_free(ground: &impl Ground, block: u32) -> Result<bool, Trouble> {
+    Ok(get(ground, block, 0)? & 1 == 1)
 }
 
 /// The class and step of blocks of exactly this length.
@@ -156,40 +194,40 @@ fn rounded(need: u32) -> u32 {
     }
 }
 
-fn head(segment: &Segment, class: usize, step: usize) -> &Guarded32 {
-    &segment.fixed().arena.heads[class % ARENA_CLASSES][step % ARENA_SUBCLASSES]
+fn head(ground: &impl Ground, class: usize, step: usize) -> &Guarded32 {
+    &ground.roots().heads[class % ARENA_CLASSES][step % ARENA_SUBCLASSES]
 }
 
 /// Puts a block on the list of its class.
-fn list(segment: &Segment, block: u32, length: u32) -> Result<(), Trouble> {
+fn list(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
     let (class, step) = class(length);
-    let head = head(segment, class, step);
+    let head = head(ground, class, step);
     let first = head.get();
-    set(segment, block, 2, first)?;
-    set(segment, block, 3, 0)?;
+    set(ground, block, 2, first)?;
+    set(ground, block, 3, 0)?;
     if first != 0 {
-        set(segment, first - 1, 3, block + 1)?;
+        set(ground, first - 1, 3, block + 1)?;
     }
     head.set(block + 1);
-    let roots = &segment.fixed().arena;
+    let roots = &ground.roots();
     roots.subclasses[class].set(roots.subclasses[class].get() | 1 << step);
     roots.classes.set(roots.classes.get() | 1 << class);
-    set(segment, block, 0, length << 1 | 1)
+    set(ground, block, 0, length << 1 | 1)
 }
 
 /// Takes a block off the list of its class.
-fn unlist(segment: &Segment, block: u32, length: u32) -> Result<(), Trouble> {
+fn unlist(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
     let (class, step) = class(length);
-    let (next, previous) = (get(segment, block, 2)?, get(segment, block, 3)?);
+    let (next, previous) = (get(ground, block, 2)?, get(ground, block, 3)?);
     if next != 0 {
-        set(segment, next - 1, 3, previous)?;
+        set(ground, next - 1, 3, previous)?;
     }
     if previous != 0 {
-        return set(segment, previous - 1, 2, next);
+        return set(ground, previous - 1, 2, next);
     }
-    head(segment, class, step).set(next);
+    head(ground, class, step).set(next);
     if next == 0 {
-        let roots = &segment.fixed().arena;
+        let roots = &ground.roots();
         let steps = roots.subclasses[class].get() & !(1 << step);
         roots.subclasses[class].set(steps);
         if steps == 0 {
@@ -200,9 +238,9 @@ fn unlist(segment: &Segment, block: u32, length: u32) -> Result<(), Trouble> {
 }
 
 /// The first free block that is surely long enough.
-fn find(segment: &Segment, need: u32) -> Option<u32> {
+fn find(ground: &impl Ground, need: u32) -> Option<u32> {
     let (class, step) = class(rounded(need));
-    let roots = &segment.fixed().arena;
+    let roots = &ground.roots();
     let steps = roots.subclasses.get(class)?.get() & u32::MAX << step;
     let (class, steps) = if steps != 0 {
         (class, steps)
@@ -211,180 +249,161 @@ fn find(segment: &Segment, need: u32) -> Option<u32> {
         let class = (classes != 0).then(|| classes.trailing_zeros() as usize)?;
         (class, roots.subclasses[class].get())
     };
-    head(segment, class, steps.trailing_zeros() as usize)
+    head(ground, class, steps.trailing_zeros() as usize)
         .get()
         .checked_sub(1)
 }
 
 /// Takes a block of `need` granules off the lists; the rest of a longer one stays free.
-fn allocate(segment: &Segment, need: u32) -> Result<Option<u32>, Trouble> {
-    let Some(block) = find(segment, need) else {
+fn allocate(ground: &impl Ground, need: u32) -> Result<Option<u32>, Trouble> {
+    let Some(block) = find(ground, need) else {
         return Ok(None);
     };
-    let has = length(segment, block)?;
-    if has < need || !is_free(segment, block)? {
+    let has = length(ground, block)?;
+    if has < need || !is_free(ground, block)? {
         return Err(Trouble::Damaged);
     }
-    unlist(segment, block, has)?;
+    unlist(ground, block, has)?;
     let rest = has - need;
     if rest < SHORTEST {
-        set(segment, block, 0, has << 1)?;
+        set(ground, block, 0, has << 1)?;
         return Ok(Some(block));
     }
     // The second half's header first: the chain of lengths holds at every instant.
     let second = block + need;
-    set(segment, second, 1, need)?;
-    list(segment, second, rest)?;
-    set(segment, block, 0, need << 1)?;
-    tell_next(segment, second, rest)?;
+    set(ground, second, 1, need)?;
+    list(ground, second, rest)?;
+    set(ground, block, 0, need << 1)?;
+    tell_next(ground, second, rest)?;
     Ok(Some(block))
 }
 
 /// Notes how long `block` is where the block behind it looks for that; the last one's length is noted in the roots.
-fn tell_next(segment: &Segment, block: u32, length: u32) -> Result<(), Trouble> {
+fn tell_next(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
     let next = block.wrapping_add(length);
-    if next < segment.fixed().sender.arena_len.get() {
-        return set(segment, next, 1, length);
+    if next < ground.arena_len().get() {
+        return set(ground, next, 1, length);
     }
-    segment.fixed().arena.last.set(length);
+    ground.roots().last.set(length);
     Ok(())
 }
 
-/// Gives back the block that a cell names, if it names one.
-fn release(segment: &Segment, cell: &Cell) -> Result<(), Trouble> {
-    let payload = cell.block.get();
+/// Gives back the block that a cell's word names, if it names one.
+fn release(ground: &impl Ground, named: &Guarded32) -> Result<(), Trouble> {
+    let payload = named.get();
     if payload == 0 {
         return Ok(());
     }
-    cell.block.set(0);
-    free(segment, header_of(payload)?)
+    named.set(0);
+    free(ground, header_of(payload)?)
 }
 
 /// Frees a used block and merges it with free neighbours.
-fn free(segment: &Segment, block: u32) -> Result<(), Trouble> {
+fn free(ground: &impl Ground, block: u32) -> Result<(), Trouble> {
     let mut start = block;
-    let mut long = length(segment, block)?;
-    if is_free(segment, block)? {
+    let mut long = length(ground, block)?;
+    if is_free(ground, block)? {
         return Err(Trouble::Damaged);
     }
-    let end = segment.fixed().sender.arena_len.get();
+    let end = ground.arena_len().get();
     let next = block + long;
-    if next < end && is_free(segment, next)? {
-        let more = length(segment, next)?;
-        unlist(segment, next, more)?;
+    if next < end && is_free(ground, next)? {
+        let more = length(ground, next)?;
+        unlist(ground, next, more)?;
         long = long.wrapping_add(more);
     }
-    let before = get(segment, block, 1)?;
+    let before = get(ground, block, 1)?;
     if before != 0 {
         let previous = block.checked_sub(before).ok_or(Trouble::Damaged)?;
-        if is_free(segment, previous)? {
-            unlist(segment, previous, length(segment, previous)?)?;
+        if is_free(ground, previous)? {
+            unlist(ground, previous, length(ground, previous)?)?;
             start = previous;
             long = long.wrapping_add(before);
         }
     }
-    list(segment, start, long)?;
-    tell_next(segment, start, long)
+    list(ground, start, long)?;
+    tell_next(ground, start, long)
 }
 
 /// Collects the blocks that free slots have kept.
-fn collect(segment: &Segment) -> Result<(), Trouble> {
-    let fixed = segment.fixed();
-    let ring = super::Ring::of(segment);
-    let mut first = fixed.sender.sent.load(Ordering::Relaxed);
-    // A batch that is being written: its slots are not free any more.
-    let batch_end = fixed.sender.batch_end.load(Ordering::Relaxed);
-    if batch_end.wrapping_sub(first) as i64 > 0 {
-        first = batch_end;
-    }
-    let freed = fixed.published.freed.load(Ordering::Acquire);
-    fixed.sender.freed_seen.set(freed);
-    let free_slots = (freed.wrapping_sub(first) as i64).clamp(0, segment.layout().slots as i64);
-    for position in 0..free_slots as u64 {
-        let (_, cell) = ring.slot(first.wrapping_add(position))?;
-        release(segment, cell)?;
-    }
-    Ok(())
+fn collect(ground: &impl Ground) -> Result<(), Trouble> {
+    ground.free_blocks(&mut |named| release(ground, named))
 }
 
 /// Makes the arena longer, so that a block of `need` granules is found.
-fn extend(segment: &Segment, need: u32) -> Result<(), Trouble> {
+fn extend(ground: &impl Ground, need: u32) -> Result<(), Trouble> {
     let need = rounded(need);
-    let len = &segment.fixed().sender.arena_len;
-    let (old, limit) = (len.get(), (segment.layout().arena_len / GRANULE) as u32);
+    let len = &ground.arena_len();
+    let (old, limit) = (len.get(), ground.arena_limit());
     let step = need.max(STEP).max(old / 16).min(limit.saturating_sub(old));
     if step < need {
         return Err(Trouble::NoSpace);
     }
-    segment.populate(
-        segment.layout().arena + old as usize * GRANULE,
-        step as usize * GRANULE,
-    )?;
-    set(segment, old, 1, segment.fixed().arena.last.get())?;
-    set(segment, old, 0, step << 1)?;
+    ground.populate_arena(old, step)?;
+    set(ground, old, 1, ground.roots().last.get())?;
+    set(ground, old, 0, step << 1)?;
     len.set(old + step);
-    free(segment, old)
+    free(ground, old)
 }
 
 /// Rebuilds the lists after a death: keeps the blocks that their slots name, frees and merges the others.
-pub(crate) fn rebuild(segment: &Segment) -> Result<(), Trouble> {
-    let fixed = segment.fixed();
-    fixed.arena.classes.set(0);
+pub(crate) fn rebuild(ground: &impl Ground) -> Result<(), Trouble> {
+    let roots = ground.roots();
+    roots.classes.set(0);
     for class in 0..ARENA_CLASSES {
-        fixed.arena.subclasses[class].set(0);
+        roots.subclasses[class].set(0);
         for step in 0..ARENA_SUBCLASSES {
-            head(segment, class, step).set(0);
+            head(ground, class, step).set(0);
         }
     }
-    let end = fixed.sender.arena_len.get();
+    let end = ground.arena_len().get();
     let (mut block, mut before, mut free_run) = (0, 0, 0);
     while block < end {
-        let long = length(segment, block)?;
-        if is_named(segment, block)? {
-            before = list_run(segment, block - free_run, free_run, before)?;
-            set(segment, block, 0, long << 1)?;
-            set(segment, block, 1, before)?;
+        let long = length(ground, block)?;
+        if is_named(ground, block)? {
+            before = list_run(ground, block - free_run, free_run, before)?;
+            set(ground, block, 0, long << 1)?;
+            set(ground, block, 1, before)?;
             (before, free_run) = (long, 0);
         } else {
             free_run += long;
         }
         block += long;
     }
-    before = list_run(segment, end - free_run, free_run, before)?;
-    fixed.arena.last.set(before);
-    fixed.sender.arena_dirty.set(0);
+    before = list_run(ground, end - free_run, free_run, before)?;
+    roots.last.set(before);
+    ground.arena_dirty().set(0);
     Ok(())
 }
 
 /// Makes one free block of a run of granules; returns the length of the last block up to here.
-fn list_run(segment: &Segment, start: u32, long: u32, before: u32) -> Result<u32, Trouble> {
+fn list_run(ground: &impl Ground, start: u32, long: u32, before: u32) -> Result<u32, Trouble> {
     if long == 0 {
         return Ok(before);
     }
-    set(segment, start, 1, before)?;
-    list(segment, start, long)?;
+    set(ground, start, 1, before)?;
+    list(ground, start, long)?;
     Ok(long)
 }
 
 /// Whether a block is in use and the slot it belongs to names it.
-fn is_named(segment: &Segment, block: u32) -> Result<bool, Trouble> {
-    if is_free(segment, block)? {
+fn is_named(ground: &impl Ground, block: u32) -> Result<bool, Trouble> {
+    if is_free(ground, block)? {
         return Ok(false);
     }
-    let slot = get(segment, block, 2)?;
-    let slots = segment.fixed().geometry.slots.load(Ordering::Relaxed);
-    Ok(slot < slots && segment.cell(slot)?.block.get() == block + 1)
+    let slot = get(ground, block, 2)?;
+    ground.is_block_of(slot, block)
 }
 
-/// Granules in use by slots, and in all: for `status`.
-pub(crate) fn allocated(segment: &Segment) -> usize {
-    segment.fixed().sender.arena_len.get() as usize * GRANULE
+/// Bytes of the arena that are real memory: for `status`.
+pub(crate) fn allocated(ground: &impl Ground) -> usize {
+    ground.arena_len().get() as usize * GRANULE
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::segment::testing;
+    use crate::segment::{Segment, testing};
     use proptest::prelude::*;
 
     const SLOTS: u32 = 24;
@@ -435,7 +454,7 @@ mod tests {
 
     fn release_all(segment: &Segment) {
         for slot in 0..SLOTS {
-            release(segment, segment.cell(slot).unwrap()).unwrap();
+            release(segment, &segment.cell(slot).unwrap().block).unwrap();
         }
     }
 
@@ -448,12 +467,12 @@ mod tests {
         ) {
             let segment = testing::segment(100, LONGEST);
             for (slot, len, give_back) in steps {
-                let cell = segment.cell(slot).unwrap();
+                let named = &segment.cell(slot).unwrap().block;
                 if give_back {
-                    release(&segment, cell).unwrap();
+                    release(&segment, named).unwrap();
                 } else {
-                    ensure(&segment, slot, cell, len).unwrap();
-                    prop_assert!(length(&segment, cell.block.get() - 1).unwrap() >= granules(len));
+                    ensure(&segment, slot, named, len).unwrap();
+                    prop_assert!(length(&segment, named.get() - 1).unwrap() >= granules(len));
                 }
                 check_apart(&segment);
             }
@@ -469,7 +488,7 @@ mod tests {
         ) {
             let segment = testing::segment(100, LONGEST);
             for (slot, &len) in lens.iter().enumerate() {
-                ensure(&segment, slot as u32, segment.cell(slot as u32).unwrap(), len).unwrap();
+                ensure(&segment, slot as u32, &segment.cell(slot as u32).unwrap().block, len).unwrap();
             }
             // A death between taking a block and naming it leaves it used and nobody's.
             for index in forgotten {
@@ -501,7 +520,7 @@ mod tests {
     #[test]
     fn a_message_of_the_largest_size_finds_room_in_a_fresh_arena() {
         let segment = testing::segment(1, 16 << 20);
-        ensure(&segment, 0, segment.cell(0).unwrap(), 16 << 20).unwrap();
+        ensure(&segment, 0, &segment.cell(0).unwrap().block, 16 << 20).unwrap();
     }
 
     #[test]
@@ -511,7 +530,7 @@ mod tests {
         while ensure(
             &segment,
             slot % 32,
-            segment.cell(slot % 32).unwrap(),
+            &segment.cell(slot % 32).unwrap().block,
             LONGEST,
         )
         .is_ok()

@@ -20,7 +20,7 @@ use crate::segment::{NO_SLOT, Node};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
-use crate::waiters::{self, List, State, Waiters};
+use crate::waiters::{self, List, State, UNRANKED, Waiters};
 
 /// What a sender does once there is room for all of it.
 pub(in crate::queue) trait Turn {
@@ -83,7 +83,7 @@ impl Engine {
             return Ok(Enlisted::Done(()));
         }
         let waiters = Waiters::of(self.segment());
-        let Some((index, node)) = waiters.claim(me, NO_SLOT)? else {
+        let Some((index, node)) = waiters.claim(me, NO_SLOT, UNRANKED)? else {
             return Ok(Enlisted::NoNode);
         };
         node.wanted.set(wanted as u32);
