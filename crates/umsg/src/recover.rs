@@ -158,7 +158,9 @@ fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
             (List::Offered, _) if survey.has(node.slot.get() as usize) => {
                 node.list.set(List::None as u32);
             }
-            (List::Receivers, State::Free | State::DiedWaiting) => node.list.set(List::None as u32),
+            (List::Receivers, State::Free | State::Accepted | State::DiedWaiting) => {
+                node.list.set(List::None as u32)
+            }
             (List::Receivers | List::Offered, State::Settled | State::DiedSettled) => {
                 complete_offer(engine, node)?;
                 survey.note(node.slot.get());

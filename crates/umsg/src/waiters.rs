@@ -6,12 +6,19 @@
 //! |---|---|---|---|
 //! | 0 | free, or given up by its owner | the holder of the lock reuses it | - |
 //! | tid | waiting | holder: to offered. Owner: to 0 | the kernel stores OWNER_DIED |
-//! | tid \| WAITERS | settled: a message is offered to a receiver, a sender's message is accepted | owner: to 0. Holder: an offer that is not taken up goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
+//! | tid \| WAITERS | settled: a message is offered to a receiver, a sender's message is admitted | owner: to 0, or to accepted. Holder: an offer that is not taken up goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
+//! | WAITERS | accepted: the owner has copied its message and is gone. Typed queues only | the holder frees the slot, then reuses the node | - |
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the holder reuses it; an offered message goes back to the head | - |
 //!
 //! Each change of the word is one compare-and-swap, and the loser obeys. Lists and all other fields belong to the
 //! holder of the lock, who need not be the node's owner. The lock is that under which messages are received; where the
 //! nodes lie, and the heads of the lists, a [`Lobby`] knows.
+//!
+//! What has been settled may be more than a message: what the holder writes beside the node before it settles, the owner
+//! reads once it sees the word. It is the owner's to read as long as the word says so; who takes an offer back may find
+//! that the owner is still reading. So an owner that copies without the lock believes its copy only once [`accept`] has
+//! succeeded, and a node whose offer was taken back is offered nothing before its owner has enlisted again: a copy of
+//! one message never passes for another.
 //!
 //! A list is sorted by rank and by ticket, which grows with each claim. A node that was taken off a list and is
 //! inserted again gets its old place among the others.
@@ -56,8 +63,10 @@ pub(crate) enum State {
     Free,
     /// Its thread waits.
     Waiting,
-    /// A message is offered to it, or its message is accepted.
+    /// A message is offered to it, or its message is admitted.
     Settled,
+    /// Its thread has copied the message that was offered: the message is received, and the slot is nobody's.
+    Accepted,
     /// Its thread died while waiting.
     DiedWaiting,
     /// Its thread died after the outcome was settled and before it took note.
@@ -67,17 +76,19 @@ pub(crate) enum State {
 /// Reads a node's state.
 pub(crate) fn state(node: &Node) -> State {
     // Acquire: HANDOVER. Pairs with the release in `settle`: the slot and what is in it are seen.
+    // ACCEPT. Pairs with the release in `accept`: the owner has read the slot.
     let word = node.word.load(Ordering::Acquire);
     match (word & TID != 0, word & OWNER_DIED != 0, word & WAITERS != 0) {
         (true, _, false) => State::Waiting,
         (true, _, true) => State::Settled,
         (false, true, false) => State::DiedWaiting,
         (false, true, true) => State::DiedSettled,
-        (false, false, _) => State::Free,
+        (false, false, true) => State::Accepted,
+        (false, false, false) => State::Free,
     }
 }
 
-/// Offers the message in the node's slot, or accepts it. False if the thread has given up or died.
+/// Offers the message in the node's slot, or admits it. False if the thread has given up or died.
 #[must_use]
 pub(crate) fn settle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
@@ -99,6 +110,21 @@ pub(crate) fn unsettle(node: &Node) -> bool {
         && node
             .word
             .compare_exchange(word, word & !WAITERS, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+}
+
+/// The owner takes up its offer, without the lock: the one change that makes a receive of a copied message take effect.
+/// False if the offer was taken back, and what was copied is void.
+#[must_use]
+#[allow(dead_code, reason = "taken up without the lock in typed queues only")]
+pub(crate) fn accept(node: &Node) -> bool {
+    let word = node.word.load(Ordering::Relaxed);
+    // Release: ACCEPT. The slot is used again by who sees this.
+    word & TID != 0
+        && word & WAITERS != 0
+        && node
+            .word
+            .compare_exchange(word, WAITERS, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
 }
 

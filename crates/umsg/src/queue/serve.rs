@@ -174,7 +174,7 @@ impl Engine {
                 self.segment().fixed().counters.count(Event::WaiterDied);
                 true
             }
-            State::Free | State::Waiting => true,
+            State::Free | State::Accepted | State::Waiting => true,
         }
     }
 }

@@ -12,3 +12,4 @@ mod look;
 mod priority;
 mod sides;
 mod stage;
+mod waiters;

@@ -132,7 +132,7 @@ impl Engine {
             State::DiedSettled | State::DiedWaiting => {
                 self.segment().fixed().counters.count(Event::WaiterDied);
             }
-            State::Free => {}
+            State::Free | State::Accepted => {}
         }
         Waiters::of(self.segment()).remove(node)?;
         Ok(false)

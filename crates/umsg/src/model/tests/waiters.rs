@@ -1,0 +1,88 @@
+//! Taking up an offer without the lock, while it is taken back.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+//! | `accept` has no release, or `state` no acquire | a race on what the slot's next user writes |
+//! | `settle` has no release | a race on what stands beside the node |
+//! | `accept` does not look whether the offer stands, or stores instead of comparing | a message is received twice |
+
+use super::stage::{DIRECTOR, Slices, explore};
+use crate::model::segment::Segment;
+use crate::model::thread;
+use crate::sync::{AtomicU64, Guarded64, Ordering};
+use crate::waiters::{self, List, State, Waiters};
+use std::sync::Arc;
+
+/// The message that is offered first, and the one for which its slot is used next.
+const OFFERED: u64 = 1;
+const NEXT: u64 = 2;
+
+/// A node with something beside it, and a slot.
+struct Place {
+    segment: Segment,
+    /// Beside the node: the outcome. Whoever sees the word may read it.
+    outcome: Guarded64,
+    /// The slot's message. Atomic: read on suspicion.
+    message: AtomicU64,
+    /// Of the slot's next user alone, who comes after every reader that counts.
+    reader: Guarded64,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place {
+            segment: Segment::new(1, 1),
+            outcome: Guarded64::default(),
+            message: AtomicU64::new(0),
+            reader: Guarded64::default(),
+        }
+    }
+}
+
+#[test]
+fn who_copies_without_the_lock_has_the_message_whole_or_not_at_all() {
+    explore("waiters: accept", 3, Slices::Endless, || {
+        let place = Arc::new(Place::new());
+        // The director has the lock for good.
+        let index = thread::live(1, |me| {
+            let waiters = Waiters::of(&place.segment);
+            let (index, _) = waiters.claim(me, 0, 0).unwrap().unwrap();
+            waiters.insert(List::Receivers, index).unwrap();
+            index
+        })
+        .expect("nobody kills it");
+        let owner = Arc::clone(&place);
+        let receiver = thread::spawn(1, move |_| {
+            let node = owner.segment.node(index).unwrap();
+            while waiters::state(node) != State::Settled {
+                if waiters::state(node) == State::Waiting
+                    && owner.message.load(Ordering::Relaxed) != 0
+                {
+                    // Offered and taken back, or about to be offered: it may look at another time.
+                    return None;
+                }
+                crate::sync::spin_hint();
+            }
+            assert_eq!(owner.outcome.get(), OFFERED);
+            let copied = owner.message.load(Ordering::Relaxed);
+            owner.reader.get();
+            waiters::accept(node).then_some(copied)
+        });
+        let is_back = thread::live(DIRECTOR, |_| {
+            let node = place.segment.node(index).unwrap();
+            place.message.store(OFFERED, Ordering::Relaxed);
+            place.outcome.set(OFFERED);
+            assert!(waiters::settle(node));
+            let is_back = waiters::unsettle(node);
+            if !is_back {
+                assert_eq!(waiters::state(node), State::Accepted);
+                place.reader.set(NEXT);
+            }
+            place.message.store(NEXT, Ordering::Relaxed);
+            is_back
+        })
+        .expect("nobody kills it");
+        let received = thread::join(receiver).expect("nobody kills it");
+        assert_eq!(received, (!is_back).then_some(OFFERED));
+    });
+}
