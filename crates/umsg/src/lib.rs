@@ -45,6 +45,9 @@ mod counters;
 pub mod crash;
 mod error;
 mod holds;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "copies in and out of a message's place")]
+mod in_place;
 mod lock;
 #[cfg(loom)]
 mod model;
@@ -80,6 +83,8 @@ mod sync;
     reason = "system calls that rustix does not have, mappings, the robust list"
 )]
 mod sys;
+#[cfg(not(loom))]
+mod until;
 mod waiters;
 mod wakes;
 

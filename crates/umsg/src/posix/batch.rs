@@ -1,36 +1,13 @@
 //! Several messages in one call.
 
-use super::queue::{Queue, Received, realtime};
+use super::queue::{Queue, Received};
 use crate::error::{ReceiveError, SendError};
 use crate::queue::Engine;
 use crate::queue::batch::{self, Batch};
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
+use crate::until::{Until, realtime};
 use std::time::{Duration, SystemTime};
-
-/// Until when a call waits: what the names of the methods say, for those who implement another interface.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// It does not wait.
-    Now,
-    Forever,
-    /// So long, on the monotonic clock.
-    After(Duration),
-    /// Until then, on the system's clock.
-    Time(SystemTime),
-}
-
-impl Until {
-    fn deadline(self) -> Deadline {
-        match self {
-            Until::Now => Deadline::Passed,
-            Until::Forever => Deadline::Never,
-            Until::After(timeout) => Deadline::after(timeout),
-            Until::Time(time) => realtime(time),
-        }
-    }
-}
 
 /// Messages that are somewhere: their bytes and their priority.
 #[doc(hidden)]

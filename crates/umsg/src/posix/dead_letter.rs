@@ -1,6 +1,6 @@
 //! The dead-letter queue: where a queue's messages go that it could not keep or deliver.
 
-use super::in_place::InPlace;
+use crate::in_place::InPlace;
 use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::namespace::Namespace;

@@ -20,8 +20,6 @@ mod access;
 mod batch;
 mod dead_letter;
 mod directory;
-#[allow(unsafe_code, reason = "copies in and out of a message's place")]
-mod in_place;
 mod lease;
 mod look;
 mod options;
@@ -34,7 +32,9 @@ pub use crate::error::{LeaseError, OpenError, ReceiveError, SendError, UnlinkErr
 pub use crate::pacing::Waiting;
 pub use crate::segment::OnFull;
 #[doc(hidden)]
-pub use batch::{Incoming, Outgoing, Until};
+pub use crate::until::Until;
+#[doc(hidden)]
+pub use batch::{Incoming, Outgoing};
 pub use directory::{Listed, list, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;

@@ -13,6 +13,7 @@ use crate::segment::{self, Quota, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
+use crate::until::realtime;
 use rustix::fs::{Mode, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -477,12 +478,4 @@ fn no_later_than(deadline: SystemTime) -> Deadline {
         Deadline::Realtime(at) => Deadline::Realtime(at.min(stopped)),
         other => other,
     }
-}
-
-/// A time as a deadline; one before 1970 has passed.
-pub(super) fn realtime(time: SystemTime) -> Deadline {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    Deadline::Realtime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,12 +1,13 @@
 //! Sending in place: reservations.
 
-use super::in_place::InPlace;
-use super::queue::{Queue, realtime};
+use crate::in_place::InPlace;
+use super::queue::Queue;
 use crate::error::{SendError, Trouble};
 use crate::holds::{Holds, State};
 use crate::queue::{Engine, Grip, Refused};
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
+use crate::until::realtime;
 use std::time::{Duration, SystemTime};
 
 /// Room in a queue for a message that is written where it will lie, and sent by [`commit`](Self::commit).

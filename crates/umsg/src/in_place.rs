@@ -4,7 +4,7 @@ use crate::sys::thread;
 
 /// The bytes of a message that this process holds.
 #[derive(Debug)]
-pub(super) struct InPlace {
+pub(crate) struct InPlace {
     start: *mut u8,
     len: usize,
     /// The process that holds it: a forked child does not.
@@ -18,7 +18,7 @@ unsafe impl Send for InPlace {}
 unsafe impl Sync for InPlace {}
 
 impl InPlace {
-    pub(super) fn new(start: *mut u8, len: usize) -> InPlace {
+    pub(crate) fn new(start: *mut u8, len: usize) -> InPlace {
         InPlace {
             start,
             len,
@@ -26,26 +26,26 @@ impl InPlace {
         }
     }
 
-    pub(super) fn start(&self) -> *mut u8 {
+    pub(crate) fn start(&self) -> *mut u8 {
         self.start
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// From now on the message has `len` bytes, if it was longer.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
     /// Whether the calling process is the one that holds it.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.pid == thread::current().pid()
     }
 
     /// Copies bytes from `offset` on; answers how many there were.
-    pub(super) fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
+    pub(crate) fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
         let len = self.len.saturating_sub(offset).min(buffer.len());
         if len != 0 {
             // SAFETY: offset + len lies within the message, which lies inside the mapping; the buffer is our caller's own
@@ -59,7 +59,7 @@ impl InPlace {
     }
 
     /// Copies bytes to `offset`; answers how many had room: none if the message is another process's.
-    pub(super) fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
+    pub(crate) fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if !self.is_ours() {
             return 0;
         }
@@ -78,7 +78,7 @@ impl InPlace {
     ///
     /// # Safety
     /// Nobody writes them as long as the slice is in use.
-    pub(super) unsafe fn bytes(&self) -> &[u8] {
+    pub(crate) unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes from `start` on lie inside the mapping and are initialised, as all shared memory is; that
         // nobody writes them is our caller's promise.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
@@ -88,7 +88,7 @@ impl InPlace {
     ///
     /// # Safety
     /// Nobody else reads or writes them as long as the slice is in use.
-    pub(super) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; that nobody else touches them is our caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
