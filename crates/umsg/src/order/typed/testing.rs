@@ -1,0 +1,56 @@
+//! A shelf in plain memory.
+
+use super::{Kind, KindRoots, Place, Shelf};
+use crate::error::Trouble;
+use std::cell::Cell;
+
+pub(crate) struct Desk {
+    pub(crate) places: Vec<Place>,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) roots: KindRoots,
+    /// Records that may become real memory; the machine has no more.
+    pub(crate) memory: Cell<u32>,
+    /// Calls that asked for more.
+    pub(crate) provided: Cell<u32>,
+}
+
+impl Desk {
+    /// A desk for so many messages.
+    pub(crate) fn new(places: usize) -> Desk {
+        let kinds = places + 64;
+        Desk {
+            places: (0..places).map(|_| Place::default()).collect(),
+            kinds: (0..kinds).map(|_| Kind::default()).collect(),
+            roots: KindRoots::default(),
+            memory: Cell::new(kinds as u32),
+            provided: Cell::new(0),
+        }
+    }
+}
+
+impl Shelf for Desk {
+    fn place(&self, slot: u32) -> Result<&Place, Trouble> {
+        self.places.get(slot as usize).ok_or(Trouble::Damaged)
+    }
+
+    fn places(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    fn kind(&self, index: u32) -> Result<&Kind, Trouble> {
+        self.kinds.get(index as usize).ok_or(Trouble::Damaged)
+    }
+
+    fn kinds(&self) -> &KindRoots {
+        &self.roots
+    }
+
+    fn provide_kinds(&self, usable: u32) -> Result<u32, Trouble> {
+        self.provided.set(self.provided.get() + 1);
+        let more = usable.saturating_add(16).min(self.memory.get());
+        if more <= usable {
+            return Err(Trouble::NoMemory);
+        }
+        Ok(more)
+    }
+}
