@@ -137,6 +137,58 @@ points! {
     REPAIR_STORED;
     /// A repair has returned slots that nobody held.
     REPAIR_FREED;
+    /// A message stands in a slot that nobody knows of: it was never sent, the repair frees the slot.
+    MSG_FILLED;
+    /// The message's number is stored, nobody was given it, no list leads to it: it is sent, the repair puts it into the order.
+    MSG_SENT;
+    /// The message is in the order, the counts do not say so: the repair counts again.
+    MSG_LINKED;
+    /// Some messages of a batch are filled and have numbers beyond those that count: none was sent.
+    MSG_BATCH_FILLED;
+    /// The last number of a batch is stored: all are sent, the repair puts them into the order.
+    MSG_BATCH_SENT;
+    /// A blocked sender's message is written, no seat names it: never sent, the repair frees the slot.
+    MSG_PARKED;
+    /// A seat is filled and in no list: it is free again.
+    MSG_SEATED;
+    /// The seat is in its list, and the lock is held: the kernel does not know the node.
+    MSG_LISTED;
+    /// The node is named to the kernel: the kernel marks it.
+    MSG_NAMED;
+    /// The waiter goes on and has not looked at its node: what it was given goes back, what it sent is sent.
+    MSG_WOKEN;
+    /// A message is noted in a seat and not offered: it is still the queue's.
+    MSG_NOTED;
+    /// A message is offered, and no list or count says so: it is the waiter's.
+    MSG_OFFERED;
+    /// The waiter has copied the message and not accepted it: it goes back to the queue.
+    MSG_TAKEN_UP;
+    /// An accepted message's slot is in nobody's hands: the repair frees it.
+    MSG_REAPED;
+    /// An offer was taken back, the message is in no list: the repair puts it into the order.
+    MSG_PUT_BACK;
+    /// A blocked sender's message is accepted and has no number: the repair sends it.
+    MSG_ADMITTED;
+    /// The message is copied out; nothing is changed: it stays in the queue.
+    MSG_COPIED;
+    /// The cell says that the message has ended, lists still lead to it: it is received, the repair rebuilds the lists.
+    MSG_ENDED;
+    /// A record says that the message is leased, and it is in the order too: it is the lease's.
+    MSG_LEASED;
+    /// The message of a lease has ended, its record has not: the repair ends it.
+    MSG_ACKNOWLEDGED;
+    /// A leased message says that it came back, its record still says leased: it is, and comes back as a dead holder's.
+    MSG_RETURNED;
+    /// Rights have changed, those who wait do not know: they find out when they look.
+    MSG_CHANGED;
+    /// The queue is removed, those who wait do not know: they find out at their next slice.
+    MSG_REMOVED;
+    /// A repair has found out which slots are in use.
+    MSG_SURVEYED;
+    /// A repair has emptied the order.
+    MSG_CLEARED;
+    /// A repair has rebuilt the order.
+    MSG_ORDERED;
 }
 
 /// Dies here if a test wants it. Compiles to nothing in a release build.

@@ -84,6 +84,8 @@ mod sync;
 )]
 mod sys;
 #[cfg(not(loom))]
+mod typed;
+#[cfg(not(loom))]
 mod until;
 mod waiters;
 mod wakes;

@@ -2,11 +2,8 @@
 //! Under one lock, and derived: it can be rebuilt from the cells at any time.
 
 mod priority;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "shipped ahead of the engine of System V queues, its one user"
-)]
 mod typed;
 
 pub(crate) use priority::Priorities;
+pub use typed::Want;
+pub(crate) use typed::{Kind, KindRoots, Place, Shelf, Typed};

@@ -1,0 +1,92 @@
+//! Changing who may do what and how much fits (IPC_SET), and removing the queue (IPC_RMID).
+
+use super::offer::Walk;
+use super::segment::{Fixed, REMOVED};
+use super::wait::Reply;
+use super::{Engine, Refused};
+use crate::crash::crash_point;
+use crate::error::Trouble;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+use crate::waiters::{self, List, State};
+use crate::wakes::Wakes;
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+impl Engine {
+    /// Changes the queue's rights or what it may hold, and has everybody who waits ask again. `change` runs under the lock and
+    /// may refuse.
+    pub(crate) fn change<E>(
+        &self,
+        me: &Thread,
+        change: impl FnOnce(&Fixed) -> Result<(), E>,
+    ) -> Result<Result<(), E>, Refused> {
+        self.with_lock(me, Deadline::Never, |wakes| {
+            let result = change(self.fixed());
+            if result.is_ok() {
+                let rights = &self.fixed().rights;
+                // Relaxed: under the lock. Who judges without it finds out under it.
+                rights
+                    .changed_at
+                    .store(clock::realtime_coarse() / SECOND, Ordering::Relaxed);
+                rights.version.fetch_add(1, Ordering::Relaxed);
+                crash_point!(MSG_CHANGED);
+                self.rejudge(wakes)?;
+            }
+            Ok(result)
+        })
+    }
+
+    /// Receivers ask again whether they may; senders do if there is room for them now. Source: msgctl_down in linux/ipc/msg.c.
+    fn rejudge(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        self.each_seat(List::Receivers, |who| {
+            let _ = self.reply(who, Reply::Rejudge, wakes);
+            self.waiters().remove(who.node())?;
+            Ok(Walk::GoesOn)
+        })?;
+        self.each_seat(List::Senders, |who| {
+            if waiters::state(who.node()) != State::Waiting {
+                self.withdraw(who)?;
+            } else if self.fits(who) {
+                let _ = self.reply(who, Reply::Rejudge, wakes);
+                self.withdraw(who)?;
+            }
+            Ok(Walk::GoesOn)
+        })
+    }
+
+    /// Removes the queue: whoever waits is told so, and nothing can be done with it any more. [`Refused::Removed`] if it was
+    /// removed before. `may` runs under the lock.
+    pub(crate) fn remove<E>(
+        &self,
+        me: &Thread,
+        may: impl FnOnce(&Fixed) -> Result<(), E>,
+    ) -> Result<Result<(), E>, Refused> {
+        self.with_lock(me, Deadline::Never, |wakes| {
+            let result = may(self.fixed());
+            if result.is_ok() {
+                // The store that removes it. Release: for those who look without the lock.
+                self.fixed().rights.state.store(REMOVED, Ordering::Release);
+                crash_point!(MSG_REMOVED);
+                self.dismiss(wakes);
+            }
+            Ok(result)
+        })
+    }
+
+    /// Tells everybody who waits that the queue is gone. Whoever is not told finds out at the next slice.
+    pub(super) fn dismiss(&self, wakes: &mut Wakes) {
+        for list in [List::Receivers, List::Senders] {
+            let told = self.each_seat(list, |who| {
+                let _ = self.reply(who, Reply::Removed, wakes);
+                self.waiters().remove(who.node())?;
+                Ok(Walk::GoesOn)
+            });
+            if told.is_err() {
+                self.note_damage();
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The engine of System V queues: messages with types, under one lock.
+//!
+//! ```text
+//!                 +---------------- lock ----------------+
+//!   send -------> | cell filled, number stored = sent    | -------> receive
+//!                 |   a receiver waits for it: its node  |
+//!                 |   else: the order (types, arrival)   |
+//!                 +--------------------------------------+
+//!     parked: a blocked sender's message      offered: a blocked receiver's message
+//! ```
+//!
+//! A POSIX queue has two sides that share no cache line, because who sends and who receives are mostly different threads.
+//! Threads that talk through one System V queue each do both and pick their answers by type: every line would be written by
+//! everybody. So there is one lock, and a message for somebody who waits goes straight to its node: from core to core that is
+//! the lock's line, the node's and the cell's. The waiting thread takes it without the lock.
+//!
+//! | a message is sent | by storing its number ([`Hub::sequence`](segment::Fixed)) |
+//! |---|---|
+//! | handed over | by the CAS on a node's word |
+//! | taken from a node | by the CAS of the node's owner |
+//! | received from the queue | by the store that frees its cell |
+//!
+//! Everything else (the order, counts, free slots, lists of nodes) follows from cells, numbers and nodes; [`repair`] makes it
+//! anew when a thread has died under the lock.
+
+mod admit;
+mod batch;
+mod change;
+mod lease;
+mod look;
+mod offer;
+mod receive;
+mod repair;
+pub(crate) mod segment;
+mod send;
+mod slots;
+pub(crate) mod wait;
+
+pub(crate) use batch::{Batch, Sink};
+pub(crate) use lease::Grip;
+pub(crate) use look::{Counts, Seen};
+pub(crate) use receive::Taken;
+pub(crate) use wait::Call;
+
+use crate::error::Trouble;
+use crate::lock::{Held, Left, LockError};
+use crate::order::Typed;
+use crate::pacing::Pacing;
+use crate::sync::{Ordering, fence_after_rmw};
+use crate::sys::clock::Deadline;
+use crate::sys::futex;
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+use crate::wakes::Wakes;
+use segment::{Fixed, LIVE, Segment};
+
+/// Why an attempt did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// No room, or no message that is wanted.
+    NotNow,
+    /// The message is longer than the buffer, and stays in the queue.
+    TooSmall { len: usize },
+    /// The deadline passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+    /// Who may do what has changed: the caller is judged again.
+    Rejudge,
+    /// The queue was removed.
+    Removed,
+    /// See [`Trouble`].
+    Trouble(Trouble),
+}
+
+impl Refused {
+    /// What a call with this deadline answers: after a time-out one of its own, else that it would have to block.
+    fn by(self, deadline: Deadline) -> Refused {
+        match (self, deadline) {
+            (
+                Refused::NotNow | Refused::TimedOut | Refused::Trouble(Trouble::Busy),
+                Deadline::Passed,
+            ) => Refused::NotNow,
+            (Refused::NotNow | Refused::Trouble(Trouble::Busy), _) => Refused::TimedOut,
+            (other, _) => other,
+        }
+    }
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        Refused::Trouble(trouble)
+    }
+}
+
+/// A System V queue as the engine sees it.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    segment: Segment,
+    pub(crate) pacing: Pacing,
+    /// For a comparison: wake before the lock is dropped.
+    #[cfg(feature = "ablation")]
+    pub(crate) wakes_inside: std::sync::atomic::AtomicBool,
+}
+
+impl Engine {
+    pub(crate) fn new(segment: Segment) -> Engine {
+        Engine {
+            segment,
+            pacing: Pacing::default(),
+            #[cfg(feature = "ablation")]
+            wakes_inside: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    #[inline(always)]
+    fn fixed(&self) -> &Fixed {
+        self.segment.fixed()
+    }
+
+    #[inline(always)]
+    fn waiters(&self) -> Waiters<'_, Segment> {
+        Waiters::of(&self.segment)
+    }
+
+    #[inline(always)]
+    fn order(&self) -> Typed<'_, Segment> {
+        Typed::of(&self.segment)
+    }
+
+    /// Whether the queue was removed.
+    #[inline(always)]
+    pub(crate) fn is_removed(&self) -> bool {
+        // Relaxed: under the lock exact; elsewhere as of a moment ago.
+        self.fixed().rights.state.load(Ordering::Relaxed) != LIVE
+    }
+
+    /// Takes the lock; if its last owner died, repairs first.
+    #[inline(always)]
+    fn lock<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Trouble> {
+        match self.fixed().hub.lock.lock(me, deadline) {
+            Ok((held, Left::InOrder)) => Ok(held),
+            other => self.lock_slow(other, wakes),
+        }
+    }
+
+    #[cold]
+    fn lock_slow<'a>(
+        &'a self,
+        attempt: Result<(Held<'a>, Left), LockError>,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Trouble> {
+        match attempt {
+            Ok((held, Left::InOrder)) => Ok(held),
+            Ok((held, Left::ByTheDead)) => {
+                repair::repair(self)?;
+                self.serve(wakes)?;
+                wakes.add_everybody();
+                Ok(held)
+            }
+            Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),
+            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller),
+        }
+    }
+
+    /// Runs `work` under the lock, then wakes whose waiting it ended.
+    #[inline(always)]
+    fn with_lock<T>(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock(me, deadline, &mut wakes)?;
+        let result = self.enter(&mut wakes).and_then(|()| work(&mut wakes));
+        self.leave(held, &wakes, Held::unlock);
+        result
+    }
+
+    /// Drops the lock and wakes.
+    #[inline(always)]
+    fn leave<'a, T>(&self, held: Held<'a>, wakes: &Wakes, unlock: impl FnOnce(Held<'a>) -> T) -> T {
+        #[cfg(feature = "ablation")]
+        if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
+            self.wake(wakes);
+            return unlock(held);
+        }
+        let left = unlock(held);
+        self.wake(wakes);
+        left
+    }
+
+    /// What every operation does first: is there still a queue, and is there something to clear away?
+    #[inline(always)]
+    fn enter(&self, wakes: &mut Wakes) -> Result<(), Refused> {
+        if self.is_removed() {
+            return Err(Refused::Removed);
+        }
+        if self.waiters().len(List::Offered) != 0 {
+            self.reap(wakes)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a caller that was judged by what does not hold any more. Under the lock.
+    #[inline(always)]
+    fn check_rights(&self, version: u32) -> Result<(), Refused> {
+        // Relaxed: under the lock.
+        if self.fixed().rights.version.load(Ordering::Relaxed) == version {
+            Ok(())
+        } else {
+            Err(Refused::Rejudge)
+        }
+    }
+
+    #[inline(always)]
+    fn wake(&self, wakes: &Wakes) {
+        if !wakes.is_empty() {
+            self.wake_slow(wakes);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_slow(&self, wakes: &Wakes) {
+        // ASLEEP: the CAS that ended the wait came before; pairs with the fence in `sleep`. Whichever comes second sees
+        // the other: we that it sleeps, or it that it need not.
+        fence_after_rmw();
+        for &index in wakes.nodes() {
+            self.wake_one(index);
+        }
+        if wakes.wants_everybody() {
+            for (index, _) in self.waiters().all() {
+                self.wake_one(index);
+            }
+        }
+    }
+
+    fn wake_one(&self, index: u32) {
+        if let Ok(seat) = self.segment.seat(index)
+            && seat.asleep.load(Ordering::Relaxed) != 0
+        {
+            futex::wake(&seat.node.word, 1);
+        }
+    }
+
+    /// Notes that the segment holds nonsense.
+    #[cold]
+    pub(crate) fn note_damage(&self) {
+        // Relaxed: a note for people.
+        self.fixed().header.damaged.store(1, Ordering::Relaxed);
+    }
+}

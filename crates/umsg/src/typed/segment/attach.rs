@@ -1,0 +1,129 @@
+//! Attaching to a System V queue's segment: nothing in the file is believed before it was checked.
+
+use super::{Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, VERSION};
+use crate::error::OpenError;
+use rustix::fd::BorrowedFd;
+use rustix::fs::FileType;
+use std::mem::offset_of;
+
+/// Maps the segment in a file that is open for reading and writing.
+pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
+    let layout = summary(file)?.layout;
+    Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))
+}
+
+/// What a queue's file says of it, read with one system call. The counts may be of different instants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    pub(crate) layout: Layout,
+    pub(crate) id: i32,
+    pub(crate) key: i32,
+    pub(crate) is_removed: bool,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) cuid: u32,
+    pub(crate) cgid: u32,
+    /// Seconds since 1970; 0 for never.
+    pub(crate) changed_at: u64,
+    pub(crate) sent_at: u64,
+    pub(crate) received_at: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) qbytes: u64,
+    pub(crate) sender: u32,
+    pub(crate) receiver: u32,
+}
+
+/// Checks that a file that is open for reading is a System V queue's segment, and says what is in its header.
+pub(crate) fn summary(file: BorrowedFd<'_>) -> Result<Summary, OpenError> {
+    use super::fixed::{Header, Hub, REMOVED, Rights};
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(OpenError::NotAQueue("not a regular file"));
+    }
+    let bytes = Bytes::read(file)?;
+    let layout = bytes.layout()?;
+    if stat.st_size as u64 != layout.len as u64 {
+        return Err(OpenError::Damaged(
+            "the file has another length than its header says",
+        ));
+    }
+    let rights = |at| bytes.u32_at(offset_of!(Fixed, rights) + at);
+    let hub = |at| bytes.u64_at(offset_of!(Fixed, hub) + at);
+    Ok(Summary {
+        layout,
+        id: bytes.u32_at(offset_of!(Header, id)) as i32,
+        key: bytes.u32_at(offset_of!(Header, key)) as i32,
+        is_removed: rights(offset_of!(Rights, state)) == REMOVED,
+        mode: rights(offset_of!(Rights, mode)) & 0o777,
+        uid: rights(offset_of!(Rights, uid)),
+        gid: rights(offset_of!(Rights, gid)),
+        cuid: rights(offset_of!(Rights, cuid)),
+        cgid: rights(offset_of!(Rights, cgid)),
+        changed_at: bytes.u64_at(offset_of!(Fixed, rights) + offset_of!(Rights, changed_at)),
+        sent_at: hub(offset_of!(Hub, sent_at)),
+        received_at: hub(offset_of!(Hub, received_at)),
+        messages: hub(offset_of!(Hub, messages)),
+        bytes: hub(offset_of!(Hub, bytes)),
+        qbytes: hub(offset_of!(Hub, capacity)),
+        sender: bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, sender)),
+        receiver: bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, receiver)),
+    })
+}
+
+/// The beginning of the file: header, rights and the first lines of the hub.
+struct Bytes([u8; BEGINNING]);
+
+const BEGINNING: usize = offset_of!(Fixed, hub) + 128;
+
+impl Bytes {
+    /// Reads with a system call, so that a file that is too short is an error and not a SIGBUS.
+    fn read(file: BorrowedFd<'_>) -> Result<Bytes, OpenError> {
+        let mut bytes = [0; BEGINNING];
+        let len = rustix::io::pread(file, &mut bytes, 0)
+            .map_err(|e| OpenError::from_errno("pread", e))?;
+        if len < BEGINNING {
+            return Err(OpenError::NotAQueue("shorter than a header"));
+        }
+        Ok(Bytes(bytes))
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        let bytes = &self.0[at..at + 4];
+        u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    fn u64_at(&self, at: usize) -> u64 {
+        // The machines that umsg runs on are little-endian.
+        u64::from(self.u32_at(at)) | u64::from(self.u32_at(at + 4)) << 32
+    }
+
+    fn layout(&self) -> Result<Layout, OpenError> {
+        use super::fixed::Header;
+        if self.u64_at(offset_of!(Header, magic)) != MAGIC {
+            return Err(OpenError::NotAQueue(
+                "the file does not begin with the magic number",
+            ));
+        }
+        let version = self.u32_at(offset_of!(Header, version));
+        if version != VERSION || self.u32_at(offset_of!(Header, layout_hash)) != LAYOUT_HASH {
+            return Err(OpenError::OtherVersion {
+                found: version,
+                expected: VERSION,
+            });
+        }
+        let capacity = self.u64_at(offset_of!(Header, capacity));
+        let msgmax = self.u32_at(offset_of!(Header, msgmax));
+        if capacity > MOST_BYTES || msgmax > LONGEST {
+            return Err(OpenError::Damaged("the header's limits are out of range"));
+        }
+        let layout = Layout::new(capacity, msgmax as usize);
+        if self.u64_at(offset_of!(Header, len)) != layout.len as u64 {
+            return Err(OpenError::Damaged(
+                "the header's length does not fit its limits",
+            ));
+        }
+        Ok(layout)
+    }
+}

@@ -1,0 +1,178 @@
+//! The fixed part of a System V queue's segment: who writes which line.
+//!
+//! | part | written by | read by |
+//! |---|---|---|
+//! | [`Header`] | its creator | everybody, on attaching |
+//! | [`Rights`] | who changes or removes the queue | everybody |
+//! | [`Hub`] | holder of the lock | that holder; counts by everybody |
+//! | [`KindRoots`] | holder of the lock | that holder |
+//! | [`Holding`] | holder of the lock | that holder |
+//! | [`ArenaRoots`] | holder of the lock | that holder |
+//! | [`Counters`] | everybody, a line a processor | everybody |
+
+use crate::counters::Counters;
+use crate::lock::Lock;
+use crate::order::KindRoots;
+use crate::segment::{ArenaRoots, Holding, Links};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+
+/// First eight bytes of every segment of a System V queue: "umsg-sv" and a zero.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"umsg-sv\0");
+/// Version of the format; another one is refused.
+pub(crate) const VERSION: u32 = 1;
+/// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
+#[cfg(not(loom))]
+pub(crate) const LAYOUT_HASH: u32 = layout_hash();
+
+/// What a segment is.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) layout_hash: AtomicU32,
+    /// The most that `qbytes` can ever be, in bytes.
+    pub(crate) capacity: AtomicU64,
+    /// Length of the file, in bytes.
+    pub(crate) len: AtomicU64,
+    /// The longest message, in bytes: the namespace's msgmax when the queue was made.
+    pub(crate) msgmax: AtomicU32,
+    /// The queue's identifier, its key (0: IPC_PRIVATE), both an i32's bits.
+    pub(crate) id: AtomicU32,
+    pub(crate) key: AtomicU32,
+    /// Process id of the creator, and CLOCK_REALTIME in nanoseconds since 1970.
+    pub(crate) creator: AtomicU32,
+    pub(crate) created_at: AtomicU64,
+    /// 1 once something was found that makes no sense.
+    pub(crate) damaged: AtomicU32,
+}
+
+/// [`Rights::state`] of a queue that there is.
+pub(crate) const LIVE: u32 = 1;
+/// [`Rights::state`] of a queue that was removed, for ever.
+pub(crate) const REMOVED: u32 = 2;
+
+/// Who may do what. Written under the lock.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Rights {
+    /// [`LIVE`] or [`REMOVED`].
+    pub(crate) state: AtomicU32,
+    /// Grows with each change of the fields below: what was judged before is judged again.
+    pub(crate) version: AtomicU32,
+    pub(crate) uid: AtomicU32,
+    pub(crate) gid: AtomicU32,
+    pub(crate) cuid: AtomicU32,
+    pub(crate) cgid: AtomicU32,
+    /// Permission bits.
+    pub(crate) mode: AtomicU32,
+    /// CLOCK_REALTIME of the last change, in seconds since 1970.
+    pub(crate) changed_at: AtomicU64,
+}
+
+/// What every operation reads and writes.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Hub {
+    // -- first line: what each send and receive writes
+    pub(crate) lock: Lock,
+    /// First free slot, as slot + 1; 0 for none.
+    pub(crate) free: Guarded32,
+    /// Sequence number of the last message that was sent: the store that sends one.
+    pub(crate) sequence: Guarded64,
+    /// Messages that are queued, and their bytes: msg_qnum, msg_cbytes.
+    pub(crate) messages: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// CLOCK_REALTIME of the last send and receive, in seconds since 1970.
+    pub(crate) sent_at: AtomicU64,
+    pub(crate) received_at: AtomicU64,
+    /// Process ids of the last sender and receiver.
+    pub(crate) sender: AtomicU32,
+    pub(crate) receiver: AtomicU32,
+    /// The most bytes that may be queued: msg_qbytes.
+    pub(crate) capacity: AtomicU64,
+    // -- second line: what each operation reads; written when somebody waits or holds
+    /// Messages that are leased, and their bytes: they take room, and are not queued.
+    pub(crate) held: AtomicU64,
+    pub(crate) held_bytes: AtomicU64,
+    /// Blocked threads that want a message, want to send, have been offered a message.
+    pub(crate) receivers: Links,
+    pub(crate) offered: Links,
+    pub(crate) senders: Links,
+    // -- blocking and memory
+    /// Nodes that are real memory; where the search for a free one begins; the last ticket.
+    pub(crate) nodes: Guarded32,
+    pub(crate) node_hint: Guarded32,
+    pub(crate) ticket: Guarded64,
+    /// Slots that were ever used, and slots that are real memory.
+    pub(crate) used: Guarded32,
+    pub(crate) usable: Guarded32,
+    /// Granules of the arena in use; 1 while its lists are being changed.
+    pub(crate) arena_len: Guarded32,
+    pub(crate) arena_dirty: Guarded32,
+    /// Repairs since creation.
+    pub(crate) repairs: AtomicU32,
+}
+
+/// All of it, from the first byte of the file.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Fixed {
+    pub(crate) header: Header,
+    pub(crate) rights: Rights,
+    pub(crate) hub: Hub,
+    pub(crate) kinds: KindRoots,
+    pub(crate) holding: Holding,
+    pub(crate) arena: ArenaRoots,
+    pub(crate) counters: Counters,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::{offset_of, size_of};
+    assert!(size_of::<Header>() == 128 && size_of::<Rights>() == 128);
+    // A send or a receive for which nobody waits writes one line of the hub, and reads another.
+    assert!(offset_of!(Hub, held) == 64 && offset_of!(Hub, nodes) <= 128);
+};
+
+/// As [`crate::segment::LAYOUT_HASH`], for this layout.
+#[cfg(not(loom))]
+const fn layout_hash() -> u32 {
+    use super::{Cell, Seat};
+    use crate::order::{Kind, Place};
+    use crate::segment::{GRANULE, Hold, NODES, fnv};
+    use std::mem::{offset_of, size_of};
+    fnv(&[
+        size_of::<Fixed>(),
+        size_of::<Cell>(),
+        size_of::<Seat>(),
+        size_of::<Place>(),
+        size_of::<Kind>(),
+        size_of::<Hold>(),
+        offset_of!(Fixed, hub),
+        offset_of!(Fixed, kinds),
+        offset_of!(Fixed, holding),
+        offset_of!(Fixed, arena),
+        offset_of!(Fixed, counters),
+        offset_of!(Rights, changed_at),
+        offset_of!(Hub, messages),
+        offset_of!(Hub, held),
+        offset_of!(Hub, arena_len),
+        offset_of!(Cell, mtype),
+        offset_of!(Seat, size),
+        super::layout::CELL,
+        super::layout::MOST_SLOTS,
+        NODES,
+        GRANULE,
+    ])
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #[test]
+    fn the_specification_names_this_layout() {
+        let specification = include_str!("../../../../../docs/format.md");
+        let hash = format!("{:#010x}", super::LAYOUT_HASH);
+        assert!(specification.contains(&hash), "docs/format.md: {hash}");
+    }
+}
