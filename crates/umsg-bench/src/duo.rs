@@ -1,18 +1,11 @@
 //! Two processes that start together, with a deadline.
 
 use std::hint;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::time::{Duration, Instant};
 
+use crate::child::{self, Child};
 use crate::clock;
 use crate::failure::Failure;
-use crate::machine;
 use crate::shared::SharedWords;
-use crate::supervisor;
-
-/// How long one round of two processes may take. A healthy one takes well under a second; a stuck
-/// one is killed and fails the run.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// How often the two look for each other at the barrier before they let others run.
 const BARRIER_SPINS: u32 = 1000;
@@ -74,14 +67,7 @@ pub fn run(
         Child::start(&first_cpus, || first(&barrier))?,
         Child::start(&second_cpus, || second(&barrier))?,
     ];
-    let end = Instant::now() + DEADLINE;
-    while children.iter().any(|child| !child.ended) {
-        wait_for_any(&children, end)?;
-        for child in &mut children {
-            child.look()?;
-        }
-    }
-    Ok(())
+    child::wait_for_all(&mut children)
 }
 
 /// Nanoseconds that a cache line takes from one process to the other, one way, at best: what no exchange of
@@ -125,106 +111,10 @@ pub fn line_transfer(places: Places) -> Result<f64, Failure> {
     Ok(result.get(0) as f64 / (2 * TRIPS) as f64)
 }
 
-/// Sleeps until a child that has not ended yet ends. Takes no CPU time from them.
-fn wait_for_any(children: &[Child; 2], end: Instant) -> Result<(), Failure> {
-    let left = end.saturating_duration_since(Instant::now());
-    let mut waits = children.each_ref().map(|child| libc::pollfd {
-        // A negative descriptor is passed over.
-        fd: if child.ended {
-            -1
-        } else {
-            child.handle.as_raw_fd()
-        },
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let milliseconds = left.as_millis() as i32;
-    // SAFETY: the array of two is ours and outlives the call.
-    let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, milliseconds) };
-    match ready {
-        0 => Err(Failure::new(
-            "two processes did not finish their round in 30 s",
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// A forked process; killed and reaped when dropped before it ended.
-struct Child {
-    id: libc::pid_t,
-    handle: OwnedFd,
-    ended: bool,
-}
-
-impl Child {
-    fn start(cpus: &[usize], work: impl FnOnce() -> Result<(), Failure>) -> Result<Self, Failure> {
-        let parent = std::process::id();
-        // SAFETY: the process has one thread, so the child may go on as if nothing had happened.
-        let id = match unsafe { libc::fork() } {
-            -1 => return Err(Failure::system("fork")),
-            0 => {
-                supervisor::die_with_parent(parent);
-                let code = match machine::pin_to(cpus).and_then(|()| work()) {
-                    Ok(()) => 0,
-                    Err(failure) => {
-                        eprintln!("umsg-bench: {failure}");
-                        1
-                    }
-                };
-                supervisor::exit_child(code)
-            }
-            id => id,
-        };
-        // SAFETY: pidfd_open takes a process id and flags; the child is not reaped yet.
-        let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
-        if handle < 0 {
-            let failure = Failure::system("pidfd_open");
-            supervisor::kill(id, libc::SIGKILL);
-            supervisor::reap(id, 0);
-            return Err(failure);
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let handle = unsafe { OwnedFd::from_raw_fd(handle as i32) };
-        Ok(Self {
-            id,
-            handle,
-            ended: false,
-        })
-    }
-
-    /// Takes note if it has ended; fails if it did so other than with success.
-    fn look(&mut self) -> Result<(), Failure> {
-        if self.ended {
-            return Ok(());
-        }
-        let Some(status) = supervisor::reap(self.id, libc::WNOHANG) else {
-            return Ok(());
-        };
-        self.ended = true;
-        if status == 0 {
-            Ok(())
-        } else if libc::WIFSIGNALED(status) {
-            let signal = libc::WTERMSIG(status);
-            Err(Failure::new(format!(
-                "a process was killed by signal {signal}"
-            )))
-        } else {
-            Err(Failure::new("a process failed, as it says above"))
-        }
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        if !self.ended {
-            supervisor::kill(self.id, libc::SIGKILL);
-            supervisor::reap(self.id, 0);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// It dies without a word: in a test's child a lock of the standard streams may be held for ever by

@@ -8,6 +8,7 @@
 //! `/dev/shm` even if that child is killed or crashes.
 
 mod backends;
+mod child;
 mod cli;
 mod clock;
 mod company;

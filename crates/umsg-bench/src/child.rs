@@ -1,0 +1,133 @@
+//! Processes that take part in a round, with a deadline.
+
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::machine;
+use crate::supervisor;
+
+/// How long one round may take. A healthy one takes about a second; a stuck one is killed and fails the run.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits until all have ended.
+///
+/// # Errors
+/// If one fails, dies, or is not done at the deadline.
+pub fn wait_for_all(children: &mut [Child]) -> Result<(), Failure> {
+    let end = Instant::now() + DEADLINE;
+    while children.iter().any(|child| !child.ended) {
+        wait_for_any(children, end)?;
+        for child in &mut *children {
+            child.look()?;
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until a child that has not ended yet ends. Takes no CPU time from them.
+fn wait_for_any(children: &[Child], end: Instant) -> Result<(), Failure> {
+    let left = end.saturating_duration_since(Instant::now());
+    let wait = |child: &Child| libc::pollfd {
+        // A negative descriptor is passed over.
+        fd: if child.ended {
+            -1
+        } else {
+            child.handle.as_raw_fd()
+        },
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut waits: Vec<_> = children.iter().map(wait).collect();
+    let milliseconds = left.as_millis() as i32;
+    // SAFETY: the entries are ours, as many as we say, and outlive the call.
+    let ready = unsafe {
+        libc::poll(
+            waits.as_mut_ptr(),
+            waits.len() as libc::nfds_t,
+            milliseconds,
+        )
+    };
+    match ready {
+        0 => Err(Failure::new("a round was not finished in 30 s")),
+        _ => Ok(()),
+    }
+}
+
+/// A forked process; killed and reaped when dropped before it ended.
+pub struct Child {
+    id: libc::pid_t,
+    handle: OwnedFd,
+    ended: bool,
+}
+
+impl Child {
+    /// Runs `work` in a child on these CPUs. It dies with its parent.
+    pub fn start(
+        cpus: &[usize],
+        work: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
+        let parent = std::process::id();
+        // SAFETY: the process has one thread, so the child may go on as if nothing had happened.
+        let id = match unsafe { libc::fork() } {
+            -1 => return Err(Failure::system("fork")),
+            0 => {
+                supervisor::die_with_parent(parent);
+                let code = match machine::pin_to(cpus).and_then(|()| work()) {
+                    Ok(()) => 0,
+                    Err(failure) => {
+                        eprintln!("umsg-bench: {failure}");
+                        1
+                    }
+                };
+                supervisor::exit_child(code)
+            }
+            id => id,
+        };
+        // SAFETY: pidfd_open takes a process id and flags; the child is not reaped yet.
+        let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
+        if handle < 0 {
+            let failure = Failure::system("pidfd_open");
+            supervisor::kill(id, libc::SIGKILL);
+            supervisor::reap(id, 0);
+            return Err(failure);
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let handle = unsafe { OwnedFd::from_raw_fd(handle as i32) };
+        Ok(Self {
+            id,
+            handle,
+            ended: false,
+        })
+    }
+
+    /// Takes note if it has ended; fails if it did so other than with success.
+    fn look(&mut self) -> Result<(), Failure> {
+        if self.ended {
+            return Ok(());
+        }
+        let Some(status) = supervisor::reap(self.id, libc::WNOHANG) else {
+            return Ok(());
+        };
+        self.ended = true;
+        if status == 0 {
+            Ok(())
+        } else if libc::WIFSIGNALED(status) {
+            let signal = libc::WTERMSIG(status);
+            Err(Failure::new(format!(
+                "a process was killed by signal {signal}"
+            )))
+        } else {
+            Err(Failure::new("a process failed, as it says above"))
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.ended {
+            supervisor::kill(self.id, libc::SIGKILL);
+            supervisor::reap(self.id, 0);
+        }
+    }
+}
