@@ -66,6 +66,8 @@ pub enum Suite {
     Memory,
     /// Two cores: does a hammered queue slow down who works beside it?
     Neighbour,
+    /// The totals of all System V queues: kept in one place, by CPU or by queue; 1 to 160 threads
+    Counters,
     /// All of the above
     All,
 }
@@ -83,6 +85,7 @@ impl Suite {
                 Suite::Copy,
                 Suite::Memory,
                 Suite::Neighbour,
+                Suite::Counters,
             ],
             single => vec![single],
         }
@@ -98,6 +101,7 @@ impl Suite {
             Suite::Copy => "copy",
             Suite::Memory => "memory",
             Suite::Neighbour => "neighbour",
+            Suite::Counters => "counters",
             Suite::All => "all",
         }
     }

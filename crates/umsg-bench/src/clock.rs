@@ -22,8 +22,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// CPU time of the calling process so far, user and system, in nanoseconds. A process of this
-/// benchmark has one thread.
+/// CPU time of the calling process so far, all its threads, user and system, in nanoseconds.
 pub fn cpu() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -12,6 +12,7 @@ mod child;
 mod cli;
 mod clock;
 mod company;
+mod crew;
 mod duo;
 mod failure;
 mod harness;

@@ -41,6 +41,12 @@ impl SharedWords {
         self.words[index].store(value, Ordering::Release);
     }
 
+    /// A word, for those who want another order than [`Self::get`] and [`Self::set`].
+    #[inline]
+    pub fn word(&self, index: usize) -> &AtomicU64 {
+        &self.words[index]
+    }
+
     /// Some of the words as bytes.
     ///
     /// # Safety

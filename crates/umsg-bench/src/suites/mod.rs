@@ -2,6 +2,7 @@
 
 mod batch;
 mod copy;
+mod counters;
 mod depth;
 mod duet;
 mod memory;
@@ -28,6 +29,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
         Suite::Copy => copy::run(plan),
         Suite::Memory => memory::run(plan),
         Suite::Neighbour => neighbour::run(plan),
+        Suite::Counters => counters::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
     }
 }

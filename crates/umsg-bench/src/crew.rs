@@ -1,0 +1,201 @@
+//! Threads of one process that work at the same time until they are told to stop.
+//!
+//! ```text
+//! worker ──fork──▶ child: thread 0, thread 1 ... thread n-1, each counting on a line of its own
+//!                         and one that sleeps, reads clock and counts twice, and says stop
+//! ```
+//!
+//! What is measured lies between the two readings, so that neither the start nor the end of the threads is in it.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::child::{self, Child};
+use crate::clock;
+use crate::failure::Failure;
+use crate::machine;
+use crate::shared::SharedWords;
+use crate::supervisor;
+
+/// Bytes of a thread's stack: there may be hundreds.
+const STACK: usize = 128 * 1024;
+
+/// Which share of the measured time the threads work before it.
+const WARM_UP: u32 = 4;
+
+/// The CPUs of each thread.
+pub type Seats = Vec<Vec<usize>>;
+
+/// One after the other on the CPUs in turn: neighbours are apart.
+pub fn spread(threads: usize, cpus: &[usize]) -> Seats {
+    let turns = cpus.iter().cycle();
+    turns.take(threads).map(|&cpu| vec![cpu]).collect()
+}
+
+/// What a round found.
+pub struct Yield {
+    /// What the threads counted.
+    pub count: u64,
+    /// Meanwhile, in nanoseconds.
+    pub elapsed: u64,
+    /// CPU time of all threads, in nanoseconds.
+    pub cpu: u64,
+}
+
+impl Yield {
+    /// CPU time of all threads, in nanoseconds for each that was counted.
+    pub fn cpu_each(&self) -> f64 {
+        self.cpu as f64 / self.count as f64
+    }
+}
+
+/// A thread's own count, on a line that no other thread writes.
+#[repr(align(128))]
+#[derive(Default)]
+struct Tally(AtomicU64);
+
+/// What a thread of the crew knows.
+pub struct Member<'a> {
+    /// 0 and up.
+    pub index: usize,
+    tally: &'a Tally,
+    over: &'a AtomicBool,
+}
+
+impl Member<'_> {
+    /// Whether the round is over.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        // Relaxed: nothing is handed over with it; a thread that sees it late works a little longer.
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Counts what was done.
+    #[inline]
+    pub fn count(&self, more: u64) {
+        // Relaxed: only this thread writes it, and the reader wants a number of about now.
+        let before = self.tally.0.load(Ordering::Relaxed);
+        self.tally.0.store(before + more, Ordering::Relaxed);
+    }
+}
+
+/// Runs one thread a seat, in a process of their own, for the budget and some time before it. `work` is to come back
+/// soon after the member is told that the round is over.
+///
+/// # Errors
+/// If one of them fails, or they are not done at the deadline; all are then ended.
+pub fn run(
+    seats: &Seats,
+    budget: Duration,
+    work: impl Fn(&Member<'_>) -> Result<(), Failure> + Sync,
+) -> Result<Yield, Failure> {
+    let words = SharedWords::new(3)?;
+    let mut cpus = seats.concat();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let measure = || {
+        let found = measure(seats, budget, &work)?;
+        let figures = [found.count, found.elapsed, found.cpu];
+        for (index, figure) in figures.into_iter().enumerate() {
+            words.set(index, figure);
+        }
+        Ok(())
+    };
+    child::wait_for_all(&mut [Child::start(&cpus, measure)?])?;
+    Ok(Yield {
+        count: words.get(0),
+        elapsed: words.get(1),
+        cpu: words.get(2),
+    })
+}
+
+/// In the child: starts the threads, and reads clock and counts while they work.
+fn measure(
+    seats: &Seats,
+    budget: Duration,
+    work: &(impl Fn(&Member<'_>) -> Result<(), Failure> + Sync),
+) -> Result<Yield, Failure> {
+    let tallies: Vec<Tally> = seats.iter().map(|_| Tally::default()).collect();
+    let (over, start) = (AtomicBool::new(false), Barrier::new(seats.len() + 1));
+    thread::scope(|scope| {
+        for (index, (cpus, tally)) in seats.iter().zip(&tallies).enumerate() {
+            let (over, start) = (&over, &start);
+            let member = Member { index, tally, over };
+            let body = move || {
+                let seated = machine::pin_to(cpus);
+                start.wait();
+                if let Err(failure) = seated.and_then(|()| work(&member)) {
+                    // The others may wait for this one for ever.
+                    eprintln!("umsg-bench: {failure}");
+                    supervisor::exit_child(1);
+                }
+            };
+            let builder = thread::Builder::new().stack_size(STACK);
+            builder.spawn_scoped(scope, body)?;
+        }
+        start.wait();
+        thread::sleep(budget / WARM_UP);
+        let before = reading(&tallies);
+        thread::sleep(budget);
+        let after = reading(&tallies);
+        // Relaxed: see `Member::is_over`.
+        over.store(true, Ordering::Relaxed);
+        Ok(Yield {
+            count: after.count - before.count,
+            elapsed: after.elapsed - before.elapsed,
+            cpu: after.cpu - before.cpu,
+        })
+    })
+}
+
+fn reading(tallies: &[Tally]) -> Yield {
+    Yield {
+        elapsed: clock::now(),
+        cpu: clock::cpu(),
+        // Relaxed: see `Member::count`.
+        count: tallies
+            .iter()
+            .map(|tally| tally.0.load(Ordering::Relaxed))
+            .sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_apart_as_long_as_there_are_cpus() {
+        assert_eq!(spread(3, &[1, 0]), [[1], [0], [1]]);
+    }
+
+    #[test]
+    fn each_thread_has_an_index_of_its_own_and_is_told_when_to_stop() {
+        let arrived = SharedWords::new(3).unwrap();
+        let found = run(&spread(3, &[0]), Duration::from_millis(20), |member| {
+            while !member.is_over() {
+                member.count(1);
+            }
+            arrived.increment(member.index);
+            Ok(())
+        });
+        assert!(found.unwrap().count > 0);
+        assert_eq!([0, 1, 2].map(|index| arrived.get(index)), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_thread_that_fails_ends_those_that_wait_for_it() {
+        let failed = run(&spread(2, &[0]), Duration::from_millis(1), |member| {
+            if member.index == 0 {
+                // Without a word: see the test of pairs.
+                std::process::abort();
+            }
+            loop {
+                thread::park();
+            }
+        });
+        assert!(failed.is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! A line a CPU, as the kernel keeps its totals since 2022.
+
+use super::ways::{Lines, Way};
+use crate::failure::Failure;
+
+/// A line a CPU; a thread asks where it is, and adds there. It may have been moved meanwhile, so the addition is atomic.
+pub struct PerCpuAtomic(Lines);
+
+impl Way for PerCpuAtomic {
+    fn make(_threads: usize) -> Result<Self, Failure> {
+        Lines::new(cpus()).map(Self)
+    }
+
+    #[inline]
+    fn add(&self, _thread: usize, messages: i64, bytes: i64) {
+        // SAFETY: asks for a number. A kernel that does not know it says -1.
+        let cpu = unsafe { libc::sched_getcpu() }.max(0);
+        self.0.add_atomically(cpu as usize, messages, bytes);
+    }
+
+    fn read(&self) -> (i64, i64) {
+        self.0.sum()
+    }
+}
+
+/// CPUs that the machine may have.
+fn cpus() -> usize {
+    // SAFETY: asks for a number.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).unwrap_or(1).max(1)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub use elsewhere::PerCpu;
+#[cfg(target_arch = "x86_64")]
+pub use restartable::PerCpu;
+
+/// What the kernel does inside itself, done with a restartable sequence (rseq(2)): the thread finds its CPU and adds with one
+/// plain instruction; if it is moved or interrupted before that, it starts over.
+#[cfg(target_arch = "x86_64")]
+mod restartable {
+    use std::arch::asm;
+    use std::mem;
+
+    use super::{Lines, Way};
+    use crate::failure::Failure;
+
+    /// A line is 2 to the power of this, in bytes.
+    const LINE_SHIFT: u32 = 7;
+    const _: () = assert!(super::super::ways::WORDS * 8 == 1 << LINE_SHIFT);
+
+    /// A line a CPU, and where glibc has put the rseq area of a thread, counted from its thread pointer.
+    pub struct PerCpu {
+        lines: Lines,
+        area: isize,
+    }
+
+    impl Way for PerCpu {
+        fn make(_threads: usize) -> Result<Self, Failure> {
+            Ok(Self {
+                lines: Lines::new(super::cpus())?,
+                area: area()?,
+            })
+        }
+
+        #[inline]
+        fn add(&self, _thread: usize, messages: i64, bytes: i64) {
+            let first = self.lines.start();
+            // SAFETY: `make` has found the area, and there is a line for every CPU with two words.
+            unsafe {
+                add(self.area, first.cast_mut().cast(), messages);
+                add(self.area, first.add(1).cast_mut().cast(), bytes);
+            }
+        }
+
+        fn read(&self) -> (i64, i64) {
+            self.lines.sum()
+        }
+    }
+
+    /// Adds to the word of the CPU that the thread is on.
+    ///
+    /// # Safety
+    /// The threads of this process have a registered rseq area there; `first` is the word of CPU 0, and those of the other
+    /// CPUs follow, a line apart.
+    #[inline]
+    unsafe fn add(area: isize, first: *mut i64, value: i64) {
+        // SAFETY: the area is the thread's own, its fields cpu_id and rseq_cs lie 4 and 8 bytes into it. The descriptor says
+        // from 4 to 5, and where to go if the thread is moved or interrupted in between: before the four bytes that glibc
+        // has registered as the signature, to label 6. The last instruction inside is the only one that has an effect. The
+        // word is one of ours, and is only ever touched by its CPU in this way, or at rest.
+        unsafe {
+            asm!(
+                "2:",
+                "lea {scratch}, [rip + 3f]",
+                "mov qword ptr fs:[{area} + 8], {scratch}",
+                "4:",
+                "mov {scratch:e}, dword ptr fs:[{area} + 4]",
+                "shl {scratch}, {line_shift}",
+                "add qword ptr [{first} + {scratch}], {value}",
+                "5:",
+                ".pushsection __rseq_cs, \"aw\"",
+                ".balign 32",
+                "3:",
+                ".long 0, 0",
+                ".quad 4b, 5b - 4b, 6f",
+                ".popsection",
+                ".pushsection __rseq_failure, \"ax\"",
+                ".byte 0x0f, 0xb9, 0x3d",
+                ".long 0x53053053",
+                "6:",
+                "jmp 2b",
+                ".popsection",
+                area = in(reg) area,
+                first = in(reg) first,
+                value = in(reg) value,
+                scratch = out(reg) _,
+                line_shift = const LINE_SHIFT,
+                options(nostack),
+            );
+        }
+    }
+
+    /// Where glibc has put the area (since 2.35).
+    fn area() -> Result<isize, Failure> {
+        let symbol = |name: &std::ffi::CStr| {
+            // SAFETY: the name ends with zero.
+            unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+        };
+        let (offset, size) = (symbol(c"__rseq_offset"), symbol(c"__rseq_size"));
+        if offset.is_null() || size.is_null() {
+            return Err(Failure::new("this libc registers no rseq area"));
+        }
+        // SAFETY: glibc documents both as constants of these types.
+        let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
+        if size == 0 {
+            return Err(Failure::new("the kernel has no rseq, or it is turned off"));
+        }
+        const { assert!(mem::size_of::<isize>() == 8) };
+        Ok(offset)
+    }
+}
+
+/// Not written for this processor.
+#[cfg(not(target_arch = "x86_64"))]
+mod elsewhere {
+    use super::Way;
+    use crate::failure::Failure;
+
+    pub struct PerCpu;
+
+    impl Way for PerCpu {
+        fn make(_threads: usize) -> Result<Self, Failure> {
+            Err(Failure::new(
+                "the restartable sequence is written for x86-64 only",
+            ))
+        }
+
+        fn add(&self, _thread: usize, _messages: i64, _bytes: i64) {}
+
+        fn read(&self) -> (i64, i64) {
+            (0, 0)
+        }
+    }
+}

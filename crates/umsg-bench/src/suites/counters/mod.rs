@@ -1,0 +1,158 @@
+//! The totals of a namespace, how many messages and bytes its System V queues hold, kept in four ways; from 1 to 160
+//! threads.
+//!
+//! | way | kept in | an update | a reader sums |
+//! |---|---|---|---|
+//! | shared | one line (the kernel before 2022) | two locked additions | nothing |
+//! | per CPU | a line a CPU (the kernel since 2022) | two additions that no migration can tear (rseq) | CPUs |
+//! | per CPU, atomic | the same | asks for the CPU, then two locked additions | CPUs |
+//! | per queue | the queue's own counts (umsg) | two stores, under the queue's lock | queues |
+//!
+//! Each thread here works on a queue of its own, as if it held its lock, and does nothing but update: as one that sends and
+//! one that receives in turn. A queue keeps counts of its own in any case, to know when it is full, and so does the
+//! kernel's: what the last way costs is not even an addition to that.
+//!
+//! At the end of each round every thread leaves some messages behind, and the sum must be exactly theirs.
+
+mod cpu;
+mod ways;
+
+use self::cpu::{PerCpu, PerCpuAtomic};
+use self::ways::{PerQueue, Shared, Way};
+use crate::clock;
+use crate::crew::{self, Yield};
+use crate::failure::Failure;
+use crate::harness::{Plan, Side};
+use crate::report::{Better, Row};
+
+const SUITE: &str = "counters";
+
+const THREADS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 160];
+
+/// Bytes a message.
+const SIZE: i64 = 8;
+
+/// Updates between two looks whether the round is over: pairs of a send and a receive.
+const PAIRS: u64 = 500;
+
+/// How often the totals are read, for the clock's sake.
+const READS: u32 = 1_000;
+
+/// What one round of one way finds, in nanoseconds.
+struct Cost {
+    /// What a CPU spends on an update, waiting for cache lines included.
+    update: f64,
+    /// The same by the CPU time of the threads.
+    cpu: f64,
+    /// One reading of the totals, at rest.
+    read: f64,
+}
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    THREADS
+        .into_iter()
+        .map(|threads| row(plan, threads))
+        .collect()
+}
+
+fn row(plan: &Plan, threads: usize) -> Result<Row, Failure> {
+    let name = match threads {
+        1 => "1 thread".to_owned(),
+        many => format!("{many} threads"),
+    };
+    let [mut queue, mut cpu, mut atomic, mut shared] = std::array::from_fn(|_| Side::new());
+    for round in 0..plan.rounds {
+        plan.progress(&format!("{SUITE}: {name}"), round);
+        queue.round(|| measure::<PerQueue>(plan, threads));
+        cpu.round(|| measure::<PerCpu>(plan, threads));
+        atomic.round(|| measure::<PerCpuAtomic>(plan, threads));
+        shared.round(|| measure::<Shared>(plan, threads));
+    }
+    for side in [&queue, &atomic, &shared] {
+        if let Some(failure) = &side.failure {
+            return Err(Failure::new(format!("{name}: {failure}")));
+        }
+    }
+    let update = |side: &Side<Cost>| side.each(|cost| cost.update);
+    let median = |side: &Side<Cost>, figure: fn(&Cost) -> f64| side.each(figure).median();
+    let (ours, kernels) = (update(&queue), update(&cpu));
+    let others = [&cpu, &atomic, &shared].map(|side| update(side).median());
+    let cheapest = others.into_iter().flatten().fold(f64::INFINITY, f64::min);
+    let met = ours.median().map(|ours| ours <= cheapest);
+    Ok(
+        Row::compare(SUITE, name, "ns", Better::Less, &ours, &kernels)
+            .column("percpu_atomic", update(&atomic).median())
+            .column("shared", update(&shared).median())
+            .column("cpu_queue", median(&queue, |cost| cost.cpu))
+            .column("cpu_percpu", median(&cpu, |cost| cost.cpu))
+            .column("cpu_shared", median(&shared, |cost| cost.cpu))
+            .column("read_queues", median(&queue, |cost| cost.read))
+            .column("read_percpu", median(&cpu, |cost| cost.read))
+            .column("read_shared", median(&shared, |cost| cost.read))
+            .spreads(&ours, &kernels)
+            .reason("kernel", cpu.failure.as_ref())
+            .note(
+                "an update of messages and bytes, in ns that a CPU spends on it; umsg: the counts of each queue, which \
+                 is what umsg uses; kernel: its way since 2022, a line a CPU, re-created in process with rseq; shared: \
+                 its way before",
+            )
+            .note("cpu: the same, in CPU time of the threads")
+            .note(
+                "read: the sum, in process; from outside one has to find the queues first, which the suite msg shows",
+            )
+            .goal("no dearer than the others", met),
+    )
+}
+
+/// One round of one way, and whether its sum is exact.
+fn measure<W: Way>(plan: &Plan, threads: usize) -> Result<Cost, Failure> {
+    let way = W::make(threads)?;
+    let mut cpus: Vec<usize> = [Some(plan.cpus.first), plan.cpus.second]
+        .into_iter()
+        .flatten()
+        .collect();
+    cpus.truncate(threads);
+    let seats = crew::spread(threads, &cpus);
+    let found = crew::run(&seats, plan.duo_budget / 2, |member| {
+        while !member.is_over() {
+            for _ in 0..PAIRS {
+                way.add(member.index, 1, SIZE);
+                way.add(member.index, -1, -SIZE);
+            }
+            member.count(2 * PAIRS);
+        }
+        for _ in 0..left_by(member.index) {
+            way.add(member.index, 1, SIZE);
+        }
+        Ok(())
+    })?;
+    let left: i64 = (0..threads).map(left_by).sum();
+    if way.read() != (left, left * SIZE) {
+        return Err(Failure::new(format!(
+            "{left} messages were left, and {:?} counted",
+            way.read()
+        )));
+    }
+    Ok(cost(&found, cpus.len(), read_time(&way)))
+}
+
+/// How many messages a thread leaves in its queue.
+fn left_by(thread: usize) -> i64 {
+    thread as i64 % 3 + 1
+}
+
+fn cost(found: &Yield, cpus: usize, read: f64) -> Cost {
+    Cost {
+        update: found.elapsed as f64 * cpus as f64 / found.count as f64,
+        cpu: found.cpu_each(),
+        read,
+    }
+}
+
+fn read_time<W: Way>(way: &W) -> f64 {
+    let start = clock::now();
+    for _ in 0..READS {
+        std::hint::black_box(way.read());
+    }
+    (clock::now() - start) as f64 / f64::from(READS)
+}
