@@ -170,6 +170,18 @@ impl Engine {
         })
     }
 
+    /// Has a lease end as if its time were up, without the lock: it is the calling thread's own, which a handler has
+    /// interrupted, or nobody's.
+    #[cfg(not(loom))]
+    pub(crate) fn expire(&self, grip: &Grip) {
+        let holds = Holds::of(self.segment());
+        if let Ok(Some(hold)) = holds.find(grip.index, grip.ticket, State::Leased) {
+            hold.until.set(1);
+            // Relaxed: when to look, not what is found.
+            self.fixed().holding.due.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// Where a leased message lies.
     #[cfg(not(loom))]
     pub(crate) fn place(&self, grip: &Grip) -> Result<*mut u8, Trouble> {

@@ -1,0 +1,177 @@
+//! Several messages in one call.
+
+use super::error::{ReceiveError, SendError};
+use super::queue::{Queue, Received};
+use crate::order::Want;
+use crate::sys::thread;
+use crate::typed::{Batch, Call, Refused, Sink, Taken};
+use crate::until::Until;
+use std::time::Duration;
+
+/// Messages in slices: types and bytes.
+struct Slices<'a>(&'a [(i64, &'a [u8])]);
+
+impl Batch for Slices<'_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn at(&self, index: usize) -> (i64, &[u8]) {
+        self.0[index]
+    }
+}
+
+/// One buffer for all messages, back to back.
+struct Packed<'a> {
+    buffer: &'a mut [u8],
+    received: &'a mut [Received],
+    count: usize,
+    filled: usize,
+}
+
+impl Sink for Packed<'_> {
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.buffer.get_mut(self.filled..)?.get_mut(..len)
+    }
+
+    fn taken(&mut self, taken: Taken) {
+        if let Some(received) = self.received.get_mut(self.count) {
+            *received = taken.into();
+        }
+        self.filled += taken.len;
+        self.count += 1;
+    }
+}
+
+impl Queue {
+    /// Sends messages, each of a type and with its bytes, all or none: no receiver finds some of them without the others.
+    ///
+    /// # Blocking
+    /// Until there is room for all.
+    ///
+    /// # Errors
+    /// As [`send`](Queue::send); [`SendError::BatchTooLarge`] if the queue could not hold them were it empty.
+    ///
+    /// # If the process dies
+    /// Before the call returns: all were sent, or none.
+    pub fn send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
+        self.send_batch_until(messages, Until::Forever)
+    }
+
+    /// As [`send_batch`](Queue::send_batch), if there is room for all at once.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] and those of [`send_batch`](Queue::send_batch).
+    pub fn try_send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
+        self.send_batch_until(messages, Until::Now)
+    }
+
+    /// As [`send_batch`](Queue::send_batch); waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] and those of [`send_batch`](Queue::send_batch).
+    pub fn send_batch_timeout(
+        &self,
+        messages: &[(i64, &[u8])],
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        self.send_batch_until(messages, Until::After(timeout))
+    }
+
+    /// For the faces that speak C.
+    #[doc(hidden)]
+    pub fn send_batch_until(
+        &self,
+        messages: &[(i64, &[u8])],
+        until: Until,
+    ) -> Result<(), SendError> {
+        for &(mtype, message) in messages {
+            self.check_to_send(mtype, message.len())?;
+        }
+        let batch = Slices(messages);
+        let mut call = Call::new(thread::current(), until.deadline());
+        loop {
+            call.rights = self.may_send()?;
+            let (count, bytes) = (batch.count(), batch.bytes());
+            if !self.engine.can_hold(count as u64, bytes) {
+                return Err(SendError::BatchTooLarge {
+                    messages: count,
+                    bytes,
+                });
+            }
+            match self.engine.send_batch(&call, &batch) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Rejudge) => {}
+                Err(refused) => return Err(self.send_error(refused)),
+            }
+        }
+    }
+
+    /// Receives as many messages that are wanted as there are, up to `received.len()`, back to back into `buffer`, which has to
+    /// have room for the queue's [`msgmax`](Queue::msgmax) if the call may have to wait. Answers how many.
+    ///
+    /// # Blocking
+    /// Until there is one.
+    ///
+    /// # Errors
+    /// As [`receive`](Queue::receive), with [`ReceiveError::TooSmall`] if `buffer` has no room for the first one.
+    ///
+    /// # If the process dies
+    /// Before the call returns: those that were copied out are lost.
+    pub fn receive_batch(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        received: &mut [Received],
+    ) -> Result<usize, ReceiveError> {
+        self.receive_batch_until(want, buffer, received, Until::Forever)
+    }
+
+    /// As [`receive_batch`](Queue::receive_batch), if there is a message at once.
+    ///
+    /// # Errors
+    /// [`ReceiveError::NoMessage`] and those of [`receive_batch`](Queue::receive_batch).
+    pub fn try_receive_batch(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        received: &mut [Received],
+    ) -> Result<usize, ReceiveError> {
+        self.receive_batch_until(want, buffer, received, Until::Now)
+    }
+
+    /// As [`receive_batch`](Queue::receive_batch); waits for the first at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] and those of [`receive_batch`](Queue::receive_batch).
+    pub fn receive_batch_timeout(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        received: &mut [Received],
+        timeout: Duration,
+    ) -> Result<usize, ReceiveError> {
+        self.receive_batch_until(want, buffer, received, Until::After(timeout))
+    }
+
+    /// For the faces that speak C.
+    #[doc(hidden)]
+    pub fn receive_batch_until(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        received: &mut [Received],
+        until: Until,
+    ) -> Result<usize, ReceiveError> {
+        let most = received.len();
+        let mut packed = Packed {
+            buffer,
+            received,
+            count: 0,
+            filled: 0,
+        };
+        self.judged_receive(until.deadline(), |call| {
+            self.engine.receive_batch(call, want, most, &mut packed)
+        })
+    }
+}

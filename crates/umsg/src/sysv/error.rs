@@ -1,0 +1,157 @@
+//! Errors of System V queues: one enum an operation family, one table to errno each.
+
+use crate::error::Trouble;
+pub use crate::error::LeaseError;
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// EAGAIN: there is no room, or the queue's lock is held by a stopped process, and the call must not block.
+    #[error("the queue is full")]
+    Full,
+    /// ETIMEDOUT: the deadline passed before there was room.
+    #[error("timed out waiting for room in the queue")]
+    TimedOut,
+    /// EINVAL: the message is longer than the namespace's `msgmax` when the queue was made, both in bytes.
+    #[error("a message of {len} bytes is too long for this queue: msgmax was {max} bytes when it was made")]
+    TooLong {
+        /// Length of the message, in bytes.
+        len: usize,
+        /// The longest message that the queue takes, in bytes.
+        max: usize,
+    },
+    /// EMSGSIZE: more messages, or bytes, were to be sent as one than the queue may hold.
+    #[error("a batch of {messages} messages and {bytes} bytes never fits into this queue: see its qbytes")]
+    BatchTooLarge {
+        /// Messages in the batch.
+        messages: usize,
+        /// Bytes in the batch.
+        bytes: u64,
+    },
+    /// EINVAL: the type is below 1.
+    #[error("a message's type is 1 or more")]
+    InvalidType,
+    /// EACCES: the queue's mode does not let the caller send.
+    #[error("permission denied: the queue's mode does not let you send")]
+    PermissionDenied,
+    /// EIDRM: the queue was removed.
+    #[error("the queue was removed")]
+    Removed,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: the machine or the memory cgroup has no memory for the message.
+    #[error("no memory left for the message")]
+    NoMemory,
+    /// ENOMEM: the file system of the namespace is full, the namespace's limit of bytes is reached, or the queue has as many
+    /// messages as one can have.
+    #[error("no space left in the namespace for the message")]
+    NoSpace,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl SendError {
+    /// The error number that msgsnd(2) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            SendError::Full => libc::EAGAIN,
+            SendError::TimedOut => libc::ETIMEDOUT,
+            SendError::TooLong { .. } | SendError::InvalidType => libc::EINVAL,
+            SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
+            SendError::PermissionDenied => libc::EACCES,
+            SendError::Removed => libc::EIDRM,
+            SendError::Interrupted => libc::EINTR,
+            // msgsnd(2) knows no ENOSPC.
+            SendError::NoMemory | SendError::NoSpace => libc::ENOMEM,
+            SendError::Damaged => libc::EBADMSG,
+            SendError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for SendError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => SendError::Damaged,
+            Trouble::NoSpace => SendError::NoSpace,
+            Trouble::NoMemory => SendError::NoMemory,
+            Trouble::Busy => SendError::Full,
+            Trouble::OwnedByCaller => SendError::WouldDeadlock,
+        }
+    }
+}
+
+/// Why no message was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// ENOMSG: there is no message that is wanted, or the queue's lock is held by a stopped process, and the call must not block.
+    #[error("there is no such message in the queue")]
+    NoMessage,
+    /// ETIMEDOUT: the deadline passed before a message came.
+    #[error("timed out waiting for a message")]
+    TimedOut,
+    /// E2BIG: the message is longer than the buffer, and stays in the queue, or was the next receiver's.
+    #[error("the buffer is too short for the message of {len} bytes")]
+    TooSmall {
+        /// Length of the message, in bytes.
+        len: usize,
+    },
+    /// EACCES: the queue's mode does not let the caller receive.
+    #[error("permission denied: the queue's mode does not let you receive")]
+    PermissionDenied,
+    /// EIDRM: the queue was removed.
+    #[error("the queue was removed")]
+    Removed,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: the machine or the memory cgroup has no memory left.
+    #[error("no memory left")]
+    NoMemory,
+    /// ENOMEM: the file system of the namespace is full.
+    #[error("no space left in the namespace")]
+    NoSpace,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl ReceiveError {
+    /// The error number that msgrcv(2) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            ReceiveError::NoMessage => libc::ENOMSG,
+            ReceiveError::TimedOut => libc::ETIMEDOUT,
+            ReceiveError::TooSmall { .. } => libc::E2BIG,
+            ReceiveError::PermissionDenied => libc::EACCES,
+            ReceiveError::Removed => libc::EIDRM,
+            ReceiveError::Interrupted => libc::EINTR,
+            // msgrcv(2) knows no ENOSPC.
+            ReceiveError::NoMemory | ReceiveError::NoSpace => libc::ENOMEM,
+            ReceiveError::Damaged => libc::EBADMSG,
+            ReceiveError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for ReceiveError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => ReceiveError::Damaged,
+            Trouble::NoSpace => ReceiveError::NoSpace,
+            Trouble::NoMemory => ReceiveError::NoMemory,
+            Trouble::Busy => ReceiveError::NoMessage,
+            Trouble::OwnedByCaller => ReceiveError::WouldDeadlock,
+        }
+    }
+}

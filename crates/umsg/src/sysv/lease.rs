@@ -1,0 +1,249 @@
+//! Receiving in place.
+
+use super::error::{LeaseError, ReceiveError};
+use super::queue::Queue;
+use crate::error::Trouble;
+use crate::in_place::InPlace;
+use crate::order::Want;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread;
+use crate::typed::{Grip, Refused};
+use crate::until::{Until, realtime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// A message that was received where it lies, and stays there until it is acknowledged. Until then it takes room in the queue
+/// and nobody else receives it.
+///
+/// # If the process dies
+/// The message goes back to its place in the queue, and so it does if the lease is dropped. Who finds nothing in the queue, or
+/// no room, takes back what the dead held, and so do all who are blocked, ten times a second.
+///
+/// # If the queue is removed
+/// The bytes stay readable as long as the lease; ending it says [`LeaseError::Ended`].
+#[derive(Debug)]
+#[must_use = "a lease that is dropped returns its message"]
+pub struct Lease<'a> {
+    queue: &'a Queue,
+    grip: Grip,
+    place: InPlace,
+    /// There is something to be returned.
+    open: AtomicBool,
+}
+
+impl Queue {
+    /// Receives the first message that is wanted, and leaves it in its place.
+    ///
+    /// # Blocking
+    /// As [`receive`](Queue::receive).
+    ///
+    /// # Errors
+    /// All of [`ReceiveError`] but `NoMessage`, `TooSmall` and `TimedOut`.
+    ///
+    /// # If the process dies
+    /// See [`Lease`].
+    pub fn lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_until(want, Until::Forever)
+    }
+
+    /// As [`lease`](Queue::lease), if there is a message at once.
+    ///
+    /// # Blocking
+    /// As [`try_receive`](Queue::try_receive).
+    ///
+    /// # Errors
+    /// [`ReceiveError::NoMessage`] and the others of [`ReceiveError`] but `TooSmall` and `TimedOut`.
+    pub fn try_lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_until(want, Until::Now)
+    }
+
+    /// As [`lease`](Queue::lease); waits at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] and the others of [`ReceiveError`] but `NoMessage` and `TooSmall`.
+    pub fn lease_timeout(&self, want: Want, timeout: Duration) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_until(want, Until::After(timeout))
+    }
+
+    /// As [`lease`](Queue::lease); waits at most until `deadline`, on the system's clock.
+    ///
+    /// # Errors
+    /// As [`lease_timeout`](Queue::lease_timeout).
+    pub fn lease_deadline(
+        &self,
+        want: Want,
+        deadline: SystemTime,
+    ) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_by(want, realtime(deadline))
+    }
+
+    /// For the faces that speak C.
+    #[doc(hidden)]
+    pub fn lease_until(&self, want: Want, until: Until) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_by(want, until.deadline())
+    }
+
+    fn lease_by(&self, want: Want, deadline: Deadline) -> Result<Lease<'_>, ReceiveError> {
+        let grip = self.judged_receive(deadline, |call| self.engine.lease(call, want))?;
+        match self.engine.place(&grip) {
+            Ok(place) => Ok(Lease {
+                queue: self,
+                grip,
+                place: InPlace::new(place, grip.len),
+                open: AtomicBool::new(true),
+            }),
+            Err(trouble) => {
+                // Nobody has seen the message. In vain if more is damaged than where it lies.
+                let _ = self.engine.give_back(thread::current(), &grip);
+                Err(self.receive_error(trouble.into()))
+            }
+        }
+    }
+}
+
+impl Lease<'_> {
+    /// Length of the message, in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
+    pub fn len(&self) -> usize {
+        self.place.len()
+    }
+
+    /// Its type, 1 or more.
+    pub fn mtype(&self) -> i64 {
+        self.grip.mtype
+    }
+
+    /// How often the message has been delivered as a lease, this time included: 1 the first time.
+    pub fn deliveries(&self) -> u32 {
+        self.grip.deliveries
+    }
+
+    /// Process id of the sender.
+    pub fn pid(&self) -> u32 {
+        self.grip.pid
+    }
+
+    /// When it was sent, to a few milliseconds.
+    pub fn sent(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.grip.sent_at)
+    }
+
+    /// Where the message lies. Valid as long as the lease.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.place.start()
+    }
+
+    /// The message as a slice.
+    ///
+    /// # Safety
+    /// Nobody may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
+    /// lease ends, which a [time limit](Self::limit) can bring about at any moment; a hostile one that may open the
+    /// queue always can. [`read_at`](Self::read_at) and [`to_vec`](Self::to_vec) are safe in any case.
+    #[allow(unsafe_code, reason = "shared memory as a slice")]
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: by this function's own contract.
+        unsafe { self.place.bytes() }
+    }
+
+    /// Copies bytes of the message from `offset` on; answers how many there were.
+    pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
+        self.place.read_at(offset, buffer)
+    }
+
+    /// A copy of the message.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut data = vec![0; self.len()];
+        self.place.read_at(0, &mut data);
+        data
+    }
+
+    /// Lets the lease end by itself, `time` from now: the message then goes back to its place, whatever its holder does
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
+    pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let until = clock::monotonic().saturating_add(nanoseconds).max(1);
+        self.check()?;
+        let engine = &self.queue.engine;
+        self.answer(engine.limit(thread::current(), &self.grip, until))
+    }
+
+    /// The message is dealt with: it is gone, and its room free.
+    ///
+    /// # Blocking
+    /// Only while a process is stopped inside of an operation on this queue.
+    ///
+    /// # Errors
+    /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, if the queue was removed, or if this is a forked
+    /// child of its holder. [`LeaseError::WouldDeadlock`] (EDEADLK) in a signal handler that has interrupted a call on the
+    /// same queue: then the message goes back to its place, as after a time limit.
+    pub fn acknowledge(self) -> Result<(), LeaseError> {
+        self.acknowledge_kept()
+    }
+
+    /// [`acknowledge`](Self::acknowledge) for who keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
+    /// other answer.
+    #[doc(hidden)]
+    pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
+        self.check()?;
+        let engine = &self.queue.engine;
+        self.ended(engine.acknowledge(thread::current(), &self.grip))
+    }
+
+    /// Returns the message to its place in the queue, as dropping the lease does.
+    ///
+    /// # Errors
+    /// As [`acknowledge`](Self::acknowledge).
+    pub fn give_back(self) -> Result<(), LeaseError> {
+        self.give_back_kept()
+    }
+
+    /// [`give_back`](Self::give_back) for who keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
+    #[doc(hidden)]
+    pub fn give_back_kept(&self) -> Result<(), LeaseError> {
+        self.check()?;
+        let engine = &self.queue.engine;
+        self.ended(engine.give_back(thread::current(), &self.grip))
+    }
+
+    fn check(&self) -> Result<(), LeaseError> {
+        match self.place.is_ours() {
+            true => Ok(()),
+            false => Err(LeaseError::Ended),
+        }
+    }
+
+    /// Notes that there is nothing more to be returned, unless the queue's lock could not be had.
+    fn ended(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
+        let answer = self.answer(result);
+        if answer != Err(LeaseError::WouldDeadlock) {
+            // Relaxed: spares the drop a second attempt, which would be in vain.
+            self.open.store(false, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
+        match result {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Refused::Removed) => Err(LeaseError::Ended),
+            Err(Refused::Trouble(Trouble::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
+            Err(_) => {
+                self.queue.engine.note_damage();
+                Err(LeaseError::Damaged)
+            }
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if *self.open.get_mut() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
+            // A handler that has interrupted its own thread inside of the queue: there is no lock to be had, and the record
+            // is changed by nobody meanwhile.
+            self.queue.engine.expire(&self.grip);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Looking at messages without receiving them: what System V queues have only as MSG_COPY.
+
+use super::error::ReceiveError;
+use super::queue::{Queue, Received};
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::typed::Seen;
+use std::time::{Duration, SystemTime};
+
+/// A message as it lies in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peeked {
+    /// Its bytes, or the first of them.
+    pub data: Vec<u8>,
+    /// Length of the whole message, in bytes.
+    pub len: usize,
+    /// Its type, 1 or more.
+    pub mtype: i64,
+    /// Process id of the sender.
+    pub pid: u32,
+    /// When it was sent, to a few milliseconds.
+    pub sent: SystemTime,
+    /// How often it was leased and came back.
+    pub returns: u32,
+}
+
+impl Peeked {
+    /// How long ago it was sent.
+    pub fn age(&self) -> Duration {
+        self.sent.elapsed().unwrap_or_default()
+    }
+}
+
+impl From<Seen> for Peeked {
+    fn from(seen: Seen) -> Self {
+        Peeked {
+            data: seen.bytes,
+            len: seen.len,
+            mtype: seen.mtype,
+            pid: seen.pid,
+            sent: SystemTime::UNIX_EPOCH + Duration::from_nanos(seen.sent_at),
+            returns: seen.returns,
+        }
+    }
+}
+
+impl Queue {
+    /// Copies the `n`th message in order of arrival, 0 being the oldest, and leaves it in the queue. Source: MSG_COPY in
+    /// msgrcv(2). Going on from one to the next takes constant time.
+    ///
+    /// # Errors
+    /// [`ReceiveError::NoMessage`] if there are not so many; [`ReceiveError::TooSmall`] if the buffer is shorter than the message.
+    pub fn copy(&self, n: u32, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        self.judged_receive(Deadline::Passed, |call| {
+            self.engine.copy(call, n, buffer).map(Received::from)
+        })
+    }
+
+    /// The `n`th message in order of arrival; None if there are not so many.
+    ///
+    /// # Errors
+    /// [`ReceiveError::PermissionDenied`], [`ReceiveError::Removed`], [`ReceiveError::Damaged`].
+    pub fn peek(&self, n: u32) -> Result<Option<Peeked>, ReceiveError> {
+        Ok(self.look(n, 1, usize::MAX)?.pop())
+    }
+
+    /// Up to `most` messages in order of arrival, from the oldest on. Others may send and receive meanwhile.
+    ///
+    /// # Errors
+    /// As [`peek`](Queue::peek).
+    pub fn messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
+        self.look(0, most, usize::MAX)
+    }
+
+    /// As [`messages`](Queue::messages) with the first `bytes` bytes of each, from the `skip`th on.
+    ///
+    /// # Errors
+    /// As [`peek`](Queue::peek).
+    pub fn look(&self, skip: u32, most: usize, bytes: usize) -> Result<Vec<Peeked>, ReceiveError> {
+        let seen = self.judged_receive(Deadline::Passed, |call| {
+            self.engine.messages(call, skip, most, bytes)
+        })?;
+        Ok(seen.into_iter().map(Peeked::from).collect())
+    }
+
+    /// Up to `most` types that messages are queued of, the lowest first, and how many of each.
+    ///
+    /// # Errors
+    /// As [`peek`](Queue::peek).
+    pub fn types(&self, most: usize) -> Result<Vec<(i64, u32)>, ReceiveError> {
+        self.may_receive()?;
+        self.engine
+            .types(thread::current(), most)
+            .map_err(|refused| self.receive_error(refused))
+    }
+}

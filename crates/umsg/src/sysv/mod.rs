@@ -1,0 +1,52 @@
+//! System V message queues: messages with types, picked by type.
+//!
+//! The semantics are those of Linux, sysvipc(7), down to the error numbers. What differs from the kernel's queues: no system
+//! call unless somebody has to wait; limits that belong to the [namespace](crate::Namespace) and need no root; receiving by
+//! type costs the same however many other messages wait; time-outs, batches, [leases](Queue::lease) and [peeking](Queue::peek).
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("umsg-sysv-{}", std::process::id()));
+//! # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+//! # let namespace = umsg::Namespace::at(&dir)?;
+//! use umsg::sysv::{OpenOptions, Want};
+//!
+//! let queue = OpenOptions::new()
+//!     .create(true)
+//! #   .namespace(&namespace)
+//!     .open(0x7507)?;
+//! queue.send(2, b"for whoever wants type 2")?;
+//! queue.send(1, b"for whoever wants type 1")?;
+//!
+//! let mut buffer = [0; 64];
+//! let received = queue.receive(Want::Exactly(1), &mut buffer)?;
+//! assert_eq!(&buffer[..received.len], b"for whoever wants type 1");
+//! let received = queue.receive(Want::Any, &mut buffer)?;
+//! assert_eq!(received.mtype, 2);
+//! queue.remove()?;
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # If a process dies
+//! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all. A
+//! receiver that is killed takes with it at most the message that it was copying out. Nobody waits for the dead.
+//!
+//! # Who may do what
+//! A queue's mode says who may send (write) and who may receive (read), as in the kernel. To do either, a process must map the
+//! queue's memory for writing; so the system enforces that those who may do neither have no access at all, while which of the
+//! two a process may do binds only programs that go through this library.
+
+mod batch;
+mod error;
+mod lease;
+mod look;
+mod queue;
+
+pub use crate::order::Want;
+pub use crate::pacing::Waiting;
+#[doc(hidden)]
+pub use crate::until::Until;
+pub use error::{LeaseError, ReceiveError, SendError};
+pub use lease::Lease;
+pub use look::Peeked;
+pub use queue::{Queue, Received};

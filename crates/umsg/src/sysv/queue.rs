@@ -1,0 +1,427 @@
+//! An open System V queue.
+
+use super::error::{OpenError, ReceiveError, SendError};
+use super::options::{OpenOptions, PRIVATE};
+use super::permission::{Access, Judged};
+use crate::error::Trouble;
+use crate::namespace::Namespace;
+use crate::order::Want;
+use crate::pacing::Waiting;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::typed::segment::Segment;
+use crate::typed::{Call, Engine, Refused, Taken};
+use crate::until::{Until, realtime};
+use std::time::{Duration, SystemTime};
+
+/// An open System V message queue. Threads may share it, and a forked child may go on using it.
+///
+/// Dropping it unmaps the queue; its messages stay until somebody receives them or the queue is
+/// [removed](Queue::remove).
+///
+/// What the caller may do is judged by the queue's mode at the first send and the first receive, and again whenever the
+/// queue's owner or mode has changed.
+#[derive(Debug)]
+pub struct Queue {
+    pub(super) engine: Engine,
+    pub(super) judged: Judged,
+    pub(super) namespace: Option<Namespace>,
+}
+
+/// A received message, its bytes being in the caller's buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Length in bytes.
+    pub len: usize,
+    /// Its type, 1 or more.
+    pub mtype: i64,
+}
+
+impl From<Taken> for Received {
+    fn from(taken: Taken) -> Self {
+        Received {
+            len: taken.len,
+            mtype: taken.mtype,
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn new(segment: Segment) -> Queue {
+        let namespace = segment.namespace().cloned();
+        Queue {
+            engine: Engine::new(segment),
+            judged: Judged::default(),
+            namespace,
+        }
+    }
+
+    /// Opens the queue of a key, and creates it (mode 0600) if there is none.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn create(key: i32) -> Result<Queue, OpenError> {
+        OpenOptions::new().create(true).open(key)
+    }
+
+    /// Opens the queue of a key.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(key: i32) -> Result<Queue, OpenError> {
+        OpenOptions::new().open(key)
+    }
+
+    /// Creates a queue without a key (mode 0600): others find it by its [`id`](Queue::id) only.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn private() -> Result<Queue, OpenError> {
+        OpenOptions::new().open(PRIVATE)
+    }
+
+    /// The queue's identifier, as msgget(2) returns it.
+    pub fn id(&self) -> i32 {
+        // Relaxed: never changes.
+        self.engine
+            .segment()
+            .fixed()
+            .header
+            .id
+            .load(Ordering::Relaxed) as i32
+    }
+
+    /// The queue's key; 0, [`PRIVATE`], if it has none.
+    pub fn key(&self) -> i32 {
+        // Relaxed: never changes.
+        self.engine
+            .segment()
+            .fixed()
+            .header
+            .key
+            .load(Ordering::Relaxed) as i32
+    }
+
+    /// Whether the queue was removed: nothing can be done with it any more.
+    pub fn is_removed(&self) -> bool {
+        self.engine.is_removed()
+    }
+
+    /// The longest message that the queue takes, in bytes: the namespace's `msgmax` when the queue was made.
+    pub fn msgmax(&self) -> usize {
+        self.engine.segment().layout().msgmax
+    }
+
+    /// Sends a message of a type, which is 1 or more. Source: msgsnd(2).
+    ///
+    /// # Blocking
+    /// While there is no room for it. Blocked senders get room in order of arrival, shorter messages before longer ones that do
+    /// not fit yet.
+    ///
+    /// # Errors
+    /// All of [`SendError`] but `Full` and `TimedOut`.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message was sent whole, or not at all.
+    #[inline]
+    pub fn send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
+        self.send_by(mtype, message, Deadline::Never)
+    }
+
+    /// Sends a message if there is room at once (IPC_NOWAIT).
+    ///
+    /// # Blocking
+    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
+    #[inline]
+    pub fn try_send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
+        self.send_by(mtype, message, Deadline::Passed)
+    }
+
+    /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// # Blocking
+    /// While there is no room, or a process is stopped inside of an operation on the queue: until the time is over.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
+    ///
+    /// # If the process dies
+    /// As for [`send`](Self::send).
+    pub fn send_timeout(
+        &self,
+        mtype: i64,
+        message: &[u8],
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        self.send_by(mtype, message, Deadline::after(timeout))
+    }
+
+    /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME). A deadline in the past
+    /// is no error if there is room.
+    ///
+    /// # Blocking
+    /// As [`send_timeout`](Self::send_timeout).
+    ///
+    /// # Errors
+    /// As [`send_timeout`](Self::send_timeout).
+    ///
+    /// # If the process dies
+    /// As for [`send`](Self::send).
+    pub fn send_deadline(
+        &self,
+        mtype: i64,
+        message: &[u8],
+        deadline: SystemTime,
+    ) -> Result<(), SendError> {
+        self.send_by(mtype, message, realtime(deadline))
+    }
+
+    /// For the faces that speak C.
+    #[doc(hidden)]
+    #[inline]
+    pub fn send_until(&self, mtype: i64, message: &[u8], until: Until) -> Result<(), SendError> {
+        self.send_by(mtype, message, until.deadline())
+    }
+
+    #[inline]
+    fn send_by(&self, mtype: i64, message: &[u8], deadline: Deadline) -> Result<(), SendError> {
+        self.check_to_send(mtype, message.len())?;
+        let mut call = Call::new(thread::current(), deadline);
+        loop {
+            call.rights = self.may_send()?;
+            match self.engine.send(&call, mtype, message) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Rejudge) => {}
+                Err(refused) => return Err(self.send_error(refused)),
+            }
+        }
+    }
+
+    /// Whether there can be such a message. Source: the order of checks in msgsnd(2).
+    #[inline(always)]
+    pub(super) fn check_to_send(&self, mtype: i64, len: usize) -> Result<(), SendError> {
+        let max = self.msgmax();
+        if len > max {
+            return Err(SendError::TooLong { len, max });
+        }
+        if mtype < 1 {
+            return Err(SendError::InvalidType);
+        }
+        Ok(())
+    }
+
+    /// By which version of the queue's rights the caller may send.
+    #[inline(always)]
+    pub(super) fn may_send(&self) -> Result<u32, SendError> {
+        self.judged
+            .may(self.engine.segment().fixed(), Access::Write)
+            .map_err(|_| SendError::PermissionDenied)
+    }
+
+    /// By which version of the queue's rights the caller may receive.
+    #[inline(always)]
+    pub(super) fn may_receive(&self) -> Result<u32, ReceiveError> {
+        self.judged
+            .may(self.engine.segment().fixed(), Access::Read)
+            .map_err(|_| ReceiveError::PermissionDenied)
+    }
+
+    #[cold]
+    pub(super) fn send_error(&self, refused: Refused) -> SendError {
+        match refused {
+            Refused::NotNow | Refused::Rejudge | Refused::TooSmall { .. } => SendError::Full,
+            Refused::TimedOut => SendError::TimedOut,
+            Refused::Interrupted => SendError::Interrupted,
+            Refused::Removed => SendError::Removed,
+            Refused::Trouble(trouble) => {
+                self.note(trouble);
+                trouble.into()
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn receive_error(&self, refused: Refused) -> ReceiveError {
+        match refused {
+            Refused::NotNow | Refused::Rejudge => ReceiveError::NoMessage,
+            Refused::TooSmall { len } => ReceiveError::TooSmall { len },
+            Refused::TimedOut => ReceiveError::TimedOut,
+            Refused::Interrupted => ReceiveError::Interrupted,
+            Refused::Removed => ReceiveError::Removed,
+            Refused::Trouble(trouble) => {
+                self.note(trouble);
+                trouble.into()
+            }
+        }
+    }
+
+    pub(super) fn note(&self, trouble: Trouble) {
+        if trouble == Trouble::Damaged {
+            self.engine.note_damage();
+        }
+    }
+
+    /// Receives the first message that is wanted. Source: msgrcv(2).
+    ///
+    /// # Blocking
+    /// While there is no such message. Blocked receivers get messages in order of arrival among those that want them; one whose
+    /// buffer is too small is told so, and the next one gets the message.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TooSmall`] if the message is longer than the buffer, and stays in the queue; all others of
+    /// [`ReceiveError`] but `NoMessage` and `TimedOut`.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+    #[inline]
+    pub fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        self.receive_by(want, buffer, false, Deadline::Never)
+    }
+
+    /// Receives the first message that is wanted, if there is one at once (IPC_NOWAIT).
+    ///
+    /// # Blocking
+    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    ///
+    /// # Errors
+    /// [`ReceiveError::NoMessage`] (ENOMSG) and the others of [`ReceiveError`] but `TimedOut`.
+    #[inline]
+    pub fn try_receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        self.receive_by(want, buffer, false, Deadline::Passed)
+    }
+
+    /// Receives the first message that is wanted; waits for one at most `timeout`, on the monotonic clock.
+    ///
+    /// # Blocking
+    /// While there is no such message, or a process is stopped inside of an operation on the queue: until the time is over.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `NoMessage`.
+    ///
+    /// # If the process dies
+    /// As for [`receive`](Self::receive).
+    pub fn receive_timeout(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        timeout: Duration,
+    ) -> Result<Received, ReceiveError> {
+        self.receive_by(want, buffer, false, Deadline::after(timeout))
+    }
+
+    /// Receives the first message that is wanted; waits for one at most until `deadline`, on the system's clock
+    /// (CLOCK_REALTIME). A deadline in the past is no error if there is a message.
+    ///
+    /// # Blocking
+    /// As [`receive_timeout`](Self::receive_timeout).
+    ///
+    /// # Errors
+    /// As [`receive_timeout`](Self::receive_timeout).
+    ///
+    /// # If the process dies
+    /// As for [`receive`](Self::receive).
+    pub fn receive_deadline(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        deadline: SystemTime,
+    ) -> Result<Received, ReceiveError> {
+        self.receive_by(want, buffer, false, realtime(deadline))
+    }
+
+    /// Receives the first message that is wanted; what of it does not fit into the buffer is lost (MSG_NOERROR).
+    ///
+    /// # Blocking
+    /// As [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// All of [`ReceiveError`] but `TooSmall`, `NoMessage` and `TimedOut`.
+    ///
+    /// # If the process dies
+    /// As for [`receive`](Self::receive).
+    pub fn receive_truncated(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+    ) -> Result<Received, ReceiveError> {
+        self.receive_by(want, buffer, true, Deadline::Never)
+    }
+
+    /// As [`receive_truncated`](Self::receive_truncated), if there is a message at once.
+    ///
+    /// # Blocking
+    /// As [`try_receive`](Self::try_receive).
+    ///
+    /// # Errors
+    /// [`ReceiveError::NoMessage`] and the others of [`ReceiveError`] but `TooSmall` and `TimedOut`.
+    pub fn try_receive_truncated(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+    ) -> Result<Received, ReceiveError> {
+        self.receive_by(want, buffer, true, Deadline::Passed)
+    }
+
+    /// For the faces that speak C.
+    #[doc(hidden)]
+    #[inline]
+    pub fn receive_until(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        truncate: bool,
+        until: Until,
+    ) -> Result<Received, ReceiveError> {
+        self.receive_by(want, buffer, truncate, until.deadline())
+    }
+
+    #[inline]
+    fn receive_by(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        truncate: bool,
+        deadline: Deadline,
+    ) -> Result<Received, ReceiveError> {
+        self.judged_receive(deadline, |call| {
+            self.engine
+                .receive(call, want, buffer, truncate)
+                .map(Received::from)
+        })
+    }
+
+    /// Does what needs the right to receive, as often as that has changed meanwhile.
+    #[inline(always)]
+    pub(super) fn judged_receive<T>(
+        &self,
+        deadline: Deadline,
+        mut work: impl FnMut(&Call<'_>) -> Result<T, Refused>,
+    ) -> Result<T, ReceiveError> {
+        let mut call = Call::new(thread::current(), deadline);
+        loop {
+            call.rights = self.may_receive()?;
+            match work(&call) {
+                Err(Refused::Rejudge) => {}
+                other => return other.map_err(|refused| self.receive_error(refused)),
+            }
+        }
+    }
+
+    /// How calls on this handle wait; [`Waiting::Adaptive`] unless set.
+    pub fn set_waiting(&self, waiting: Waiting) {
+        self.engine.pacing.set(waiting);
+    }
+
+    /// For a measurement: wakes whom a call has served before it drops the queue's lock, as Linux did until 2016.
+    #[cfg(feature = "ablation")]
+    #[doc(hidden)]
+    pub fn set_wake_inside_lock(&self, inside: bool) {
+        self.engine
+            .wakes_inside
+            .store(inside, std::sync::atomic::Ordering::Relaxed);
+    }
+}
