@@ -36,8 +36,12 @@ const LONGEST: u32 = 50_000;
 const FIRST: u32 = 20_000;
 /// A spin shorter than this is not worth its while.
 const SHORTEST: u32 = 2_000;
-/// After spinning has not paid, so many waits do without before it is tried again.
+/// After spinning has not paid, so many waits do without before it is tried again, and twice as many each time that this
+/// does not pay either: threads that share a processor never gain by it.
 const PAUSE: u32 = 64;
+const LONGEST_PAUSE: u32 = 1_024;
+/// How long it is tried again, in nanoseconds.
+const AGAIN: u32 = 5_000;
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 16;
 /// How long a stream's receiver looks away, in nanoseconds: so long for each message that the queue can hold, ...
@@ -55,6 +59,8 @@ pub(crate) struct Pacing {
     mode: AtomicU32,
     /// How long the next wait spins, in nanoseconds; below [`SHORTEST`]: not at all, and how many more waits not.
     budget: AtomicU32,
+    /// How long the next pause is.
+    pause: AtomicU32,
     /// Messages received one after another, now and until nothing was found last.
     streak: AtomicU32,
     last_streak: AtomicU32,
@@ -67,6 +73,7 @@ impl Default for Pacing {
         Pacing {
             mode: AtomicU32::new(0),
             budget: AtomicU32::new(FIRST),
+            pause: AtomicU32::new(PAUSE),
             streak: AtomicU32::new(0),
             last_streak: AtomicU32::new(0),
             trial: AtomicU32::new(TRIAL),
@@ -101,8 +108,8 @@ impl Pacing {
         }
         match self.budget.load(Relaxed) {
             0 => {
-                self.budget.store(FIRST, Relaxed);
-                FIRST
+                self.budget.store(AGAIN, Relaxed);
+                AGAIN
             }
             pause if pause < SHORTEST => {
                 self.budget.store(pause - 1, Relaxed);
@@ -115,8 +122,15 @@ impl Pacing {
     /// Draws the lesson from a spin of up to `budget` nanoseconds.
     pub(crate) fn learn(&self, budget: u32, paid: bool) {
         let next = match paid {
-            true => (budget + budget / 4).min(LONGEST),
-            false if budget / 2 < SHORTEST => PAUSE,
+            true => {
+                self.pause.store(PAUSE, Relaxed);
+                (budget + budget / 4).min(LONGEST)
+            }
+            false if budget / 2 < SHORTEST => {
+                let pause = self.pause.load(Relaxed);
+                self.pause.store((pause * 2).min(LONGEST_PAUSE), Relaxed);
+                pause
+            }
             false => budget / 2,
         };
         self.budget.store(next, Relaxed);

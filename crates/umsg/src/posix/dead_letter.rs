@@ -1,8 +1,8 @@
 //! The dead-letter queue: where a queue's messages go that it could not keep or deliver.
 
-use crate::in_place::InPlace;
 use super::options::OpenOptions;
 use super::queue::Queue;
+use crate::in_place::InPlace;
 use crate::namespace::Namespace;
 use crate::queue::{Chore, Engine, Grip};
 use crate::sys::clock::{self, Deadline};

@@ -1,15 +1,15 @@
 //! Receiving in place: leases.
 
-use crate::in_place::InPlace;
 use super::queue::Queue;
 use super::status;
 use crate::error::{LeaseError, ReceiveError, Trouble};
 use crate::holds::{Holds, State};
+use crate::in_place::InPlace;
 use crate::queue::{Grip, Refused};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
-use std::sync::atomic::{AtomicBool, Ordering};
 use crate::until::realtime;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// A message that was received where it lies: nothing is copied, and nothing is lost if its receiver dies.

@@ -1,9 +1,9 @@
 //! Sending in place: reservations.
 
-use crate::in_place::InPlace;
 use super::queue::Queue;
 use crate::error::{SendError, Trouble};
 use crate::holds::{Holds, State};
+use crate::in_place::InPlace;
 use crate::queue::{Engine, Grip, Refused};
 use crate::sys::clock::Deadline;
 use crate::sys::thread;

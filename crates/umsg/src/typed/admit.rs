@@ -46,7 +46,9 @@ impl Engine {
             let _ = self.reply(who, reply, wakes);
             return self.withdraw(who);
         }
-        // Settled first: from then on the message is sent, and a repair sends it.
+        let mtype = self.segment().cell(slot)?.mtype.get() as i64;
+        self.order().provide(mtype)?;
+        // Settled before it is sent: from then on it is, and a repair sends it.
         if !self.reply(who, Reply::Sent, wakes) {
             return self.withdraw(who);
         }
@@ -63,7 +65,6 @@ impl Engine {
         let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
         // It is as old as its place in the queue.
         cell.sent_at.set(clock::realtime_coarse());
-        self.order().provide(mtype)?;
         let sequence = self.commit(slot)?;
         self.route(slot, mtype, sequence, len, wakes)
     }

@@ -209,6 +209,7 @@ impl Engine {
         let slot = hold.slot.get();
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
+        self.provide_for(slot)?;
         cell.set_returns(hold.deliveries.get(), true);
         crash_point!(MSG_RETURNED);
         Holds::of(self.segment()).release(index, hold)?;

@@ -34,7 +34,11 @@ mod repair;
 pub(crate) mod segment;
 mod send;
 mod slots;
+#[cfg(all(test, not(loom)))]
+mod tests;
 pub(crate) mod wait;
+#[cfg(test)]
+#[allow(unsafe_code)]
 
 pub(crate) use batch::{Batch, Sink};
 pub(crate) use lease::Grip;

@@ -134,13 +134,19 @@ impl Engine {
     /// An offer was not taken up: the message is the next one's who waits for it, or goes back to its place.
     fn put_back(&self, who: Seated<'_>, wakes: &mut Wakes) -> Result<(), Trouble> {
         let slot = who.node().slot.get();
-        self.segment().cell(slot)?;
+        self.provide_for(slot)?;
         self.waiters().remove(who.node())?;
         crash_point!(MSG_PUT_BACK);
         self.return_to_queue(slot, wakes)
     }
 
-    /// A message that was in somebody's hands is in the queue again, where its number puts it, or the next one's who waits.
+    /// Memory for a message that is going to come back.
+    pub(super) fn provide_for(&self, slot: u32) -> Result<(), Trouble> {
+        let mtype = self.segment().cell(slot)?.mtype.get() as i64;
+        self.order().provide(mtype)
+    }
+
+    /// A message that was in somebody's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next one's who waits.
     pub(super) fn return_to_queue(&self, slot: u32, wakes: &mut Wakes) -> Result<(), Trouble> {
         let cell = self.segment().cell(slot)?;
         let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
@@ -148,7 +154,6 @@ impl Engine {
             return Ok(());
         }
         let sequence = self.segment().place(slot)?.sequence.get();
-        self.order().provide(mtype)?;
         self.order().insert(slot, mtype, sequence)?;
         self.count(1, len as i64);
         Ok(())

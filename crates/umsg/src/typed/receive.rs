@@ -240,10 +240,10 @@ impl Engine {
         self.push_free(found.slot)
     }
 
-    /// Lets blocked senders in. What was received is the caller's, whatever is wrong with them.
+    /// Lets blocked senders in. What was received is the caller's, whatever is wrong with them; without memory they stay.
     #[inline(always)]
     pub(super) fn admit_if_any(&self, wakes: &mut Wakes) {
-        if self.waiters().len(List::Senders) != 0 && self.admit(wakes).is_err() {
+        if self.waiters().len(List::Senders) != 0 && self.admit(wakes) == Err(Trouble::Damaged) {
             self.note_damage();
         }
     }

@@ -363,13 +363,11 @@ impl Engine {
             _ => Some(Reply::Retry),
         };
         if reply == Some(Reply::Message) {
-            return match accept(me)? {
-                Some(outcome) => Ok(Some(outcome)),
-                None => {
-                    waiters::give_up(me.node());
-                    Ok(None)
-                }
-            };
+            let taken = accept(me);
+            if !matches!(taken, Ok(Some(_))) {
+                waiters::give_up(me.node());
+            }
+            return taken;
         }
         let (ticket, longest) = (me.node().ticket.get(), me.seat.size.get());
         waiters::give_up(me.node());
@@ -403,13 +401,13 @@ impl Engine {
             waiters::give_up(me.node());
             Ok(true)
         });
-        match given_up {
-            // The lock's owner is stopped, or the queue is gone: whoever comes next clears the node away.
-            Err(Refused::Trouble(Trouble::Busy) | Refused::Removed) => {
-                Ok(waiters::give_up_waiting(me.node()))
-            }
-            other => other,
-        }
+        // The lock's owner is stopped, or the queue is gone or damaged: whoever comes next clears the node away.
+        given_up.or_else(
+            |refused| match (waiters::give_up_waiting(me.node()), refused) {
+                (given_up, Refused::Trouble(Trouble::Busy) | Refused::Removed) => Ok(given_up),
+                (_, refused) => Err(refused),
+            },
+        )
     }
 
     /// Takes a node off its list. The message of a sender was never sent: its slot is free.
