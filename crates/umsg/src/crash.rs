@@ -129,6 +129,18 @@ points! {
     CREATE_UNNAMED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
+    /// A System V queue's file is made, has no contents and no name: it vanishes.
+    MSGGET_EMPTY;
+    /// A System V queue's file has its contents and no name: it vanishes.
+    MSGGET_FILLED;
+    /// An identifier is noted as given out: no queue has it.
+    MSGGET_NUMBERED;
+    /// The file has its index and no label: it is no queue, who comes to the index next takes it.
+    MSGGET_INDEXED;
+    /// The file has its label: the queue exists.
+    MSGGET_LABELLED;
+    /// A removed queue has lost its label and has its index: who comes to the index next takes it.
+    MSGCTL_UNLABELLED;
     /// A repair has found out which slots are in use.
     REPAIR_SURVEYED;
     /// A repair has emptied the lists of the store.

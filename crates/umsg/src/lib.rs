@@ -84,6 +84,8 @@ mod sync;
 )]
 mod sys;
 #[cfg(not(loom))]
+pub mod sysv;
+#[cfg(not(loom))]
 mod typed;
 #[cfg(not(loom))]
 mod until;

@@ -152,6 +152,15 @@ pub enum NamespaceError {
         /// Who may.
         who: &'static str,
     },
+    /// Somebody else has been changing the names of queues for two seconds (`EBUSY`): he was stopped.
+    #[error("{path}: {who} has been stopped while making or removing a queue: have it continued (kill -CONT) or ended",
+             path = .path.display(), who = holder.map_or("another process".to_owned(), |process| format!("process {process}")))]
+    Busy {
+        /// The directory of the queues.
+        path: PathBuf,
+        /// The process, if /proc/locks says.
+        holder: Option<u32>,
+    },
     /// No file descriptor is left (`EMFILE` of the process, `ENFILE` of the system).
     #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles {
@@ -188,6 +197,7 @@ impl NamespaceError {
             E::RecordVersion { .. } => Errno::OPNOTSUPP,
             E::InvalidLimit { .. } => Errno::INVAL,
             E::NotPermitted { .. } => Errno::PERM,
+            E::Busy { .. } => Errno::BUSY,
             E::NotWritable { errno, .. } | E::TooManyFiles { errno } | E::System { errno, .. } => {
                 return *errno;
             }

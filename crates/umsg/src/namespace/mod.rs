@@ -7,8 +7,8 @@
 //! │   ├── work               the queue /work: a regular file of the user who made it
 //! │   └── log
 //! └── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
-//!     ├── 0                  a queue by its index
-//!     └── k-00001234         the same file by its key
+//!     ├── 3                  a queue's file, by its index
+//!     └── k-00001234         its label: a link that has its key for a name and its identifier for a text
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
 //! ```
 //!
@@ -66,6 +66,7 @@ use std::sync::Arc;
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use limits::Limits;
+pub(crate) use msg::{Files, INDICES, Label, Locked, NewFile, labels};
 pub(crate) use names::{NameError, QueueName};
 pub(crate) use open::FileAccess;
 pub(crate) use publish::Unpublished;

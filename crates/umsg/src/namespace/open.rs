@@ -68,7 +68,7 @@ impl Namespace {
     }
 }
 
-fn check_regular(file: &OwnedFd) -> Result<(), FileError> {
+pub(super) fn check_regular(file: &OwnedFd) -> Result<(), FileError> {
     let stat = fs::fstat(file).map_err(|e| FileError::of("fstat", e))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),

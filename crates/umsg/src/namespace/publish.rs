@@ -128,7 +128,7 @@ impl Drop for Unpublished {
 }
 
 /// The errno of making a file: what forbids it is the directory, not the file.
-fn creation_error(queues: &Directory, error: rustix::io::Errno) -> FileError {
+pub(super) fn creation_error(queues: &Directory, error: rustix::io::Errno) -> FileError {
     use rustix::io::Errno;
     match error {
         Errno::ACCESS | Errno::PERM | Errno::ROFS => {

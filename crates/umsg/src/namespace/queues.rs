@@ -202,15 +202,24 @@ pub(super) fn for_each_file(
     queues: &Directory,
     mut visit: impl FnMut(&DirEntry) -> Result<(), NamespaceError>,
 ) -> Result<(), NamespaceError> {
+    for_each_entry(queues, |entry, is_file| match is_file {
+        true => visit(entry),
+        false => Ok(()),
+    })
+}
+
+/// Calls `visit` with each entry of the directory, and whether it is a regular file.
+pub(super) fn for_each_entry(
+    queues: &Directory,
+    mut visit: impl FnMut(&DirEntry, bool) -> Result<(), NamespaceError>,
+) -> Result<(), NamespaceError> {
     let refuse = |e| NamespaceError::looking("open", queues.path(), e);
     let (at, here) = queues.locate(".");
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listing = fs::openat(at, &here, flags, Mode::empty()).and_then(Dir::new);
     for entry in listing.map_err(refuse)? {
         let entry = entry.map_err(refuse)?;
-        if is_regular(queues, &entry) {
-            visit(&entry)?;
-        }
+        visit(&entry, is_regular(queues, &entry))?;
     }
     Ok(())
 }

@@ -84,12 +84,17 @@ impl Staged {
 
     /// Commits under a name that must be free (`EEXIST` otherwise) and returns the file.
     pub(super) fn link(self, directory: &Directory, name: &OsStr) -> io::Result<OwnedFd> {
-        let outcome = match &self.temporary {
-            Some(temporary) => link_temporary(directory, temporary, name),
-            None => link_unnamed(self.file.as_fd(), directory, name),
-        };
+        let outcome = self.link_too(directory, name);
         let file = self.discard(directory);
         outcome.map(|()| file)
+    }
+
+    /// Gives the file a name that must be free (`EEXIST` otherwise), and keeps the temporary one, if there is one.
+    pub(super) fn link_too(&self, directory: &Directory, name: &OsStr) -> io::Result<()> {
+        match &self.temporary {
+            Some(temporary) => link_temporary(directory, temporary, name),
+            None => link_unnamed(self.file.as_fd(), directory, name),
+        }
     }
 
     /// Commits under a name, in place of whatever had it.

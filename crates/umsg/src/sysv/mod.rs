@@ -37,16 +37,27 @@
 //! two a process may do binds only programs that go through this library.
 
 mod batch;
+mod control;
+mod create;
 mod error;
+mod file_rights;
 mod lease;
 mod look;
+mod options;
+mod permission;
 mod queue;
+mod registry;
+mod sweep;
 
 pub use crate::order::Want;
 pub use crate::pacing::Waiting;
 #[doc(hidden)]
 pub use crate::until::Until;
-pub use error::{LeaseError, ReceiveError, SendError};
+pub use control::remove_id as remove;
+pub use error::{ControlError, LeaseError, OpenError, ReceiveError, SendError};
 pub use lease::Lease;
 pub use look::Peeked;
+pub use options::OpenOptions;
+pub use permission::forget_caller;
 pub use queue::{Queue, Received};
+pub use registry::PRIVATE;

@@ -2,24 +2,44 @@
 //!
 //! ```text
 //! msg/
-//! ├── 3                a queue by its index: what `identifier % 32768` finds
-//! ├── k-00001234       the same file by its key: a second link
-//! ├── 4                a queue without a key (IPC_PRIVATE)
-//! └── .next            where the next identifier comes from
+//! ├── 3                a queue's file, named by its index: identifier modulo 32768
+//! ├── k-00001234       its label, a symbolic link to "32771", which is its identifier: found by key 0x1234
+//! ├── 4                another queue, made without a key (IPC_PRIVATE)
+//! ├── p-4              and its label, to "4"
+//! └── .next            where the next identifier comes from, see `next.rs`
 //! ```
 //!
-//! There are files only and no table of them: whoever may make a queue could scribble in a table, but can't take another's
-//! file away from a directory that is sticky.
+//! There are names only and no table of them: whoever may make a queue could scribble in a table, but can't take another's
+//! name away from a directory that is sticky.
+//!
+//! | file | label | then |
+//! |---|---|---|
+//! | no | no | there is no queue |
+//! | yes | no | its maker died: there is no queue. Who comes to the index next takes it, if he may unlink the file |
+//! | yes | yes | there is a queue, unless its header says that it was removed, or has another identifier |
+//! | no | yes | somebody interfered: there is no queue |
+//!
+//! A label can be read by who may not open the file: to the kernel the identifier of a queue is no secret, and it tells an
+//! identifier that is no more from one that is not for the caller.
+//!
+//! Names change under a lock on the directory, see `lock.rs`; to look needs none.
 
+mod entries;
+mod files;
+mod label;
+mod lock;
 mod names;
-
-use std::path::Path;
+mod next;
 
 use super::Namespace;
-use super::directory::Directory;
 use super::error::NamespaceError;
-use super::queues::{SYSV, allocated, for_each_file};
-use names::index_of;
+use super::queues::{SYSV, allocated};
+
+pub(super) use entries::count_below;
+pub(crate) use files::{Files, NewFile};
+pub(crate) use label::Label;
+pub(crate) use lock::Locked;
+pub(crate) use names::{INDICES, labels};
 
 impl Namespace {
     /// Memory that the System V queues take up now, in bytes. Where there is no directory of them that can be trusted,
@@ -29,7 +49,7 @@ impl Namespace {
             return Ok(0);
         };
         let mut bytes = 0u64;
-        for_each_index(&queues, |index| {
+        entries::for_each_index(&queues, |index| {
             let name = names::of_index(index);
             bytes = bytes.saturating_add(allocated(&queues, name.as_ref())?);
             Ok(())
@@ -38,39 +58,18 @@ impl Namespace {
     }
 }
 
-/// How many queues there are in the namespace at `path`, whoever owns it.
-pub(super) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
-    let mut count = 0;
-    for_each_index(&Directory::open(&path.join(SYSV))?, |_| {
-        count += 1;
-        Ok(())
-    })?;
-    Ok(count)
-}
-
-/// Calls `visit` with the index of each file that has one.
-fn for_each_index(
-    queues: &Directory,
-    mut visit: impl FnMut(u32) -> Result<(), NamespaceError>,
-) -> Result<(), NamespaceError> {
-    for_each_file(queues, |entry| match index_of(entry.file_name()) {
-        Some(index) => visit(index),
-        None => Ok(()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::namespace::testing::{STRANGER, TestDir, chown, is_root};
 
     #[test]
-    fn the_bytes_of_a_queue_with_a_key_are_counted_once_and_with_those_of_posix_queues() {
+    fn the_bytes_of_both_kinds_of_queues_are_counted() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let at = |name: &str| dir.path().join(SYSV).join(name);
         std::fs::write(at("3"), [1; 10_000]).unwrap();
-        std::fs::hard_link(at("3"), at("k-00001234")).unwrap();
+        std::os::unix::fs::symlink("3", at("k-00001234")).unwrap();
         assert_eq!(namespace.msg_allocated_bytes().unwrap(), 3 * 4096);
         std::fs::write(dir.queue("posix"), [1; 4096]).unwrap();
         assert_eq!(namespace.allocated_bytes().unwrap(), 4 * 4096);

@@ -1,11 +1,16 @@
-//! How the files of System V queues are called.
+//! How the files and labels of System V queues are called.
 
 use std::ffi::CStr;
 
 /// Indices are below this, and an identifier is `sequence * INDICES + index`. Source: ipc/util.h of the kernel, IPCMNI.
 pub(crate) const INDICES: u32 = 32_768;
+/// The file that says where the next identifier comes from.
+pub(super) const NEXT: &str = ".next";
 
-/// The name of the queue with an index.
+/// How many names a label can have. One that was left by the dead may be unlinked by its owner only; others go on to the next.
+const SPELLINGS: u32 = 8;
+
+/// The name of the file of the queue with an index.
 pub(super) fn of_index(index: u32) -> String {
     index.to_string()
 }
@@ -17,9 +22,36 @@ pub(super) fn index_of(name: &CStr) -> Option<u32> {
     (name == of_index(index)).then_some(index)
 }
 
+/// The names that the label of the queue with a key may have, or without one (0) of that with an index: `k-00001234`,
+/// `k-00001234-1`, ..., `p-4`, `p-4-1`, ...
+pub(crate) fn labels(key: i32, index: u32) -> impl Iterator<Item = String> {
+    let plain = match key {
+        0 => format!("p-{index}"),
+        _ => format!("k-{key:08x}"),
+    };
+    (0..SPELLINGS).map(move |spelling| match spelling {
+        0 => plain.clone(),
+        _ => format!("{plain}-{spelling}"),
+    })
+}
+
+/// The key in the name of a label, 0 if it is for a queue without one; None for the names of other files.
+pub(super) fn key_of(label: &CStr) -> Option<i32> {
+    let name = label.to_str().ok()?;
+    let (kind, rest) = name.split_once('-')?;
+    let text = rest.split('-').next()?;
+    let (key, index) = match kind {
+        "k" => (u32::from_str_radix(text, 16).ok()? as i32, 0),
+        "p" => (0, text.parse().ok()?),
+        _ => return None,
+    };
+    labels(key, index).any(|label| label == name).then_some(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CString;
 
     #[test]
     fn only_the_names_that_indices_have_are_indices() {
@@ -30,6 +62,38 @@ mod tests {
             c"", c"32768", c"00", c"+1", c"-1", c"1 ", c".next", c"k-1", c"\xff",
         ] {
             assert_eq!(index_of(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_labels_are_read_back() {
+        for key in [1, 0x1234, -1, i32::MIN, i32::MAX, 0] {
+            let mut names = labels(key, 7);
+            assert!(names.all(|name| key_of(&CString::new(name).unwrap()) == Some(key)));
+        }
+        assert_eq!(labels(-2, 0).next().unwrap(), "k-fffffffe");
+        assert_eq!(labels(0, 7).nth(1).unwrap(), "p-7-1");
+    }
+
+    #[test]
+    fn other_names_are_no_labels() {
+        for other in [
+            c"k-1",
+            c"k-0000123G",
+            c"k-0000123A",
+            c"k-00000000",
+            c"k-00001234-0",
+            c"k-00001234-8",
+            c"k-00001234-1-1",
+            c"p-",
+            c"p-01",
+            c"p-1-",
+            c"q-1",
+            c"1",
+            c".next",
+            c"\xff-1",
+        ] {
+            assert_eq!(key_of(other), None, "{other:?}");
         }
     }
 }

@@ -1,7 +1,13 @@
 //! Errors of System V queues: one enum an operation family, one table to errno each.
 
-use crate::error::Trouble;
+mod control;
+mod open;
+
 pub use crate::error::LeaseError;
+pub use control::ControlError;
+pub use open::OpenError;
+
+use crate::error::Trouble;
 
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +20,9 @@ pub enum SendError {
     #[error("timed out waiting for room in the queue")]
     TimedOut,
     /// EINVAL: the message is longer than the namespace's `msgmax` when the queue was made, both in bytes.
-    #[error("a message of {len} bytes is too long for this queue: msgmax was {max} bytes when it was made")]
+    #[error(
+        "a message of {len} bytes is too long for this queue: msgmax was {max} bytes when it was made"
+    )]
     TooLong {
         /// Length of the message, in bytes.
         len: usize,
@@ -22,7 +30,9 @@ pub enum SendError {
         max: usize,
     },
     /// EMSGSIZE: more messages, or bytes, were to be sent as one than the queue may hold.
-    #[error("a batch of {messages} messages and {bytes} bytes never fits into this queue: see its qbytes")]
+    #[error(
+        "a batch of {messages} messages and {bytes} bytes never fits into this queue: see its qbytes"
+    )]
     BatchTooLarge {
         /// Messages in the batch.
         messages: usize,

@@ -1,0 +1,155 @@
+//! What is in the directory: which queues there are, as far as names tell.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::files::Files;
+use super::label::Label;
+use super::names::{INDICES, index_of, key_of};
+use crate::namespace::directory::Directory;
+use crate::namespace::error::NamespaceError;
+use crate::namespace::file_error::FileError;
+use crate::namespace::queues::{SYSV, for_each_entry, for_each_file, most_entries};
+
+/// Names in a directory that are no queue's: `.` and `..`.
+const DOTS: u64 = 2;
+
+/// A label with the file that it is for. Its header has the last word, if it can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) index: u32,
+    pub(crate) id: i32,
+    /// 0 of a queue without one.
+    pub(crate) key: i32,
+}
+
+impl Files {
+    /// The labels for which there are files, by index.
+    ///
+    /// # Errors
+    /// `Namespace(NotAccessible)` if the caller may not list the directory; `TooManyFiles`, `System`.
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>, FileError> {
+        let (mut indices, mut labels) = (HashSet::new(), Vec::new());
+        for_each_entry(self.directory(), |entry, is_file| {
+            let name = entry.file_name();
+            match (index_of(name).filter(|_| is_file), key_of(name)) {
+                (Some(index), _) => drop(indices.insert(index)),
+                (None, Some(key)) => labels.push((name.to_owned(), key)),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let mut entries = Vec::new();
+        for (name, key) in labels {
+            if let Label::Of(id) = self.label(name.to_str().unwrap_or_default())? {
+                let index = id as u32 % INDICES;
+                entries.push(Entry { index, id, key });
+            }
+        }
+        entries.retain(|entry| indices.contains(&entry.index));
+        entries.sort_unstable();
+        Ok(entries)
+    }
+
+    /// How many queues there are. Where the file system counts names (tmpfs) this takes two system calls, and counts half a
+    /// queue for each name that is none's.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub(crate) fn in_use(&self) -> Result<u32, FileError> {
+        match most_entries(self.directory()) {
+            Some(names) => Ok((names.saturating_sub(DOTS) / 2).min(u64::from(INDICES)) as u32),
+            None => self.indices_in_use().map(|indices| indices.len() as u32),
+        }
+    }
+
+    /// The indices of all files, in no order.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub(crate) fn indices_in_use(&self) -> Result<Vec<u32>, FileError> {
+        let mut indices = Vec::new();
+        for_each_index(self.directory(), |index| {
+            indices.push(index);
+            Ok(())
+        })?;
+        Ok(indices)
+    }
+}
+
+/// How many queues there are in the namespace at `path`, whoever owns it.
+pub(in crate::namespace) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
+    let mut count = 0;
+    for_each_index(&Directory::open(&path.join(SYSV))?, |_| {
+        count += 1;
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+/// Calls `visit` with the index of each file that has one.
+pub(super) fn for_each_index(
+    queues: &Directory,
+    mut visit: impl FnMut(u32) -> Result<(), NamespaceError>,
+) -> Result<(), NamespaceError> {
+    for_each_file(queues, |entry| match index_of(entry.file_name()) {
+        Some(index) => visit(index),
+        None => Ok(()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+    use std::os::unix::fs::symlink;
+
+    /// Files of these indices, labels of these texts.
+    fn filled(dir: &TestDir, indices: &[u32], labels: &[(&str, &str)]) -> Files {
+        let files = dir.namespace().msg_files().unwrap();
+        let at = |name: &str| dir.path().join("msg").join(name);
+        for index in indices {
+            std::fs::write(at(&index.to_string()), b"").unwrap();
+        }
+        for (name, text) in labels {
+            symlink(text, at(name)).unwrap();
+        }
+        files
+    }
+
+    #[test]
+    fn a_queue_is_a_file_and_a_label() {
+        let dir = TestDir::new();
+        let labels = [
+            ("k-00001234", "32771"),
+            ("p-9", "9"),
+            ("p-1", "1"),
+            ("k-ffffffff-2", "65540"),
+            ("k-00000007", "/etc/passwd"),
+            ("letter", "5"),
+        ];
+        let files = filled(&dir, &[3, 4, 5, 9], &labels);
+        std::fs::write(dir.path().join("msg/letter-2"), b"").unwrap();
+        let entry = |id, key| Entry {
+            index: id as u32 % INDICES,
+            id,
+            key,
+        };
+        assert_eq!(
+            files.entries().unwrap(),
+            [entry(32_771, 0x1234), entry(65_540, -1), entry(9, 0)]
+        );
+        let mut indices = files.indices_in_use().unwrap();
+        indices.sort_unstable();
+        assert_eq!(indices, [3, 4, 5, 9]);
+    }
+
+    #[test]
+    fn queues_are_counted_without_looking_at_them() {
+        let dir = TestDir::new();
+        let files = filled(&dir, &[3, 4], &[("p-3", "3"), ("p-4", "4")]);
+        assert_eq!(files.in_use().unwrap(), 2);
+        std::fs::write(dir.path().join("msg/.next"), b"").unwrap();
+        assert_eq!(files.in_use().unwrap(), 2);
+    }
+}

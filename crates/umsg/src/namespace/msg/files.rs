@@ -1,0 +1,184 @@
+//! The files of System V queues: opening, making, unlinking.
+
+use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::names::of_index;
+use crate::namespace::Namespace;
+use crate::namespace::directory::Directory;
+use crate::namespace::file_error::FileError;
+use crate::namespace::open::check_regular;
+use crate::namespace::publish::creation_error;
+use crate::namespace::queues::{SYSV, TO_NAMESPACE};
+use crate::namespace::staged::Staged;
+
+/// Only the creator, until the file gets its rights.
+const PRIVATE: u32 = 0o600;
+
+/// The directory, opened and judged.
+#[derive(Debug)]
+pub(crate) struct Files(Directory);
+
+impl Namespace {
+    /// Opens the directory of System V queues and checks whose it is, on the descriptor.
+    ///
+    /// # Errors
+    /// `Namespace`.
+    pub(crate) fn msg_files(&self) -> Result<Files, FileError> {
+        Ok(Files(self.queues_of(SYSV)?))
+    }
+}
+
+impl Files {
+    pub(super) fn directory(&self) -> &Directory {
+        &self.0
+    }
+
+    /// Opens the file of the queue with an index for reading and writing, never one that is not a regular file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `System`.
+    ///
+    /// # Blocking
+    /// Never: a FIFO in place of the queue is not waited for.
+    pub(crate) fn open(&mut self, index: u32) -> Result<OwnedFd, FileError> {
+        let name = of_index(index);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = self.0.with_number(|directory| {
+            let (at, path) = directory.locate(&name);
+            fs::openat(at, &path, flags | OFlags::CLOEXEC, Mode::empty())
+        });
+        let file = file.map_err(|e| FileError::of("open", e))?;
+        check_regular(&file)?;
+        Ok(file)
+    }
+
+    /// A file without a name, or with a temporary one.
+    pub(super) fn stage(&mut self, mode: u32) -> rustix::io::Result<Staged> {
+        Staged::create(&mut self.0, TO_NAMESPACE, mode)
+    }
+
+    /// What stat(2) says of the queue with an index: to who may not open it, too. None if there is no file.
+    ///
+    /// # Errors
+    /// `Denied` if the directory may not be searched; `System`.
+    pub(crate) fn stat(&self, index: u32) -> Result<Option<Stat>, FileError> {
+        let (at, path) = self.0.locate(of_index(index));
+        match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(FileError::of("stat", e)),
+        }
+    }
+
+    /// Takes the file of an index away, if there is one and the caller may; answers whether the index is free. What is no
+    /// regular file stays.
+    pub(crate) fn take_file(&self, index: u32) -> bool {
+        match self.stat(index) {
+            Ok(None) => true,
+            Ok(Some(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                let (at, path) = self.0.locate(of_index(index));
+                fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A queue's file that has no name yet.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    files: Files,
+    /// None only while it is dropped.
+    staged: Option<Staged>,
+}
+
+impl NewFile {
+    /// An empty file of mode 0600, open for reading and writing, FD_CLOEXEC set.
+    ///
+    /// # Errors
+    /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
+    ///
+    /// # If the process dies
+    /// The file vanishes.
+    pub(crate) fn create(mut files: Files) -> Result<NewFile, FileError> {
+        let staged = files
+            .stage(PRIVATE)
+            .map_err(|e| creation_error(&files.0, e))?;
+        let staged = Some(staged);
+        Ok(NewFile { files, staged })
+    }
+
+    pub(crate) fn files(&mut self) -> &mut Files {
+        &mut self.files
+    }
+
+    fn staged(&self) -> &Staged {
+        self.staged.as_ref().expect("only drop takes it")
+    }
+
+    /// The file, open for reading and writing.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.staged().file()
+    }
+
+    /// Gives the file an index.
+    ///
+    /// # Errors
+    /// `AlreadyExists`: there is something of that name. `Denied`, `NoSpace`, `NoMemory`, `System`.
+    pub(crate) fn link(&self, index: u32) -> Result<(), FileError> {
+        self.staged()
+            .link_too(&self.files.0, OsStr::new(&of_index(index)))
+            .map_err(|e| creation_error(&self.files.0, e))
+    }
+}
+
+impl Drop for NewFile {
+    /// A temporary name goes; the file stays if it was given an index.
+    fn drop(&mut self) {
+        if let Some(staged) = self.staged.take() {
+            staged.discard(&self.files.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{TestDir, mode};
+
+    #[test]
+    fn a_new_file_is_seen_once_it_has_an_index_and_stays() {
+        let dir = TestDir::new();
+        let mut new = NewFile::create(dir.namespace().msg_files().unwrap()).unwrap();
+        rustix::io::write(new.file(), b"whole").unwrap();
+        assert!(new.files().stat(3).unwrap().is_none());
+        new.link(3).unwrap();
+        assert_eq!(new.link(3), Err(FileError::AlreadyExists));
+        drop(new);
+        let mut files = dir.namespace().msg_files().unwrap();
+        files.open(3).unwrap();
+        assert_eq!(mode(&dir.path().join("msg/3")), 0o600);
+        assert!(files.take_file(3) && files.take_file(3));
+        assert_eq!(files.open(3).unwrap_err(), FileError::NotFound);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_opened_and_not_taken_away() {
+        let dir = TestDir::new();
+        let mut files = dir.namespace().msg_files().unwrap();
+        let at = |index: u32| dir.path().join("msg").join(index.to_string());
+        std::os::unix::fs::symlink("/etc/passwd", at(1)).unwrap();
+        std::fs::create_dir(at(2)).unwrap();
+        fs::mkfifoat(fs::CWD, at(3), Mode::RUSR | Mode::WUSR).unwrap();
+        let errors = [1, 2, 3].map(|index| files.open(index).unwrap_err());
+        assert_eq!(
+            errors,
+            [FileError::Symlink, FileError::Directory, FileError::Special]
+        );
+        assert!((1..=3).all(|index| !files.take_file(index)));
+    }
+}

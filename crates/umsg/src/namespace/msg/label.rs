@@ -1,0 +1,114 @@
+//! The label of a queue: a symbolic link whose text is the identifier. To make it is what makes the queue.
+
+use rustix::fs::{self, AtFlags, FileType};
+use rustix::io::Errno;
+
+use super::files::Files;
+use crate::namespace::file_error::FileError;
+
+/// The longest text of a label is that of `i32::MAX`; more than this is none.
+const TEXT: usize = 16;
+
+/// What stands at the name of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// Nothing.
+    Missing,
+    /// The label of the queue with this identifier.
+    Of(i32),
+    /// Something else: no queue can be found by it.
+    Foreign,
+}
+
+impl Files {
+    /// Reads a label. Needs no permission on the queue's file.
+    ///
+    /// # Errors
+    /// `System`; `Denied` if the directory may not be searched.
+    pub(crate) fn label(&self, name: &str) -> Result<Label, FileError> {
+        let (at, path) = self.directory().locate(name);
+        let mut text = [0; TEXT];
+        match fs::readlinkat_raw(at, &path, &mut text[..]) {
+            Ok(len) => Ok(identifier(&text[..len]).map_or(Label::Foreign, Label::Of)),
+            Err(Errno::NOENT) => Ok(Label::Missing),
+            Err(Errno::INVAL) => Ok(Label::Foreign),
+            Err(e) => Err(FileError::of("readlink", e)),
+        }
+    }
+
+    /// Makes a label.
+    ///
+    /// # Errors
+    /// `AlreadyExists`: the name is taken. `Denied`, `NoSpace`, `NoMemory`, `System`.
+    pub(crate) fn put_label(&self, name: &str, id: i32) -> Result<(), FileError> {
+        let (at, path) = self.directory().locate(name);
+        fs::symlinkat(id.to_string(), at, &path).map_err(|e| FileError::of("symlink", e))
+    }
+
+    /// Takes a label away, if there is one and the caller may; answers whether the name is free. Something else of that name
+    /// stays.
+    pub(crate) fn take_label(&self, name: &str) -> bool {
+        let (at, path) = self.directory().locate(name);
+        match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
+            }
+            other => other.err() == Some(Errno::NOENT),
+        }
+    }
+}
+
+/// The identifier in a label's text: a decimal number without a sign or leading zeroes.
+pub(super) fn identifier(text: &[u8]) -> Option<i32> {
+    let text = str::from_utf8(text).ok()?;
+    let id = text.parse::<i32>().ok().filter(|id| *id >= 0)?;
+    (text == id.to_string()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_label_is_read_as_it_was_put_and_stands_until_it_is_taken() {
+        let dir = TestDir::new();
+        let files = dir.namespace().msg_files().unwrap();
+        assert_eq!(files.label("p-7").unwrap(), Label::Missing);
+        files.put_label("p-7", i32::MAX).unwrap();
+        assert_eq!(files.label("p-7").unwrap(), Label::Of(i32::MAX));
+        assert_eq!(files.put_label("p-7", 7), Err(FileError::AlreadyExists));
+        assert!(files.take_label("p-7") && files.take_label("p-7"));
+        assert_eq!(files.label("p-7").unwrap(), Label::Missing);
+    }
+
+    #[test]
+    fn what_is_no_label_is_foreign_and_stays() {
+        let dir = TestDir::new();
+        let files = dir.namespace().msg_files().unwrap();
+        let at = |name: &str| dir.path().join("msg").join(name);
+        for (n, text) in [
+            "",
+            "-1",
+            "01",
+            "2147483648",
+            "/etc/passwd",
+            "12345678901234567890",
+        ]
+        .into_iter()
+        .enumerate()
+        .skip(1)
+        {
+            let name = format!("p-{n}");
+            symlink(text, at(&name)).unwrap();
+            assert_eq!(files.label(&name).unwrap(), Label::Foreign, "{text}");
+        }
+        std::fs::create_dir(at("k-00000001")).unwrap();
+        std::fs::write(at("k-00000002"), b"3").unwrap();
+        for name in ["k-00000001", "k-00000002"] {
+            assert_eq!(files.label(name).unwrap(), Label::Foreign);
+            assert!(!files.take_label(name));
+        }
+    }
+}

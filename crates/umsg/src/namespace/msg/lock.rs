@@ -1,0 +1,133 @@
+//! The lock under which names change: flock(2) on the directory.
+//!
+//! The kernel drops it when its holder dies, wherever that was. A holder that is *stopped* keeps it; then others are told who it is
+//! after [`PATIENCE`], and those who need no lock go on. So is whoever may read the directory able to keep others from making
+//! queues, as whoever may write in it is able to fill it up.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{self, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::files::Files;
+use crate::namespace::error::NamespaceError;
+use crate::namespace::file_error::FileError;
+use crate::sys::thread::{self, Thread};
+
+/// How long a change of names waits for others. Each takes some microseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The first and the longest sleep between two attempts.
+const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
+
+/// The lock, held until it is dropped. Signal handlers that ask [`crate::signals::defer`] run later: one that makes a queue would wait
+/// for its own thread.
+pub(crate) struct Locked {
+    directory: OwnedFd,
+    me: &'static Thread,
+}
+
+impl Files {
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    /// `Namespace(Busy)` after two seconds; `TooManyFiles`; `Namespace(NotAccessible)` if the caller may not read the directory.
+    pub(crate) fn lock(&self) -> Result<Locked, FileError> {
+        let (at, here) = self.directory().locate(".");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = fs::openat(at, &here, flags, Mode::empty())
+            .map_err(|e| NamespaceError::looking("open", self.directory().path(), e))?;
+        let (end, mut nap) = (Instant::now() + PATIENCE, NAPS[0]);
+        loop {
+            match attempt(&directory) {
+                Ok(me) => return Ok(Locked { directory, me }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {}
+                Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(self.busy(&directory)),
+                Err(e) => return Err(FileError::of("flock", e)),
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(NAPS[1]);
+        }
+    }
+
+    fn busy(&self, directory: &OwnedFd) -> FileError {
+        let path = self.directory().path().to_owned();
+        let holder = holder(directory);
+        NamespaceError::Busy { path, holder }.into()
+    }
+}
+
+/// Of the lock and of the thread's critical section: no handler may come between the two.
+fn attempt(directory: &OwnedFd) -> Result<&'static Thread, Errno> {
+    let me = thread::current();
+    me.critical.enter();
+    fs::flock(directory, FlockOperation::NonBlockingLockExclusive)
+        .inspect_err(|_| me.critical.leave())?;
+    Ok(me)
+}
+
+impl Drop for Locked {
+    /// Closing would not do: a child that another thread forks meanwhile has the lock too.
+    fn drop(&mut self) {
+        let _ = fs::flock(&self.directory, FlockOperation::Unlock);
+        self.me.critical.leave();
+    }
+}
+
+/// The process that holds the lock, as /proc/locks numbers it; None if that does not say.
+fn holder(directory: &OwnedFd) -> Option<u32> {
+    let stat = fs::fstat(directory).ok()?;
+    let (major, minor) = (fs::major(stat.st_dev), fs::minor(stat.st_dev));
+    let file = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let held = locks.lines().map(|line| line.split_ascii_whitespace());
+    held.filter_map(|mut fields| {
+        // 1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF; who waits has an arrow behind the number.
+        let is_flock = fields.nth(1) == Some("FLOCK");
+        let process = fields.nth(2)?;
+        (is_flock && fields.next() == Some(file.as_str())).then_some(process)
+    })
+    .find_map(|process| process.parse().ok().filter(|process| *process != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+
+    #[test]
+    fn who_waits_too_long_is_told_who_holds_the_lock() {
+        let dir = TestDir::new();
+        let files = dir.namespace().msg_files().unwrap();
+        let held = files.lock().unwrap();
+        let error = files.lock().err().unwrap();
+        let FileError::Namespace(NamespaceError::Busy { path, holder }) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(path, &dir.path().join("msg"));
+        assert!(holder.is_none_or(|holder| holder == std::process::id()));
+        drop(held);
+        files.lock().unwrap();
+    }
+
+    #[test]
+    fn one_thread_at_a_time_holds_the_lock() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        let counter = dir.path().join("counter");
+        std::fs::write(&counter, "0").unwrap();
+        let count = || {
+            for _ in 0..50 {
+                let _held = namespace.msg_files().unwrap().lock().unwrap();
+                let seen: u32 = std::fs::read_to_string(&counter).unwrap().parse().unwrap();
+                std::fs::write(&counter, (seen + 1).to_string()).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(count);
+            }
+        });
+        assert_eq!(std::fs::read_to_string(&counter).unwrap(), "200");
+    }
+}

@@ -1,0 +1,91 @@
+//! Looking at queues as a whole, changing and removing them.
+
+use super::OpenError;
+use crate::error::Trouble;
+use crate::namespace::{FileError, NamespaceError};
+
+/// Why a queue was not looked at, changed or removed (msgctl).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// EIDRM, or EINVAL for who asks by identifier: the queue was removed.
+    #[error("the queue was removed")]
+    Removed,
+    /// EACCES: the queue's mode does not let the caller read.
+    #[error("permission denied by the queue's mode")]
+    PermissionDenied,
+    /// EPERM: only the queue's owner, its creator or a privileged process may change or remove it.
+    #[error("only the queue's owner, its creator or root may do this")]
+    NotOwner,
+    /// EPERM: more bytes than the namespace lets an unprivileged owner allow his queue (`max_qbytes`).
+    #[error("qbytes may be raised to {max} bytes in this namespace; `umsg limits` raises that")]
+    TooManyBytes {
+        /// The namespace's limit, in bytes.
+        max: u32,
+    },
+    /// EPERM: the queue's new owner or group can't be given its file: the file system has no access control lists, or the
+    /// caller is the queue's creator but does not own its file any more.
+    #[error("the queue's file can't be given such rights by this user")]
+    RightsNotPossible,
+    /// EINVAL: a user or group id that is none (-1).
+    #[error("this is no user or group id")]
+    InvalidOwner,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// ENOMEM: no memory left.
+    #[error("no memory left")]
+    NoMemory,
+    /// EAGAIN: the queue's lock is held by a stopped process.
+    #[error("the queue's lock is held by a stopped process")]
+    Busy,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+    /// The queue of an identifier was not found or not opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl ControlError {
+    /// The error number that msgctl(2) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            ControlError::Removed => libc::EIDRM,
+            ControlError::PermissionDenied => libc::EACCES,
+            ControlError::NotOwner
+            | ControlError::TooManyBytes { .. }
+            | ControlError::RightsNotPossible => libc::EPERM,
+            ControlError::InvalidOwner => libc::EINVAL,
+            ControlError::Damaged => libc::EBADMSG,
+            ControlError::NoMemory => libc::ENOMEM,
+            ControlError::Busy => libc::EAGAIN,
+            ControlError::WouldDeadlock => libc::EDEADLK,
+            ControlError::Open(error) => error.errno(),
+        }
+    }
+}
+
+impl From<FileError> for ControlError {
+    fn from(error: FileError) -> Self {
+        ControlError::Open(error.into())
+    }
+}
+
+impl From<NamespaceError> for ControlError {
+    fn from(error: NamespaceError) -> Self {
+        ControlError::Open(error.into())
+    }
+}
+
+impl From<Trouble> for ControlError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => ControlError::Damaged,
+            Trouble::NoSpace => ControlError::Open(OpenError::NoSpace),
+            Trouble::NoMemory => ControlError::NoMemory,
+            Trouble::Busy => ControlError::Busy,
+            Trouble::OwnedByCaller => ControlError::WouldDeadlock,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Finding and making queues.
+
+use crate::namespace::{FileError, NamespaceError};
+
+/// Why a queue was not found or made (msgget).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// ENOENT: no queue has this key.
+    #[error("no queue of this key; create it, or see `umsg ls` for those that exist")]
+    NotFound,
+    /// EEXIST: the queue exists and was to be created.
+    #[error("a queue of this key exists already")]
+    AlreadyExists,
+    /// EINVAL: no queue has this identifier, or none has it any more.
+    #[error("no queue has this identifier; `umsg ls` shows those that exist")]
+    NoSuchId,
+    /// EACCES: the queue's mode does not grant what was asked for, or the file system does not let this user map it.
+    #[error("permission denied by the queue's mode")]
+    PermissionDenied,
+    /// ENOSPC: the namespace has as many queues as its limits allow.
+    #[error(
+        "the namespace holds {0} System V queues, its limit msgmni; `umsg limits` raises it, `umsg rm` makes room"
+    )]
+    TooManyQueues(u32),
+    /// ENOSPC: the file system is full, or the namespace's limit of bytes is reached.
+    #[error("no space left in the namespace")]
+    NoSpace,
+    /// ENOMEM: no memory, or no address space to map the queue.
+    #[error("no memory left to create or map the queue")]
+    NoMemory,
+    /// EINVAL: the file is not a segment of a System V queue.
+    #[error("{0}: not a System V queue of umsg")]
+    NotAQueue(&'static str),
+    /// EINVAL: a segment of another version or layout.
+    #[error(
+        "the queue was made by another version of umsg (format {found}, this is {expected}); remove it with `umsg rm`"
+    )]
+    OtherVersion {
+        /// Version of the format in the file.
+        found: u32,
+        /// Version of this library's format.
+        expected: u32,
+    },
+    /// EBADMSG: the header contradicts itself or the file's length.
+    #[error("the queue's file is damaged: {0}")]
+    Damaged(&'static str),
+    /// EMFILE or ENFILE: no descriptor left. None is kept, but some are needed for a moment.
+    #[error("too many open files")]
+    TooManyFiles(i32),
+    /// The namespace can't be used; EBUSY if a process was stopped while it made or removed a queue.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// Another error of the system.
+    #[error("{call}: {error}")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        error: std::io::Error,
+    },
+}
+
+impl OpenError {
+    /// The error number that msgget(2) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            OpenError::NotFound => libc::ENOENT,
+            OpenError::AlreadyExists => libc::EEXIST,
+            OpenError::NoSuchId | OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => {
+                libc::EINVAL
+            }
+            OpenError::PermissionDenied => libc::EACCES,
+            OpenError::TooManyQueues(_) | OpenError::NoSpace => libc::ENOSPC,
+            OpenError::NoMemory => libc::ENOMEM,
+            OpenError::Damaged(_) => libc::EBADMSG,
+            OpenError::TooManyFiles(errno) => *errno,
+            OpenError::Namespace(error) => error.errno(),
+            OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl From<FileError> for OpenError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotFound => OpenError::NotFound,
+            FileError::AlreadyExists => OpenError::AlreadyExists,
+            FileError::Denied => OpenError::PermissionDenied,
+            FileError::Directory => OpenError::NotAQueue("a directory"),
+            FileError::Symlink => OpenError::NotAQueue("a symbolic link"),
+            FileError::Special => OpenError::NotAQueue("a FIFO, a socket or a device"),
+            FileError::TooManyFiles { errno } => OpenError::TooManyFiles(errno),
+            FileError::NoSpace => OpenError::NoSpace,
+            FileError::NoMemory => OpenError::NoMemory,
+            FileError::System { call, errno } => OpenError::System {
+                call,
+                error: std::io::Error::from_raw_os_error(errno),
+            },
+            FileError::Namespace(error) => OpenError::Namespace(error),
+        }
+    }
+}
+
+/// What a segment of either kind can be refused for.
+impl From<crate::error::OpenError> for OpenError {
+    fn from(error: crate::error::OpenError) -> Self {
+        use crate::error::OpenError as Other;
+        let errno = error.errno();
+        match error {
+            Other::NotFound => OpenError::NotFound,
+            Other::PermissionDenied => OpenError::PermissionDenied,
+            Other::NoSpace => OpenError::NoSpace,
+            Other::NoMemory => OpenError::NoMemory,
+            Other::NotAQueue(what) => OpenError::NotAQueue(what),
+            Other::OtherVersion { found, expected } => OpenError::OtherVersion { found, expected },
+            Other::Damaged(what) => OpenError::Damaged(what),
+            Other::TooManyFiles(errno) => OpenError::TooManyFiles(errno),
+            Other::Namespace(error) => OpenError::Namespace(error),
+            Other::System { call, error } => OpenError::System { call, error },
+            // Of names, attributes and dead-letter queues, which segments have nothing to do with.
+            _ => OpenError::System {
+                call: "open",
+                error: std::io::Error::from_raw_os_error(errno),
+            },
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The rights of a queue's file: what of a queue's rights the system enforces.
+//!
+//! | who | may map the file |
+//! |---|---|
+//! | owner and creator of the queue | always: they may change its mode at any time |
+//! | members of its group and of its creator's group | if the mode gives the group read or write permission |
+//! | everybody else | if the mode gives others read or write permission |
+//!
+//! A file has one owner and one group. While those are the queue's and its creator's, its mode says it all. When the queue is
+//! given away (IPC_SET), root gives the file away with it; what is left, and all if the giver is not root, is said by an access control
+//! list (acl(5)), of which tmpfs is capable.
+
+use super::permission::Rights;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{self, Mode, Stat, XattrFlags};
+use rustix::io::{self, Errno};
+
+const READ_WRITE: u16 = 6;
+const ATTRIBUTE: &str = "system.posix_acl_access";
+
+/// Gives a file the rights that belong to all of `rights`: while they change, to those before and after.
+///
+/// # Errors
+/// EPERM unless the caller owns the file, or is root, or nothing has to change; EOPNOTSUPP if it takes a list and the file system has none.
+pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
+    let stat = fs::fstat(file)?;
+    let list = List::of(rights, &stat);
+    if list.is_a_mode() {
+        give_mode(file, &stat, list.mode())
+    } else {
+        give_list(file, &list)
+    }
+}
+
+fn give_mode(file: BorrowedFd<'_>, stat: &Stat, mode: u32) -> io::Result<()> {
+    match fs::fremovexattr(file, ATTRIBUTE) {
+        Ok(()) => {}
+        // No list, or none possible.
+        Err(Errno::NODATA | Errno::OPNOTSUPP) if stat.st_mode & 0o7777 == mode => return Ok(()),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+        Err(_) if !has_list(file) && stat.st_mode & 0o7777 == mode => return Ok(()),
+        Err(e) => return Err(e),
+    }
+    fs::fchmod(file, Mode::from_raw_mode(mode))
+}
+
+fn has_list(file: BorrowedFd<'_>) -> bool {
+    fs::fgetxattr(file, ATTRIBUTE, &mut [0_u8; 0][..]).is_ok_and(|len| len != 0)
+}
+
+fn give_list(file: BorrowedFd<'_>, list: &List) -> io::Result<()> {
+    let bytes = list.bytes();
+    let mut found = vec![0; bytes.len()];
+    let is_so = fs::fgetxattr(file, ATTRIBUTE, &mut found[..]) == Ok(bytes.len()) && found == bytes;
+    if is_so {
+        return Ok(());
+    }
+    fs::fsetxattr(file, ATTRIBUTE, &bytes, XattrFlags::empty())
+}
+
+/// Who may open the file for reading and writing.
+#[derive(Debug, PartialEq, Eq)]
+struct List {
+    owner: bool,
+    users: Vec<u32>,
+    group: bool,
+    /// Those that differ from others.
+    groups: Vec<(u32, bool)>,
+    others: bool,
+}
+
+impl List {
+    fn of(rights: &[Rights], stat: &Stat) -> List {
+        let class = |rights: &Rights, shift: u32| rights.mode >> shift & 0o6 != 0;
+        let others = rights.iter().any(|rights| class(rights, 0));
+        let mut users: Vec<u32> = rights.iter().flat_map(|r| [r.uid, r.cuid]).collect();
+        let mut groups: Vec<(u32, bool)> = rights
+            .iter()
+            .flat_map(|r| [r.gid, r.cgid].map(|group| (group, class(r, 3))))
+            .collect();
+        // What a group may once it may: that comes first, and stays.
+        groups.sort_unstable_by_key(|(group, may)| (*group, !may));
+        groups.dedup_by_key(|(group, _)| *group);
+        users.sort_unstable();
+        users.dedup();
+        let owner = users.contains(&stat.st_uid) || others;
+        let of_file = groups.iter().find(|(group, _)| *group == stat.st_gid);
+        let group = of_file.map_or(others, |(_, may)| *may);
+        users.retain(|user| *user != stat.st_uid);
+        groups.retain(|(group, may)| *group != stat.st_gid && *may != others);
+        List {
+            owner,
+            users,
+            group,
+            groups,
+            others,
+        }
+    }
+
+    /// The mode of a file says as much.
+    fn is_a_mode(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
+
+    fn mode(&self) -> u32 {
+        let classes = [
+            (self.owner, 0o600),
+            (self.group, 0o060),
+            (self.others, 0o006),
+        ];
+        classes
+            .iter()
+            .filter(|(may, _)| *may)
+            .map(|(_, bits)| bits)
+            .sum()
+    }
+
+    /// The extended attribute. Source: linux/posix_acl_xattr.h.
+    fn bytes(&self) -> Vec<u8> {
+        const VERSION: u32 = 2;
+        const NOBODY: u32 = u32::MAX;
+        let may = |may: bool| if may { READ_WRITE } else { 0 };
+        let mut entries = vec![(1_u16, may(self.owner), NOBODY)];
+        entries.extend(self.users.iter().map(|user| (2, READ_WRITE, *user)));
+        entries.push((4, may(self.group), NOBODY));
+        entries.extend(self.groups.iter().map(|(group, is)| (8, may(*is), *group)));
+        entries.push((0x10, READ_WRITE, NOBODY));
+        entries.push((0x20, may(self.others), NOBODY));
+        let mut bytes = VERSION.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(permissions.to_le_bytes());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+}

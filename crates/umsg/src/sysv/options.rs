@@ -1,0 +1,117 @@
+//! Finding and making queues.
+
+use super::error::OpenError;
+use super::queue::Queue;
+pub(super) use super::registry::PRIVATE;
+use super::registry::{self, Wanted};
+use crate::namespace::Namespace;
+
+/// How a queue is found by its key, and with which mode it is made.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("umsg-sysv-{}", std::process::id()));
+/// # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+/// # let namespace = umsg::Namespace::at(&dir)?;
+/// use umsg::sysv::OpenOptions;
+///
+/// let jobs = OpenOptions::new()
+///     .create(true)
+///     .mode(0o620) // the group may send
+///     .namespace(&namespace)
+///     .open(0x1234)?;
+/// let same = OpenOptions::new().namespace(&namespace).open_id(jobs.id())?;
+/// assert_eq!(same.key(), 0x1234);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct OpenOptions {
+    create: bool,
+    exclusive: bool,
+    mode: u32,
+    namespace: Option<Namespace>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// An existing queue; mode 0600 if one is made.
+    pub fn new() -> Self {
+        OpenOptions {
+            create: false,
+            exclusive: false,
+            mode: 0o600,
+            namespace: None,
+        }
+    }
+
+    /// Make the queue if there is none of the key (IPC_CREAT).
+    pub fn create(&mut self, create: bool) -> &mut Self {
+        self.create = create;
+        self
+    }
+
+    /// Fail if there is a queue of the key (IPC_EXCL); only together with [`create`](Self::create).
+    pub fn exclusive(&mut self, exclusive: bool) -> &mut Self {
+        self.exclusive = exclusive;
+        self
+    }
+
+    /// Permission bits of a queue that is made: read is to receive, write to send. Nothing is taken off: System V queues know no
+    /// umask.
+    pub fn mode(&mut self, mode: u32) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// The namespace, in place of the one that [`Namespace::resolve`] gives.
+    pub fn namespace(&mut self, namespace: &Namespace) -> &mut Self {
+        self.namespace = Some(namespace.clone());
+        self
+    }
+
+    /// Opens the queue of a key; for [`PRIVATE`](super::PRIVATE) makes one that has none. Source: msgget(2).
+    ///
+    /// A queue that there is need not grant anything by its mode: each call asks for what it does.
+    ///
+    /// # Errors
+    /// `NotFound` (ENOENT), `AlreadyExists` (EEXIST), `PermissionDenied` (EACCES), `TooManyQueues` and `NoSpace` (ENOSPC); see
+    /// [`OpenError`] for all.
+    ///
+    /// # Blocking
+    /// To make a queue, for those who are just making or removing one, at most two seconds.
+    ///
+    /// # If the process dies
+    /// While it makes a queue: there is no queue, or a whole one.
+    pub fn open(&self, key: i32) -> Result<Queue, OpenError> {
+        let namespace = self.resolve()?;
+        let wanted = Wanted {
+            create: self.create,
+            exclusive: self.exclusive,
+            mode: self.mode,
+            asked: 0,
+        };
+        let got = registry::get(&namespace, key, wanted)?;
+        Ok(Queue::new(got.attach(&namespace)?))
+    }
+
+    /// Opens the queue with an identifier.
+    ///
+    /// # Errors
+    /// `NoSuchId` (EINVAL), `PermissionDenied` (EACCES); see [`OpenError`] for all.
+    pub fn open_id(&self, id: i32) -> Result<Queue, OpenError> {
+        registry::attach_id(&self.resolve()?, id).map(Queue::new)
+    }
+
+    fn resolve(&self) -> Result<Namespace, OpenError> {
+        match &self.namespace {
+            Some(namespace) => Ok(namespace.clone()),
+            None => Ok(Namespace::resolve()?),
+        }
+    }
+}

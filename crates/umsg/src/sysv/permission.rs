@@ -1,0 +1,162 @@
+//! Who may do what with a queue: the kernel's rules on the owner, creator and mode in its header.
+//!
+//! The system enforces less: who may do anything with a queue must map its file for reading and writing, see
+//! [`super::file_rights`]. What is decided here binds programs that go through this library.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::typed::segment::{Fixed, Summary};
+use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
+use rustix::thread::CapabilitySet;
+
+/// What somebody wants to do with a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// To receive, or to look.
+    Read = 4,
+    /// To send.
+    Write = 2,
+}
+
+/// The queue's mode does not allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Denied;
+
+/// Whose a queue is, and its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) cuid: u32,
+    pub(super) cgid: u32,
+    pub(super) mode: u32,
+}
+
+impl Rights {
+    pub(super) fn of(fixed: &Fixed) -> Rights {
+        let rights = &fixed.rights;
+        // Relaxed: who needs them all of one moment holds the lock, or looks at their version before.
+        let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        Rights {
+            uid: word(&rights.uid),
+            gid: word(&rights.gid),
+            cuid: word(&rights.cuid),
+            cgid: word(&rights.cgid),
+            mode: word(&rights.mode) & 0o777,
+        }
+    }
+
+    pub(super) fn of_summary(summary: &Summary) -> Rights {
+        Rights {
+            uid: summary.uid,
+            gid: summary.gid,
+            cuid: summary.cuid,
+            cgid: summary.cgid,
+            mode: summary.mode,
+        }
+    }
+
+    /// Whether the caller is granted what is asked for: bits of any class, as in the flags of msgget(2).
+    /// Source: `ipcperms` in ipc/util.c of the kernel.
+    pub(super) fn grant(&self, asked: u32) -> bool {
+        let wanted = asked >> 6 | asked >> 3 | asked;
+        wanted & 0o7 & !self.granted() == 0 || has(CapabilitySet::IPC_OWNER)
+    }
+
+    /// The bits of the caller's class.
+    fn granted(&self) -> u32 {
+        let user = geteuid();
+        if [self.uid, self.cuid].contains(&user.as_raw()) {
+            self.mode >> 6
+        } else if [self.cgid, self.gid].into_iter().any(is_in_group) {
+            self.mode >> 3
+        } else {
+            self.mode
+        }
+    }
+
+    /// Whether the caller may change and remove the queue. Source: `ipcctl_obtain_check` in ipc/util.c of the kernel.
+    pub(super) fn are_the_callers(&self) -> bool {
+        [self.uid, self.cuid].contains(&geteuid().as_raw()) || has(CapabilitySet::SYS_ADMIN)
+    }
+}
+
+fn is_in_group(group: u32) -> bool {
+    let is = |gid: &Gid| gid.as_raw() == group;
+    is(&getegid()) || getgroups().is_ok_and(|groups| groups.iter().any(is))
+}
+
+/// Whether the caller may let a queue take more than the namespace's limit.
+pub(super) fn may_exceed_limits() -> bool {
+    has(CapabilitySet::SYS_RESOURCE)
+}
+
+fn has(capability: CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// The caller's effective user and group.
+pub(super) fn caller() -> (Uid, Gid) {
+    (geteuid(), getegid())
+}
+
+/// How often the process has said that its users or groups have changed.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// Has every queue ask again who the caller is: for programs that change their user or group, and go on using queues that they
+/// have used before. The kernel asks at each call; here that would cost more than the call itself.
+pub fn forget_caller() {
+    // Relaxed: whoever changes the user of a process that is using queues meanwhile gets either answer.
+    CHANGES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What the caller was found to be allowed, and by which version of the queue's rights. One word: threads share it.
+///
+/// | bits | |
+/// |---|---|
+/// | 0 to 2 | [`Access::Write`], [`Access::Read`] are granted |
+/// | 3 | something was found out |
+/// | 4 to 31 | [`CHANGES`] then |
+/// | 32 to 63 | `version` of the rights then |
+#[derive(Debug, Default)]
+pub(super) struct Judged(AtomicU64);
+
+const KNOWN: u64 = 8;
+
+impl Judged {
+    /// Whether the caller may, and by which version of the queue's rights he was judged.
+    #[inline(always)]
+    pub(super) fn may(&self, fixed: &Fixed, access: Access) -> Result<u32, Denied> {
+        // RIGHTS: the version comes first. Acquire, pairs with the release of who changes them: with a version come all the
+        // rights that belong to it, or newer ones, and then the version is found to be another one under the lock.
+        let version = fixed.rights.version.load(Ordering::Acquire);
+        let stamp = stamp(version);
+        // Relaxed: the word says itself what it is about.
+        let word = self.0.load(Ordering::Relaxed);
+        let word = match word & !0o7 == stamp {
+            true => word,
+            false => self.judge(fixed, stamp),
+        };
+        if word & access as u64 != 0 {
+            Ok(version)
+        } else {
+            Err(Denied)
+        }
+    }
+
+    #[cold]
+    fn judge(&self, fixed: &Fixed, stamp: u64) -> u64 {
+        let rights = Rights::of(fixed);
+        let granted = [Access::Read, Access::Write]
+            .into_iter()
+            .filter(|access| rights.grant(*access as u32))
+            .fold(0, |granted, access| granted | access as u64);
+        self.0.store(stamp | granted, Ordering::Relaxed);
+        stamp | granted
+    }
+}
+
+#[inline(always)]
+fn stamp(version: u32) -> u64 {
+    let changes = CHANGES.load(Ordering::Relaxed);
+    u64::from(version) << 32 | u64::from(changes << 4) | KNOWN
+}

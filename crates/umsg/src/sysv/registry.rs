@@ -1,0 +1,210 @@
+//! Which queues there are: by key and by identifier (msgget).
+//!
+//! ```text
+//!   key -- label's text --> identifier -- modulo 32768 --> file -- header --> is it the one that is meant?
+//! ```
+//!
+//! Looking takes no lock. Names may change meanwhile: then one of the answers is given that was right at some moment during the
+//! call. That a queue exists is said by its label and its header together, see the table in `namespace/msg/mod.rs`.
+
+use super::create;
+use super::error::OpenError;
+use super::permission::Rights;
+use crate::namespace::{FileError, Files, INDICES, Label, Namespace, labels};
+use crate::segment::Quota;
+use crate::sync::Ordering;
+use crate::typed::segment::{Segment, Summary, attach, summary};
+use rustix::fd::{AsFd, OwnedFd};
+
+/// In place of a key: a queue without one, a new one each time (IPC_PRIVATE).
+pub const PRIVATE: i32 = 0;
+
+/// What msgget(2) is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Make a queue if there is none (IPC_CREAT), and fail if there is one (IPC_EXCL).
+    pub(super) create: bool,
+    pub(super) exclusive: bool,
+    /// Permission bits of a queue that is made.
+    pub(super) mode: u32,
+    /// Permission bits that are asked of one that is there.
+    pub(super) asked: u32,
+}
+
+/// A queue that there is.
+pub(super) struct Found {
+    pub(super) id: i32,
+    /// Its file, open for reading and writing, and what that says; None if the system does not let the caller open it.
+    pub(super) file: Option<(OwnedFd, Summary)>,
+}
+
+/// What msgget(2) found or made.
+pub(super) enum Got {
+    Found(Found),
+    Made(Segment),
+}
+
+impl Got {
+    /// The queue's identifier.
+    pub(super) fn id(&self) -> i32 {
+        match self {
+            Got::Found(found) => found.id,
+            // Relaxed: never changes.
+            Got::Made(segment) => segment.fixed().header.id.load(Ordering::Relaxed) as i32,
+        }
+    }
+
+    /// Maps the queue.
+    pub(super) fn attach(self, namespace: &Namespace) -> Result<Segment, OpenError> {
+        match self {
+            Got::Made(segment) => Ok(segment),
+            Got::Found(Found {
+                file: Some((file, _)),
+                ..
+            }) => map(&file, namespace),
+            Got::Found(_) => Err(OpenError::PermissionDenied),
+        }
+    }
+}
+
+/// Finds the queue of a key, or makes one. Source: `ipcget` in ipc/util.c of the kernel.
+///
+/// # Errors
+/// All of [`OpenError`] but `NoSuchId`.
+pub(super) fn get(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<Got, OpenError> {
+    if key == PRIVATE {
+        return create::create(namespace, key, wanted);
+    }
+    match find(&mut namespace.msg_files()?, key)? {
+        Some(found) => judge(found, wanted).map(Got::Found),
+        None if wanted.create => create::create(namespace, key, wanted),
+        None => Err(OpenError::NotFound),
+    }
+}
+
+/// Whether the caller gets a queue that there is.
+pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
+    if wanted.create && wanted.exclusive {
+        return Err(OpenError::AlreadyExists);
+    }
+    let granted = match &found.file {
+        Some((_, summary)) => Rights::of_summary(summary).grant(wanted.asked),
+        // Who asks for nothing is told the identifier.
+        None => wanted.asked & 0o777 == 0,
+    };
+    match granted {
+        true => Ok(found),
+        false => Err(OpenError::PermissionDenied),
+    }
+}
+
+/// The queue of a key, if there is one.
+pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
+    for name in labels(key, 0) {
+        match files.label(&name)? {
+            Label::Missing => return Ok(None),
+            Label::Of(id) => match look(files, id, key)? {
+                Some(found) => return Ok(Some(found)),
+                None => continue,
+            },
+            Label::Foreign => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The queue with this identifier and key, if there is one.
+fn look(files: &mut Files, id: i32, key: i32) -> Result<Option<Found>, OpenError> {
+    let file = match files.open(index_of(id)) {
+        Ok(file) => file,
+        Err(FileError::Denied) => return Ok(Some(Found { id, file: None })),
+        Err(error) if is_no_file(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(said(&file)?
+        .filter(|said| said.id == id && said.key == key && !said.is_removed)
+        .map(|said| Found {
+            id,
+            file: Some((file, said)),
+        }))
+}
+
+/// Maps the queue with an identifier.
+///
+/// # Errors
+/// `NoSuchId`, `PermissionDenied`, `OtherVersion`, `Damaged`, `NoMemory`, `TooManyFiles`, `Namespace`, `System`.
+pub(super) fn attach_id(namespace: &Namespace, id: i32) -> Result<Segment, OpenError> {
+    let (file, _) = open_id(&mut namespace.msg_files()?, id)?;
+    map(&file, namespace)
+}
+
+/// Opens the file of the queue with an identifier.
+///
+/// # Errors
+/// As [`attach_id`].
+pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), OpenError> {
+    if id < 0 {
+        return Err(OpenError::NoSuchId);
+    }
+    let file = match files.open(index_of(id)) {
+        Ok(file) => file,
+        Err(FileError::Denied) => return Err(denied(files, id)?),
+        Err(error) if is_no_file(&error) => return Err(OpenError::NoSuchId),
+        Err(error) => return Err(error.into()),
+    };
+    match said(&file)? {
+        Some(said) if said.id == id && !said.is_removed && is_labelled(files, &said)? => {
+            Ok((file, said))
+        }
+        _ => Err(OpenError::NoSuchId),
+    }
+}
+
+/// Whether an identifier is not for the caller, or no more.
+fn denied(files: &Files, id: i32) -> Result<OpenError, OpenError> {
+    let is = files.entries()?.iter().any(|entry| entry.id == id);
+    Ok(match is {
+        true => OpenError::PermissionDenied,
+        false => OpenError::NoSuchId,
+    })
+}
+
+/// Whether a queue has its label, without which it was not finished.
+pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenError> {
+    for name in labels(said.key, index_of(said.id)) {
+        match files.label(&name)? {
+            Label::Missing => return Ok(false),
+            Label::Of(id) if id == said.id => return Ok(true),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// What a file says of its queue; None if it is no queue's.
+pub(super) fn said(file: &OwnedFd) -> Result<Option<Summary>, OpenError> {
+    match summary(file.as_fd()).map_err(OpenError::from) {
+        Ok(said) => Ok(Some(said)),
+        Err(OpenError::NotAQueue(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Nothing, or nothing that can be a queue, stands at the index.
+pub(super) fn is_no_file(error: &FileError) -> bool {
+    matches!(
+        error,
+        FileError::NotFound | FileError::Directory | FileError::Symlink | FileError::Special
+    )
+}
+
+/// Where an identifier's file is.
+pub(super) fn index_of(id: i32) -> u32 {
+    id as u32 % INDICES
+}
+
+fn map(file: &OwnedFd, namespace: &Namespace) -> Result<Segment, OpenError> {
+    let mut segment = attach(file.as_fd())?;
+    segment.set_quota(Quota::of(namespace.clone()));
+    Ok(segment)
+}

@@ -1,0 +1,62 @@
+//! Taking away the names of queues that are none: removed ones, and what the dead left half made or half removed.
+//!
+//! In a sticky directory only a file's owner and root may do so. What others meet they go round: an index is left out, and a
+//! label has further spellings.
+
+use super::registry::{index_of, is_labelled, said};
+use crate::crash::crash_point;
+use crate::namespace::{Files, Label, Locked, Namespace, labels};
+use crate::typed::segment::Summary;
+
+/// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: who needs one of them later
+/// does what is left.
+pub(super) fn removed(namespace: &Namespace, id: i32) {
+    if let Ok(mut files) = namespace.msg_files()
+        && let Ok(lock) = files.lock()
+    {
+        index(&mut files, index_of(id), &lock);
+    }
+}
+
+/// Whether an index is free: takes the file there away if it is no queue's, but was to be or has been one's.
+pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
+    if matches!(files.stat(index), Ok(None)) {
+        return true;
+    }
+    let Ok(file) = files.open(index) else {
+        return false;
+    };
+    match said(&file) {
+        Ok(Some(said)) if index_of(said.id) == index && is_none(files, &said) => {
+            take_label(files, &said);
+            crash_point!(MSGCTL_UNLABELLED);
+            files.take_file(index)
+        }
+        _ => false,
+    }
+}
+
+/// Without its label it was not finished: its maker would hold the lock.
+fn is_none(files: &Files, said: &Summary) -> bool {
+    said.is_removed || matches!(is_labelled(files, said), Ok(false))
+}
+
+/// Takes a label away, unless there are labels behind it: those would not be found any more.
+fn take_label(files: &Files, said: &Summary) {
+    let mut names = labels(said.key, index_of(said.id)).peekable();
+    while let Some(name) = names.next() {
+        match files.label(&name) {
+            Ok(Label::Of(id)) if id == said.id => {
+                let is_last = names
+                    .peek()
+                    .is_none_or(|next| files.label(next) == Ok(Label::Missing));
+                if is_last {
+                    files.take_label(&name);
+                }
+                return;
+            }
+            Ok(Label::Missing) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
