@@ -4,9 +4,8 @@ use super::queue::{Queue, Received};
 use crate::error::{ReceiveError, SendError};
 use crate::queue::Engine;
 use crate::queue::batch::{self, Batch};
-use crate::sys::clock::Deadline;
 use crate::sys::thread;
-use crate::until::{Until, realtime};
+use crate::until::Until;
 use std::time::{Duration, SystemTime};
 
 /// Messages that are somewhere: their bytes and their priority.

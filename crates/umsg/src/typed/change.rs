@@ -27,11 +27,10 @@ impl Engine {
             let result = change(self.fixed());
             if result.is_ok() {
                 let rights = &self.fixed().rights;
-                // Relaxed: under the lock. Who judges without it finds out under it.
-                rights
-                    .changed_at
-                    .store(clock::realtime_coarse() / SECOND, Ordering::Relaxed);
-                rights.version.fetch_add(1, Ordering::Relaxed);
+                let now = clock::realtime_coarse() / SECOND;
+                rights.changed_at.store(now, Ordering::Relaxed);
+                // Release: RIGHTS. Who judges by the new version sees the new rights.
+                rights.version.fetch_add(1, Ordering::Release);
                 crash_point!(MSG_CHANGED);
                 self.rejudge(wakes)?;
             }

@@ -37,12 +37,10 @@ mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod wait;
-#[cfg(test)]
-#[allow(unsafe_code)]
 
 pub(crate) use batch::{Batch, Sink};
 pub(crate) use lease::Grip;
-pub(crate) use look::{Counts, Seen};
+pub(crate) use look::Seen;
 pub(crate) use receive::Taken;
 pub(crate) use wait::Call;
 
