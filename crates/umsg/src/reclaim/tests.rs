@@ -124,3 +124,45 @@ fn no_thread_ever_uses_a_thing_that_was_dropped() {
     }
     assert!(drops(&SLOTS, &COUNT));
 }
+
+#[test]
+fn a_forked_child_has_its_parents_things_and_is_free_to_drop_them() {
+    statics!(SLOTS, link, COUNT);
+    link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
+    let (ready, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let dropped = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _held = link.hold().unwrap();
+            ready.store(true, Relaxed);
+            while !is_over.load(Relaxed) {
+                std::thread::yield_now();
+            }
+        });
+        while !ready.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        let dropped = in_child(|| {
+            link.take().unwrap().release();
+            COUNT.load(Relaxed) == 0
+        });
+        is_over.store(true, Relaxed);
+        dropped
+    });
+    assert!(dropped, "the note of a thread that is not there was minded");
+    assert!(link.leads() && COUNT.load(Relaxed) == 1);
+}
+
+/// What a forked child finds. It must take no lock that another thread may have held.
+fn in_child(find: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child calls nothing but `find`, which by this function's contract may run there, and ends.
+    match unsafe { libc::fork() } {
+        0 => unsafe { libc::_exit(find().into()) },
+        child => {
+            let mut status = 0;
+            // SAFETY: a child of this process, and a writable number.
+            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(waited, child);
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1
+        }
+    }
+}

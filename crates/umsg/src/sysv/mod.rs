@@ -36,6 +36,7 @@
 //! queue's memory for writing; so the system enforces that those who may do neither have no access at all, while which of the
 //! two a process may do binds only programs that go through this library.
 
+mod attachments;
 mod batch;
 mod control;
 mod create;

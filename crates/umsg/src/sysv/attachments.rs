@@ -1,0 +1,259 @@
+//! The System V queues that this process is attached to, by their ids.
+//!
+//! C programs name a queue by a number in each call, and never say when they are done with it. So a process attaches to a queue
+//! when it first names it, and stays attached until the queue is removed:
+//!
+//! ```text
+//!   id = sequence * 32768 + index
+//!                             |
+//!   entries:  [ .. .. .. | link .. ]  ->  slot: id, queue
+//! ```
+//!
+//! A look-up reads the link, notes the slot, and compares the id: no lock, no locked instruction. An index that was used
+//! again leads to a queue of another id, which the caller learns by attaching anew. Queues that other processes have
+//! removed are let go where the caller comes upon them, and a few at each attaching ([`Attachments::sweep`]), so that their
+//! memory is not kept by a process that doesn't use them any more.
+//!
+//! Everything may be called in signal handlers; a forked child goes on with its parent's attachments, on mappings of its own.
+
+use crate::reclaim::{Chunks, Held, Link, Slots, Word};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many queues a namespace can have at once.
+const INDICES: usize = 32_768;
+const CHUNK: usize = 512;
+/// How many entries a sweep looks at.
+const SWEEP: usize = 64;
+
+/// What an entry leads to.
+struct Attached<T> {
+    id: i32,
+    queue: T,
+}
+
+/// A process's attachments.
+pub(crate) struct Attachments<T: Send + Sync + 'static> {
+    entries: Chunks<Link<Attached<T>>, CHUNK, { INDICES / CHUNK }>,
+    slots: Slots<Attached<T>>,
+    /// The entry at which the next sweep begins.
+    hand: AtomicUsize,
+}
+
+/// An attached queue that a call is using.
+pub(crate) struct InUse<T: Send + Sync + 'static>(Held<Attached<T>>);
+
+impl<T: Send + Sync> Deref for InUse<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0.queue
+    }
+}
+
+fn index_of(id: i32) -> usize {
+    id as u32 as usize % INDICES
+}
+
+impl<T: Send + Sync> Attachments<T> {
+    pub(crate) const fn new() -> Self {
+        Attachments {
+            entries: Chunks::new(),
+            slots: Slots::new(),
+            hand: AtomicUsize::new(0),
+        }
+    }
+
+    /// The queue of this id, if the process is attached to it.
+    #[inline(always)]
+    pub(crate) fn get(&'static self, id: i32) -> Option<InUse<T>> {
+        let held = self.entries.get(index_of(id))?.hold()?;
+        (held.id == id).then_some(InUse(held))
+    }
+
+    /// Attaches to a queue, whose id the caller has found to be in use, and uses it. What was attached by the same index is let go.
+    /// Gives the queue back if there is no memory.
+    pub(crate) fn attach(&'static self, id: i32, queue: T) -> Option<InUse<T>> {
+        let entry = self.entries.get_or_grow(index_of(id))?;
+        let slot = self.slots.fill(Attached { id, queue })?;
+        let held = Held::counted(slot, 0);
+        if let Some(word) = held.another() {
+            entry.put(word);
+        }
+        Some(InUse(held))
+    }
+
+    /// Lets a queue go that was removed, as soon as no call uses it.
+    #[cold]
+    pub(crate) fn forget(&'static self, used: &InUse<T>) {
+        if let Some(entry) = self.entries.get(index_of(used.0.id)) {
+            entry.forget(used.0.word());
+        }
+    }
+
+    /// Lets all queues go: the next call of each attaches anew, and is judged by what the process may do then.
+    pub(crate) fn forget_all(&'static self) {
+        for (_, entry) in self.entries.range(0, INDICES - 1) {
+            entry.take().into_iter().for_each(Word::release);
+        }
+        self.slots.reap();
+    }
+
+    /// Lets go, of the next entries in turn, those queues of which `is_over` says so.
+    pub(crate) fn sweep(&'static self, is_over: impl Fn(&T) -> bool) {
+        // Relaxed: whose turn it is, roughly.
+        let first = self.hand.fetch_add(SWEEP, Ordering::Relaxed) % INDICES;
+        for (_, entry) in self.entries.range(first, first + SWEEP - 1) {
+            if let Some(held) = entry.hold_counted().filter(|held| is_over(&held.queue)) {
+                entry.forget(held.word());
+            }
+        }
+        self.slots.reap();
+    }
+
+    /// Unmaps what was let go and nobody uses any more. Cheap if there is nothing: worth a call after one that blocked.
+    pub(crate) fn reap(&'static self) {
+        self.slots.reap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attachments, INDICES, SWEEP};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+    /// Stands for a queue. Counts those of its test.
+    struct Fake {
+        id: i32,
+        removed: AtomicBool,
+        count: &'static AtomicUsize,
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            self.count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    macro_rules! table {
+        ($table:ident, $count:ident) => {
+            static $table: Attachments<Fake> = Attachments::new();
+            static $count: AtomicUsize = AtomicUsize::new(0);
+        };
+    }
+
+    fn fake(id: i32, count: &'static AtomicUsize) -> Fake {
+        count.fetch_add(1, Relaxed);
+        Fake {
+            id,
+            removed: AtomicBool::new(false),
+            count,
+        }
+    }
+
+    /// Waits: a thread may just be using what was let go.
+    fn are_left(table: &'static Attachments<Fake>, count: &AtomicUsize, expected: usize) -> bool {
+        (0..1000).any(|_| {
+            table.reap();
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            count.load(Relaxed) == expected
+        })
+    }
+
+    #[test]
+    fn an_attached_queue_is_found_by_its_id_and_by_no_other_of_its_index() {
+        table!(TABLE, COUNT);
+        let id = 5 * INDICES as i32 + 77;
+        assert!(TABLE.get(id).is_none());
+        assert_eq!(TABLE.attach(id, fake(id, &COUNT)).unwrap().id, id);
+        assert_eq!(TABLE.get(id).unwrap().id, id);
+        for other in [77, id + INDICES as i32, id + 1, -id, -1, i32::MIN, i32::MAX] {
+            assert!(TABLE.get(other).is_none(), "{other}");
+        }
+        assert_eq!(COUNT.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn who_uses_an_index_again_replaces_what_was_attached() {
+        table!(TABLE, COUNT);
+        for sequence in 0..100 {
+            let id = sequence * INDICES as i32 + 9;
+            drop(TABLE.attach(id, fake(id, &COUNT)));
+            assert!(TABLE.get(id).is_some());
+        }
+        assert!(are_left(&TABLE, &COUNT, 1));
+    }
+
+    #[test]
+    fn a_queue_in_use_stays_when_it_is_let_go() {
+        table!(TABLE, COUNT);
+        let first = TABLE.attach(3, fake(3, &COUNT)).unwrap();
+        let second = TABLE.get(3).unwrap();
+        TABLE.forget(&first);
+        drop(first);
+        assert!(TABLE.get(3).is_none() && are_left(&TABLE, &COUNT, 1));
+        assert_eq!(second.id, 3);
+        drop(second);
+        assert!(are_left(&TABLE, &COUNT, 0));
+    }
+
+    #[test]
+    fn letting_go_of_an_old_queue_leaves_the_one_that_took_its_place() {
+        table!(TABLE, COUNT);
+        let old = TABLE.attach(3, fake(3, &COUNT)).unwrap();
+        let new = 3 + INDICES as i32;
+        drop(TABLE.attach(new, fake(new, &COUNT)));
+        TABLE.forget(&old);
+        drop(old);
+        assert!(TABLE.get(new).is_some() && are_left(&TABLE, &COUNT, 1));
+    }
+
+    #[test]
+    fn all_can_be_let_go_at_once() {
+        table!(TABLE, COUNT);
+        for id in [0, 1, 511, 512, 30_000, INDICES as i32 - 1] {
+            drop(TABLE.attach(id, fake(id, &COUNT)));
+        }
+        TABLE.forget_all();
+        assert!(are_left(&TABLE, &COUNT, 0));
+    }
+
+    #[test]
+    fn removed_queues_are_let_go_within_one_round_of_sweeps() {
+        table!(TABLE, COUNT);
+        for id in 0..100 {
+            let queue = TABLE.attach(id * 300, fake(id * 300, &COUNT)).unwrap();
+            queue.removed.store(id % 2 == 0, Relaxed);
+        }
+        for _ in 0..INDICES.div_ceil(SWEEP) {
+            TABLE.sweep(|queue| queue.removed.load(Relaxed));
+        }
+        assert!(are_left(&TABLE, &COUNT, 50));
+        assert!(TABLE.get(0).is_none() && TABLE.get(300).is_some());
+    }
+
+    #[test]
+    fn threads_that_attach_use_and_let_go_at_once_find_what_they_asked_for() {
+        table!(TABLE, COUNT);
+        let rounds = 20_000;
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        let id = (round * 7 + seed) % 5 * INDICES as i32 + round % 3;
+                        let queue = TABLE.get(id);
+                        let queue =
+                            queue.unwrap_or_else(|| TABLE.attach(id, fake(id, &COUNT)).unwrap());
+                        assert_eq!(queue.id, id);
+                        if round % 11 == 0 {
+                            TABLE.forget(&queue);
+                        }
+                    }
+                });
+            }
+        });
+        TABLE.forget_all();
+        assert!(are_left(&TABLE, &COUNT, 0));
+    }
+}
