@@ -5,8 +5,8 @@
 //! handler is told the program's. This begins when the process first has a queue, with the handlers that are installed by
 //! then. Signals that an instruction raises itself are left alone: they can't wait.
 //!
-//! The library is told of handlers without SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when the
-//! handler ran.
+//! The library is told of handlers and of their SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when
+//! the handler ran.
 //!
 //! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
 //! only one signal can be put off. The mask that the program asked for is set before its handler runs.
@@ -36,6 +36,7 @@ const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 pub(crate) fn begin() {
     if !BEGUN.load(Ordering::Relaxed) && !BEGUN.swap(true, Ordering::Relaxed) {
         (1..SIGNALS as c_int).for_each(take_place);
+        umsg::signals::all_handlers_defer();
     }
 }
 

@@ -10,14 +10,17 @@
 //! can forge.
 //!
 //! [`defer`] has a second effect, on the call that was interrupted. A blocking call ends with `Interrupted` (EINTR) when a
-//! handler without SA_RESTART runs while it sleeps: that much the kernel tells it. But it also spins before it sleeps,
-//! and wakes up every 100 ms to look around, and a handler that runs in these microseconds would go unnoticed. So `defer` counts
-//! such handlers on their thread, and the call looks at the count before it sleeps, in one step with falling asleep.
+//! handler without SA_RESTART runs while it sleeps (a call on a System V queue: with any handler): that much the kernel tells it.
+//! But it also spins before it sleeps, and wakes up every 100 ms to look around, and a handler that runs in these microseconds
+//! would go unnoticed. So `defer` counts handlers on their thread, and the call looks at the count before it sleeps, in one step
+//! with falling asleep.
 
 #[cfg(not(loom))]
 pub(crate) use real::Depth;
 #[cfg(not(loom))]
-pub use real::{Caller, can_wait, defer, defer_with_flags};
+pub(crate) use real::do_all_handlers_defer;
+#[cfg(not(loom))]
+pub use real::{Caller, all_handlers_defer, can_wait, defer, defer_with_flags};
 
 #[cfg(not(loom))]
 mod real {
@@ -25,7 +28,7 @@ mod real {
     use crate::sys::thread::{self, Interruptions};
     use std::cell::{Cell, UnsafeCell};
     use std::mem::MaybeUninit;
-    use std::sync::atomic::{Ordering, compiler_fence};
+    use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
     /// Where the C library keeps the signal mask of the kernel's size: 64 signals.
     const MASK_BYTES: usize = 8;
@@ -162,13 +165,27 @@ mod real {
 
         /// Has the call in which the thread is blocked, or the next one, end with `Interrupted` where it would block.
         pub fn end_call(self) {
-            futex::wake_own(self.0.want());
+            self.0.want().into_iter().for_each(futex::wake_own);
         }
 
         /// Whether a call of the calling thread was to end; from now on it is not.
         pub fn take_end(self) -> bool {
             self.0.take_wanted()
         }
+    }
+
+    static ALL_DEFER: AtomicBool = AtomicBool::new(false);
+
+    /// For the drop-in: from now on all handlers of this process that matter call [`defer`].
+    #[doc(hidden)]
+    pub fn all_handlers_defer() {
+        // Relaxed: who does not know yet sleeps in the other way, which serves as well.
+        ALL_DEFER.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a handler that has not called [`defer`] is none that matters.
+    pub(crate) fn do_all_handlers_defer() -> bool {
+        ALL_DEFER.load(Ordering::Relaxed)
     }
 
     /// Whether a signal can be put off: not one that a thread's own instruction may have raised.
@@ -206,7 +223,8 @@ mod real {
     /// SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are never put off. The drop-in does this for every handler.
     ///
     /// If the handler was installed without SA_RESTART, which `defer` asks the kernel (one system call), a blocking call
-    /// that it interrupted ends with `Interrupted` (EINTR), be it asleep or about to sleep. Without `defer`, or where
+    /// that it interrupted ends with `Interrupted` (EINTR), be it asleep or about to sleep; one on a System V queue ends
+    /// whatever the handler was installed with. Without `defer`, or where
     /// the kernel or a sandbox has no futex_waitv(2), a handler that runs just before the call falls asleep is missed,
     /// and the call goes on.
     ///
@@ -250,9 +268,7 @@ mod real {
             unsafe { me.critical.put_off(signal, info, context) };
             return true;
         }
-        if flags() & libc::SA_RESTART == 0 {
-            me.interruptions.count();
-        }
+        me.interruptions.count(flags() & libc::SA_RESTART != 0);
         false
     }
 

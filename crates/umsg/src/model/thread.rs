@@ -81,7 +81,7 @@ pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
         tid,
         now: Cell::new(BEGINNING),
         critical: Depth::default(),
-        interruptions: Interruptions::default(),
+        interruptions: Interruptions::none(),
         named: Cell::new(null()),
     };
     CURRENT.with(|current| current.set(&raw const thread));

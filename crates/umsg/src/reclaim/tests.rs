@@ -156,7 +156,11 @@ fn a_forked_child_has_its_parents_things_and_is_free_to_drop_them() {
 fn in_child(find: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child calls nothing but `find`, which by this function's contract may run there, and ends.
     match unsafe { libc::fork() } {
-        0 => unsafe { libc::_exit(find().into()) },
+        0 => {
+            let found = find();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(found.into()) }
+        }
         child => {
             let mut status = 0;
             // SAFETY: a child of this process, and a writable number.

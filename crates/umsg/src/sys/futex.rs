@@ -8,6 +8,9 @@
 //! thread's count of interruptions ([`Calm`]): a handler that ran before the thread was asleep has changed the latter, and
 //! the kernel sees that. FUTEX_WAIT_BITSET has one word: there, a handler is missed that runs between the caller's last look
 //! at the count and the sleep.
+//!
+//! A call that any handler ends, with SA_RESTART or without, does not want to be restarted. Where all handlers count, the count
+//! tells it; elsewhere it sleeps by FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
 
 use super::clock::Deadline;
 use super::thread::Calm;
@@ -81,6 +84,9 @@ mod real {
         if calm.is_over() {
             return Slept::Interrupted;
         }
+        if calm.ends_by_any() && !crate::signals::do_all_handlers_defer() {
+            return sleep_on_one(word, expected, deadline);
+        }
         let (count, then) = calm.word();
         let words = [
             Waitv::new(word.as_ptr(), expected, 0),
@@ -91,23 +97,43 @@ mod real {
 
     /// Sleeps on `words`, or where the kernel can't, on the first of them: `word`.
     fn sleep(word: &AtomicU32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
-        let (clock, timeout) = match deadline {
-            Deadline::Passed => return Slept::TimedOut,
-            Deadline::Never => (libc::CLOCK_MONOTONIC, None),
-            Deadline::Monotonic(at) => (libc::CLOCK_MONOTONIC, Some(timespec(at))),
-            Deadline::Realtime(at) => (libc::CLOCK_REALTIME, Some(timespec(at))),
+        let Some((clock, timeout)) = until(deadline) else {
+            return Slept::TimedOut;
         };
-        let timeout = timeout
-            .as_ref()
-            .map_or(std::ptr::null(), std::ptr::from_ref);
         // Relaxed: a hint that never goes back; whoever misses it asks the kernel once more.
         if !NO_WAITV.load(Ordering::Relaxed) {
-            match waitv(words, timeout, clock) {
+            match waitv(words, address(&timeout), clock) {
                 Err(libc::ENOSYS | libc::EPERM) => NO_WAITV.store(true, Ordering::Relaxed),
                 other => return outcome(other),
             }
         }
-        outcome(wait_bitset(word, expected, timeout, clock))
+        outcome(wait_bitset(word, expected, address(&timeout), clock))
+    }
+
+    /// Sleeps on a word until any handler has run, given that there is a deadline.
+    fn sleep_on_one(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
+        match until(deadline) {
+            None => Slept::TimedOut,
+            Some((clock, timeout)) => {
+                outcome(wait_bitset(word, expected, address(&timeout), clock))
+            }
+        }
+    }
+
+    /// A clock, and a time on it unless the deadline never comes; `None` if it has passed.
+    fn until(deadline: Deadline) -> Option<(i32, Option<libc::timespec>)> {
+        match deadline {
+            Deadline::Passed => None,
+            Deadline::Never => Some((libc::CLOCK_MONOTONIC, None)),
+            Deadline::Monotonic(at) => Some((libc::CLOCK_MONOTONIC, Some(timespec(at)))),
+            Deadline::Realtime(at) => Some((libc::CLOCK_REALTIME, Some(timespec(at)))),
+        }
+    }
+
+    fn address(timeout: &Option<libc::timespec>) -> *const libc::timespec {
+        timeout
+            .as_ref()
+            .map_or(std::ptr::null(), std::ptr::from_ref)
     }
 
     fn outcome(result: Result<(), i32>) -> Slept {

@@ -13,42 +13,63 @@ pub(crate) use real::{Outer, Thread, current};
 
 use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 
-/// How often a handler has run on a thread that ends blocking calls, as one does that was installed without SA_RESTART.
-/// Counted by [`crate::signals::defer`], compared by calls that block: a futex sleep that a signal interrupts says so
-/// itself, but a call does not only sleep.
+/// How often handlers have run on a thread. Counted by [`crate::signals::defer`], compared by calls that block: a futex sleep that a
+/// signal interrupts says so itself, but a call does not only sleep.
 ///
-/// The lowest bit says that another thread wants this one's calls to end ([`crate::signals::Caller`]), also one that begins now.
-#[derive(Default)]
-pub(crate) struct Interruptions(Count);
+/// The lowest bit of each count says that another thread wants this one's calls to end ([`crate::signals::Caller`]), also one that
+/// begins now.
+pub(crate) struct Interruptions {
+    /// Handlers that were installed without SA_RESTART.
+    without_restart: Count,
+    /// All handlers.
+    any: Count,
+}
 
 const WANTED: u32 = 1;
 const HANDLER: u32 = 2;
 
-// Relaxed throughout: the thread's handlers write the count and the thread reads it; the kernel reads it for the thread.
+// Relaxed throughout: the thread's handlers write the counts and the thread reads them; the kernel reads them for the thread.
 impl Interruptions {
-    /// Counts a handler.
-    pub(crate) fn count(&self) {
-        self.0.fetch_add(HANDLER, Relaxed);
+    pub(crate) const fn none() -> Interruptions {
+        Interruptions {
+            without_restart: Count::new(0),
+            any: Count::new(0),
+        }
     }
 
-    /// Wants the thread's calls to end. The caller wakes it.
-    pub(crate) fn want(&self) -> &Count {
-        self.0.fetch_or(WANTED, Relaxed);
-        &self.0
+    /// Counts a handler.
+    pub(crate) fn count(&self, restarts: bool) {
+        self.any.fetch_add(HANDLER, Relaxed);
+        if !restarts {
+            self.without_restart.fetch_add(HANDLER, Relaxed);
+        }
+    }
+
+    /// Wants the thread's calls to end. The caller wakes it, whichever word it sleeps on.
+    pub(crate) fn want(&self) -> [&Count; 2] {
+        let words = [&self.without_restart, &self.any];
+        for word in words {
+            word.fetch_or(WANTED, Relaxed);
+        }
+        words
     }
 
     /// Whether its calls were wanted to end; from now on they are not.
     pub(crate) fn take_wanted(&self) -> bool {
-        self.0.fetch_and(!WANTED, Relaxed) & WANTED != 0
+        let both = [&self.without_restart, &self.any].map(|word| word.fetch_and(!WANTED, Relaxed));
+        (both[0] | both[1]) & WANTED != 0
     }
 
-    /// Begins a call.
+    /// Begins a call that goes on after a handler with SA_RESTART.
     #[inline(always)]
     pub(crate) fn calm(&self) -> Calm<'_> {
-        Calm {
-            count: &self.0,
-            then: self.0.load(Relaxed) & !WANTED,
-        }
+        Calm::of(&self.without_restart, false)
+    }
+
+    /// Begins a call that any handler ends, as msgsnd(2) and msgrcv(2) are: signal(7).
+    #[inline(always)]
+    pub(crate) fn calm_without_handlers(&self) -> Calm<'_> {
+        Calm::of(&self.any, true)
     }
 }
 
@@ -57,9 +78,17 @@ impl Interruptions {
 pub(crate) struct Calm<'a> {
     count: &'a Count,
     then: u32,
+    /// Whether any handler ends it.
+    any: bool,
 }
 
 impl<'a> Calm<'a> {
+    #[inline(always)]
+    fn of(count: &'a Count, any: bool) -> Calm<'a> {
+        let then = count.load(Relaxed) & !WANTED;
+        Calm { count, then, any }
+    }
+
     /// Whether a handler has interrupted the call.
     pub(crate) fn is_over(self) -> bool {
         self.count.load(Relaxed) != self.then
@@ -69,11 +98,16 @@ impl<'a> Calm<'a> {
     pub(crate) fn word(self) -> (&'a Count, u32) {
         (self.count, self.then)
     }
+
+    /// Whether a handler with SA_RESTART ends it, too.
+    pub(crate) fn ends_by_any(self) -> bool {
+        self.any
+    }
 }
 
 #[cfg(not(loom))]
 mod real {
-    use super::{Count, Interruptions};
+    use super::Interruptions;
     use crate::signals;
     use crate::sync::AtomicU32;
     use crate::sys::process;
@@ -120,7 +154,7 @@ mod real {
                 birth: Cell::new(0),
                 robust: Cell::new(std::ptr::null()),
                 critical: signals::Depth::new(),
-                interruptions: Interruptions(Count::new(0)),
+                interruptions: Interruptions::none(),
                 own: RobustListHead {
                     list: Cell::new(null_mut()),
                     futex_offset: Cell::new(0),

@@ -50,7 +50,7 @@ impl<'a> Call<'a> {
     pub(crate) fn new(me: &'a Thread, deadline: Deadline) -> Call<'a> {
         Call {
             me,
-            calm: me.interruptions.calm(),
+            calm: me.interruptions.calm_without_handlers(),
             deadline,
             rights: 0,
             ticket: Cell::new(0),
