@@ -21,6 +21,7 @@
 
 pub mod backend;
 pub mod cases;
+pub mod children;
 pub mod compare;
 pub mod errno;
 pub mod library;

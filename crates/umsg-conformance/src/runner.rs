@@ -6,11 +6,10 @@
 //!        └────── report pipe ◄──┴──────────────────────────────────────┘
 //! ```
 //!
-//! A record of the report says that a name is about to be used (so that its queue can be removed whatever happens),
+//! A record of the report says that a queue is about to be made (so that it can be removed whatever happens),
 //! that the case passed, that it can't be asked of this backend, or that it failed. When the case process has ended,
 //! what is left of its group is killed.
 
-use std::ffi::CString;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::panic;
@@ -20,12 +19,11 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::backend::Kind;
-use crate::site::Site;
+use crate::backend::{Basics, Family, Kind};
 use crate::sys::{self, End, Forked};
 
 /// A case: a function that panics if the behaviour is not as its name says.
-pub type Case = fn(&Site);
+pub type Case<F> = fn(&<F as Family>::Site);
 
 /// How long a case may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -39,7 +37,7 @@ static REPORT: AtomicI32 = AtomicI32::new(-1);
 /// What a record of the report says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
-    Name = b'N' as isize,
+    Queue = b'Q' as isize,
     Passed = b'P' as isize,
     Skipped = b'S' as isize,
     Failed = b'F' as isize,
@@ -69,9 +67,9 @@ fn report(tag: Tag, text: &[u8]) {
     let _ = sys::write_record(fd, &record);
 }
 
-/// Says that a queue of this name may come into being.
-pub(crate) fn announce(name: &CString) {
-    report(Tag::Name, name.to_bytes());
+/// Says that this queue may come into being.
+pub(crate) fn announce(queue: &[u8]) {
+    report(Tag::Queue, queue);
 }
 
 /// Ends the case as one that can't be asked here.
@@ -113,7 +111,7 @@ pub fn namespace_directory() -> tempfile::TempDir {
 ///
 /// # Panics
 /// If no process can be made.
-pub fn verdict(kind: &Kind, helper: &Path, case: Case) -> Verdict {
+pub fn verdict<F: Family>(kind: &Kind<F>, helper: &Path, case: Case<F>) -> Verdict {
     report_panics();
     let made = kind.needs_directory() && !matches!(kind, Kind::Preloaded(_));
     let made = made.then(namespace_directory);
@@ -129,13 +127,19 @@ pub fn verdict(kind: &Kind, helper: &Path, case: Case) -> Verdict {
         }
         Forked::Parent(child) => {
             drop(writing);
-            Supervision::new(child, reading.as_raw_fd()).watch()
+            Supervision::new(child, reading.as_raw_fd(), F::remove_from_kernel).watch()
         }
     }
 }
 
 /// The case process.
-fn run_here(report_to: RawFd, kind: &Kind, directory: &Path, helper: &Path, case: Case) -> ! {
+fn run_here<F: Family>(
+    report_to: RawFd,
+    kind: &Kind<F>,
+    directory: &Path,
+    helper: &Path,
+    case: Case<F>,
+) -> ! {
     sys::lead_group();
     sys::die_with_parent();
     sys::umask(0o022);
@@ -149,7 +153,7 @@ fn run_here(report_to: RawFd, kind: &Kind, directory: &Path, helper: &Path, case
         .make(directory)
         .unwrap_or_else(|why| panic!("no backend: {why}"));
     backend.enter();
-    case(&Site::new(backend, helper.to_path_buf()));
+    case(&F::site(kind, backend, helper));
     report(Tag::Passed, b"");
     sys::leave(0)
 }
@@ -170,14 +174,16 @@ struct Supervision {
     child: sys::Pid,
     report: RawFd,
     received: Vec<u8>,
+    remove_from_kernel: fn(&[u8]),
 }
 
 impl Supervision {
-    fn new(child: sys::Pid, report: RawFd) -> Supervision {
+    fn new(child: sys::Pid, report: RawFd, remove_from_kernel: fn(&[u8])) -> Supervision {
         Supervision {
             child,
             report,
             received: Vec::new(),
+            remove_from_kernel,
         }
     }
 
@@ -243,8 +249,8 @@ impl Supervision {
                 .map(|(_, text)| *text)
         };
         let words = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-        for (_, name) in records.iter().filter(|(tag, _)| *tag == Tag::Name as u8) {
-            remove_from_kernel(name);
+        for (_, queue) in records.iter().filter(|(tag, _)| *tag == Tag::Queue as u8) {
+            (self.remove_from_kernel)(queue);
         }
         if let Some(text) = find(Tag::Failed) {
             return Verdict::Failed(words(text));
@@ -264,19 +270,11 @@ impl Supervision {
     }
 }
 
-/// Removes what the case may have left in the kernel.
-fn remove_from_kernel(name: &[u8]) {
-    if let Ok(name) = CString::new(name) {
-        // SAFETY: NUL-terminated.
-        unsafe { libc::mq_unlink(name.as_ptr()) };
-    }
-}
-
 /// Runs a case as a test: panics if it fails, says so if it is skipped.
 ///
 /// # Panics
 /// If the case fails.
-pub fn run(kind: &Kind, helper: &Path, title: &str, case: Case) {
+pub fn run<F: Family>(kind: &Kind<F>, helper: &Path, title: &str, case: Case<F>) {
     if let Kind::Preloaded(library) = kind
         && std::env::var_os(PRELOADED).is_none()
     {

@@ -5,22 +5,14 @@
 
 use std::ffi::{CStr, CString};
 use std::fmt;
-use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use crate::backend::{Answer, Attributes, Backend, Failure, Fd, Ownership, Status};
+use crate::children::{self, Carried, Child};
 use crate::errno::Errno;
 use crate::runner;
-use crate::sys::{self, End, Forked, Pause, Pid};
-
-/// How long a case waits for something that is bound to happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// How long a case watches that something does not happen.
-pub const A_WHILE: Duration = Duration::from_millis(150);
+use crate::sys;
 
 /// A message as it was received.
 #[derive(Clone, PartialEq, Eq)]
@@ -136,7 +128,7 @@ impl Site {
     /// A name of choice; the queue is removed when the case has ended.
     pub fn announced(&self, name: impl Into<Vec<u8>>) -> CString {
         let name = CString::new(name).expect("no NUL in a name");
-        runner::announce(&name);
+        runner::announce(name.to_bytes());
         name
     }
 
@@ -189,38 +181,13 @@ impl Site {
 
     /// Forks a child that does some work and hands back what came of it.
     pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
-        let (reading, writing) = sys::pipe().expect("a pipe");
-        let started = &sys::shared_words(1).expect("shared memory")[0];
-        let held = self.backend.hold();
-        let forked = sys::fork().expect("a process");
-        drop(held);
-        match forked {
-            Forked::Child => {
-                started.store(1, Ordering::Release);
-                let result = work();
-                sys::write_record(writing.as_raw_fd(), &result.encode()).expect("a result");
-                sys::leave(0)
-            }
-            Forked::Parent(pid) => {
-                drop(writing);
-                Child {
-                    pid,
-                    started,
-                    result: reading,
-                    kind: PhantomData,
-                }
-            }
-        }
+        children::start(&*self.backend, work)
     }
 
     /// What comes of some work as another user. Needs root.
     pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
         self.need_root();
-        let child = self.child(|| {
-            user.assume().expect("becoming another user");
-            work()
-        });
-        child.result()
+        children::start_as(&*self.backend, user, work).result()
     }
 }
 
@@ -376,150 +343,6 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A forked child of a case.
-pub struct Child<'a, T> {
-    pid: Pid,
-    started: &'static AtomicU32,
-    result: OwnedFd,
-    kind: PhantomData<(&'a Site, T)>,
-}
-
-impl<T: Carried> Child<'_, T> {
-    /// Its process id.
-    pub fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    /// Whether it has handed back its result.
-    pub fn is_done(&self) -> bool {
-        sys::readable(self.result.as_raw_fd(), Duration::ZERO)
-    }
-
-    /// Waits until it is at work and sleeps in it.
-    ///
-    /// # Panics
-    /// If it ends instead.
-    pub fn wait_until_blocked(&self) {
-        wait_until(|| self.started.load(Ordering::Acquire) == 1);
-        wait_until_asleep(self.pid, || self.is_done());
-    }
-
-    /// Watches for a while that it stays at work.
-    ///
-    /// # Panics
-    /// If it ends.
-    pub fn expect_still_blocked(&self) {
-        assert!(
-            !sys::readable(self.result.as_raw_fd(), A_WHILE),
-            "it is no longer blocked"
-        );
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, signal: i32) {
-        sys::kill(self.pid, signal);
-    }
-
-    /// Kills it and waits for its end.
-    pub fn kill(self) {
-        sys::kill(self.pid, libc::SIGKILL);
-        self.expect_killed();
-    }
-
-    /// Waits until it is killed.
-    ///
-    /// # Panics
-    /// If it is not, or ends in another way.
-    pub fn expect_killed(self) {
-        assert_eq!(
-            sys::wait(self.pid, PATIENCE),
-            Some(End::Signal(libc::SIGKILL))
-        );
-    }
-
-    /// Waits for its end and hands over what came of it.
-    ///
-    /// # Panics
-    /// If it does not end, or not as it should.
-    pub fn result(self) -> T {
-        if !sys::readable(self.result.as_raw_fd(), PATIENCE) {
-            self.kill();
-            panic!("a child is still blocked after {} s", PATIENCE.as_secs());
-        }
-        let mut buffer = vec![0; 70_000];
-        let length = sys::read_record(self.result.as_raw_fd(), &mut buffer).expect("a result");
-        let end = sys::wait(self.pid, PATIENCE);
-        assert_eq!(
-            end,
-            Some(End::Exit(0)),
-            "a child ended before it had a result"
-        );
-        T::decode(&buffer[..length])
-    }
-}
-
-/// Waits until something is so.
-///
-/// # Panics
-/// If it does not become so.
-pub fn wait_until(condition: impl Fn() -> bool) {
-    let mut pause = Pause::new(PATIENCE);
-    while !condition() {
-        assert!(pause.again(), "waited {} s in vain", PATIENCE.as_secs());
-    }
-}
-
-/// Waits until a thread sleeps and goes on sleeping.
-///
-/// # Panics
-/// If it gets done instead.
-pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
-    let mut seen = 0;
-    wait_until(|| is_done() || sys::state(id) == Some(b'S'));
-    while seen < 3 {
-        assert!(!is_done(), "it is done and should have blocked");
-        seen = if sys::state(id) == Some(b'S') {
-            seen + 1
-        } else {
-            0
-        };
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// A result that a child can hand to its parent.
-pub trait Carried: Sized {
-    /// As bytes: at least one.
-    fn encode(&self) -> Vec<u8>;
-    /// From these bytes.
-    fn decode(bytes: &[u8]) -> Self;
-}
-
-impl Carried for () {
-    fn encode(&self) -> Vec<u8> {
-        vec![0]
-    }
-    fn decode(_: &[u8]) {}
-}
-
-impl Carried for i64 {
-    fn encode(&self) -> Vec<u8> {
-        self.to_le_bytes().to_vec()
-    }
-    fn decode(bytes: &[u8]) -> i64 {
-        i64::from_le_bytes(bytes.try_into().expect("eight bytes"))
-    }
-}
-
-impl Carried for bool {
-    fn encode(&self) -> Vec<u8> {
-        vec![u8::from(*self)]
-    }
-    fn decode(bytes: &[u8]) -> bool {
-        bytes == [1]
-    }
-}
-
 impl Carried for Message {
     fn encode(&self) -> Vec<u8> {
         [&self.priority.to_le_bytes(), &self.data[..]].concat()
@@ -530,22 +353,5 @@ impl Carried for Message {
             data,
             u32::from_le_bytes(priority.try_into().expect("four bytes")),
         )
-    }
-}
-
-impl<T: Carried> Carried for Result<T, Errno> {
-    fn encode(&self) -> Vec<u8> {
-        match self {
-            Ok(value) => [vec![1], value.encode()].concat(),
-            Err(errno) => [vec![0], errno.0.to_le_bytes().to_vec()].concat(),
-        }
-    }
-    fn decode(bytes: &[u8]) -> Self {
-        match bytes.split_first().expect("at least one byte") {
-            (1, value) => Ok(T::decode(value)),
-            (_, errno) => Err(Errno(i32::from_le_bytes(
-                errno.try_into().expect("four bytes"),
-            ))),
-        }
     }
 }

@@ -13,7 +13,7 @@ use libc::{mode_t, mq_attr, size_t, ssize_t, timespec};
 use umsg::Namespace;
 
 use super::calls::{Library, answer, nothing, pointer};
-use super::{Answer, Attributes, Backend, Failure, Fd, Held, Ownership};
+use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -123,16 +123,9 @@ fn place_of(fd: Fd) -> Option<usize> {
     usize::try_from(fd).ok()?.checked_sub(FIRST)
 }
 
-// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
-// slices, structures of the right type or null where null is allowed. Handles may be any number at all: that they are
-// checked is what is tested.
-impl Backend for C {
+impl Basics for C {
     fn label(&self) -> &'static str {
         "C library"
-    }
-
-    fn has_descriptors(&self) -> bool {
-        false
     }
 
     fn enter(&self) {
@@ -141,6 +134,15 @@ impl Backend for C {
 
     fn hold(&self) -> Option<Box<dyn Held + '_>> {
         Some(Box::new(self.handles()))
+    }
+}
+
+// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
+// slices, structures of the right type or null where null is allowed. Handles may be any number at all: that they are
+// checked is what is tested.
+impl Backend for C {
+    fn has_descriptors(&self) -> bool {
+        false
     }
 
     fn open(

@@ -10,7 +10,7 @@ use libc::{mode_t, mq_attr, mqd_t, off_t, size_t, ssize_t, timespec};
 
 use umsg::Namespace;
 
-use super::{Answer, Attributes, Backend, Failure, Fd, Ownership, Status};
+use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Ownership, Status};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -219,10 +219,7 @@ impl From<mq_attr> for Attributes {
     }
 }
 
-// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
-// slices, structures of the right type or null where null is allowed. Descriptors may be any number at all: that they
-// are checked is what is tested.
-impl Backend for Called {
+impl Basics for Called {
     fn label(&self) -> &'static str {
         self.label
     }
@@ -233,6 +230,15 @@ impl Backend for Called {
         }
     }
 
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        sys::handle_signal(self.calls.sigaction, signal, handler, flags).map_err(Failure::from)
+    }
+}
+
+// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
+// slices, structures of the right type or null where null is allowed. Descriptors may be any number at all: that they
+// are checked is what is tested.
+impl Backend for Called {
     fn open(
         &self,
         name: &CStr,
@@ -481,10 +487,6 @@ impl Backend for Called {
         // SAFETY: the mapping made above, which nobody has a reference to.
         unsafe { libc::munmap(page, 4096) };
         Ok(())
-    }
-
-    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-        sys::handle_signal(self.calls.sigaction, signal, handler, flags).map_err(Failure::from)
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::{Answer, Attributes, Backend, Called, Failure, Fd, Ownership, Status};
+use super::{Answer, Attributes, Backend, Basics, Called, Failure, Fd, Ownership, Status};
 use crate::errno::Errno;
 
 /// A mistake.
@@ -124,11 +124,13 @@ impl Flawed {
     }
 }
 
-impl Backend for Flawed {
+impl Basics for Flawed {
     fn label(&self) -> &'static str {
         "flawed kernel"
     }
+}
 
+impl Backend for Flawed {
     fn open(
         &self,
         name: &CStr,

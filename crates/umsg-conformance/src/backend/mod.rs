@@ -13,13 +13,14 @@ pub use calls::{Called, Calls};
 pub use flawed::{Flaw, Flawed};
 pub use native::Native;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use umsg::{Limits, Namespace, NamespaceError};
 
 use crate::errno::Errno;
+use crate::site::Site;
 
 /// A message queue descriptor: a real one for the kernel and the drop-in, a number of the backend's own otherwise.
 pub type Fd = i32;
@@ -114,19 +115,10 @@ const NO_NULL: &str = "it has slices and values, not pointers";
 
 const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
 
-/// Something that behaves like the `mq_*` calls of C.
-///
-/// The second half, from [`close_descriptor`](Backend::close_descriptor) on, is about the descriptor being a real
-/// one; a backend without descriptors leaves it as it is.
-#[allow(unused_variables)]
-pub trait Backend: Send + Sync {
+/// What cases ask of a backend whatever its calls are.
+pub trait Basics: Send + Sync {
     /// What to call it in messages.
     fn label(&self) -> &'static str;
-
-    /// Whether its descriptors are real ones, with all that this implies.
-    fn has_descriptors(&self) -> bool {
-        true
-    }
 
     /// To be called first in every process that is to use it, and by nobody who goes on without it: may change the
     /// environment.
@@ -135,6 +127,26 @@ pub trait Backend: Send + Sync {
     /// To be held around a fork, so that the child finds the backend's own table in order.
     fn hold(&self) -> Option<Box<dyn Held + '_>> {
         None
+    }
+
+    /// `sigaction`: installs a handler with these flags.
+    ///
+    /// # Errors
+    /// Those of `sigaction`.
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        crate::sys::handle_signal(libc::sigaction, signal, handler, flags).map_err(Failure::from)
+    }
+}
+
+/// Something that behaves like the `mq_*` calls of C.
+///
+/// The second half, from [`close_descriptor`](Backend::close_descriptor) on, is about the descriptor being a real
+/// one; a backend without descriptors leaves it as it is.
+#[allow(unused_variables)]
+pub trait Backend: Basics {
+    /// Whether its descriptors are real ones, with all that this implies.
+    fn has_descriptors(&self) -> bool {
+        true
     }
 
     /// `mq_open`.
@@ -257,11 +269,6 @@ pub trait Backend: Send + Sync {
     fn map(&self, fd: Fd) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `sigaction`: installs a handler with these flags.
-    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-        crate::sys::handle_signal(libc::sigaction, signal, handler, flags).map_err(Failure::from)
-    }
-
     /// Sets how many queues there can be, where that can be done for this process or namespace alone.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         Err(Failure::Unsupported("its limits can't be set for one test"))
@@ -287,10 +294,64 @@ fn set_limits(namespace: &Namespace, change: impl FnOnce(&mut Limits)) -> Answer
     set().map_err(|error: NamespaceError| Errno(error.errno()).into())
 }
 
+/// A family of calls: what one kind of queue is used by.
+pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
+    /// A deliberate mistake that one of its backends can make.
+    type Flaw: Clone + fmt::Debug + PartialEq + Eq;
+    /// Who answers the calls.
+    type Backend: Basics + ?Sized;
+    /// Where its cases run.
+    type Site;
+
+    /// Makes a backend. `directory` is the namespace of those that have one.
+    ///
+    /// # Errors
+    /// What prevents it, as a sentence.
+    fn make(kind: &Kind<Self>, directory: &Path) -> Result<Box<Self::Backend>, String>;
+
+    /// A place for a case, in the process that runs it. `helper` is a program that uses queues after an exec.
+    fn site(kind: &Kind<Self>, backend: Box<Self::Backend>, helper: &Path) -> Self::Site;
+
+    /// Removes a queue from the kernel that a case has given notice of.
+    fn remove_from_kernel(notice: &[u8]);
+}
+
+/// POSIX message queues: `mq_*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posix;
+
+impl Family for Posix {
+    type Flaw = Flaw;
+    type Backend = dyn Backend;
+    type Site = Site;
+
+    fn make(kind: &Kind, directory: &Path) -> Result<Box<dyn Backend>, String> {
+        Ok(match kind {
+            Kind::Kernel => Box::new(Called::kernel()),
+            Kind::Dropin(library) => Box::new(Called::dropin(library, directory)?),
+            Kind::Preloaded(library) => Box::new(Called::preloaded(library, directory)?),
+            Kind::Native => Box::new(Native::new(directory)?),
+            Kind::C(library) => Box::new(C::new(library, directory)?),
+            Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
+        })
+    }
+
+    fn site(_: &Kind, backend: Box<dyn Backend>, helper: &Path) -> Site {
+        Site::new(backend, helper.to_path_buf())
+    }
+
+    fn remove_from_kernel(notice: &[u8]) {
+        if let Ok(name) = CString::new(notice) {
+            // SAFETY: NUL-terminated.
+            unsafe { libc::mq_unlink(name.as_ptr()) };
+        }
+    }
+}
+
 /// Which backend to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// glibc's `mq_*`, which reach the kernel's queues.
+pub enum Kind<F: Family = Posix> {
+    /// glibc's functions, which reach the kernel's queues.
     Kernel,
     /// The symbols of `libumsg_preload.so`, loaded from here.
     Dropin(PathBuf),
@@ -302,10 +363,10 @@ pub enum Kind {
     /// The functions of `libumsg.so`, loaded from here.
     C(PathBuf),
     /// The kernel with one deliberate mistake, to prove that mistakes are found.
-    Flawed(Flaw),
+    Flawed(F::Flaw),
 }
 
-impl Kind {
+impl<F: Family> Kind<F> {
     /// Whether it keeps its queues in a directory, and not in the kernel.
     pub fn needs_directory(&self) -> bool {
         !matches!(self, Kind::Kernel | Kind::Flawed(_))
@@ -327,14 +388,7 @@ impl Kind {
     ///
     /// # Errors
     /// What prevents it, as a sentence.
-    pub fn make(&self, directory: &Path) -> Result<Box<dyn Backend>, String> {
-        Ok(match self {
-            Kind::Kernel => Box::new(Called::kernel()),
-            Kind::Dropin(library) => Box::new(Called::dropin(library, directory)?),
-            Kind::Preloaded(library) => Box::new(Called::preloaded(library, directory)?),
-            Kind::Native => Box::new(Native::new(directory)?),
-            Kind::C(library) => Box::new(C::new(library, directory)?),
-            Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
-        })
+    pub fn make(&self, directory: &Path) -> Result<Box<F::Backend>, String> {
+        F::make(self, directory)
     }
 }

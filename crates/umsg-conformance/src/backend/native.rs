@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue, unlink_in};
 
-use super::{Answer, Attributes, Backend, Failure, Fd, Held, Ownership};
+use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -151,17 +151,28 @@ extern "C" fn enter(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
     handler(signal);
 }
 
-impl Backend for Native {
+impl Basics for Native {
     fn label(&self) -> &'static str {
         "native API"
     }
 
-    fn has_descriptors(&self) -> bool {
-        false
-    }
-
     fn hold(&self) -> Option<Box<dyn Held + '_>> {
         Some(Box::new(self.handles()))
+    }
+
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        HANDLERS[signal as usize].store(handler as *const () as usize, Ordering::Release);
+        // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
+        let entrance =
+            unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
+        let flags = flags | libc::SA_SIGINFO;
+        sys::handle_signal(libc::sigaction, signal, entrance, flags).map_err(Failure::from)
+    }
+}
+
+impl Backend for Native {
+    fn has_descriptors(&self) -> bool {
+        false
     }
 
     fn open(
@@ -270,15 +281,6 @@ impl Backend for Native {
     fn dup(&self, fd: Fd) -> Answer<Fd> {
         let handle = self.handle(fd)?;
         Ok(self.keep(handle))
-    }
-
-    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-        HANDLERS[signal as usize].store(handler as *const () as usize, Ordering::Release);
-        // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
-        let entrance =
-            unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
-        let flags = flags | libc::SA_SIGINFO;
-        sys::handle_signal(libc::sigaction, signal, entrance, flags).map_err(Failure::from)
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {

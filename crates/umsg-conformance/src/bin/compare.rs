@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use umsg_conformance::backend::Kind;
+use umsg_conformance::backend::{Kind, Posix};
 use umsg_conformance::compare::{self, Config, Failure};
 use umsg_conformance::library;
 
@@ -89,10 +89,10 @@ fn kind(arguments: &Arguments) -> Result<Kind, String> {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, library, directory] = &words[..]
+    if let [first, _family, library, directory] = &words[..]
         && first == compare::WORKER
     {
-        let Err(why) = compare::work(library.as_ref(), directory.as_ref()) else {
+        let Err(why) = compare::work::<Posix>(library.as_ref(), directory.as_ref()) else {
             return ExitCode::SUCCESS;
         };
         eprintln!("compare: {why}");

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
+use crate::children::{Carried, Child, wait_until, wait_until_asleep};
 use crate::errno::Errno;
-use crate::site::{Carried, Child, Message, Queue, Site, message, wait_until, wait_until_asleep};
+use crate::site::{Message, Queue, Site, message};
 use crate::sys::{self, from_now};
 
 subject! { $ blocking_and_waiters, blocking_and_waiters_cases:
@@ -558,7 +559,7 @@ fn closing_the_descriptor_in_another_thread_does_not_wake_a_receiver(site: &Site
         let is_done = || done.load(Ordering::Acquire) == 1;
         wait_until_asleep(id.load(Ordering::Acquire), is_done);
         assert_eq!(queue.close(), Ok(()));
-        thread::sleep(crate::site::A_WHILE);
+        thread::sleep(crate::children::A_WHILE);
         assert!(!is_done());
         assert_eq!(other.send(b"late", 0), Ok(()));
         assert_eq!(receiver.join().expect("no panic"), Ok(message("late", 0)));

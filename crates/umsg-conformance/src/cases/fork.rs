@@ -4,8 +4,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
+use crate::children::{wait_until, wait_until_asleep};
 use crate::errno::Errno;
-use crate::site::{Site, message, wait_until, wait_until_asleep};
+use crate::site::{Site, message};
 use crate::sys;
 
 subject! { $ fork, fork_cases:

@@ -5,13 +5,17 @@
 
 /// Lists the cases of a file and makes the macro that turns them into tests.
 ///
-/// The list is the file's table of contents; a case that is missing in it is dead code, which the compiler reports.
+/// The list is the file's table of contents; a case that is missing in it is dead code, which the compiler reports. The
+/// calls are those of a [`Family`](crate::backend::Family): POSIX, if it is not named.
 macro_rules! subject {
     ($dollar:tt $subject:ident, $tests:ident: $($case:ident)*) => {
+        subject! { $dollar $subject, $tests, $crate::backend::Posix: $($case)* }
+    };
+    ($dollar:tt $subject:ident, $tests:ident, $family:ty: $($case:ident)*) => {
         /// The cases, for [`instantiate!`](crate::instantiate).
         #[allow(missing_docs)]
         pub mod listed {
-            $(pub fn $case(site: &$crate::site::Site) {
+            $(pub fn $case(site: &<$family as $crate::backend::Family>::Site) {
                 super::$case(site)
             })*
         }
@@ -19,12 +23,13 @@ macro_rules! subject {
         #[doc(hidden)]
         #[macro_export]
         macro_rules! $tests {
-            ($dollar kind:expr) => {
+            ($dollar kind:expr, [$dollar($dollar folder:tt)*]) => {
                 $(#[test]
                 fn $case() {
                     let helper = std::path::Path::new(env!("CARGO_BIN_EXE_mq_probe"));
+                    let kind: $crate::backend::Kind<$family> = $dollar kind;
                     let title = concat!(stringify!($subject), "::", stringify!($case));
-                    $crate::runner::run(&$dollar kind, helper, title, $crate::cases::$subject::listed::$case);
+                    $crate::runner::run(&kind, helper, title, $dollar($dollar folder)*::$subject::listed::$case);
                 })*
             };
         }
@@ -35,7 +40,7 @@ macro_rules! subject {
 #[macro_export]
 macro_rules! instantiate {
     ($kind:expr) => {
-        $crate::instantiate! { $kind =>
+        $crate::instantiate! { $kind, $crate::cases =>
             names names_cases
             open_and_modes open_and_modes_cases
             send_and_receive send_and_receive_cases
@@ -49,10 +54,13 @@ macro_rules! instantiate {
             fork fork_cases
         }
     };
-    ($kind:expr => $($subject:ident $tests:ident)*) => {
+    ($kind:expr, $root:tt::$($folder:ident)::* => $($subject:ident $tests:ident)*) => {
+        $crate::instantiate! { @ $kind, [$root::$($folder)::*] => $($subject $tests)* }
+    };
+    (@ $kind:expr, $folder:tt => $($subject:ident $tests:ident)*) => {
         $(mod $subject {
             use super::*;
-            $crate::$tests!($kind);
+            $crate::$tests!($kind, $folder);
         })*
     };
 }

@@ -1,6 +1,5 @@
 //! Workers that are another program: one that was started with the drop-in preloaded.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -10,9 +9,10 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use super::Comparable;
 use super::operation::{Step, WORKERS};
 use super::worker::{FIRST_SOCKET, Shared, Worker};
-use crate::backend::Called;
+use crate::backend::Kind;
 use crate::sys;
 
 /// The argument with which the program `compare` is a worker.
@@ -44,16 +44,16 @@ pub struct Program {
 
 /// What the workers are to know.
 #[derive(Serialize, Deserialize)]
-pub struct Assignment {
-    names: Vec<CString>,
-    steps: Vec<Step>,
+pub struct Assignment<N, C> {
+    names: N,
+    steps: Vec<Step<C>>,
 }
 
-impl Assignment {
+impl<N: Clone, C: Copy> Assignment<N, C> {
     /// These names and this history.
-    pub fn new(names: &[CString], steps: &[Step]) -> Assignment {
+    pub fn new(names: &N, steps: &[Step<C>]) -> Assignment<N, C> {
         Assignment {
-            names: names.to_vec(),
+            names: names.clone(),
             steps: steps.to_vec(),
         }
     }
@@ -61,7 +61,7 @@ impl Assignment {
 
 impl Program {
     /// Turns the calling process into the program, with this assignment. Sockets are in place already.
-    pub fn become_it(&self, assignment: &Assignment) -> ! {
+    pub fn become_it<F: Comparable>(&self, assignment: &Assignment<F::Names, F::Call>) -> ! {
         let mut file = sys::memory_file().expect("a file in memory");
         file.write_all(&serde_json::to_vec(assignment).expect("an assignment as JSON"))
             .expect("memory");
@@ -71,7 +71,8 @@ impl Program {
         sys::close_all(3, FIRST_SOCKET as u32 - 1);
         sys::close_all(MEMORY as u32 + 1, u32::MAX);
         let error = Command::new(&self.program)
-            .args([Path::new(WORKER), &self.library, &self.directory])
+            .args([WORKER, F::NAME].map(Path::new))
+            .args([&self.library, &self.directory])
             .env("LD_PRELOAD", &self.library)
             .env("UMSG_DIR", &self.directory)
             .exec();
@@ -79,27 +80,29 @@ impl Program {
     }
 }
 
-/// What the program does with [`WORKER`] and the two paths after it as its arguments.
+/// What the program does with [`WORKER`], the name of the family and two paths as its arguments.
 ///
 /// # Errors
 /// What is not as the coordinator should have left it.
-pub fn work(library: &Path, directory: &Path) -> Result<(), String> {
+pub fn work<F: Comparable>(library: &Path, directory: &Path) -> Result<(), String> {
     let mut text = Vec::new();
     File::from(sys::take(ASSIGNMENT))
         .read_to_end(&mut text)
         .map_err(|error| error.to_string())?;
-    let Assignment { names, steps } =
+    let Assignment::<F::Names, F::Call> { names, steps } =
         serde_json::from_slice(&text).map_err(|error| error.to_string())?;
     let memory = sys::take(MEMORY);
-    let begun = sys::words_of(memory.as_fd(), WORKERS).map_err(|errno| errno.to_string())?;
+    let count = WORKERS + F::WORDS;
+    let words = sys::words_of(memory.as_fd(), count).map_err(|errno| errno.to_string())?;
     drop(memory);
-    let backend = Called::preloaded(library, directory)?;
-    sys::give_up_raised_limits();
-    let shared = Shared {
-        backend: &backend,
+    let kind = Kind::<F>::Preloaded(library.to_path_buf());
+    let backend = kind.make(directory)?;
+    F::prepare(&kind);
+    let shared = Shared::<F> {
+        backend: &*backend,
         names: &names,
         steps: &steps,
-        begun,
+        words,
     };
     Worker::first(&shared).serve()
 }

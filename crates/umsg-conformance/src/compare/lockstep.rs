@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::operation::{Operation, Step, WORKERS};
-use super::reply::{Outcome, Reply};
+use super::operation::{Call, Operation, Step, WORKERS};
+use super::reply::{Leeway, Outcome, Reply};
 use super::side::{Settled, Setup, Side, Trouble};
-use crate::errno::Errno;
+use super::{Comparable, Waiting};
 
 /// What happened in one step.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct Line<C> {
     /// The step.
-    pub step: Step,
+    pub step: Step<C>,
     /// What each side answered; with a step of another worker that was let go by this one.
     pub answers: Vec<Both>,
 }
@@ -44,7 +44,7 @@ pub type Seen = BTreeMap<(&'static str, String), u64>;
 
 /// A history as it went.
 #[derive(Debug, Clone)]
-pub struct Played {
+pub struct Played<C> {
     /// How it ended.
     pub end: End,
     /// The operations that were performed on both sides.
@@ -54,7 +54,7 @@ pub struct Played {
     /// How often each call was answered how.
     pub seen: Seen,
     /// The steps that were taken, with their answers.
-    pub lines: Vec<Line>,
+    pub lines: Vec<Line<C>>,
 }
 
 /// Why a history is not played to its end.
@@ -70,38 +70,44 @@ impl From<Trouble> for Stop {
 }
 
 /// Both sides while a history is played.
-struct Lockstep<'a> {
-    sides: [Side<'a>; 2],
-    steps: &'a [Step],
+struct Lockstep<'a, F: Comparable> {
+    sides: [Side<'a, F>; 2],
+    steps: &'a [Step<F::Call>],
     alive: [bool; WORKERS],
     /// The step in which a worker is blocked.
     blocked_in: [Option<usize>; WORKERS],
-    /// Whether `O_NONBLOCK` may have changed since a worker is blocked.
-    flag_changed: [bool; WORKERS],
+    /// Which queue it waits for, of those that the family tells apart.
+    blocked_on: [u32; WORKERS],
+    /// Whether what a worker waits for may be something else since it is blocked.
+    changed: [bool; WORKERS],
     numbers: bool,
-    played: Played,
+    /// How long a step took at most.
+    slowest: Duration,
+    played: Played<F::Call>,
 }
 
-/// Plays a history. `memory` is shared with the workers: a number for each worker of each side. `patience` is how long
-/// one side may take for what the other has done.
-pub fn play(
-    setups: &[Setup; 2],
-    steps: &[Step],
+/// Plays a history. `memory` is shared with the workers: the words of each side. `patience` is how long one side may take
+/// for what the other has done.
+pub fn play<F: Comparable>(
+    setups: &[Setup<F>; 2],
+    steps: &[Step<F::Call>],
     memory: [&'static [AtomicU32]; 2],
     patience: Duration,
-) -> Played {
+) -> Played<F::Call> {
     let sides = [
         Side::start(&setups[0], steps, memory[0], patience),
         Side::start(&setups[1], steps, memory[1], patience),
     ];
-    let numbers = sides.iter().all(Side::has_descriptors);
+    let numbers = sides.iter().all(Side::has_numbers);
     let mut lockstep = Lockstep {
         sides,
         steps,
         alive: [true, false, false, false],
         blocked_in: [None; WORKERS],
-        flag_changed: [false; WORKERS],
+        blocked_on: [0; WORKERS],
+        changed: [false; WORKERS],
         numbers,
+        slowest: Duration::ZERO,
         played: Played {
             end: End::Agreed,
             operations: 0,
@@ -111,7 +117,10 @@ pub fn play(
         },
     };
     for number in 0..steps.len() {
-        match lockstep.take(number) {
+        let began = Instant::now();
+        let taken = lockstep.take(number);
+        lockstep.slowest = lockstep.slowest.max(began.elapsed());
+        match taken {
             Ok(()) => {}
             Err(Stop::Differed(how)) => {
                 lockstep.played.end = End::Differed(how);
@@ -126,7 +135,7 @@ pub fn play(
     lockstep.played
 }
 
-impl Lockstep<'_> {
+impl<F: Comparable> Lockstep<'_, F> {
     /// Takes a step, if it can be taken.
     fn take(&mut self, number: usize) -> Result<(), Stop> {
         let Step { worker, operation } = self.steps[number];
@@ -137,11 +146,19 @@ impl Lockstep<'_> {
                 Operation::Kill => worker != 0,
                 Operation::Exit => worker != 0 && !is_blocked,
                 Operation::Fork { child, .. } => !is_blocked && !self.alive[child],
-                Operation::Disturb | Operation::StopAndContinue => self.may_be_restarted(worker),
+                Operation::Disturb if F::GOES_ON_AFTER_HANDLERS => self.may_be_restarted(worker),
+                Operation::StopAndContinue => self.may_be_restarted(worker),
                 operation => is_blocked == operation.is_done_to_the_blocked(),
             };
         if !can {
             return Ok(());
+        }
+        if let Operation::Call(call) = operation {
+            self.interrupt(F::unforeseeable_before(
+                call,
+                &self.waiting(),
+                self.sides[0].own_words(),
+            ))?;
         }
         self.played.operations += 1;
         if operation.is_done_to_the_blocked() || operation == Operation::Kill {
@@ -151,8 +168,8 @@ impl Lockstep<'_> {
             step: self.steps[number],
             answers: Vec::new(),
         });
-        if operation.may_change_flag() {
-            self.flag_changed = [true; WORKERS];
+        if matches!(operation, Operation::Call(call) if call.changes_the_waiting()) {
+            self.changed = [true; WORKERS];
         }
         match operation {
             Operation::Kill => self.kill(worker)?,
@@ -165,7 +182,49 @@ impl Lockstep<'_> {
             }
             _ => self.call(number, worker, operation)?,
         }
-        self.look_at_the_blocked()
+        self.look_at_the_blocked()?;
+        let Operation::Call(call) = operation else {
+            return Ok(());
+        };
+        let waiting = self.waiting();
+        self.interrupt(F::unforeseeable_after(
+            call,
+            &waiting,
+            self.sides[0].own_words(),
+        ))
+    }
+
+    /// Who is blocked, and in what, in the order of the steps that blocked them.
+    fn waiting(&self) -> Vec<Waiting<F::Call>> {
+        let mut blocked: Vec<(usize, usize)> = (0..WORKERS)
+            .filter_map(|worker| Some((self.blocked_in[worker]?, worker)))
+            .collect();
+        blocked.sort_unstable();
+        let waiting = blocked.into_iter().filter_map(|(number, worker)| {
+            let Operation::Call(call) = self.steps[number].operation else {
+                return None;
+            };
+            Some(Waiting {
+                worker,
+                call,
+                queue: self.blocked_on[worker],
+            })
+        });
+        waiting.collect()
+    }
+
+    /// Has some workers give up waiting, one after the other.
+    fn interrupt(&mut self, workers: Vec<usize>) -> Result<(), Stop> {
+        for worker in workers {
+            let operation = Operation::Interrupt;
+            self.played.lines.push(Line {
+                step: Step { worker, operation },
+                answers: Vec::new(),
+            });
+            self.signal(worker, libc::SIGUSR1);
+            self.look_at_the_blocked()?;
+        }
+        Ok(())
     }
 
     /// Whether a blocked call can be begun anew by the kernel and nobody notice.
@@ -174,7 +233,7 @@ impl Lockstep<'_> {
     /// then, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was. That is not compared.
     fn may_be_restarted(&self, worker: usize) -> bool {
         let alone = self.blocked_in.iter().flatten().count() == 1;
-        self.blocked_in[worker].is_some() && alone && !self.flag_changed[worker]
+        self.blocked_in[worker].is_some() && alone && !self.changed[worker]
     }
 
     /// If everybody is blocked, interrupts the first worker.
@@ -182,16 +241,7 @@ impl Lockstep<'_> {
         if (0..WORKERS).any(|worker| self.alive[worker] && self.blocked_in[worker].is_none()) {
             return Ok(());
         }
-        let step = Step {
-            worker: 0,
-            operation: Operation::Interrupt,
-        };
-        self.played.lines.push(Line {
-            step,
-            answers: Vec::new(),
-        });
-        self.signal(0, libc::SIGUSR1);
-        self.look_at_the_blocked()
+        self.interrupt(vec![0])
     }
 
     fn signal(&self, worker: usize, signal: i32) {
@@ -215,7 +265,12 @@ impl Lockstep<'_> {
     }
 
     /// Has a worker make a call.
-    fn call(&mut self, number: usize, worker: usize, operation: Operation) -> Result<(), Stop> {
+    fn call(
+        &mut self,
+        number: usize,
+        worker: usize,
+        operation: Operation<F::Call>,
+    ) -> Result<(), Stop> {
         for side in &self.sides {
             side.command(worker, number)?;
         }
@@ -240,7 +295,10 @@ impl Lockstep<'_> {
             Settled::Blocked => {
                 self.played.blocked += 1;
                 self.blocked_in[worker] = Some(number);
-                self.flag_changed[worker] = false;
+                self.changed[worker] = false;
+                if let Operation::Call(call) = self.steps[number].operation {
+                    self.blocked_on[worker] = F::queue_of(call, self.sides[0].own_words());
+                }
                 self.see(self.steps[number].operation, "blocks");
                 self.note(worker, ["blocks".to_string(), "blocks".to_string()]);
                 Ok(())
@@ -252,7 +310,7 @@ impl Lockstep<'_> {
         }
     }
 
-    fn see(&mut self, operation: Operation, answer: &str) {
+    fn see(&mut self, operation: Operation<F::Call>, answer: &str) {
         *self
             .played
             .seen
@@ -279,20 +337,29 @@ impl Lockstep<'_> {
             Outcome::Failed(errno) => self.see(self.steps[number].operation, &errno.to_string()),
             _ => self.see(self.steps[number].operation, "ok"),
         }
-        if kernel.agrees(other, self.numbers) {
+        if kernel.agrees(other, self.leeway()) {
             return Ok(());
         }
-        let opens = matches!(self.steps[number].operation, Operation::Open { .. });
-        if opens && kernel.outcome == Outcome::Failed(Errno::EMFILE) {
+        if let Operation::Call(call) = self.steps[number].operation
+            && F::is_refused(call, kernel.outcome)
+        {
             return Err(Stop::KernelRefused);
         }
         Err(Stop::Differed(format!("the answers to w{worker} differ")))
     }
 
+    /// What need not be alike: clocks are read one after the other.
+    fn leeway(&self) -> Leeway {
+        Leeway {
+            numbers: self.numbers,
+            seconds: 1 + self.slowest.as_secs(),
+        }
+    }
+
     /// What the coordinator has to do about a call that both sides answered alike.
     fn after(
         &mut self,
-        operation: Operation,
+        operation: Operation<F::Call>,
         worker: usize,
         replies: [&Reply; 2],
     ) -> Result<(), Stop> {
@@ -304,7 +371,7 @@ impl Lockstep<'_> {
                 }
                 self.alive[child] = true;
                 let ready = [self.sides[0].answer(child)?, self.sides[1].answer(child)?];
-                if !ready[0].agrees(&ready[1], self.numbers) {
+                if !ready[0].agrees(&ready[1], self.leeway()) {
                     return Err(Stop::Differed(format!(
                         "w{child} could not begin on one side"
                     )));
@@ -346,7 +413,7 @@ impl Lockstep<'_> {
     }
 }
 
-impl fmt::Display for Played {
+impl<C: Call> fmt::Display for Played<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, line) in (1..).zip(&self.lines) {
             writeln!(f, "{number:4}  {}", line.step)?;

@@ -6,49 +6,47 @@
 //!        └───────socket──► w0 ─fork─► w1, w2, w3   (umsg)
 //! ```
 //!
-//! A history is a list of steps: a worker opens, sends, forks, becomes another user, is killed. Each step is taken by
-//! the same worker of both sides, and the answers are compared: return value, errno, bytes, priority, attributes,
-//! and the descriptor's number. A worker that sleeps in a call is *blocked*; then its fellow of the other side has to
+//! A history is a list of steps: a worker makes a call, forks, becomes another user, is killed. Each step is taken by
+//! the same worker of both sides, and the answers are compared: return value, errno, bytes, whatever else the call says,
+//! and the numbers that it chooses. A worker that sleeps in a call is *blocked*; then its fellow of the other side has to
 //! be blocked too, and whichever later step lets one go has to let the other go. Nobody waits for ever: what blocks
 //! is noticed by the state that `/proc` shows, and all workers are killed when the history ends.
 //!
-//! One thing that the kernel does is not compared: when a blocked call begins anew after a handler with SA_RESTART or
-//! a stop, it waits behind everybody else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
-//!
-//! Where a queue is wished for that the kernel has no room for, a smaller one is taken and the wish is counted.
+//! What is compared is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It says what
+//! calls there are, how histories of them are made, and what the kernel leaves to chance.
 
-mod generate;
 mod launch;
 mod lockstep;
 mod operation;
+pub mod posix;
 mod random;
 mod reply;
 mod shrink;
 mod side;
 mod worker;
 
-use std::collections::BTreeSet;
-use std::ffi::CString;
 use std::fmt;
-use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-pub use generate::Unasked;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 pub use launch::{WORKER, work};
 pub use lockstep::Seen;
+pub use operation::{Call, Operation, Step, WORKERS};
 pub use random::Random;
+pub use reply::{Outcome, Reply, plain, returned};
+pub use side::Setup;
+pub use worker::{Hand, Shared, UNTOUCHED, payload};
 
-use crate::backend::Kind;
+use crate::backend::{Family, Kind, Posix};
 use crate::runner::namespace_directory;
-use crate::sys::{self, Forked};
-use generate::{Bounds, Generator};
+use crate::sys;
 use launch::{Launch, Program};
 use lockstep::{End, Played};
-use operation::{Operation, Step, WORKERS};
-use side::Setup;
 
 /// How many steps a history has.
 const HISTORY: usize = 250;
@@ -56,14 +54,120 @@ const HISTORY: usize = 250;
 /// How long to wait for an answer when a difference is looked at again: often in vain.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// A worker that is blocked.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting<C> {
+    /// Which one.
+    pub worker: usize,
+    /// In which call.
+    pub call: C,
+    /// On which queue: see [`Comparable::queue_of`].
+    pub queue: u32,
+}
+
+/// Makes histories.
+pub trait Histories<C> {
+    /// The next history, of about so many steps.
+    fn history(&mut self, length: usize) -> Vec<Step<C>>;
+
+    /// What was wished for so far and could not be asked of the kernel, in words.
+    fn unasked(&self) -> String;
+}
+
+/// A family of calls that can be compared.
+pub trait Comparable: Family {
+    /// What tells it from other families on a command line.
+    const NAME: &'static str;
+
+    /// Whether a call goes on after a handler that was installed with SA_RESTART: begun anew by the kernel.
+    const GOES_ON_AFTER_HANDLERS: bool;
+
+    /// How many words of memory the workers of a side share.
+    const WORDS: usize;
+
+    /// A call with its arguments.
+    type Call: Call;
+
+    /// What calls refer to by number, on one side.
+    type Names: Clone + Serialize + DeserializeOwned;
+
+    /// Makes the calls of a worker.
+    type Hand<'a>: Hand<Self::Call>;
+
+    /// Makes histories.
+    type Histories: Histories<Self::Call>;
+
+    /// The names of one side: two sides in the kernel are to have different ones.
+    fn names(side: char) -> Self::Names;
+
+    /// A namespace for the kernel's queues that is this comparison's own, if one is made for all histories.
+    fn keep() -> Option<OwnedFd> {
+        None
+    }
+
+    /// Whether the numbers that this backend chooses have to be those of the other side.
+    fn has_numbers(backend: &Self::Backend) -> bool;
+
+    /// Makes a process one in which workers can begin: last of all, and once for each history.
+    fn prepare(kind: &Kind<Self>);
+
+    /// What makes the calls of the first worker.
+    fn hand<'a>(shared: &Shared<'a, Self>) -> Self::Hand<'a>;
+
+    /// What makes histories for these two sides.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    fn histories(seed: u64, sides: &[Setup<Self>; 2]) -> Result<Self::Histories, String>;
+
+    /// Removes what a history has left, in a process that uses the backend. `words` are the workers' own.
+    fn remove_queues(side: &Setup<Self>, words: &[AtomicU32]);
+
+    /// What is left of queues in the directory of a namespace after that, in words.
+    fn left_behind(directory: &Path) -> Option<String>;
+
+    /// Whether this answer of the kernel says that it has no room for a queue.
+    fn is_refused(_call: Self::Call, _outcome: Outcome) -> bool {
+        false
+    }
+
+    /// Which queue a blocked call waits for: a number for each that has to be told apart.
+    fn queue_of(_call: Self::Call, _kernels_words: &[AtomicU32]) -> u32 {
+        0
+    }
+
+    /// Whom to interrupt before a call, because the kernel leaves open what it does to several who are blocked.
+    fn unforeseeable_before(
+        _call: Self::Call,
+        _waiting: &[Waiting<Self::Call>],
+        _kernels_words: &[AtomicU32],
+    ) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// Whom to interrupt after a call, because the kernel leaves open in which order they go on waiting.
+    fn unforeseeable_after(
+        _call: Self::Call,
+        _waiting: &[Waiting<Self::Call>],
+        _kernels_words: &[AtomicU32],
+    ) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// What numbers in these calls stand for, line by line.
+    fn legend(_names: &Self::Names, _calls: &[Self::Call]) -> String {
+        String::new()
+    }
+}
+
 /// What to compare.
-pub struct Config<'a> {
+pub struct Config<'a, F: Family = Posix> {
     /// How many operations, at least.
     pub operations: u64,
     /// Where chance begins.
     pub seed: u64,
     /// What to compare the kernel with.
-    pub backend: Kind,
+    pub backend: Kind<F>,
     /// The program `compare`, for a backend that has to be preloaded.
     pub program: Option<&'a Path>,
     /// Is told now and then how many operations were done.
@@ -81,18 +185,16 @@ pub struct Summary {
     pub blocked: u64,
     /// Histories that were given up because the kernel had no room for another queue.
     pub refused: u64,
-    /// What the kernel could not be asked.
-    pub unasked: Unasked,
+    /// What the kernel could not be asked, in words.
+    pub unasked: String,
     /// How often each call was answered how: "mq_send", "EAGAIN".
     pub seen: Seen,
     /// Whether other users took part.
     pub users: bool,
-    /// The deepest queue that the kernel could be asked for.
-    pub max_messages: i64,
 }
 
 impl Summary {
-    fn add(&mut self, played: &Played) {
+    fn add<C>(&mut self, played: &Played<C>) {
         self.operations += played.operations;
         self.blocked += played.blocked;
         for (what, count) in &played.seen {
@@ -108,24 +210,13 @@ impl fmt::Display for Summary {
             histories,
             blocked,
             unasked,
-            max_messages,
             ..
         } = self;
         writeln!(
             f,
             "{operations} operations in {histories} histories, {blocked} of them blocking: no difference"
         )?;
-        write!(
-            f,
-            "not asked, because the kernel can't be: {} queues deeper than {max_messages}, ",
-            unasked.depth
-        )?;
-        write!(
-            f,
-            "{} with longer messages than it allows, ",
-            unasked.length
-        )?;
-        write!(f, "{} beyond its memory limit", unasked.memory)?;
+        write!(f, "not asked, because the kernel can't be: {unasked}")?;
         if self.refused > 0 {
             write!(
                 f,
@@ -194,220 +285,88 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A place for the kernel's queues that is this comparison's own, with limits as high as they can be set there.
-struct Keeper {
-    namespace: OwnedFd,
-    max_messages: i64,
-}
-
-impl Keeper {
-    /// Makes it, if that is allowed.
-    fn new() -> Option<Keeper> {
-        let (reading, writing) = sys::pipe().ok()?;
-        match sys::fork().ok()? {
-            Forked::Child => {
-                drop(reading);
-                sys::die_with_parent();
-                let ready = sys::enter_private_ipc_namespace()
-                    .and_then(|()| fs::write("/proc/sys/fs/mqueue/msg_max", "200").ok());
-                let _ = sys::write_record(writing.as_raw_fd(), &[u8::from(ready.is_some())]);
-                loop {
-                    std::thread::sleep(Duration::from_secs(1));
-                }
-            }
-            Forked::Parent(child) => {
-                drop(writing);
-                let mut ready = [0];
-                let read = sys::read_record(reading.as_raw_fd(), &mut ready);
-                let namespace = fs::File::open(format!("/proc/{child}/ns/ipc"));
-                sys::kill(child, libc::SIGKILL);
-                sys::wait(child, side::PATIENCE);
-                let namespace = namespace
-                    .ok()
-                    .filter(|_| matches!(read, Ok(1)) && ready == [1])?
-                    .into();
-                Some(Keeper {
-                    namespace,
-                    max_messages: 200,
-                })
-            }
-        }
-    }
-}
-
-/// A limit of the kernel in the namespace of this process.
-fn kernel_limit(name: &str) -> i64 {
-    let text = fs::read_to_string(Path::new("/proc/sys/fs/mqueue").join(name)).unwrap_or_default();
-    text.trim().parse().unwrap_or(10)
-}
-
-/// The names of queues that can exist, and then of others. `side` keeps two sides in the kernel apart.
-fn names(side: char) -> (Vec<CString>, usize) {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    let start = format!(
-        "umsg-compare-{}-{}{side}",
-        sys::pid(),
-        RUNS.fetch_add(1, Ordering::Relaxed)
-    );
-    let mut names: Vec<Vec<u8>> = ["a", "b", "c"]
-        .iter()
-        .map(|name| format!("/{start}{name}").into())
-        .collect();
-    names.push(format!("/{start:x<255}").into());
-    names.push(format!("/.{start}").into());
-    names.push(format!("/...{start}").into());
-    names.push([b"/", start.as_bytes(), b" \xff\n\x01*"].concat());
-    let valid = names.len();
-    names.push(format!("/{start:x<256}").into());
-    for invalid in [
-        "", "/", "//", "/.", "/..", "queue", "/a/b", "/a/", "./a", " /a",
-    ] {
-        names.push(invalid.into());
-    }
-    (
-        names
-            .into_iter()
-            .map(|name| CString::new(name).expect("no NUL"))
-            .collect(),
-        valid,
-    )
-}
-
 /// Both sides, ready for histories.
-struct Comparison<'a> {
-    config: &'a Config<'a>,
-    setups: [Setup; 2],
+struct Comparison<'a, F: Comparable> {
+    config: &'a Config<'a, F>,
+    setups: [Setup<F>; 2],
     memory: [&'static [AtomicU32]; 2],
-    bounds: Bounds,
     /// Where the other side has its queues; removed in the end.
     directory: tempfile::TempDir,
 }
 
 /// One side, ready for histories, and its memory.
-fn set_up(
-    kind: &Kind,
+fn set_up<F: Comparable>(
+    kind: &Kind<F>,
     side: char,
-    keeper: Option<&Keeper>,
+    kept: Option<&OwnedFd>,
     directory: &Path,
     program: Option<&Path>,
-) -> Result<(Setup, &'static [AtomicU32]), String> {
+) -> Result<(Setup<F>, &'static [AtomicU32]), String> {
     let file = sys::memory_file().map_err(|errno| format!("no memory: {errno}"))?;
-    file.set_len(4 * WORKERS as u64)
+    let count = WORKERS + F::WORDS;
+    file.set_len(4 * count as u64)
         .map_err(|error| error.to_string())?;
     let memory =
-        sys::words_of(file.as_fd(), WORKERS).map_err(|errno| format!("no memory: {errno}"))?;
-    let keeper = keeper.filter(|_| !kind.needs_directory());
-    let namespace = keeper
-        .map(|keeper| keeper.namespace.try_clone())
-        .transpose();
+        sys::words_of(file.as_fd(), count).map_err(|errno| format!("no memory: {errno}"))?;
+    let kept = kept.filter(|_| !kind.needs_directory());
+    let namespace = kept.map(OwnedFd::try_clone).transpose();
     let namespace = namespace.map_err(|error| error.to_string())?;
-    let names = names(side).0;
-    let label = kind.label();
-    if let Kind::Preloaded(library) = kind {
-        let (library, directory) = (library.clone(), directory.to_path_buf());
-        let backend = Kind::Native.make(&directory)?;
-        let program = program
-            .ok_or("the program that is to be preloaded is not known")?
-            .to_path_buf();
+    let (backend, launch) = if let Kind::Preloaded(library) = kind {
+        let program = program.ok_or("the program that is to be preloaded is not known")?;
         let launch = Launch::Program(Program {
-            program,
-            library,
-            directory,
+            program: program.to_path_buf(),
+            library: library.clone(),
+            directory: directory.to_path_buf(),
             memory: file,
         });
-        return Ok((
-            Setup {
-                backend,
-                launch,
-                label,
-                descriptors: true,
-                names,
-                namespace,
-            },
-            memory,
-        ));
-    }
-    let backend = kind.make(directory)?;
-    let descriptors = backend.has_descriptors();
-    Ok((
-        Setup {
-            backend,
-            launch: Launch::Fork,
-            label,
-            descriptors,
-            names,
-            namespace,
-        },
-        memory,
-    ))
+        (Kind::<F>::Native.make(directory)?, launch)
+    } else {
+        (kind.make(directory)?, Launch::Fork)
+    };
+    let setup = Setup {
+        kind: kind.clone(),
+        numbers: matches!(kind, Kind::Preloaded(_)) || F::has_numbers(&backend),
+        backend,
+        launch,
+        names: F::names(side),
+        namespace,
+        directory: directory.to_path_buf(),
+    };
+    Ok((setup, memory))
 }
 
-impl<'a> Comparison<'a> {
-    fn new(config: &'a Config<'a>) -> Result<Comparison<'a>, String> {
-        let keeper = Keeper::new();
+impl<'a, F: Comparable> Comparison<'a, F> {
+    fn new(config: &'a Config<'a, F>) -> Result<Comparison<'a, F>, String> {
+        let kept = F::keep();
         let directory = namespace_directory();
-        let set_up = |kind, side| {
-            set_up(
-                kind,
-                side,
-                keeper.as_ref(),
-                directory.path(),
-                config.program,
-            )
-        };
+        let set_up =
+            |kind, side| set_up(kind, side, kept.as_ref(), directory.path(), config.program);
         let (kernel, kernels_memory) = set_up(&Kind::Kernel, 'k')?;
         let (other, others_memory) = set_up(&config.backend, 'o')?;
-        let bounds = Bounds {
-            max_messages: keeper
-                .as_ref()
-                .map_or_else(|| kernel_limit("msg_max"), |keeper| keeper.max_messages),
-            max_message_size: kernel_limit("msgsize_max"),
-            // Two sides in the kernel share it, as do other tests.
-            budget: 150_000,
-            users: sys::is_root(),
-            descriptors: other.descriptors,
-            valid_names: names('k').1,
-            names: kernel.names.len(),
-        };
-        let limits = (
-            u32::try_from(bounds.max_messages),
-            u32::try_from(bounds.max_message_size),
-        );
-        if let (Ok(messages), Ok(size)) = limits {
-            let limited = other.backend.limit_sizes(messages, size);
-            limited.map_err(|failure| format!("no limits can be set: {failure:?}"))?;
-        }
-        let memory = [kernels_memory, others_memory];
         Ok(Comparison {
             config,
             setups: [kernel, other],
-            memory,
-            bounds,
+            memory: [kernels_memory, others_memory],
             directory,
         })
     }
 
-    fn play(&self, steps: &[Step], patience: Duration) -> Played {
+    fn play(&self, steps: &[Step<F::Call>], patience: Duration) -> Played<F::Call> {
         let mut played = lockstep::play(&self.setups, steps, self.memory, patience);
-        if let (End::Agreed, Some(left)) = (&played.end, self.left_behind()) {
+        if let (End::Agreed, Some(left)) = (&played.end, F::left_behind(self.directory.path())) {
             played.end = End::Differed(left);
         }
         played
     }
 
-    /// What umsg left in its directory after every name was unlinked and every process has ended.
-    fn left_behind(&self) -> Option<String> {
-        let mut entries = fs::read_dir(self.directory.path().join("mq")).ok()?;
-        let entry = entries.next()?.ok()?;
-        Some(format!(
-            "a file is left when every queue is unlinked: {:?}",
-            entry.file_name()
-        ))
-    }
-
     /// The difference that a history shows, cut short.
-    fn explain(&self, steps: Vec<Step>, history: u64, first: Played) -> Difference {
-        let differs = |played: &Played| matches!(played.end, End::Differed(_));
+    fn explain(
+        &self,
+        steps: Vec<Step<F::Call>>,
+        history: u64,
+        first: Played<F::Call>,
+    ) -> Difference {
+        let differs = |played: &Played<F::Call>| matches!(played.end, End::Differed(_));
         const ATTEMPTS: u32 = 5;
         let again = (0..ATTEMPTS)
             .filter(|_| differs(&self.play(&steps, AGAIN)))
@@ -423,7 +382,15 @@ impl<'a> Comparison<'a> {
                 still
             });
         }
-        let text = format!("{shortest}{}", self.names_in(&shortest));
+        let calls = shortest
+            .lines
+            .iter()
+            .filter_map(|line| match line.step.operation {
+                Operation::Call(call) => Some(call),
+                _ => None,
+            });
+        let legend = F::legend(&self.setups[1].names, &calls.collect::<Vec<_>>());
+        let text = format!("{shortest}{legend}");
         Difference {
             seed: self.config.seed,
             history,
@@ -431,37 +398,22 @@ impl<'a> Comparison<'a> {
             text,
         }
     }
-
-    /// The names that a history refers to by number.
-    fn names_in(&self, played: &Played) -> String {
-        let named = |line: &lockstep::Line| match line.step.operation {
-            Operation::Open { name, .. } | Operation::Unlink { name } => Some(name),
-            _ => None,
-        };
-        let numbers: BTreeSet<usize> = played.lines.iter().filter_map(named).collect();
-        let names = &self.setups[1].names;
-        numbers
-            .iter()
-            .map(|&number| format!("      name {number} is {:?}\n", names[number]))
-            .collect()
-    }
 }
 
 /// Compares the kernel with something else.
 ///
 /// # Errors
 /// The first difference, with a short history that shows it; or why nothing could be compared.
-pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
+pub fn run<F: Comparable>(config: &Config<'_, F>) -> Result<Summary, Failure> {
     let comparison = Comparison::new(config).map_err(Failure::Impossible)?;
-    let mut generator = Generator::new(config.seed, comparison.bounds);
-    let (users, max_messages) = (comparison.bounds.users, comparison.bounds.max_messages);
+    let mut histories =
+        F::histories(config.seed, &comparison.setups).map_err(Failure::Impossible)?;
     let mut summary = Summary {
-        users,
-        max_messages,
+        users: sys::is_root(),
         ..Summary::default()
     };
     while summary.operations < config.operations {
-        let steps = generator.history(HISTORY);
+        let steps = histories.history(HISTORY);
         let played = comparison.play(&steps, side::PATIENCE);
         summary.add(&played);
         match played.end {
@@ -473,7 +425,7 @@ pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
             }
         }
         summary.histories += 1;
-        summary.unasked = generator.unasked;
+        summary.unasked = histories.unasked();
         if summary.refused > 20 && summary.refused * 2 > summary.histories {
             return Err(Failure::Impossible(
                 "the kernel has no room for queues".to_string(),

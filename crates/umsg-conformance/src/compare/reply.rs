@@ -13,6 +13,8 @@ pub enum Outcome {
     Value(i64),
     /// It returned a descriptor.
     Descriptor(Fd),
+    /// It returned an identifier.
+    Identifier(i32),
     /// It failed.
     Failed(Errno),
     /// The backend has no such call.
@@ -26,6 +28,8 @@ pub struct Reply {
     pub outcome: Outcome,
     /// What else it said: priority, attributes, status.
     pub details: Vec<i64>,
+    /// What it said of times, in seconds.
+    pub times: Vec<i64>,
     /// The bytes that it delivered.
     pub data: Vec<u8>,
     /// The child that was forked: not compared.
@@ -38,6 +42,7 @@ impl Reply {
         Reply {
             outcome,
             details: Vec::new(),
+            times: Vec::new(),
             data: Vec::new(),
             child: 0,
         }
@@ -58,13 +63,22 @@ impl Reply {
         self
     }
 
-    /// Whether two sides gave the same answer. `numbers` says whether descriptor numbers have to be the same.
-    pub fn agrees(&self, other: &Reply, numbers: bool) -> bool {
+    /// Whether two sides gave the same answer.
+    pub fn agrees(&self, other: &Reply, leeway: Leeway) -> bool {
+        use Outcome::{Descriptor, Identifier};
         let outcomes = match (self.outcome, other.outcome) {
-            (Outcome::Descriptor(_), Outcome::Descriptor(_)) if !numbers => true,
+            (Descriptor(_), Descriptor(_)) | (Identifier(_), Identifier(_)) if !leeway.numbers => {
+                true
+            }
             (one, another) => one == another,
         };
-        outcomes && self.details == other.details && self.data == other.data
+        let times = self.times.len() == other.times.len()
+            && self
+                .times
+                .iter()
+                .zip(&other.times)
+                .all(|(&one, &another)| leeway.covers(one, another));
+        outcomes && times && self.details == other.details && self.data == other.data
     }
 
     /// As the bytes of one record.
@@ -74,13 +88,16 @@ impl Reply {
             Outcome::Descriptor(fd) => (1, i64::from(fd)),
             Outcome::Failed(errno) => (2, i64::from(errno.0)),
             Outcome::Unsupported => (3, 0),
+            Outcome::Identifier(id) => (4, i64::from(id)),
         };
-        let numbers = [tag, value, i64::from(self.child), self.details.len() as i64];
+        let counts = [self.details.len(), self.times.len()].map(|count| count as i64);
+        let numbers = [tag, value, i64::from(self.child), counts[0], counts[1]];
         let mut bytes: Vec<u8> = Vec::with_capacity(64 + self.data.len());
         bytes.extend(
             numbers
                 .iter()
                 .chain(&self.details)
+                .chain(&self.times)
                 .flat_map(|number| number.to_le_bytes()),
         );
         bytes.extend(&self.data);
@@ -95,17 +112,22 @@ impl Reply {
             rest = after;
             Some(i64::from_le_bytes(*first))
         };
-        let [tag, value, child, count] = [number()?, number()?, number()?, number()?];
-        let details = (0..count).map(|_| number()).collect::<Option<Vec<i64>>>()?;
+        let [tag, value, child] = [number()?, number()?, number()?];
+        let counts = [number()?, number()?];
+        let [details, times] =
+            counts.map(|count| (0..count).map(|_| number()).collect::<Option<Vec<i64>>>());
+        let (details, times) = (details?, times?);
         let outcome = match tag {
             0 => Outcome::Value(value),
             1 => Outcome::Descriptor(value as Fd),
             2 => Outcome::Failed(Errno(value as i32)),
+            4 => Outcome::Identifier(value as i32),
             _ => Outcome::Unsupported,
         };
         Some(Reply {
             outcome,
             details,
+            times,
             data: rest.to_vec(),
             child: child as Pid,
         })
@@ -117,11 +139,15 @@ impl fmt::Display for Reply {
         match self.outcome {
             Outcome::Value(value) => write!(f, "{value}")?,
             Outcome::Descriptor(fd) => write!(f, "descriptor {fd}")?,
+            Outcome::Identifier(id) => write!(f, "identifier {id}")?,
             Outcome::Failed(errno) => write!(f, "{errno}")?,
             Outcome::Unsupported => write!(f, "(no such call)")?,
         }
         if !self.details.is_empty() {
             write!(f, " {:?}", self.details)?;
+        }
+        if !self.times.is_empty() {
+            write!(f, " at {:?}", self.times)?;
         }
         if self.data.is_empty() {
             return Ok(());
@@ -142,6 +168,32 @@ impl fmt::Display for Reply {
     }
 }
 
+/// What two answers need not have alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leeway {
+    /// Whether the numbers of descriptors and identifiers have to be the same.
+    pub numbers: bool,
+    /// How far apart times may be, in seconds.
+    pub seconds: u64,
+}
+
+impl Leeway {
+    /// Whether two times are alike. Zero is no time: it says that nothing has happened.
+    fn covers(self, one: i64, another: i64) -> bool {
+        one == another || one != 0 && another != 0 && one.abs_diff(another) <= self.seconds
+    }
+}
+
+/// A call that returned this.
+pub fn returned(value: i64) -> Reply {
+    Reply::new(Outcome::Value(value))
+}
+
+/// A call that returns 0 or fails.
+pub fn plain(answer: Answer<()>) -> Reply {
+    Reply::of(answer, |()| returned(0))
+}
+
 /// A sum that tells one content from another.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum: u32, &byte| {
@@ -158,6 +210,7 @@ mod tests {
         let outcomes = [
             Outcome::Value(-7),
             Outcome::Descriptor(5),
+            Outcome::Identifier(32768),
             Outcome::Failed(Errno::EAGAIN),
             Outcome::Unsupported,
         ];
@@ -165,6 +218,7 @@ mod tests {
             let reply = Reply {
                 outcome,
                 details: vec![i64::MIN, 3],
+                times: vec![1_700_000_000],
                 data: b"bytes".to_vec(),
                 child: 99,
             };
@@ -176,8 +230,28 @@ mod tests {
     #[test]
     fn descriptors_agree_by_number_or_by_being_descriptors() {
         let [three, four] = [3, 4].map(|fd| Reply::new(Outcome::Descriptor(fd)));
-        assert!(!three.agrees(&four, true));
-        assert!(three.agrees(&four, false));
-        assert!(!three.agrees(&Reply::new(Outcome::Value(3)), false));
+        let leeway = |numbers| Leeway {
+            numbers,
+            seconds: 0,
+        };
+        assert!(!three.agrees(&four, leeway(true)));
+        assert!(three.agrees(&four, leeway(false)));
+        assert!(!three.agrees(&Reply::new(Outcome::Value(3)), leeway(false)));
+    }
+
+    #[test]
+    fn times_agree_if_they_are_near_each_other_and_both_are_times() {
+        let at = |times: &[i64]| Reply {
+            times: times.to_vec(),
+            ..returned(0)
+        };
+        let leeway = Leeway {
+            numbers: true,
+            seconds: 1,
+        };
+        assert!(at(&[100, 7]).agrees(&at(&[101, 7]), leeway));
+        assert!(!at(&[100]).agrees(&at(&[102]), leeway));
+        assert!(!at(&[1]).agrees(&at(&[0]), leeway));
+        assert!(!at(&[1]).agrees(&at(&[1, 1]), leeway));
     }
 }

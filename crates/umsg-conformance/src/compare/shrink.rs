@@ -8,7 +8,10 @@ use super::operation::Step;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Leaves out what can be left out. `differs` says whether a history still shows a difference, and up to which step.
-pub fn shrink(steps: Vec<Step>, mut differs: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
+pub fn shrink<C: Copy>(
+    steps: Vec<Step<C>>,
+    mut differs: impl FnMut(&[Step<C>]) -> bool,
+) -> Vec<Step<C>> {
     let until = Instant::now() + PATIENCE;
     let mut steps = steps;
     let mut chunk = (steps.len() / 2).max(1);
@@ -38,6 +41,9 @@ pub fn shrink(steps: Vec<Step>, mut differs: impl FnMut(&[Step]) -> bool) -> Vec
 mod tests {
     use super::*;
     use crate::compare::operation::Operation;
+    use crate::compare::posix::Call;
+
+    type Step = crate::compare::operation::Step<Call>;
 
     fn steps(count: usize) -> Vec<Step> {
         (0..count)

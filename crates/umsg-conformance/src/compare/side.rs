@@ -1,15 +1,16 @@
 //! One side of the comparison: its workers, and what the coordinator knows of them.
 
-use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::Comparable;
 use super::launch::{Assignment, Launch};
 use super::operation::{Step, WORKERS};
 use super::reply::Reply;
 use super::worker::{FIRST_SOCKET, Shared, Worker};
-use crate::backend::Backend;
+use crate::backend::{Basics, Kind};
 use crate::sys::{self, Forked, Pause, Pid};
 
 /// How long to wait for what is bound to happen.
@@ -20,22 +21,24 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Trouble(pub String);
 
 /// What a side is made of, for every history.
-pub struct Setup {
+pub struct Setup<F: Comparable> {
+    /// What it is.
+    pub kind: Kind<F>,
     /// Whom the workers ask; or, if they are another program, whom to ask about the same queues here.
-    pub backend: Box<dyn Backend>,
+    pub backend: Box<F::Backend>,
     /// How the workers are started.
     pub launch: Launch,
-    /// What to call it.
-    pub label: &'static str,
-    /// Whether descriptors are real ones.
-    pub descriptors: bool,
-    /// The names that operations refer to.
-    pub names: Vec<CString>,
+    /// Whether the numbers that it chooses have to be those of the other side.
+    pub numbers: bool,
+    /// What calls refer to by number.
+    pub names: F::Names,
     /// The IPC namespace that it has to itself, if it has one.
     pub namespace: Option<OwnedFd>,
+    /// Where it has its queues, if they are in a directory.
+    pub directory: PathBuf,
 }
 
-impl Setup {
+impl<F: Comparable> Setup<F> {
     /// Makes the calling process one that uses the backend.
     fn enter(&self) {
         if let Some(namespace) = &self.namespace {
@@ -44,8 +47,8 @@ impl Setup {
         self.backend.enter();
     }
 
-    /// Removes whatever has one of the names.
-    pub fn remove_queues(&self) {
+    /// Removes whatever a history may have left.
+    pub fn remove_queues(&self, own_words: &[AtomicU32]) {
         let Ok(forked) = sys::fork() else { return };
         match forked {
             Forked::Parent(child) => {
@@ -56,9 +59,7 @@ impl Setup {
             }
             Forked::Child => {
                 self.enter();
-                for name in &self.names {
-                    let _ = self.backend.unlink(name);
-                }
+                F::remove_queues(self, own_words);
                 sys::leave(0);
             }
         }
@@ -74,25 +75,25 @@ pub enum Settled {
 }
 
 /// The processes of one side during one history.
-pub struct Side<'a> {
-    setup: &'a Setup,
+pub struct Side<'a, F: Comparable> {
+    setup: &'a Setup<F>,
     sockets: Vec<OwnedFd>,
-    begun: &'static [AtomicU32],
+    words: &'static [AtomicU32],
     processes: [Option<Pid>; WORKERS],
     patience: Duration,
 }
 
-impl<'a> Side<'a> {
-    /// Starts the first worker. `begun` is memory for one number a worker; `patience` is how long to wait for an
-    /// answer that the other side has given.
+impl<'a, F: Comparable> Side<'a, F> {
+    /// Starts the first worker. `words` is memory for one number a worker, and for the family's; `patience` is how long to
+    /// wait for an answer that the other side has given.
     pub fn start(
-        setup: &'a Setup,
-        steps: &[Step],
-        begun: &'static [AtomicU32],
+        setup: &'a Setup<F>,
+        steps: &[Step<F::Call>],
+        words: &'static [AtomicU32],
         patience: Duration,
-    ) -> Side<'a> {
-        for number in begun {
-            number.store(0, Ordering::Relaxed);
+    ) -> Side<'a, F> {
+        for word in words {
+            word.store(0, Ordering::Relaxed);
         }
         let (ours, theirs): (Vec<OwnedFd>, Vec<OwnedFd>) = (0..WORKERS)
             .map(|_| sys::sockets().expect("sockets"))
@@ -101,13 +102,13 @@ impl<'a> Side<'a> {
             Forked::Parent(first) => first,
             Forked::Child => {
                 drop(ours);
-                begin(setup, steps, begun, theirs)
+                begin(setup, steps, words, theirs)
             }
         };
         Side {
             setup,
             sockets: ours,
-            begun,
+            words,
             processes: [Some(first), None, None, None],
             patience,
         }
@@ -115,12 +116,17 @@ impl<'a> Side<'a> {
 
     /// What to call it.
     pub fn label(&self) -> &'static str {
-        self.setup.label
+        self.setup.kind.label()
     }
 
-    /// Whether descriptor numbers are real ones.
-    pub fn has_descriptors(&self) -> bool {
-        self.setup.descriptors
+    /// Whether the numbers that it chooses have to be those of the other side.
+    pub fn has_numbers(&self) -> bool {
+        self.setup.numbers
+    }
+
+    /// The words that belong to the family.
+    pub fn own_words(&self) -> &'static [AtomicU32] {
+        &self.words[WORKERS..]
     }
 
     /// The process of a worker.
@@ -184,7 +190,7 @@ impl<'a> Side<'a> {
             if self.has_answered(worker) {
                 return self.read(worker).map(Settled::Answered);
             }
-            let begun = self.begun[worker].load(Ordering::Acquire) == step as u32 + 1;
+            let begun = self.words[worker].load(Ordering::Acquire) == step as u32 + 1;
             match sys::state(self.process(worker)) {
                 None | Some(b'Z' | b'X') => return Err(self.trouble(worker, "died")),
                 // It may have answered between the two looks.
@@ -227,27 +233,33 @@ impl<'a> Side<'a> {
 }
 
 /// The first worker's process.
-fn begin(setup: &Setup, steps: &[Step], begun: &'static [AtomicU32], sockets: Vec<OwnedFd>) -> ! {
+fn begin<F: Comparable>(
+    setup: &Setup<F>,
+    steps: &[Step<F::Call>],
+    words: &'static [AtomicU32],
+    sockets: Vec<OwnedFd>,
+) -> ! {
     sys::die_with_parent();
     for (socket, number) in sockets.iter().zip(FIRST_SOCKET..) {
         sys::place(socket.as_fd(), number).expect("a number for the socket");
     }
     if let Launch::Program(program) = &setup.launch {
-        program.become_it(&Assignment::new(&setup.names, steps));
+        program.become_it::<F>(&Assignment::new(&setup.names, steps));
     }
     setup.enter();
+    F::prepare(&setup.kind);
     sys::close_all(3, FIRST_SOCKET as u32 - 1);
     sys::close_all(FIRST_SOCKET as u32 + WORKERS as u32, u32::MAX);
-    let shared = Shared {
+    let shared = Shared::<F> {
         backend: &*setup.backend,
         names: &setup.names,
         steps,
-        begun,
+        words,
     };
     Worker::first(&shared).serve()
 }
 
-impl Drop for Side<'_> {
+impl<F: Comparable> Drop for Side<'_, F> {
     fn drop(&mut self) {
         let processes: Vec<Pid> = self.processes.iter().flatten().copied().collect();
         for &process in &processes {
@@ -260,6 +272,6 @@ impl Drop for Side<'_> {
                 sys::wait_until_gone(process, PATIENCE);
             }
         }
-        self.setup.remove_queues();
+        self.setup.remove_queues(self.own_words());
     }
 }

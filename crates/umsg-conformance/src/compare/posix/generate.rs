@@ -1,9 +1,14 @@
 //! Histories by chance: what happens, and what the kernel can't be asked.
 
-use super::operation::{Deadline, Operation, SLOTS, Size, Slot, Step, WORKERS};
-use super::random::Random;
+use super::call::{Call, Deadline, SLOTS, Size, Slot};
 use crate::backend::Attributes;
+use crate::compare::Histories;
+use crate::compare::operation::{self, WORKERS};
+use crate::compare::random::Random;
 use crate::sys::User;
+
+type Operation = operation::Operation<Call>;
+type Step = operation::Step<Call>;
 
 /// How far the kernel can be asked.
 #[derive(Debug, Clone, Copy)]
@@ -91,9 +96,10 @@ impl Generator {
             unasked: Unasked::default(),
         }
     }
+}
 
-    /// The next history.
-    pub fn history(&mut self, length: usize) -> Vec<Step> {
+impl Histories<Call> for Generator {
+    fn history(&mut self, length: usize) -> Vec<Step> {
         let random = &mut self.random;
         self.character = Character {
             names: 1 + random.below(3),
@@ -116,11 +122,25 @@ impl Generator {
         steps
     }
 
+    fn unasked(&self) -> String {
+        let Unasked {
+            depth,
+            length,
+            memory,
+        } = self.unasked;
+        format!(
+            "{depth} queues deeper than {}, {length} with longer messages than it allows, {memory} beyond its memory limit",
+            self.bounds.max_messages
+        )
+    }
+}
+
+impl Generator {
     /// A queue to begin with, and other processes that have it open.
     fn beginning(&mut self) -> Vec<Step> {
         let attributes = Some(Attributes::new(1 + self.random.below(4) as i64, 16));
         let flags = libc::O_CREAT | libc::O_RDWR | if self.blocks() { 0 } else { libc::O_NONBLOCK };
-        let open = Operation::Open {
+        let open = Call::Open {
             slot: 0,
             name: 0,
             flags,
@@ -133,7 +153,7 @@ impl Generator {
         }];
         steps.push(Step {
             worker: 0,
-            operation: open,
+            operation: Operation::Call(open),
         });
         for child in 1..WORKERS {
             if self.random.percent(50) {
@@ -179,9 +199,9 @@ impl Generator {
             descriptors / 4
         };
         let make: fn(&mut Generator) -> Operation = self.random.weighted(&[
-            (traffic, Generator::traffic as _),
+            (traffic, |this| Operation::Call(this.traffic())),
             (opening, Generator::opening as _),
-            (descriptors, Generator::descriptor as _),
+            (descriptors, |this| Operation::Call(this.descriptor())),
             (processes, Generator::process as _),
         ]);
         let worker = self.random.weighted(&[(5, 0), (2, 1), (2, 2), (2, 3)]);
@@ -192,7 +212,7 @@ impl Generator {
     }
 
     /// Sends and receives.
-    fn traffic(&mut self) -> Operation {
+    fn traffic(&mut self) -> Call {
         let (slot, deadline) = (self.slot(), self.deadline());
         if self.random.below(10) < self.sends {
             let wish = self.random.below(1 << 14) as usize;
@@ -204,7 +224,7 @@ impl Generator {
                 (2, Size::More(1)),
                 (1, Size::More(100_000)),
             ]);
-            return Operation::Send {
+            return Call::Send {
                 slot,
                 size,
                 priority: self.priority(),
@@ -218,7 +238,7 @@ impl Generator {
             (2, Size::OneLess),
             (1, Size::Zero),
         ]);
-        Operation::Receive {
+        Call::Receive {
             slot,
             size,
             deadline,
@@ -250,15 +270,17 @@ impl Generator {
 
     /// Opens, closes and unlinks.
     fn opening(&mut self) -> Operation {
-        match self.random.below(20) {
+        Operation::Call(match self.random.below(20) {
             0..11 => self.open(),
-            11..14 => Operation::Close { slot: self.slot() },
-            14 if self.bounds.descriptors => Operation::CloseDescriptor { slot: self.slot() },
-            14..17 => Operation::Unlink { name: self.name() },
-            _ => Operation::Umask {
-                mask: self.random.pick(&[0, 0, 0o022, 0o077, 0o027, 0o777]),
-            },
-        }
+            11..14 => Call::Close { slot: self.slot() },
+            14 if self.bounds.descriptors => Call::CloseDescriptor { slot: self.slot() },
+            14..17 => Call::Unlink { name: self.name() },
+            _ => {
+                return Operation::Umask {
+                    mask: self.random.pick(&[0, 0, 0o022, 0o077, 0o027, 0o777]),
+                };
+            }
+        })
     }
 
     fn name(&mut self) -> usize {
@@ -268,7 +290,7 @@ impl Generator {
         self.random.below(self.bounds.names as u64) as usize
     }
 
-    fn open(&mut self) -> Operation {
+    fn open(&mut self) -> Call {
         let mut access = self.random.weighted(&[
             (12, libc::O_RDWR),
             (4, libc::O_RDONLY),
@@ -299,7 +321,7 @@ impl Generator {
         let name = self.name();
         let attributes =
             self.attributes(flags & libc::O_CREAT != 0 && name < self.bounds.valid_names);
-        Operation::Open {
+        Call::Open {
             slot: self.slot(),
             name,
             flags,
@@ -391,17 +413,17 @@ impl Generator {
     }
 
     /// What else is done with a descriptor.
-    fn descriptor(&mut self) -> Operation {
+    fn descriptor(&mut self) -> Call {
         let (slot, to) = (self.slot(), self.slot());
         let nonblock = if self.blocks() { 0 } else { libc::O_NONBLOCK };
         let many = if self.bounds.descriptors { 24 } else { 7 };
         match self.random.below(many) {
-            0..4 => Operation::GetAttributes { slot },
-            4 => Operation::SetAttributes {
+            0..4 => Call::GetAttributes { slot },
+            4 => Call::SetAttributes {
                 slot,
                 flags: i64::from(nonblock),
             },
-            5 | 6 => Operation::Dup { slot, to },
+            5 | 6 => Call::Dup { slot, to },
             7 => {
                 let wrong = [
                     libc::O_APPEND,
@@ -410,39 +432,39 @@ impl Generator {
                     libc::O_NONBLOCK | libc::O_CREAT,
                     libc::O_CLOEXEC,
                 ];
-                Operation::SetAttributes {
+                Call::SetAttributes {
                     slot,
                     flags: i64::from(self.random.pick(&wrong)),
                 }
             }
-            8 => Operation::Dup2 { slot, onto: to },
-            9 => Operation::DupAbove {
+            8 => Call::Dup2 { slot, onto: to },
+            9 => Call::DupAbove {
                 slot,
                 to,
                 close_on_exec: self.random.percent(50),
             },
-            10 => Operation::Fcntl {
+            10 => Call::Fcntl {
                 slot,
                 command: libc::F_SETFL,
                 argument: nonblock,
             },
-            11 => Operation::Fcntl {
+            11 => Call::Fcntl {
                 slot,
                 command: libc::F_GETFL,
                 argument: 0,
             },
-            12 => Operation::Fcntl {
+            12 => Call::Fcntl {
                 slot,
                 command: libc::F_GETFD,
                 argument: 0,
             },
-            13 => Operation::Fcntl {
+            13 => Call::Fcntl {
                 slot,
                 command: libc::F_SETFD,
                 argument: self.random.pick(&[0, libc::FD_CLOEXEC]),
             },
-            14..17 => Operation::Status { slot },
-            17 => Operation::ChangeMode {
+            14..17 => Call::Status { slot },
+            17 => Call::ChangeMode {
                 slot,
                 mode: self.random.pick(&[0o600, 0o666, 0o640, 0, 0o444, 0o1777]),
             },
@@ -450,13 +472,13 @@ impl Generator {
                 let (uid, gid) =
                     self.random
                         .pick(&[(0, 0), (65534, 65534), (65533, 0), (u32::MAX, u32::MAX)]);
-                Operation::ChangeOwner { slot, uid, gid }
+                Call::ChangeOwner { slot, uid, gid }
             }
-            18..20 => Operation::Read {
+            18..20 => Call::Read {
                 slot,
                 length: self.random.pick(&[1, 10, 100]),
             },
-            20 => Operation::Write { slot },
+            20 => Call::Write { slot },
             21 => {
                 let whence = self.random.pick(&[
                     libc::SEEK_SET,
@@ -465,14 +487,14 @@ impl Generator {
                     libc::SEEK_END,
                     9,
                 ]);
-                Operation::Seek {
+                Call::Seek {
                     slot,
                     offset: self.random.pick(&[0, 0, 5, -5, 100]),
                     whence,
                 }
             }
-            22 => Operation::Sync { slot },
-            _ => Operation::Map { slot },
+            22 => Call::Sync { slot },
+            _ => Call::Map { slot },
         }
     }
 
@@ -529,12 +551,12 @@ mod tests {
         for _ in 0..200 {
             let mut cost = 0;
             for step in generator.history(300) {
-                let Operation::Open {
+                let Operation::Call(Call::Open {
                     flags,
                     name,
                     attributes,
                     ..
-                } = step.operation
+                }) = step.operation
                 else {
                     continue;
                 };
@@ -570,7 +592,7 @@ mod tests {
         let steps: Vec<Step> = (0..50).flat_map(|_| generator.history(300)).collect();
         assert!(!steps.iter().any(|step| matches!(
             step.operation,
-            Operation::Fork { user: Some(_), .. } | Operation::ChangeOwner { .. }
+            Operation::Fork { user: Some(_), .. } | Operation::Call(Call::ChangeOwner { .. })
         )));
     }
 }

@@ -1,0 +1,225 @@
+//! Children of a case: processes that do some work, are watched while they are blocked in it, and hand back what came
+//! of it.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::backend::Basics;
+use crate::errno::Errno;
+use crate::sys::{self, End, Forked, Pause, Pid};
+
+/// How long a case waits for something that is bound to happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a case watches that something does not happen.
+pub const A_WHILE: Duration = Duration::from_millis(150);
+
+/// Forks a child that does some work and hands back what came of it.
+///
+/// # Panics
+/// If no process can be made.
+pub fn start<'a, B: Basics + ?Sized, T: Carried>(
+    backend: &'a B,
+    work: impl FnOnce() -> T,
+) -> Child<'a, T> {
+    let (reading, writing) = sys::pipe().expect("a pipe");
+    let started = &sys::shared_words(1).expect("shared memory")[0];
+    let held = backend.hold();
+    let forked = sys::fork().expect("a process");
+    drop(held);
+    match forked {
+        Forked::Child => {
+            started.store(1, Ordering::Release);
+            let result = work();
+            sys::write_record(writing.as_raw_fd(), &result.encode()).expect("a result");
+            sys::leave(0)
+        }
+        Forked::Parent(pid) => {
+            drop(writing);
+            Child {
+                pid,
+                started,
+                result: reading,
+                kind: PhantomData,
+            }
+        }
+    }
+}
+
+/// Forks a child that becomes another user first. Needs root.
+///
+/// # Panics
+/// If no process can be made.
+pub fn start_as<'a, B: Basics + ?Sized, T: Carried>(
+    backend: &'a B,
+    user: sys::User,
+    work: impl FnOnce() -> T,
+) -> Child<'a, T> {
+    start(backend, || {
+        user.assume().expect("becoming another user");
+        work()
+    })
+}
+
+/// A forked child of a case.
+pub struct Child<'a, T> {
+    pid: Pid,
+    started: &'static AtomicU32,
+    result: OwnedFd,
+    kind: PhantomData<(&'a (), T)>,
+}
+
+impl<T: Carried> Child<'_, T> {
+    /// Its process id.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether it has handed back its result.
+    pub fn is_done(&self) -> bool {
+        sys::readable(self.result.as_raw_fd(), Duration::ZERO)
+    }
+
+    /// Waits until it is at work and sleeps in it.
+    ///
+    /// # Panics
+    /// If it ends instead.
+    pub fn wait_until_blocked(&self) {
+        wait_until(|| self.started.load(Ordering::Acquire) == 1);
+        wait_until_asleep(self.pid, || self.is_done());
+    }
+
+    /// Watches for a while that it stays at work.
+    ///
+    /// # Panics
+    /// If it ends.
+    pub fn expect_still_blocked(&self) {
+        assert!(
+            !sys::readable(self.result.as_raw_fd(), A_WHILE),
+            "it is no longer blocked"
+        );
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        sys::kill(self.pid, signal);
+    }
+
+    /// Kills it and waits for its end.
+    pub fn kill(self) {
+        sys::kill(self.pid, libc::SIGKILL);
+        self.expect_killed();
+    }
+
+    /// Waits until it is killed.
+    ///
+    /// # Panics
+    /// If it is not, or ends in another way.
+    pub fn expect_killed(self) {
+        assert_eq!(
+            sys::wait(self.pid, PATIENCE),
+            Some(End::Signal(libc::SIGKILL))
+        );
+    }
+
+    /// Waits for its end and hands over what came of it.
+    ///
+    /// # Panics
+    /// If it does not end, or not as it should.
+    pub fn result(self) -> T {
+        if !sys::readable(self.result.as_raw_fd(), PATIENCE) {
+            self.kill();
+            panic!("a child is still blocked after {} s", PATIENCE.as_secs());
+        }
+        let mut buffer = vec![0; 70_000];
+        let length = sys::read_record(self.result.as_raw_fd(), &mut buffer).expect("a result");
+        let end = sys::wait(self.pid, PATIENCE);
+        assert_eq!(
+            end,
+            Some(End::Exit(0)),
+            "a child ended before it had a result"
+        );
+        T::decode(&buffer[..length])
+    }
+}
+
+/// Waits until something is so.
+///
+/// # Panics
+/// If it does not become so.
+pub fn wait_until(condition: impl Fn() -> bool) {
+    let mut pause = Pause::new(PATIENCE);
+    while !condition() {
+        assert!(pause.again(), "waited {} s in vain", PATIENCE.as_secs());
+    }
+}
+
+/// Waits until a thread sleeps and goes on sleeping.
+///
+/// # Panics
+/// If it gets done instead.
+pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
+    let mut seen = 0;
+    wait_until(|| is_done() || sys::state(id) == Some(b'S'));
+    while seen < 3 {
+        assert!(!is_done(), "it is done and should have blocked");
+        seen = if sys::state(id) == Some(b'S') {
+            seen + 1
+        } else {
+            0
+        };
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A result that a child can hand to its parent.
+pub trait Carried: Sized {
+    /// As bytes: at least one.
+    fn encode(&self) -> Vec<u8>;
+    /// From these bytes.
+    fn decode(bytes: &[u8]) -> Self;
+}
+
+impl Carried for () {
+    fn encode(&self) -> Vec<u8> {
+        vec![0]
+    }
+    fn decode(_: &[u8]) {}
+}
+
+impl Carried for i64 {
+    fn encode(&self) -> Vec<u8> {
+        self.to_le_bytes().to_vec()
+    }
+    fn decode(bytes: &[u8]) -> i64 {
+        i64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    }
+}
+
+impl Carried for bool {
+    fn encode(&self) -> Vec<u8> {
+        vec![u8::from(*self)]
+    }
+    fn decode(bytes: &[u8]) -> bool {
+        bytes == [1]
+    }
+}
+
+impl<T: Carried> Carried for Result<T, Errno> {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Ok(value) => [vec![1], value.encode()].concat(),
+            Err(errno) => [vec![0], errno.0.to_le_bytes().to_vec()].concat(),
+        }
+    }
+    fn decode(bytes: &[u8]) -> Self {
+        match bytes.split_first().expect("at least one byte") {
+            (1, value) => Ok(T::decode(value)),
+            (_, errno) => Err(Errno(i32::from_le_bytes(
+                errno.try_into().expect("four bytes"),
+            ))),
+        }
+    }
+}

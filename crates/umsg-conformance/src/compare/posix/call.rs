@@ -1,0 +1,375 @@
+//! The calls of POSIX queues, and how they read.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::Attributes;
+use crate::compare::operation;
+use crate::sys;
+
+/// How many descriptors each of them remembers.
+pub const SLOTS: usize = 6;
+
+/// A place where a worker remembers a descriptor: the number stays there after a close, to be used wrongly.
+pub type Slot = usize;
+
+/// When a send or receive gives up waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Deadline {
+    /// The call without a deadline.
+    Never,
+    /// The timed call with a null pointer.
+    Null,
+    /// A second ago.
+    Past,
+    /// In so many milliseconds.
+    Soon(i64),
+    /// In an hour.
+    Distant,
+    /// One of the timespecs that are no point in time.
+    Invalid(usize),
+}
+
+impl Deadline {
+    const INVALID: [libc::timespec; 4] = [
+        libc::timespec {
+            tv_sec: 0,
+            tv_nsec: -1,
+        },
+        libc::timespec {
+            tv_sec: 4_000_000_000,
+            tv_nsec: 1_000_000_000,
+        },
+        libc::timespec {
+            tv_sec: -1,
+            tv_nsec: 0,
+        },
+        libc::timespec {
+            tv_sec: i64::MIN,
+            tv_nsec: i64::MAX,
+        },
+    ];
+
+    /// How many invalid ones there are.
+    pub const INVALIDS: usize = Self::INVALID.len();
+
+    /// For the timed call; the other one has none.
+    pub fn timespec(self) -> Option<libc::timespec> {
+        match self {
+            Deadline::Never | Deadline::Null => None,
+            Deadline::Past => Some(sys::from_now(-1000)),
+            Deadline::Soon(milliseconds) => Some(sys::from_now(milliseconds)),
+            Deadline::Distant => Some(sys::from_now(3_600_000)),
+            Deadline::Invalid(which) => Some(Self::INVALID[which]),
+        }
+    }
+
+    /// Whether a call with this deadline may take until somebody else does something.
+    pub fn may_block(self) -> bool {
+        matches!(self, Deadline::Never | Deadline::Null | Deadline::Distant)
+    }
+}
+
+/// A size, relative to the message size of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Size {
+    /// None at all.
+    Zero,
+    /// About so many bytes, but not too many.
+    Within(usize),
+    /// The message size.
+    Exact,
+    /// So many bytes more.
+    More(usize),
+    /// One byte less.
+    OneLess,
+}
+
+impl Size {
+    /// In bytes.
+    pub fn bytes(self, message_size: usize) -> usize {
+        match self {
+            Size::Zero => 0,
+            Size::Within(wish) => wish % (message_size + 1),
+            Size::Exact => message_size,
+            Size::More(bytes) => message_size + bytes,
+            Size::OneLess => message_size.saturating_sub(1),
+        }
+    }
+}
+
+/// A call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Call {
+    Open {
+        slot: Slot,
+        name: usize,
+        flags: i32,
+        mode: u32,
+        attributes: Option<Attributes>,
+    },
+    Close {
+        slot: Slot,
+    },
+    CloseDescriptor {
+        slot: Slot,
+    },
+    Unlink {
+        name: usize,
+    },
+    Send {
+        slot: Slot,
+        size: Size,
+        priority: u32,
+        deadline: Deadline,
+    },
+    Receive {
+        slot: Slot,
+        size: Size,
+        deadline: Deadline,
+    },
+    GetAttributes {
+        slot: Slot,
+    },
+    SetAttributes {
+        slot: Slot,
+        flags: i64,
+    },
+    Dup {
+        slot: Slot,
+        to: Slot,
+    },
+    Dup2 {
+        slot: Slot,
+        onto: Slot,
+    },
+    Fcntl {
+        slot: Slot,
+        command: i32,
+        argument: i32,
+    },
+    DupAbove {
+        slot: Slot,
+        to: Slot,
+        close_on_exec: bool,
+    },
+    Status {
+        slot: Slot,
+    },
+    ChangeMode {
+        slot: Slot,
+        mode: u32,
+    },
+    ChangeOwner {
+        slot: Slot,
+        uid: u32,
+        gid: u32,
+    },
+    Read {
+        slot: Slot,
+        length: usize,
+    },
+    Write {
+        slot: Slot,
+    },
+    Seek {
+        slot: Slot,
+        offset: i64,
+        whence: i32,
+    },
+    Sync {
+        slot: Slot,
+    },
+    Map {
+        slot: Slot,
+    },
+}
+
+impl operation::Call for Call {
+    fn may_block(self) -> bool {
+        match self {
+            Call::Send { deadline, .. } | Call::Receive { deadline, .. } => deadline.may_block(),
+            _ => false,
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        use Call::*;
+        match self {
+            Open { .. } => "mq_open",
+            Close { .. } => "mq_close",
+            CloseDescriptor { .. } => "close",
+            Unlink { .. } => "mq_unlink",
+            Send {
+                deadline: Deadline::Never,
+                ..
+            } => "mq_send",
+            Send { .. } => "mq_timedsend",
+            Receive {
+                deadline: Deadline::Never,
+                ..
+            } => "mq_receive",
+            Receive { .. } => "mq_timedreceive",
+            GetAttributes { .. } => "mq_getattr",
+            SetAttributes { .. } => "mq_setattr",
+            Dup { .. } => "dup",
+            Dup2 { .. } => "dup2",
+            Fcntl { .. } | DupAbove { .. } => "fcntl",
+            Status { .. } => "fstat",
+            ChangeMode { .. } => "fchmod",
+            ChangeOwner { .. } => "fchown",
+            Read { .. } => "read",
+            Write { .. } => "write",
+            Seek { .. } => "lseek",
+            Sync { .. } => "fsync",
+            Map { .. } => "mmap",
+        }
+    }
+
+    // It may set or clear `O_NONBLOCK`, which a call that begins anew looks at again.
+    fn changes_the_waiting(self) -> bool {
+        match self {
+            Call::SetAttributes { .. } => true,
+            Call::Fcntl { command, .. } => command == libc::F_SETFL,
+            _ => false,
+        }
+    }
+}
+
+fn open_flags(flags: i32) -> String {
+    let mut text = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => "O_RDONLY",
+        libc::O_WRONLY => "O_WRONLY",
+        libc::O_RDWR => "O_RDWR",
+        _ => "3",
+    }
+    .to_string();
+    let named = [
+        (libc::O_CREAT, "O_CREAT"),
+        (libc::O_EXCL, "O_EXCL"),
+        (libc::O_NONBLOCK, "O_NONBLOCK"),
+        (libc::O_CLOEXEC, "O_CLOEXEC"),
+    ];
+    for (_, name) in named.iter().filter(|(flag, _)| flags & flag != 0) {
+        text = format!("{text}|{name}");
+    }
+    text
+}
+
+fn fcntl_command(command: i32) -> &'static str {
+    match command {
+        libc::F_GETFL => "F_GETFL",
+        libc::F_SETFL => "F_SETFL",
+        libc::F_GETFD => "F_GETFD",
+        libc::F_SETFD => "F_SETFD",
+        _ => "?",
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Call::*;
+        match *self {
+            Open {
+                slot,
+                name,
+                flags,
+                mode,
+                attributes,
+            } => {
+                write!(
+                    f,
+                    "d{slot} = mq_open(name {name}, {}, {mode:#o}, ",
+                    open_flags(flags)
+                )?;
+                match attributes {
+                    None => write!(f, "NULL)"),
+                    Some(Attributes {
+                        max_messages,
+                        message_size,
+                        flags,
+                        ..
+                    }) => {
+                        write!(
+                            f,
+                            "{{maxmsg {max_messages}, msgsize {message_size}, flags {flags:#o}}})"
+                        )
+                    }
+                }
+            }
+            Close { slot } => write!(f, "mq_close(d{slot})"),
+            CloseDescriptor { slot } => write!(f, "close(d{slot})"),
+            Unlink { name } => write!(f, "mq_unlink(name {name})"),
+            Send {
+                slot,
+                size,
+                priority,
+                deadline: Deadline::Never,
+            } => {
+                write!(f, "mq_send(d{slot}, {size:?}, priority {priority})")
+            }
+            Send {
+                slot,
+                size,
+                priority,
+                deadline,
+            } => {
+                write!(
+                    f,
+                    "mq_timedsend(d{slot}, {size:?}, priority {priority}, {deadline:?})"
+                )
+            }
+            Receive {
+                slot,
+                size,
+                deadline: Deadline::Never,
+            } => write!(f, "mq_receive(d{slot}, {size:?})"),
+            Receive {
+                slot,
+                size,
+                deadline,
+            } => write!(f, "mq_timedreceive(d{slot}, {size:?}, {deadline:?})"),
+            GetAttributes { slot } => write!(f, "mq_getattr(d{slot})"),
+            SetAttributes { slot, flags } => write!(f, "mq_setattr(d{slot}, flags {flags:#o})"),
+            Dup { slot, to } => write!(f, "d{to} = dup(d{slot})"),
+            Dup2 { slot, onto } => write!(f, "dup2(d{slot}, d{onto})"),
+            Fcntl {
+                slot,
+                command,
+                argument,
+            } => {
+                write!(
+                    f,
+                    "fcntl(d{slot}, {}, {argument:#o})",
+                    fcntl_command(command)
+                )
+            }
+            DupAbove {
+                slot,
+                to,
+                close_on_exec,
+            } => {
+                let command = if close_on_exec {
+                    "F_DUPFD_CLOEXEC"
+                } else {
+                    "F_DUPFD"
+                };
+                write!(f, "d{to} = fcntl(d{slot}, {command}, 50)")
+            }
+            Status { slot } => write!(f, "fstat(d{slot})"),
+            ChangeMode { slot, mode } => write!(f, "fchmod(d{slot}, {mode:#o})"),
+            ChangeOwner { slot, uid, gid } => write!(f, "fchown(d{slot}, {uid}, {gid})"),
+            Read { slot, length } => write!(f, "read(d{slot}, {length})"),
+            Write { slot } => write!(f, "write(d{slot}, ...)"),
+            Seek {
+                slot,
+                offset,
+                whence,
+            } => write!(f, "lseek(d{slot}, {offset}, {whence})"),
+            Sync { slot } => write!(f, "fsync(d{slot})"),
+            Map { slot } => write!(f, "mmap(d{slot})"),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! POSIX queues, as they are compared.
+//!
+//! One thing that the kernel does is not: when a blocked call begins anew after a handler with SA_RESTART or a stop, it
+//! waits behind everybody else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
+//!
+//! Where a queue is wished for that the kernel has no room for, a smaller one is taken and the wish is counted.
+
+mod call;
+mod generate;
+mod hand;
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+pub use call::Call;
+
+use super::{Comparable, Outcome, Setup, Shared};
+use crate::backend::{Backend, Kind, Posix};
+use crate::errno::Errno;
+use crate::sys::{self, Forked};
+use generate::{Bounds, Generator};
+use hand::Hand;
+
+/// The deepest queue in a namespace of the kernel's that is a comparison's own, in messages.
+const DEEPEST: i64 = 200;
+
+/// How long to wait for what is bound to happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A place for the kernel's queues that is this comparison's own, with limits as high as they can be set there; if it can
+/// be made.
+fn keep() -> Option<OwnedFd> {
+    let (reading, writing) = sys::pipe().ok()?;
+    match sys::fork().ok()? {
+        Forked::Child => {
+            drop(reading);
+            sys::die_with_parent();
+            let ready = sys::enter_private_ipc_namespace()
+                .and_then(|()| fs::write("/proc/sys/fs/mqueue/msg_max", DEEPEST.to_string()).ok());
+            let _ = sys::write_record(writing.as_raw_fd(), &[u8::from(ready.is_some())]);
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+        Forked::Parent(child) => {
+            drop(writing);
+            let mut ready = [0];
+            let read = sys::read_record(reading.as_raw_fd(), &mut ready);
+            let namespace = fs::File::open(format!("/proc/{child}/ns/ipc"));
+            sys::kill(child, libc::SIGKILL);
+            sys::wait(child, PATIENCE);
+            let made = matches!(read, Ok(1)) && ready == [1];
+            namespace.ok().filter(|_| made).map(OwnedFd::from)
+        }
+    }
+}
+
+/// A limit of the kernel in the namespace of this process.
+fn kernel_limit(name: &str) -> i64 {
+    let text = fs::read_to_string(Path::new("/proc/sys/fs/mqueue").join(name)).unwrap_or_default();
+    text.trim().parse().unwrap_or(10)
+}
+
+/// The names of queues that can exist, and then of others. `side` keeps two sides in the kernel apart.
+fn names(side: char) -> (Vec<CString>, usize) {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let start = format!(
+        "umsg-compare-{}-{}{side}",
+        sys::pid(),
+        RUNS.fetch_add(1, Ordering::Relaxed)
+    );
+    let mut names: Vec<Vec<u8>> = ["a", "b", "c"]
+        .iter()
+        .map(|name| format!("/{start}{name}").into())
+        .collect();
+    names.push(format!("/{start:x<255}").into());
+    names.push(format!("/.{start}").into());
+    names.push(format!("/...{start}").into());
+    names.push([b"/", start.as_bytes(), b" \xff\n\x01*"].concat());
+    let valid = names.len();
+    names.push(format!("/{start:x<256}").into());
+    for invalid in [
+        "", "/", "//", "/.", "/..", "queue", "/a/b", "/a/", "./a", " /a",
+    ] {
+        names.push(invalid.into());
+    }
+    (
+        names
+            .into_iter()
+            .map(|name| CString::new(name).expect("no NUL"))
+            .collect(),
+        valid,
+    )
+}
+
+impl Comparable for Posix {
+    const NAME: &'static str = "posix";
+    const GOES_ON_AFTER_HANDLERS: bool = true;
+    const WORDS: usize = 0;
+    type Call = Call;
+    type Names = Vec<CString>;
+    type Hand<'a> = Hand<'a>;
+    type Histories = Generator;
+
+    fn names(side: char) -> Vec<CString> {
+        names(side).0
+    }
+
+    fn keep() -> Option<OwnedFd> {
+        keep()
+    }
+
+    fn has_numbers(backend: &dyn Backend) -> bool {
+        backend.has_descriptors()
+    }
+
+    fn prepare(kind: &Kind) {
+        if matches!(kind, Kind::Preloaded(_)) {
+            sys::give_up_raised_limits();
+        }
+    }
+
+    fn hand<'a>(shared: &Shared<'a, Posix>) -> Hand<'a> {
+        Hand::new(shared)
+    }
+
+    fn histories(seed: u64, [kernel, other]: &[Setup<Posix>; 2]) -> Result<Generator, String> {
+        let bounds = Bounds {
+            max_messages: kernel
+                .namespace
+                .as_ref()
+                .map_or_else(|| kernel_limit("msg_max"), |_| DEEPEST),
+            max_message_size: kernel_limit("msgsize_max"),
+            // Two sides in the kernel share it, as do other tests.
+            budget: 150_000,
+            users: sys::is_root(),
+            descriptors: other.numbers,
+            valid_names: names('k').1,
+            names: kernel.names.len(),
+        };
+        let limits = (
+            u32::try_from(bounds.max_messages),
+            u32::try_from(bounds.max_message_size),
+        );
+        if let (Ok(messages), Ok(size)) = limits {
+            let limited = other.backend.limit_sizes(messages, size);
+            limited.map_err(|failure| format!("no limits can be set: {failure:?}"))?;
+        }
+        Ok(Generator::new(seed, bounds))
+    }
+
+    fn remove_queues(side: &Setup<Posix>, _: &[AtomicU32]) {
+        for name in &side.names {
+            let _ = side.backend.unlink(name);
+        }
+    }
+
+    // Every name was unlinked and every process has ended.
+    fn left_behind(directory: &Path) -> Option<String> {
+        let mut entries = fs::read_dir(directory.join("mq")).ok()?;
+        let entry = entries.next()?.ok()?;
+        Some(format!(
+            "a file is left when every queue is unlinked: {:?}",
+            entry.file_name()
+        ))
+    }
+
+    fn is_refused(call: Call, outcome: Outcome) -> bool {
+        matches!(call, Call::Open { .. }) && outcome == Outcome::Failed(Errno::EMFILE)
+    }
+
+    fn legend(names: &Vec<CString>, calls: &[Call]) -> String {
+        let named = |call: &Call| match *call {
+            Call::Open { name, .. } | Call::Unlink { name } => Some(name),
+            _ => None,
+        };
+        let numbers: BTreeSet<usize> = calls.iter().filter_map(named).collect();
+        numbers
+            .iter()
+            .map(|&number| format!("      name {number} is {:?}\n", names[number]))
+            .collect()
+    }
+}
