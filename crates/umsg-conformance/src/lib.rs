@@ -28,3 +28,4 @@ pub mod library;
 pub mod runner;
 pub mod site;
 pub mod sys;
+pub mod sysv;

@@ -1,79 +1,49 @@
 //! Random operations on the kernel and on umsg in lockstep; and the proof that a mistake would be found.
-//!
-//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` where chance begins.
 
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+mod comparing;
 
-use umsg_conformance::backend::{Flaw, Kind};
-use umsg_conformance::compare::{self, Config, Failure, Summary};
+use comparing::{expect_found, expect_no_difference, expect_seen, operations};
+use umsg_conformance::backend::{Flaw, Kind, Posix};
 use umsg_conformance::library;
 
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(otherwise)
-}
-
-/// The kernel's memory for queues is enough for one comparison, not for as many as there are processors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn run(backend: Kind, operations: u64, seed: u64) -> Result<Summary, Failure> {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let program = Some(Path::new(env!("CARGO_BIN_EXE_compare")));
-    compare::run(&Config {
-        operations,
-        seed,
-        backend,
-        program,
-        progress: None,
-    })
-}
-
-#[track_caller]
-fn expect_no_difference(backend: Kind, operations: u64) -> Summary {
-    let seed = number("UMSG_COMPARE_SEED", 1);
-    let summary = run(backend, operations, seed);
-    summary.unwrap_or_else(|failure| panic!("{failure}"))
-}
-
-fn operations() -> u64 {
-    number("UMSG_COMPARE_OPS", 20_000)
-}
+/// How many operations are compared if it is not said.
+const OPERATIONS: u64 = 20_000;
 
 #[test]
 fn the_native_api_does_not_differ_from_the_kernel() {
-    expect_no_difference(Kind::Native, operations());
+    expect_no_difference::<Posix>(Kind::Native, operations(OPERATIONS));
 }
 
 #[test]
 fn the_c_library_does_not_differ_from_the_kernel() {
     let library = library::c_path().unwrap_or_else(|why| panic!("{why}"));
-    expect_no_difference(Kind::C(library.to_path_buf()), operations());
+    expect_no_difference::<Posix>(Kind::C(library.to_path_buf()), operations(OPERATIONS));
 }
 
 #[test]
 fn the_drop_in_does_not_differ_from_the_kernel() {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
-    expect_no_difference(Kind::Dropin(library.to_path_buf()), operations());
+    expect_no_difference::<Posix>(Kind::Dropin(library.to_path_buf()), operations(OPERATIONS));
 }
 
 #[test]
 fn preloaded_processes_do_not_differ_from_the_kernel() {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
-    expect_no_difference(Kind::Preloaded(library.to_path_buf()), operations());
+    expect_no_difference::<Posix>(
+        Kind::Preloaded(library.to_path_buf()),
+        operations(OPERATIONS),
+    );
 }
 
 #[test]
 fn the_kernel_does_not_differ_from_itself() {
-    expect_no_difference(Kind::Kernel, operations());
+    expect_no_difference::<Posix>(Kind::Kernel, operations(OPERATIONS));
 }
 
 #[test]
 fn the_operations_reach_what_there_is_to_reach() {
-    let summary = expect_no_difference(Kind::Kernel, 20_000);
-    let missing: Vec<_> = [
+    let summary = expect_no_difference::<Posix>(Kind::Kernel, 20_000);
+    let expected = [
         ("mq_open", "ok"),
         ("mq_open", "ENOENT"),
         ("mq_open", "EEXIST"),
@@ -106,28 +76,13 @@ fn the_operations_reach_what_there_is_to_reach() {
         ("signal", "blocked"),
         ("signal with SA_RESTART", "blocked"),
         ("SIGSTOP and SIGCONT", "blocked"),
-    ]
-    .into_iter()
-    .filter(|&(call, answer)| !summary.seen.contains_key(&(call, answer.to_string())))
-    .collect();
-    assert!(missing.is_empty(), "never seen: {missing:?}");
+    ];
+    expect_seen(&summary, &expected);
 }
 
 #[test]
 fn every_mistake_is_found() {
     for &flaw in Flaw::ALL {
-        let backend = Kind::Flawed(flaw);
-        match run(backend, 50_000, 1) {
-            Err(Failure::Difference(difference)) => {
-                let lines = difference.text.lines().count();
-                assert!(
-                    lines < 40,
-                    "{flaw:?}: a history of {lines} lines is not short:\n{difference}"
-                );
-                println!("{flaw:?}: {difference}");
-            }
-            Ok(summary) => panic!("{flaw:?} was not found: {summary}"),
-            Err(failure) => panic!("{flaw:?}: {failure}"),
-        }
+        expect_found::<Posix>(flaw);
     }
 }

@@ -79,10 +79,10 @@ calls! {
 }
 
 /// A library loaded beside the program, its names visible to nobody else.
-pub(super) struct Library(*mut c_void);
+pub(crate) struct Library(*mut c_void);
 
 impl Library {
-    pub(super) fn load(path: &Path) -> Result<Library, String> {
+    pub(crate) fn load(path: &Path) -> Result<Library, String> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| "a NUL in the path".to_string())?;
         // SAFETY: a NUL-terminated path; the library's initialisers are the project's own.
@@ -94,7 +94,7 @@ impl Library {
         }
     }
 
-    pub(super) fn symbol(&self, name: &str) -> Result<*mut c_void, String> {
+    pub(crate) fn symbol(&self, name: &str) -> Result<*mut c_void, String> {
         let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("a name with its NUL");
         // SAFETY: a live handle and a NUL-terminated name.
         let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
@@ -180,7 +180,7 @@ impl Preload {
 }
 
 /// The answer of a call that returns -1 for a failure.
-pub(super) fn answer<T: Copy + PartialEq + From<i8>>(returned: T) -> Answer<T> {
+pub(crate) fn answer<T: Copy + PartialEq + From<i8>>(returned: T) -> Answer<T> {
     if returned == T::from(-1) {
         Err(Failure::Errno(Errno::last()))
     } else {
@@ -188,7 +188,7 @@ pub(super) fn answer<T: Copy + PartialEq + From<i8>>(returned: T) -> Answer<T> {
     }
 }
 
-pub(super) fn nothing(returned: c_int) -> Answer<()> {
+pub(crate) fn nothing(returned: c_int) -> Answer<()> {
     answer(returned).map(|_| ())
 }
 

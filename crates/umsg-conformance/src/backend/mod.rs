@@ -10,6 +10,7 @@ mod native;
 
 pub use c::C;
 pub use calls::{Called, Calls};
+pub(crate) use calls::{answer, nothing};
 pub use flawed::{Flaw, Flawed};
 pub use native::Native;
 

@@ -5,15 +5,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use umsg_conformance::backend::{Kind, Posix};
-use umsg_conformance::compare::{self, Config, Failure};
+use umsg_conformance::compare::{self, Comparable, Config, Failure};
 use umsg_conformance::library;
+use umsg_conformance::sysv::SystemV;
 
 const USAGE: &str = "\
-usage: compare [--ops N] [--seed S] [--backend preload|dropin|native|c|kernel] [--library PATH] [--counts]
+usage: compare [--sysv] [--ops N] [--seed S] [--backend preload|dropin|native|c|kernel] [--library PATH] [--counts]
 
 Performs N random operations (100000 if not said otherwise) on the kernel's queues and on umsg's in lockstep and
 compares every answer. Ends with status 1 at the first difference, after printing a short history that shows it.
 The seed is taken from the clock if it is not given; it is printed, so that a run can be repeated.
+
+--sysv compares System V queues, without it POSIX queues are compared.
 
 --counts prints how often each call was answered how. --backend preload (if not said otherwise) runs whole processes
 with libumsg_preload.so preloaded, dropin calls its functions by dlsym, native calls umsg::posix, c calls the functions
@@ -26,6 +29,7 @@ struct Arguments {
     backend: String,
     library: Option<PathBuf>,
     counts: bool,
+    sysv: bool,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -36,10 +40,15 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         backend: "preload".into(),
         library: None,
         counts: false,
+        sysv: false,
     };
     while let Some(option) = words.next() {
         if option == "--counts" {
             arguments.counts = true;
+            continue;
+        }
+        if option == "--sysv" {
+            arguments.sysv = true;
             continue;
         }
         let value = words
@@ -76,7 +85,7 @@ fn c_library(arguments: &Arguments) -> Result<PathBuf, String> {
     }
 }
 
-fn kind(arguments: &Arguments) -> Result<Kind, String> {
+fn kind<F: Comparable>(arguments: &Arguments) -> Result<Kind<F>, String> {
     match arguments.backend.as_str() {
         "kernel" => Ok(Kind::Kernel),
         "native" => Ok(Kind::Native),
@@ -87,34 +96,50 @@ fn kind(arguments: &Arguments) -> Result<Kind, String> {
     }
 }
 
+/// Is a worker of a family of this name.
+fn work(family: &str, library: &Path, directory: &Path) -> Result<(), String> {
+    match family {
+        Posix::NAME => compare::work::<Posix>(library, directory),
+        SystemV::NAME => compare::work::<SystemV>(library, directory),
+        other => Err(format!("{other}: no such family of calls")),
+    }
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, _family, library, directory] = &words[..]
+    if let [first, family, library, directory] = &words[..]
         && first == compare::WORKER
     {
-        let Err(why) = compare::work::<Posix>(library.as_ref(), directory.as_ref()) else {
+        let Err(why) = work(family, library.as_ref(), directory.as_ref()) else {
             return ExitCode::SUCCESS;
         };
-        eprintln!("compare: {why}");
-        return ExitCode::from(2);
+        return refuse(&why);
     }
     if words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let (arguments, backend) = match parse(words.into_iter()).and_then(|arguments| {
-        let kind = kind(&arguments)?;
-        Ok((arguments, kind))
-    }) {
-        Ok(both) => both,
-        Err(message) => {
-            eprintln!("compare: {message}");
-            return ExitCode::from(2);
-        }
+    match parse(words.into_iter()) {
+        Ok(arguments) if arguments.sysv => run::<SystemV>(&arguments),
+        Ok(arguments) => run::<Posix>(&arguments),
+        Err(message) => refuse(&message),
+    }
+}
+
+fn refuse(message: &str) -> ExitCode {
+    eprintln!("compare: {message}");
+    ExitCode::from(2)
+}
+
+/// Compares the calls of a family.
+fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
+    let backend = match kind::<F>(arguments) {
+        Ok(backend) => backend,
+        Err(message) => return refuse(&message),
     };
     let Arguments {
         operations, seed, ..
-    } = arguments;
+    } = *arguments;
     println!(
         "comparing the kernel with {}: {operations} operations, --seed {seed}",
         arguments.backend
@@ -146,9 +171,6 @@ fn main() -> ExitCode {
             println!("{failure}");
             ExitCode::from(1)
         }
-        Err(failure @ Failure::Impossible(_)) => {
-            eprintln!("compare: {failure}");
-            ExitCode::from(2)
-        }
+        Err(failure @ Failure::Impossible(_)) => refuse(&failure.to_string()),
     }
 }

@@ -19,6 +19,7 @@ mod launch;
 mod lockstep;
 mod operation;
 pub mod posix;
+pub mod processes;
 mod random;
 mod reply;
 mod shrink;
@@ -107,6 +108,9 @@ pub trait Comparable: Family {
 
     /// Whether the numbers that this backend chooses have to be those of the other side.
     fn has_numbers(backend: &Self::Backend) -> bool;
+
+    /// Begins a history with nothing left of the one before.
+    fn begin(_side: &Setup<Self>) {}
 
     /// Makes a process one in which workers can begin: last of all, and once for each history.
     fn prepare(kind: &Kind<Self>);

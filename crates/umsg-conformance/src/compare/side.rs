@@ -92,6 +92,7 @@ impl<'a, F: Comparable> Side<'a, F> {
         words: &'static [AtomicU32],
         patience: Duration,
     ) -> Side<'a, F> {
+        F::begin(setup);
         for word in words {
             word.store(0, Ordering::Relaxed);
         }

@@ -3,9 +3,9 @@
 use super::call::{Call, Deadline, SLOTS, Size, Slot};
 use crate::backend::Attributes;
 use crate::compare::Histories;
-use crate::compare::operation::{self, WORKERS};
+use crate::compare::operation;
+use crate::compare::processes;
 use crate::compare::random::Random;
-use crate::sys::User;
 
 type Operation = operation::Operation<Call>;
 type Step = operation::Step<Call>;
@@ -66,13 +66,6 @@ pub struct Generator {
 
 /// The bits that chown clears under circumstances of its own, which have nothing to do with queues.
 const SET_ID: u32 = 0o6000;
-
-const USERS: [User; 4] = [
-    User::NOBODY,
-    User::SOMEBODY,
-    User::OF_ROOTS_GROUP,
-    User::WITH_ROOTS_GROUP,
-];
 
 impl Generator {
     /// The generator of this seed.
@@ -155,26 +148,12 @@ impl Generator {
             worker: 0,
             operation: Operation::Call(open),
         });
-        for child in 1..WORKERS {
-            if self.random.percent(50) {
-                steps.push(Step {
-                    worker: 0,
-                    operation: Operation::Fork {
-                        child,
-                        user: self.user(),
-                    },
-                });
-            }
-        }
+        steps.extend(processes::beginning(&mut self.random, self.bounds.users));
         steps
     }
 
     fn blocks(&mut self) -> bool {
         self.random.percent(self.character.blocking)
-    }
-
-    fn user(&mut self) -> Option<User> {
-        (self.bounds.users && self.random.percent(40)).then(|| self.random.pick(&USERS))
     }
 
     fn slot(&mut self) -> Slot {
@@ -202,9 +181,11 @@ impl Generator {
             (traffic, |this| Operation::Call(this.traffic())),
             (opening, Generator::opening as _),
             (descriptors, |this| Operation::Call(this.descriptor())),
-            (processes, Generator::process as _),
+            (processes, |this| {
+                processes::change(&mut this.random, this.bounds.users)
+            }),
         ]);
-        let worker = self.random.weighted(&[(5, 0), (2, 1), (2, 2), (2, 3)]);
+        let worker = processes::actor(&mut self.random);
         Step {
             worker,
             operation: make(self),
@@ -495,27 +476,6 @@ impl Generator {
             }
             22 => Call::Sync { slot },
             _ => Call::Map { slot },
-        }
-    }
-
-    /// Processes that come, go and are disturbed.
-    fn process(&mut self) -> Operation {
-        match self.random.below(20) {
-            0..10 => {
-                let child = 1 + self.random.below(WORKERS as u64 - 1) as usize;
-                Operation::Fork {
-                    child,
-                    user: self.user(),
-                }
-            }
-            10 | 11 => Operation::Exit,
-            12 => Operation::Kill,
-            13 => Operation::Nice {
-                nice: self.random.pick(&[0, 5, 10]),
-            },
-            14..17 => Operation::Interrupt,
-            17 | 18 => Operation::Disturb,
-            _ => Operation::StopAndContinue,
         }
     }
 }

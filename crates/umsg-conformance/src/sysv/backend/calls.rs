@@ -1,0 +1,284 @@
+//! Whoever has the C functions: glibc, the drop-in, the C library.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::mem;
+use std::ptr;
+
+use libc::{key_t, msginfo, msqid_ds, pthread_t, size_t, ssize_t};
+
+use super::{Answer, Backend, Change, Id, Info, Status};
+use crate::backend::{Basics, Failure, answer, nothing};
+use crate::errno::Errno;
+use crate::sys;
+
+macro_rules! functions {
+    ($($name:ident: $signature:ty,)*) => {
+        /// The C functions, whoever provides them.
+        #[allow(missing_docs)]
+        #[derive(Clone, Copy)]
+        pub struct Functions {
+            $(pub $name: $signature,)*
+        }
+
+        impl Functions {
+            /// What this program is linked to: glibc's.
+            pub fn of_libc() -> Functions {
+                Functions { $($name: libc::$name,)* }
+            }
+        }
+    };
+}
+
+functions! {
+    msgget: unsafe extern "C" fn(key_t, c_int) -> c_int,
+    msgsnd: unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> c_int,
+    msgrcv: unsafe extern "C" fn(c_int, *mut c_void, size_t, c_long, c_int) -> ssize_t,
+    msgctl: unsafe extern "C" fn(c_int, c_int, *mut msqid_ds) -> c_int,
+    sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
+    pthread_cancel: unsafe extern "C" fn(pthread_t) -> c_int,
+}
+
+/// A place that a call is given for a message or a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A null pointer.
+    Null,
+    /// An address where nothing is.
+    Nowhere,
+    /// The last eight bytes of the memory that ends there: room for the type of a message and for no text.
+    TypeOnly,
+    /// Eight pages that are there.
+    Good,
+}
+
+/// The size of a page that this uses; larger ones are multiples.
+const PAGE: usize = 65536;
+
+impl Place {
+    /// Its address.
+    fn address(self) -> *mut c_void {
+        match self {
+            Place::Null => ptr::null_mut(),
+            Place::Nowhere => ptr::without_provenance_mut(16),
+            Place::TypeOnly | Place::Good => {
+                let protection = libc::PROT_READ | libc::PROT_WRITE;
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                // SAFETY: a new mapping at an address of the kernel's choice disturbs no other; it is left to the end of the
+                // process, which a case has to itself.
+                let start =
+                    unsafe { libc::mmap(ptr::null_mut(), 2 * PAGE, protection, flags, -1, 0) };
+                assert_ne!(start, libc::MAP_FAILED, "memory");
+                if self == Place::Good {
+                    return start;
+                }
+                // SAFETY: the second half of the mapping above, which nobody has a reference to.
+                unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_NONE) };
+                // SAFETY: within the first half.
+                let last = unsafe { start.byte_add(PAGE - size_of::<c_long>()) };
+                // SAFETY: eight bytes of the first half, aligned, and nobody else's.
+                unsafe { last.cast::<c_long>().write(1) };
+                last
+            }
+        }
+    }
+}
+
+// The calls below hand over places that are no good, or sizes that no message has: that they are answered is what is
+// asked. A backend that is a library and not the kernel may be asked only what it promises to answer.
+impl Functions {
+    /// `msgsnd` of so many bytes at this place; what is there has the type 1.
+    pub fn send_at(&self, id: Id, place: Place, size: usize, flags: i32) -> Answer<()> {
+        let address = place.address();
+        if place == Place::Good {
+            // SAFETY: memory of its own, aligned.
+            unsafe { address.cast::<c_long>().write(1) };
+        }
+        // SAFETY: as said above.
+        nothing(unsafe { (self.msgsnd)(id, address, size, flags) })
+    }
+
+    /// `msgrcv` of so many bytes to this place.
+    pub fn receive_at(
+        &self,
+        id: Id,
+        place: Place,
+        size: usize,
+        mtype: i64,
+        flags: i32,
+    ) -> Answer<usize> {
+        // SAFETY: as said above.
+        let received = unsafe { (self.msgrcv)(id, place.address(), size, mtype, flags) };
+        Ok(answer(received)? as usize)
+    }
+
+    /// `msgctl` with a structure at this place.
+    pub fn control_at(&self, id: Id, command: i32, place: Place) -> Answer<i32> {
+        // SAFETY: as said above; a good place is long enough for either structure.
+        answer(unsafe { (self.msgctl)(id, command, place.address().cast()) })
+    }
+}
+
+/// A message buffer: the type and then the text, aligned as C has it.
+struct Buffer(Vec<u64>);
+
+impl Buffer {
+    /// Room for a text of so many bytes.
+    fn new(mtype: i64, length: usize) -> Buffer {
+        let mut words = vec![0; 1 + length.div_ceil(8)];
+        words[0] = mtype as u64;
+        Buffer(words)
+    }
+
+    /// A message.
+    fn of(mtype: i64, text: &[u8]) -> Buffer {
+        let mut buffer = Buffer::new(mtype, text.len());
+        buffer.text()[..text.len()].copy_from_slice(text);
+        buffer
+    }
+
+    fn text(&mut self) -> &mut [u8] {
+        let words = &mut self.0[1..];
+        // SAFETY: initialised words are initialised bytes, as many times eight of them.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
+    }
+}
+
+/// A backend that calls C functions.
+pub struct Called {
+    label: &'static str,
+    functions: Functions,
+}
+
+impl Called {
+    /// glibc's own: the kernel's queues.
+    pub fn kernel() -> Called {
+        Called {
+            label: "kernel",
+            functions: Functions::of_libc(),
+        }
+    }
+
+    /// `msgctl` with a structure of this type, that it may fill in.
+    fn control<T>(&self, id: Id, command: i32, structure: &mut T) -> Answer<i32> {
+        // SAFETY: the callers hand over the structure that the command takes.
+        answer(unsafe { (self.functions.msgctl)(id, command, ptr::from_mut(structure).cast()) })
+    }
+}
+
+impl Basics for Called {
+    fn label(&self) -> &'static str {
+        self.label
+    }
+
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        sys::handle_signal(self.functions.sigaction, signal, handler, flags).map_err(Failure::from)
+    }
+}
+
+// Each call below hands over what its C declaration asks for: live buffers and their lengths, structures of the right
+// type. Identifiers may be any number at all: that they are checked is what is tested.
+impl Backend for Called {
+    fn get(&self, key: i32, flags: i32) -> Answer<Id> {
+        // SAFETY: as said above.
+        answer(unsafe { (self.functions.msgget)(key, flags) })
+    }
+
+    fn send(&self, id: Id, mtype: i64, text: &[u8], flags: i32) -> Answer<()> {
+        let buffer = Buffer::of(mtype, text);
+        // SAFETY: as said above.
+        nothing(unsafe { (self.functions.msgsnd)(id, buffer.0.as_ptr().cast(), text.len(), flags) })
+    }
+
+    fn receive(&self, id: Id, text: &mut [u8], mtype: i64, flags: i32) -> Answer<(usize, i64)> {
+        let mut buffer = Buffer::of(0, text);
+        let start = buffer.0.as_mut_ptr().cast();
+        // SAFETY: as said above.
+        let received = unsafe { (self.functions.msgrcv)(id, start, text.len(), mtype, flags) };
+        let errno = Errno::last();
+        text.copy_from_slice(&buffer.text()[..text.len()]);
+        if received == -1 {
+            return Err(errno.into());
+        }
+        Ok((received as usize, buffer.0[0] as i64))
+    }
+
+    fn stat(&self, id: Id, command: i32) -> Answer<(i32, Status)> {
+        // SAFETY: integers only; all zeroes are a value.
+        let mut status: msqid_ds = unsafe { mem::zeroed() };
+        let returned = self.control(id, command, &mut status)?;
+        Ok((returned, status.into()))
+    }
+
+    fn set(&self, id: Id, change: &Change) -> Answer<()> {
+        // SAFETY: integers only; all zeroes are a value.
+        let mut status: msqid_ds = unsafe { mem::zeroed() };
+        status.msg_perm.uid = change.uid;
+        status.msg_perm.gid = change.gid;
+        // Its type depends on the architecture.
+        #[allow(clippy::unnecessary_cast)]
+        {
+            status.msg_perm.mode = change.mode as _;
+        }
+        status.msg_qbytes = change.max_bytes;
+        self.control(id, libc::IPC_SET, &mut status).map(drop)
+    }
+
+    fn remove(&self, id: Id) -> Answer<()> {
+        // SAFETY: as said above; no structure is asked for.
+        nothing(unsafe { (self.functions.msgctl)(id, libc::IPC_RMID, ptr::null_mut()) })
+    }
+
+    fn info(&self, command: i32) -> Answer<(i32, Info)> {
+        // SAFETY: integers only; all zeroes are a value.
+        let mut info: msginfo = unsafe { mem::zeroed() };
+        let returned = self.control(0, command, &mut info)?;
+        Ok((returned, info.into()))
+    }
+
+    fn functions(&self) -> Answer<&Functions> {
+        Ok(&self.functions)
+    }
+
+    fn limit_queues(&self, max_queues: u32) -> Answer<()> {
+        std::fs::write("/proc/sys/kernel/msgmni", max_queues.to_string())
+            .map_err(|_| Failure::Unsupported("only root can limit the kernel's queues"))
+    }
+}
+
+impl From<msqid_ds> for Status {
+    fn from(from: msqid_ds) -> Status {
+        let perm = from.msg_perm;
+        Status {
+            key: perm.__key,
+            uid: perm.uid,
+            gid: perm.gid,
+            creator_uid: perm.cuid,
+            creator_gid: perm.cgid,
+            mode: perm.mode.into(),
+            sequence: perm.__seq.into(),
+            sent: from.msg_stime,
+            received: from.msg_rtime,
+            changed: from.msg_ctime,
+            bytes: from.__msg_cbytes,
+            messages: from.msg_qnum,
+            max_bytes: from.msg_qbytes,
+            last_sender: from.msg_lspid,
+            last_receiver: from.msg_lrpid,
+        }
+    }
+}
+
+impl From<msginfo> for Info {
+    fn from(from: msginfo) -> Info {
+        Info {
+            pool: from.msgpool,
+            map: from.msgmap,
+            max: from.msgmax,
+            mnb: from.msgmnb,
+            mni: from.msgmni,
+            ssz: from.msgssz,
+            tql: from.msgtql,
+            seg: from.msgseg.into(),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What is compared: one trait at the level of the C calls, and who answers them.
+
+mod calls;
+mod flawed;
+
+pub use calls::{Called, Functions, Place};
+pub use flawed::{Flaw, Flawed};
+
+use crate::backend::{Answer, Basics, Failure};
+use crate::sys::Pid;
+
+/// The identifier of a queue.
+pub type Id = i32;
+
+/// Of the bits of an identifier those that are the index: the rest is a sequence number.
+pub const INDICES: i32 = 32768;
+
+/// `MSG_COPY`: the type is a position, and the message stays.
+pub const MSG_COPY: i32 = 0o40000;
+
+/// `IPC_INFO`: the limits.
+pub const IPC_INFO: i32 = 3;
+
+/// `MSG_STAT_ANY`: as `MSG_STAT`, without asking for read permission.
+pub const MSG_STAT_ANY: i32 = 13;
+
+/// The fields of `struct msqid_ds`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// `msg_perm.__key`: 0 for a private queue.
+    pub key: i32,
+    /// `msg_perm.uid`: the owner.
+    pub uid: u32,
+    /// `msg_perm.gid`: the owner's group.
+    pub gid: u32,
+    /// `msg_perm.cuid`: the creator.
+    pub creator_uid: u32,
+    /// `msg_perm.cgid`: the creator's group.
+    pub creator_gid: u32,
+    /// `msg_perm.mode`: the permission bits.
+    pub mode: u32,
+    /// `msg_perm.__seq`: the sequence number in the identifier.
+    pub sequence: u32,
+    /// `msg_stime`: when the last message was sent, in seconds since 1970; 0 if none was.
+    pub sent: i64,
+    /// `msg_rtime`: when the last message was received; 0 if none was.
+    pub received: i64,
+    /// `msg_ctime`: when it was made or last changed.
+    pub changed: i64,
+    /// `msg_cbytes`: bytes of the messages in it.
+    pub bytes: u64,
+    /// `msg_qnum`: messages in it.
+    pub messages: u64,
+    /// `msg_qbytes`: how many bytes there may be.
+    pub max_bytes: u64,
+    /// `msg_lspid`: who sent last; 0 if nobody did.
+    pub last_sender: Pid,
+    /// `msg_lrpid`: who received last; 0 if nobody did.
+    pub last_receiver: Pid,
+}
+
+/// What `IPC_SET` sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The owner.
+    pub uid: u32,
+    /// The owner's group.
+    pub gid: u32,
+    /// The permission bits.
+    pub mode: u32,
+    /// How many bytes there may be.
+    pub max_bytes: u64,
+}
+
+impl Status {
+    /// The change that changes nothing.
+    pub fn unchanged(&self) -> Change {
+        Change {
+            uid: self.uid,
+            gid: self.gid,
+            mode: self.mode,
+            max_bytes: self.max_bytes,
+        }
+    }
+}
+
+/// The fields of `struct msginfo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Info {
+    /// `msgpool`: for `MSG_INFO` the number of queues.
+    pub pool: i32,
+    /// `msgmap`: for `MSG_INFO` the number of messages in them.
+    pub map: i32,
+    /// `msgmax`: the longest message, in bytes.
+    pub max: i32,
+    /// `msgmnb`: how many bytes a new queue may have.
+    pub mnb: i32,
+    /// `msgmni`: how many queues there may be.
+    pub mni: i32,
+    /// `msgssz`.
+    pub ssz: i32,
+    /// `msgtql`: for `MSG_INFO` the number of bytes in the messages.
+    pub tql: i32,
+    /// `msgseg`.
+    pub seg: i32,
+}
+
+/// Something that behaves like the System V calls of C.
+#[allow(unused_variables)]
+pub trait Backend: Basics {
+    /// `msgget`.
+    ///
+    /// # Errors
+    /// Those of the call, here and below.
+    fn get(&self, key: i32, flags: i32) -> Answer<Id>;
+
+    /// `msgsnd`.
+    fn send(&self, id: Id, mtype: i64, text: &[u8], flags: i32) -> Answer<()>;
+
+    /// `msgrcv`: the number of bytes, and the message's type.
+    fn receive(&self, id: Id, text: &mut [u8], mtype: i64, flags: i32) -> Answer<(usize, i64)>;
+
+    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`: what it returns, and what it fills in.
+    fn stat(&self, id: Id, command: i32) -> Answer<(i32, Status)>;
+
+    /// `msgctl` with `IPC_SET`.
+    fn set(&self, id: Id, change: &Change) -> Answer<()>;
+
+    /// `msgctl` with `IPC_RMID`.
+    fn remove(&self, id: Id) -> Answer<()>;
+
+    /// `msgctl` with `IPC_INFO` or `MSG_INFO`: what it returns, and what it fills in.
+    fn info(&self, command: i32) -> Answer<(i32, Info)>;
+
+    /// The C functions themselves, for sizes and places that no slice has.
+    fn functions(&self) -> Answer<&Functions> {
+        Err(Failure::Unsupported(
+            "it has slices, not sizes and pointers",
+        ))
+    }
+
+    /// Sets how many queues there can be, where that can be done for this process or namespace alone.
+    fn limit_queues(&self, max_queues: u32) -> Answer<()> {
+        Err(Failure::Unsupported("its limits can't be set for one test"))
+    }
+}

@@ -1,0 +1,210 @@
+//! The calls of System V queues, and how they read.
+
+use std::fmt;
+
+use libc::{IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_STAT, MSG_EXCEPT, MSG_NOERROR, MSG_STAT};
+use serde::{Deserialize, Serialize};
+
+use crate::compare;
+use crate::sysv::backend::{IPC_INFO, MSG_COPY, MSG_STAT_ANY};
+
+/// How many identifiers the workers of a side remember together.
+pub const SLOTS: usize = 6;
+
+/// A queue, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Target {
+    /// The identifier in a slot: it stays there after a removal, to be used wrongly.
+    Slot(usize),
+    /// Its index, which is what `MSG_STAT` asks for.
+    IndexOf(usize),
+    /// The identifier in a slot with the next sequence number.
+    NextSequence(usize),
+    /// This number.
+    Number(i32),
+}
+
+/// A size, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Size {
+    /// So many, in a buffer of that size.
+    Of(usize),
+    /// This number, which no buffer has.
+    Wrong(i64),
+}
+
+/// A call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Call {
+    /// Without the number of a key it is `IPC_PRIVATE`.
+    Get {
+        slot: usize,
+        key: Option<usize>,
+        flags: i32,
+    },
+    Send {
+        target: Target,
+        mtype: i64,
+        size: Size,
+        flags: i32,
+    },
+    Receive {
+        target: Target,
+        size: Size,
+        mtype: i64,
+        flags: i32,
+    },
+    Stat {
+        target: Target,
+        command: i32,
+    },
+    Set {
+        target: Target,
+        uid: u32,
+        gid: u32,
+        mode: u32,
+        max_bytes: u64,
+    },
+    Remove {
+        target: Target,
+    },
+    Info {
+        command: i32,
+    },
+    /// `msgctl` with a command that there is not.
+    Control {
+        target: Target,
+        command: i32,
+    },
+}
+
+impl Call {
+    /// The queue that it is about.
+    pub fn target(self) -> Option<Target> {
+        match self {
+            Call::Get { .. } | Call::Info { .. } => None,
+            Call::Send { target, .. }
+            | Call::Receive { target, .. }
+            | Call::Stat { target, .. }
+            | Call::Set { target, .. }
+            | Call::Remove { target }
+            | Call::Control { target, .. } => Some(target),
+        }
+    }
+}
+
+impl compare::Call for Call {
+    fn may_block(self) -> bool {
+        match self {
+            Call::Send { flags, .. } | Call::Receive { flags, .. } => flags & IPC_NOWAIT == 0,
+            _ => false,
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Call::Get { .. } => "msgget",
+            Call::Send { .. } => "msgsnd",
+            Call::Receive { flags, .. } if flags & MSG_COPY != 0 => "msgrcv with MSG_COPY",
+            Call::Receive { .. } => "msgrcv",
+            Call::Stat { command, .. } | Call::Info { command } => command_name(command),
+            Call::Set { .. } => "IPC_SET",
+            Call::Remove { .. } => "IPC_RMID",
+            Call::Control { .. } => "msgctl",
+        }
+    }
+}
+
+fn command_name(command: i32) -> &'static str {
+    match command {
+        IPC_STAT => "IPC_STAT",
+        MSG_STAT => "MSG_STAT",
+        MSG_STAT_ANY => "MSG_STAT_ANY",
+        IPC_INFO => "IPC_INFO",
+        libc::MSG_INFO => "MSG_INFO",
+        _ => "?",
+    }
+}
+
+/// The names of the flags that are set, each after a bar.
+fn flag_names(flags: i32, of_get: bool) -> String {
+    let named: &[(i32, &str)] = if of_get {
+        &[(IPC_CREAT, "IPC_CREAT"), (IPC_EXCL, "IPC_EXCL")]
+    } else {
+        &[
+            (IPC_NOWAIT, "IPC_NOWAIT"),
+            (MSG_NOERROR, "MSG_NOERROR"),
+            (MSG_EXCEPT, "MSG_EXCEPT"),
+            (MSG_COPY, "MSG_COPY"),
+        ]
+    };
+    let set = named.iter().filter(|(flag, _)| flags & flag != 0);
+    set.map(|(_, name)| format!("|{name}")).collect()
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Slot(slot) => write!(f, "q{slot}"),
+            Target::IndexOf(slot) => write!(f, "q{slot} % 32768"),
+            Target::NextSequence(slot) => write!(f, "q{slot} + 32768"),
+            Target::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Of(bytes) => write!(f, "{bytes} bytes"),
+            Size::Wrong(number) => write!(f, "{number} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Call::Get { slot, key, flags } => {
+                let key = key.map_or("IPC_PRIVATE".to_string(), |key| format!("key {key}"));
+                let names = flag_names(flags, true);
+                write!(f, "q{slot} = msgget({key}, {:#o}{names})", flags & 0o777)
+            }
+            Call::Send {
+                target,
+                mtype,
+                size,
+                flags,
+            } => {
+                let names = flag_names(flags, false);
+                write!(f, "msgsnd({target}, type {mtype}, {size}, 0{names})")
+            }
+            Call::Receive {
+                target,
+                size,
+                mtype,
+                flags,
+            } => {
+                let names = flag_names(flags, false);
+                write!(f, "msgrcv({target}, {size}, type {mtype}, 0{names})")
+            }
+            Call::Stat { target, command } => {
+                write!(f, "msgctl({target}, {})", command_name(command))
+            }
+            Call::Set {
+                target,
+                uid,
+                gid,
+                mode,
+                max_bytes,
+            } => write!(
+                f,
+                "msgctl({target}, IPC_SET, uid {uid}, gid {gid}, mode {mode:#o}, qbytes {max_bytes})"
+            ),
+            Call::Remove { target } => write!(f, "msgctl({target}, IPC_RMID)"),
+            Call::Info { command } => write!(f, "msgctl({})", command_name(command)),
+            Call::Control { target, command } => write!(f, "msgctl({target}, {command})"),
+        }
+    }
+}

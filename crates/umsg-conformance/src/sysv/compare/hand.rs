@@ -1,0 +1,250 @@
+//! Makes the calls of System V queues.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::call::{Call, SLOTS, Size, Target};
+use super::{Names, SystemV};
+use crate::compare::{self, Outcome, Reply, Shared, UNTOUCHED, payload, plain, returned};
+use crate::sys::{self, Pid};
+use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
+
+/// How many identifiers, and how many processes, a history has at most.
+const MOST: usize = 1000;
+
+/// The words that the workers of a side share: the identifiers in the slots, each one more than it is; and lists of the
+/// identifiers and of the processes that there were.
+pub const WORDS: usize = SLOTS + 2 * (1 + MOST);
+
+/// The identifier that a target stands for.
+pub fn identifier(target: Target, words: &[AtomicU32]) -> Id {
+    let in_slot = |slot: usize| words[slot].load(Ordering::Acquire) as i32 - 1;
+    match target {
+        Target::Slot(slot) => in_slot(slot),
+        Target::IndexOf(slot) => in_slot(slot).max(0) % INDICES,
+        Target::NextSequence(slot) => in_slot(slot).max(0).wrapping_add(INDICES),
+        Target::Number(number) => number,
+    }
+}
+
+/// Every identifier that there was.
+pub fn identifiers(words: &[AtomicU32]) -> impl Iterator<Item = Id> {
+    let list = &words[SLOTS..];
+    let count = list[0].load(Ordering::Acquire) as usize;
+    let entries = &list[1..=count];
+    entries
+        .iter()
+        .map(|entry| entry.load(Ordering::Relaxed) as Id)
+}
+
+/// Where in a list a number stands, counted from 1. Only one worker of a side acts at a time.
+fn find(list: &[AtomicU32], number: u32) -> Option<usize> {
+    let count = list[0].load(Ordering::Acquire) as usize;
+    (1..=count)
+        .rev()
+        .find(|&at| list[at].load(Ordering::Relaxed) == number)
+}
+
+/// Puts a number at the end of a list and says where it stands.
+fn add(list: &[AtomicU32], number: u32) -> usize {
+    let at = list[0].load(Ordering::Acquire) as usize + 1;
+    list[at].store(number, Ordering::Relaxed);
+    list[0].store(at as u32, Ordering::Release);
+    at
+}
+
+/// What a worker knows.
+pub struct Hand<'a> {
+    backend: &'a dyn Backend,
+    names: &'a Names,
+    words: &'static [AtomicU32],
+}
+
+impl compare::Hand<Call> for Hand<'_> {
+    fn begin(&mut self) {
+        add(self.processes(), sys::pid() as u32);
+    }
+
+    fn call(&mut self, number: u32, call: Call) -> Reply {
+        match call {
+            Call::Get { slot, key, flags } => self.get(slot, key, flags),
+            Call::Send {
+                target,
+                mtype,
+                size,
+                flags,
+            } => self.send(self.id(target), mtype, size, flags, number),
+            Call::Receive {
+                target,
+                size,
+                mtype,
+                flags,
+            } => self.receive(self.id(target), size, mtype, flags),
+            Call::Stat { target, command } => self.stat(self.id(target), command),
+            Call::Set {
+                target,
+                uid,
+                gid,
+                mode,
+                max_bytes,
+            } => {
+                let change = Change {
+                    uid,
+                    gid,
+                    mode,
+                    max_bytes,
+                };
+                plain(self.backend.set(self.id(target), &change))
+            }
+            Call::Remove { target } => plain(self.backend.remove(self.id(target))),
+            Call::Info { command } => Reply::of(self.backend.info(command), told),
+            Call::Control { target, command } => self.control(self.id(target), command),
+        }
+    }
+}
+
+impl<'a> Hand<'a> {
+    /// The hand of the first worker.
+    pub fn new(shared: &Shared<'a, SystemV>) -> Hand<'a> {
+        Hand {
+            backend: shared.backend,
+            names: shared.names,
+            words: shared.own_words(),
+        }
+    }
+
+    fn id(&self, target: Target) -> Id {
+        identifier(target, self.words)
+    }
+
+    fn known(&self) -> &'static [AtomicU32] {
+        &self.words[SLOTS..]
+    }
+
+    fn processes(&self) -> &'static [AtomicU32] {
+        &self.words[SLOTS + 1 + MOST..]
+    }
+
+    /// An identifier, and which it is in the order in which they were met.
+    fn identified(&self, id: Id) -> Reply {
+        let at = find(self.known(), id as u32).unwrap_or_else(|| add(self.known(), id as u32));
+        Reply::new(Outcome::Identifier(id)).with([at as i64])
+    }
+
+    fn get(&self, slot: usize, key: Option<usize>, flags: i32) -> Reply {
+        let key = key.map_or(libc::IPC_PRIVATE, |key| self.names.keys[key]);
+        Reply::of(self.backend.get(key, flags), |id| {
+            self.words[slot].store((id + 1) as u32, Ordering::Release);
+            self.identified(id)
+        })
+    }
+
+    fn send(&self, id: Id, mtype: i64, size: Size, flags: i32, number: u32) -> Reply {
+        match size {
+            Size::Of(bytes) => plain(self.backend.send(id, mtype, &payload(number, bytes), flags)),
+            Size::Wrong(size) => {
+                let functions = self.backend.functions();
+                plain(
+                    functions.and_then(|functions| {
+                        functions.send_at(id, Place::Good, size as usize, flags)
+                    }),
+                )
+            }
+        }
+    }
+
+    fn receive(&self, id: Id, size: Size, mtype: i64, flags: i32) -> Reply {
+        let bytes = match size {
+            Size::Of(bytes) => bytes,
+            Size::Wrong(size) => {
+                let functions = self.backend.functions();
+                let received = functions.and_then(|functions| {
+                    functions.receive_at(id, Place::Good, size as usize, mtype, flags)
+                });
+                return Reply::of(received, |length| returned(length as i64));
+            }
+        };
+        let mut text = vec![UNTOUCHED; bytes];
+        let received = self.backend.receive(id, &mut text, mtype, flags);
+        let untouched = |rest: &[u8]| i64::from(rest.iter().all(|&byte| byte == UNTOUCHED));
+        if received.is_err() {
+            return Reply::of(received, |_| unreachable!()).with([untouched(&text)]);
+        }
+        Reply::of(received, |(length, mtype)| {
+            let length = length.min(text.len());
+            let reply = returned(length as i64).with([mtype, untouched(&text[length..])]);
+            Reply {
+                data: text[..length].to_vec(),
+                ..reply
+            }
+        })
+    }
+
+    fn stat(&self, id: Id, command: i32) -> Reply {
+        Reply::of(self.backend.stat(id, command), |(value, status)| {
+            let reply = if command == libc::IPC_STAT {
+                returned(value.into())
+            } else {
+                self.identified(value)
+            };
+            Reply {
+                times: vec![status.sent, status.received, status.changed],
+                ..reply.with(self.fields(&status))
+            }
+        })
+    }
+
+    /// What a status says, but for times, with numbers that are alike on both sides.
+    fn fields(&self, status: &Status) -> [i64; 12] {
+        let key = self.names.keys.iter().position(|&key| key == status.key);
+        let key = match (key, status.key) {
+            (Some(at), _) => at as i64,
+            (None, 0) => -1,
+            (None, key) => i64::from(key),
+        };
+        let sequence = if self.names.alone { status.sequence } else { 0 };
+        let [bytes, messages, max_bytes] =
+            [status.bytes, status.messages, status.max_bytes].map(|count| count as i64);
+        [
+            key,
+            status.uid.into(),
+            status.gid.into(),
+            status.creator_uid.into(),
+            status.creator_gid.into(),
+            status.mode.into(),
+            sequence.into(),
+            bytes,
+            messages,
+            max_bytes,
+            self.process(status.last_sender),
+            self.process(status.last_receiver),
+        ]
+    }
+
+    /// Which process it is, counted from 1; 0 if it is none, -1 if it is a stranger.
+    fn process(&self, pid: Pid) -> i64 {
+        match pid {
+            0 => 0,
+            pid => find(self.processes(), pid as u32).map_or(-1, |at| at as i64),
+        }
+    }
+
+    fn control(&self, id: Id, command: i32) -> Reply {
+        let functions = self.backend.functions();
+        let answer = functions.and_then(|functions| functions.control_at(id, command, Place::Good));
+        Reply::of(answer, |value| returned(value.into()))
+    }
+}
+
+fn told((value, info): (i32, Info)) -> Reply {
+    let Info {
+        pool,
+        map,
+        max,
+        mnb,
+        mni,
+        ssz,
+        tql,
+        seg,
+    } = info;
+    returned(value.into()).with([pool, map, max, mnb, mni, ssz, tql, seg].map(i64::from))
+}

@@ -1,0 +1,181 @@
+//! System V queues, as they are compared.
+//!
+//! Identifiers are those of a namespace that is new for each history, and so have to be the same on both sides, as have
+//! the totals. Where the kernel's can't be had, identifiers and process ids count by the order in which they were met, and
+//! totals are not asked for.
+//!
+//! What the kernel leaves to chance is not compared. `IPC_SET` has everybody look again, and those who have to go on
+//! waiting do so in the order in which they happened to run; and of several senders that find room at once, each may
+//! be first. So whoever else waits is interrupted before that, or after it.
+
+mod call;
+mod generate;
+mod hand;
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+
+use serde::{Deserialize, Serialize};
+
+pub use call::{Call, Target};
+
+use super::SystemV;
+use super::backend::Backend;
+use crate::backend::Kind;
+use crate::compare::{Comparable, Setup, Shared, Waiting};
+use crate::sys::{self, Forked};
+use generate::{Bounds, Generator};
+use hand::Hand;
+
+/// What calls refer to by number, and how far they can be asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Names {
+    /// The keys of queues.
+    keys: Vec<i32>,
+    /// Whether nobody else's queues can be seen.
+    alone: bool,
+}
+
+/// Whether a process can have an IPC namespace of its own.
+fn can_be_alone() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| match sys::fork() {
+        Ok(Forked::Child) => {
+            let alone = sys::enter_private_ipc_namespace().is_some();
+            sys::leave(i32::from(!alone))
+        }
+        Ok(Forked::Parent(child)) => {
+            sys::wait(child, crate::children::PATIENCE) == Some(sys::End::Exit(0))
+        }
+        Err(_) => false,
+    })
+}
+
+/// Of those who wait for a queue, all but the first for which something is so.
+fn all_but_one(
+    waiting: &[Waiting<Call>],
+    queue: u32,
+    is_meant: impl Fn(Call) -> bool,
+) -> impl Iterator<Item = usize> {
+    waiting
+        .iter()
+        .filter(move |waiting| waiting.queue == queue && is_meant(waiting.call))
+        .skip(1)
+        .map(|waiting| waiting.worker)
+}
+
+fn sends(call: Call) -> bool {
+    matches!(call, Call::Send { .. })
+}
+
+fn receives(call: Call) -> bool {
+    matches!(call, Call::Receive { .. })
+}
+
+impl Comparable for SystemV {
+    const NAME: &'static str = "sysv";
+    const GOES_ON_AFTER_HANDLERS: bool = false;
+    const WORDS: usize = hand::WORDS;
+    type Call = Call;
+    type Names = Names;
+    type Hand<'a> = Hand<'a>;
+    type Histories = Generator;
+
+    fn names(side: char) -> Names {
+        let start = 0x4d00_0000 | (sys::pid() & 0x7fff) << 8 | (side as i32 & 0xf) << 4;
+        Names {
+            keys: (start..).take(generate::KEYS).collect(),
+            alone: can_be_alone(),
+        }
+    }
+
+    fn has_numbers(_: &dyn Backend) -> bool {
+        can_be_alone()
+    }
+
+    fn begin(side: &Setup<SystemV>) {
+        if side.kind.needs_directory() {
+            // Identifiers begin anew. What is not there need not be removed.
+            let _ = fs::remove_dir_all(side.directory.join("msg"));
+        }
+    }
+
+    fn prepare(kind: &Kind<SystemV>) {
+        if !kind.needs_directory() {
+            sys::enter_private_ipc_namespace();
+        }
+        sys::give_up_raised_limits();
+    }
+
+    fn hand<'a>(shared: &Shared<'a, SystemV>) -> Hand<'a> {
+        Hand::new(shared)
+    }
+
+    fn histories(seed: u64, [_, other]: &[Setup<SystemV>; 2]) -> Result<Generator, String> {
+        let bounds = Bounds {
+            users: sys::is_root(),
+            alone: can_be_alone(),
+            pointers: other.backend.functions().is_ok(),
+        };
+        Ok(Generator::new(seed, bounds))
+    }
+
+    fn remove_queues(side: &Setup<SystemV>, words: &[AtomicU32]) {
+        if side.names.alone && !side.kind.needs_directory() {
+            // They have gone with their namespace; in this process their identifiers are somebody else's.
+            return;
+        }
+        for id in hand::identifiers(words) {
+            let _ = side.backend.remove(id);
+        }
+    }
+
+    fn left_behind(directory: &Path) -> Option<String> {
+        let entries = fs::read_dir(directory.join("msg")).ok()?;
+        let mut names = entries.flatten().map(|entry| entry.file_name());
+        let left = names.find(|name| name != ".next")?;
+        Some(format!(
+            "a file is left when every queue is removed: {left:?}"
+        ))
+    }
+
+    fn queue_of(call: Call, kernels_words: &[AtomicU32]) -> u32 {
+        call.target()
+            .map_or(0, |target| hand::identifier(target, kernels_words) as u32)
+    }
+
+    fn unforeseeable_before(
+        call: Call,
+        waiting: &[Waiting<Call>],
+        words: &[AtomicU32],
+    ) -> Vec<usize> {
+        let queue = Self::queue_of(call, words);
+        match call {
+            Call::Receive { .. } => all_but_one(waiting, queue, sends).collect(),
+            Call::Set { .. } => {
+                let senders = all_but_one(waiting, queue, sends);
+                let sends = waiting
+                    .iter()
+                    .any(|waiting| waiting.queue == queue && sends(waiting.call));
+                let receivers = all_but_one(waiting, queue, receives).filter(|_| sends);
+                senders.chain(receivers).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn unforeseeable_after(
+        call: Call,
+        waiting: &[Waiting<Call>],
+        words: &[AtomicU32],
+    ) -> Vec<usize> {
+        match call {
+            Call::Set { .. } => {
+                all_but_one(waiting, Self::queue_of(call, words), receives).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

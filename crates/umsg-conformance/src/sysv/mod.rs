@@ -1,0 +1,48 @@
+//! System V queues: who answers their calls, the cases, and the comparison with the kernel.
+//!
+//! Built as for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
+//!
+//! The kernel's queues belong to an IPC namespace, not to a process. Each case and each history has one of its own where
+//! that is allowed, with which its queues vanish and in which nobody else's queues are counted. Elsewhere it removes
+//! what it has made, and what can't be asked then is skipped.
+
+pub mod backend;
+pub mod compare;
+pub mod site;
+
+use std::path::Path;
+
+use crate::backend::{Family, Kind};
+use crate::sys;
+use backend::{Backend, Called, Flaw, Flawed};
+use site::Site;
+
+/// System V message queues: `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemV;
+
+impl Family for SystemV {
+    type Flaw = Flaw;
+    type Backend = dyn Backend;
+    type Site = Site;
+
+    fn make(kind: &Kind<SystemV>, _directory: &Path) -> Result<Box<dyn Backend>, String> {
+        Ok(match kind {
+            Kind::Kernel => Box::new(Called::kernel()),
+            Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
+            other => return Err(format!("no System V queues on the {}", other.label())),
+        })
+    }
+
+    fn site(kind: &Kind<SystemV>, backend: Box<dyn Backend>, _: &Path) -> Site {
+        let alone = kind.needs_directory() || sys::enter_private_ipc_namespace().is_some();
+        Site::new(backend, alone)
+    }
+
+    fn remove_from_kernel(notice: &[u8]) {
+        if let Ok(id) = notice.try_into().map(i32::from_le_bytes) {
+            // What is gone already is no failure.
+            let _ = Called::kernel().remove(id);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Where a case runs: a backend, keys of its own, and children and users to try things with.
+//!
+//! A call that the backend can't express ends the case as skipped; every other answer comes back as
+//! `Result<_, Errno>`. What does not say that it waits has `IPC_NOWAIT`, so that a case never hangs by mistake.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::{IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_PRIVATE, IPC_STAT};
+
+use super::backend::{Backend, Change, Functions, Id, Info, MSG_COPY, Status};
+use crate::backend::{Answer, Failure};
+use crate::children::{self, Carried, Child};
+use crate::errno::Errno;
+use crate::runner;
+use crate::sys;
+
+/// A buffer that every message fits into, in bytes: the kernel's default for the longest one.
+pub const LONGEST: usize = 8192;
+
+/// How many bytes a new queue may have: the kernel's default.
+pub const CAPACITY: u64 = 16384;
+
+/// A message as it was received.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its type.
+    pub mtype: i64,
+    /// Its bytes.
+    pub text: Vec<u8>,
+}
+
+/// The message that is expected.
+pub fn message(mtype: i64, text: impl AsRef<[u8]>) -> Message {
+    Message {
+        mtype,
+        text: text.as_ref().to_vec(),
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = String::from_utf8_lossy(&self.text[..self.text.len().min(40)]);
+        let (length, mtype) = (self.text.len(), self.mtype);
+        write!(f, "{shown:?} ({length} bytes) of type {mtype}")
+    }
+}
+
+impl Carried for Message {
+    fn encode(&self) -> Vec<u8> {
+        [&self.mtype.to_le_bytes(), &self.text[..]].concat()
+    }
+    fn decode(bytes: &[u8]) -> Message {
+        let (mtype, text) = bytes.split_first_chunk().expect("eight bytes");
+        message(i64::from_le_bytes(*mtype), text)
+    }
+}
+
+/// Where a case runs.
+pub struct Site {
+    backend: Box<dyn Backend>,
+    alone: bool,
+    keys: AtomicU32,
+}
+
+impl Site {
+    /// A place with this backend; `alone` if nobody else's queues can be seen from it.
+    pub fn new(backend: Box<dyn Backend>, alone: bool) -> Site {
+        Site {
+            backend,
+            alone,
+            keys: AtomicU32::new(0),
+        }
+    }
+
+    /// The backend itself, for the calls that only one file of cases makes.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// The answer of a call, or the end of the case if it can't be asked.
+    pub fn ask<T>(&self, answer: Answer<T>) -> Result<T, Errno> {
+        match answer {
+            Ok(value) => Ok(value),
+            Err(Failure::Errno(errno)) => Err(errno),
+            Err(Failure::Unsupported(reason)) => self.skip(reason),
+        }
+    }
+
+    /// Ends the case: it can't be asked here.
+    pub fn skip(&self, reason: &str) -> ! {
+        runner::skip(reason)
+    }
+
+    /// Skips the case unless it runs as root.
+    pub fn need_root(&self) {
+        if !sys::is_root() {
+            self.skip("only root can become another user");
+        }
+    }
+
+    /// Skips the case where queues of others can be seen, which come and go.
+    pub fn need_to_be_alone(&self) {
+        if !self.alone {
+            self.skip("only root can have an IPC namespace of its own");
+        }
+    }
+
+    /// Skips the case where the library does not learn of handlers: the kernel tells a call only of those that ran while
+    /// it was asleep.
+    pub fn need_noticed_handlers(&self) {
+        if self.backend.label() == "C library" {
+            self.skip("handlers can't tell it that they run");
+        }
+    }
+
+    /// The C functions themselves.
+    pub fn functions(&self) -> &Functions {
+        match self.backend.functions() {
+            Ok(functions) => functions,
+            Err(_) => self.skip("it has slices, not sizes and pointers"),
+        }
+    }
+
+    /// A key that nobody else uses.
+    pub fn key(&self) -> i32 {
+        let number = self.keys.fetch_add(1, Ordering::Relaxed);
+        0x4d00_0000 | (sys::pid() & 0xffff) << 8 | (number as i32 & 0xff)
+    }
+
+    /// `msgget`. The queue is removed when the case has ended.
+    pub fn get(&self, key: i32, flags: i32) -> Result<Queue<'_>, Errno> {
+        let id = self.ask(self.backend.get(key, flags))?;
+        if !self.alone {
+            runner::announce(&id.to_le_bytes());
+        }
+        Ok(self.at(id))
+    }
+
+    /// A new private queue of this mode.
+    pub fn queue_of_mode(&self, mode: i32) -> Queue<'_> {
+        self.get(IPC_PRIVATE, IPC_CREAT | mode)
+            .expect("a new queue")
+    }
+
+    /// A new private queue that only this user may use.
+    pub fn queue(&self) -> Queue<'_> {
+        self.queue_of_mode(0o600)
+    }
+
+    /// A new private queue for so many bytes.
+    pub fn queue_for(&self, max_bytes: u64) -> Queue<'_> {
+        let queue = self.queue();
+        queue.limit(max_bytes);
+        queue
+    }
+
+    /// A new queue of a key of its own.
+    pub fn queue_with_key(&self, mode: i32) -> (i32, Queue<'_>) {
+        let key = self.key();
+        let queue = self.get(key, IPC_CREAT | IPC_EXCL | mode);
+        (key, queue.expect("a new queue"))
+    }
+
+    /// The queue of this identifier, or none.
+    pub fn at(&self, id: Id) -> Queue<'_> {
+        Queue { site: self, id }
+    }
+
+    /// `msgctl` with `IPC_INFO` or `MSG_INFO`.
+    pub fn info(&self, command: i32) -> Result<(i32, Info), Errno> {
+        self.ask(self.backend.info(command))
+    }
+
+    /// Forks a child that does some work and hands back what came of it.
+    pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
+        children::start(&*self.backend, work)
+    }
+
+    /// A child that is blocked in its work.
+    pub fn blocked<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
+        let child = self.child(work);
+        child.wait_until_blocked();
+        child
+    }
+
+    /// A child of another user that is blocked in its work. Needs root.
+    pub fn blocked_as<'a, T: Carried>(
+        &'a self,
+        user: sys::User,
+        work: impl FnOnce() -> T,
+    ) -> Child<'a, T> {
+        self.need_root();
+        let child = children::start_as(&*self.backend, user, work);
+        child.wait_until_blocked();
+        child
+    }
+
+    /// What comes of some work as another user. Needs root.
+    pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
+        self.need_root();
+        children::start_as(&*self.backend, user, work).result()
+    }
+}
+
+/// A queue by its identifier.
+#[derive(Clone, Copy)]
+pub struct Queue<'a> {
+    site: &'a Site,
+    id: Id,
+}
+
+impl fmt::Debug for Queue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue {}", self.id)
+    }
+}
+
+/// The same queue has the same identifier.
+impl PartialEq for Queue<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Queue<'_> {
+    /// The identifier.
+    pub fn id(self) -> Id {
+        self.id
+    }
+
+    fn ask<T>(self, question: impl FnOnce(&dyn Backend) -> Answer<T>) -> Result<T, Errno> {
+        self.site.ask(question(&*self.site.backend))
+    }
+
+    /// `msgsnd` that does not wait.
+    pub fn send(self, mtype: i64, text: impl AsRef<[u8]>) -> Result<(), Errno> {
+        self.send_with(mtype, text, IPC_NOWAIT)
+    }
+
+    /// `msgsnd` that waits for room.
+    pub fn send_waiting(self, mtype: i64, text: impl AsRef<[u8]>) -> Result<(), Errno> {
+        self.send_with(mtype, text, 0)
+    }
+
+    /// `msgsnd` with these flags.
+    pub fn send_with(self, mtype: i64, text: impl AsRef<[u8]>, flags: i32) -> Result<(), Errno> {
+        self.ask(|backend| backend.send(self.id, mtype, text.as_ref(), flags))
+    }
+
+    /// `msgrcv` that does not wait, into a buffer for every message.
+    pub fn receive(self, mtype: i64) -> Result<Message, Errno> {
+        self.receive_with(LONGEST, mtype, IPC_NOWAIT)
+    }
+
+    /// `msgrcv` that waits for a message.
+    pub fn receive_waiting(self, mtype: i64) -> Result<Message, Errno> {
+        self.receive_with(LONGEST, mtype, 0)
+    }
+
+    /// `msgrcv` of so many bytes with these flags.
+    pub fn receive_with(self, size: usize, mtype: i64, flags: i32) -> Result<Message, Errno> {
+        let mut text = vec![0; size];
+        let (length, got) =
+            self.ask(|backend| backend.receive(self.id, &mut text, mtype, flags))?;
+        Ok(message(got, &text[..length]))
+    }
+
+    /// The message at this place, which stays: `msgrcv` with `MSG_COPY`.
+    pub fn copy(self, at: i64) -> Result<Message, Errno> {
+        self.receive_with(LONGEST, at, MSG_COPY | IPC_NOWAIT)
+    }
+
+    /// Every message, in the order in which they come for the type 0.
+    pub fn drain(self) -> Vec<Message> {
+        std::iter::from_fn(|| match self.receive(0) {
+            Ok(message) => Some(message),
+            Err(Errno::ENOMSG) => None,
+            Err(errno) => panic!("draining: {errno}"),
+        })
+        .collect()
+    }
+
+    /// Every message, by looking at them.
+    pub fn messages(self) -> Vec<Message> {
+        (0..)
+            .map_while(|at| match self.copy(at) {
+                Ok(message) => Some(message),
+                Err(Errno::ENOMSG) => None,
+                Err(errno) => panic!("looking at message {at}: {errno}"),
+            })
+            .collect()
+    }
+
+    /// `msgctl` with `IPC_STAT`.
+    pub fn status(self) -> Result<Status, Errno> {
+        Ok(self.stat(IPC_STAT)?.1)
+    }
+
+    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`, the identifier taken for what the command asks for.
+    pub fn stat(self, command: i32) -> Result<(i32, Status), Errno> {
+        self.ask(|backend| backend.stat(self.id, command))
+    }
+
+    /// How many messages and bytes it holds.
+    pub fn counts(self) -> (u64, u64) {
+        let status = self.status().expect("its status");
+        (status.messages, status.bytes)
+    }
+
+    /// `msgctl` with `IPC_SET`.
+    pub fn set(self, change: &Change) -> Result<(), Errno> {
+        self.ask(|backend| backend.set(self.id, change))
+    }
+
+    /// `IPC_SET` of some fields, the others as they are.
+    pub fn alter(self, alter: impl FnOnce(&mut Change)) -> Result<(), Errno> {
+        let mut change = self.status()?.unchanged();
+        alter(&mut change);
+        self.set(&change)
+    }
+
+    /// Sets how many bytes there may be.
+    pub fn limit(self, max_bytes: u64) {
+        self.alter(|change| change.max_bytes = max_bytes)
+            .expect("another limit");
+    }
+
+    /// `msgctl` with `IPC_RMID`.
+    pub fn remove(self) -> Result<(), Errno> {
+        self.ask(|backend| backend.remove(self.id))
+    }
+}

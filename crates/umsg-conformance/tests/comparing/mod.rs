@@ -1,0 +1,71 @@
+//! What tests of the comparison share.
+//!
+//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` where chance begins.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use umsg_conformance::backend::Kind;
+use umsg_conformance::compare::{self, Comparable, Config, Failure, Summary};
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
+}
+
+/// The kernel's memory for queues is enough for one comparison, not for as many as there are processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn run<F: Comparable>(backend: Kind<F>, operations: u64, seed: u64) -> Result<Summary, Failure> {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = Some(Path::new(env!("CARGO_BIN_EXE_compare")));
+    compare::run(&Config {
+        operations,
+        seed,
+        backend,
+        program,
+        progress: None,
+    })
+}
+
+/// Compares, and is content only if there is no difference.
+#[track_caller]
+pub fn expect_no_difference<F: Comparable>(backend: Kind<F>, operations: u64) -> Summary {
+    let seed = number("UMSG_COMPARE_SEED", 1);
+    let summary = run(backend, operations, seed);
+    summary.unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// How many operations to compare.
+pub fn operations(otherwise: u64) -> u64 {
+    number("UMSG_COMPARE_OPS", otherwise)
+}
+
+/// Is content only if each of these calls was answered like this at least once.
+#[track_caller]
+pub fn expect_seen(summary: &Summary, expected: &[(&'static str, &str)]) {
+    let missing: Vec<_> = expected
+        .iter()
+        .filter(|&&(call, answer)| !summary.seen.contains_key(&(call, answer.to_string())))
+        .collect();
+    assert!(missing.is_empty(), "never seen: {missing:?}");
+}
+
+/// Is content only if a mistake is found, and shown by a short history.
+#[track_caller]
+pub fn expect_found<F: Comparable>(flaw: F::Flaw) {
+    match run(Kind::<F>::Flawed(flaw.clone()), 50_000, 1) {
+        Err(Failure::Difference(difference)) => {
+            let lines = difference.text.lines().count();
+            assert!(
+                lines < 40,
+                "{flaw:?}: a history of {lines} lines is not short:\n{difference}"
+            );
+            println!("{flaw:?}: {difference}");
+        }
+        Ok(summary) => panic!("{flaw:?} was not found: {summary}"),
+        Err(failure) => panic!("{flaw:?}: {failure}"),
+    }
+}
