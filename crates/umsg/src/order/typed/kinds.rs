@@ -6,17 +6,18 @@
 //!    '----- evict -----'     idle, `listed` = 1)            '-- last removed ---'
 //! ```
 //!
-//! A type that runs empty is likely to be used again: it stays. Only when a record is made for another type, and
-//! [`IDLE`] are in the list, those that ran empty first are removed, up to two: so the idle get fewer as long as new types
-//! come, and types that come and go again and again cost nothing. A type that has messages again stays in the list,
-//! until its turn comes and it is dropped from it: the list may hold it, and need not. An empty one is always listed.
+//! A type that runs empty is likely to be used again: it stays. Only when a record is made for another type, and those in
+//! the list are [`IDLE`] and half of all, the ones that ran empty first are removed, up to two: so the idle get fewer as
+//! long as new types come, and types that come and go again and again cost nothing. A type that has messages again stays
+//! in the list, until its turn comes and it is dropped from it: the list may hold it, and need not. An empty one is always
+//! listed.
 
 use super::shelf::{NONE, link, target};
 use super::{Kind, Shelf, Typed};
 use crate::error::Trouble;
 
 /// Types without messages that may stay while new types come.
-pub(super) const IDLE: u32 = 64;
+pub(super) const IDLE: u32 = 256;
 
 impl<'a, S: Shelf> Typed<'a, S> {
     /// Memory for a message of this type: until the next call of this kind, or the next removal, [`Typed::push_back`] of one
@@ -77,8 +78,9 @@ impl<'a, S: Shelf> Typed<'a, S> {
             return Err(Trouble::Damaged);
         }
         let roots = self.shelf.kinds();
+        let enough = IDLE.max(roots.used.get() / 2);
         for _ in 0..2 {
-            if may_evict && roots.listed.get() >= IDLE {
+            if may_evict && roots.listed.get() >= enough {
                 self.evict()?;
             }
         }
@@ -98,6 +100,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
         kind.count.set(0);
         kind.listed.set(0);
         self.rest(index, kind)?;
+        self.enlist(index, kind)?;
         self.attach(index, kind)?;
         Ok((index, kind))
     }
@@ -118,6 +121,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
             }
         }
         if used < roots.usable.get() {
+            self.add_bucket(used)?;
             roots.used.set(used + 1);
             return Ok(used);
         }
@@ -179,9 +183,8 @@ impl<'a, S: Shelf> Typed<'a, S> {
         if !kind.is_empty() {
             return Ok(());
         }
+        self.delist(index, kind)?;
         self.detach(index, kind)?;
-        // No type: a hint that still names the record finds nothing.
-        kind.mtype.set(0);
         kind.newer.set(roots.free.get());
         roots.free.set(link(index));
         Ok(())

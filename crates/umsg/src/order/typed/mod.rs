@@ -15,7 +15,7 @@
 //! | wanted | found |
 //! |---|---|
 //! | any message | the head of the arrival list |
-//! | of a type | one search in the tree, none if the type was used lately |
+//! | of a type | its record, by a hash of the type: see [`index`] |
 //! | not of a type | the head of the arrival list; if that is of the type, the least on the way down to it |
 //! | of the lowest type up to a bound | the leftmost node that has messages |
 //!
@@ -26,6 +26,7 @@
 //! be anything; [`Typed::clear`] and one [`Typed::push_back`] a message, in order of their numbers, make it whole. A
 //! peer may write anything at any time: all walks are bounded, and what can't be is [`Trouble::Damaged`].
 
+mod index;
 mod kinds;
 mod look;
 mod returned;
@@ -117,6 +118,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
         if kind.head.get() != link(slot) {
             return Err(Trouble::Damaged);
         }
+        let first = kind.first.get();
         self.look_past(slot, place)?;
         self.unlink(place)?;
         kind.count.set(kind.count.get().wrapping_sub(1));
@@ -129,7 +131,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 self.rest(index, kind)?;
             }
         }
-        self.refresh(kind)
+        self.refresh(kind, first)
     }
 
     /// Takes a message out of the arrival list, and leaves its own links as they are.

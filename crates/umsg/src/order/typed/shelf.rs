@@ -54,6 +54,9 @@ pub(crate) struct Kind {
     /// The next of those that ran empty, while `listed` is 1; of the unused records, if this is one.
     pub(crate) newer: Guarded32,
     pub(crate) listed: Guarded32,
+    /// The first type of the bucket that lies in this record, and the next of the bucket that this type is in.
+    pub(crate) bucket: Guarded32,
+    pub(crate) chain: Guarded32,
 }
 
 /// In place of a sequence number: no message.
@@ -87,7 +90,8 @@ pub(crate) struct KindRoots {
     pub(crate) oldest: Guarded32,
     pub(crate) newest: Guarded32,
     pub(crate) listed: Guarded32,
-    /// Shapes the tree. Whoever makes the queue chooses it by chance, so that no choice of types makes the tree deep.
+    /// Shapes the tree and the hash table. Whoever makes the queue chooses it by chance, so that no choice of types makes
+    /// the one deep or the other slow.
     pub(crate) seed: Guarded64,
 }
 

@@ -1,10 +1,10 @@
 //! The tree of types: a search tree by type, balanced by chance.
 //!
 //! Each type has a rank, a hash of it and of the queue's seed, and no node has a higher rank than its parent: the tree has
-//! the shape that insertions in a random order would give it, whatever the order was. That is 1.4 log2(n) steps to
-//! a type on average, 40 at most for 30,000 types, and two rotations to add or remove one.
+//! the shape that insertions in a random order would give it, whatever the order was. That is 1.4 log2(n) steps from
+//! a type to the root on average, 40 at most for 30,000 types, and two rotations to add or remove one.
 
-use super::shelf::{NONE, RECENT, link, target};
+use super::shelf::{NONE, link, target};
 use super::{Kind, Shelf, Typed};
 use crate::error::Trouble;
 use crate::sync::Guarded32;
@@ -13,36 +13,6 @@ use crate::sync::Guarded32;
 const DEPTH: usize = 256;
 
 impl<'a, S: Shelf> Typed<'a, S> {
-    /// The record of a type.
-    #[inline]
-    pub(super) fn find(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Trouble> {
-        if let Some(index) = target(&self.shelf.kinds().recent[mtype as usize % RECENT]) {
-            let kind = self.shelf.kind(index)?;
-            if kind.mtype() == mtype {
-                return Ok(Some((index, kind)));
-            }
-        }
-        self.search(mtype)
-    }
-
-    #[inline(never)]
-    fn search(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Trouble> {
-        let roots = self.shelf.kinds();
-        let mut at = &roots.root;
-        for _ in 0..DEPTH {
-            let Some(index) = target(at) else {
-                return Ok(None);
-            };
-            let kind = self.shelf.kind(index)?;
-            if kind.mtype() == mtype {
-                roots.recent[mtype as usize % RECENT].set(link(index));
-                return Ok(Some((index, kind)));
-            }
-            at = child_towards(kind, mtype);
-        }
-        Err(Trouble::Damaged)
-    }
-
     /// The lowest type of a subtree that has messages.
     #[inline]
     pub(super) fn lowest(&self, subtree: &'a Guarded32) -> Result<Option<&'a Kind>, Trouble> {
@@ -166,16 +136,15 @@ impl<'a, S: Shelf> Typed<'a, S> {
         Err(Trouble::Damaged)
     }
 
-    /// A type's first message has changed: says so to the nodes above that care.
+    /// A type's first message, `old`, has gone: says so to the nodes whose oldest it was.
     #[inline(always)]
-    pub(super) fn refresh(&self, kind: &'a Kind) -> Result<(), Trouble> {
+    pub(super) fn refresh(&self, kind: &'a Kind, old: u64) -> Result<(), Trouble> {
         let mut kind = kind;
         for _ in 0..DEPTH {
-            let least = self.least_in(kind)?;
-            if kind.least.get() == least {
+            if kind.least.get() != old {
                 return Ok(());
             }
-            kind.least.set(least);
+            kind.least.set(self.least_in(kind)?);
             match target(&kind.parent) {
                 Some(parent) => kind = self.shelf.kind(parent)?,
                 None => return Ok(()),
@@ -299,12 +268,9 @@ impl<'a, S: Shelf> Typed<'a, S> {
         }
     }
 
-    /// Higher ranks are nearer to the root: the type and the seed, well mixed, with two multiplications.
+    /// Higher ranks are nearer to the root.
     fn rank(&self, kind: &Kind) -> u64 {
-        let mut mixed = kind.mtype.get() ^ self.shelf.kinds().seed.get();
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.hash(kind.mtype())
     }
 }
 
