@@ -12,8 +12,8 @@ pub(crate) trait Shelf {
     /// A record for a type; [`Trouble::Damaged`] of one that can't exist.
     fn kind(&self, index: u32) -> Result<&Kind, Trouble>;
     fn kinds(&self) -> &KindRoots;
-    /// Makes more records real memory than the `usable` ones that are; answers how many are then. A segment that has room
-    /// for 64 types more than for messages never has to answer "none".
+    /// Makes more records real memory than the `usable` ones that are; answers how many are then. As many as before is the
+    /// answer of a segment that has one for each of its slots: some of them are idle, whenever a message needs one.
     fn provide_kinds(&self, usable: u32) -> Result<u32, Trouble>;
 }
 

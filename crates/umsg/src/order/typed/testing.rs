@@ -17,12 +17,11 @@ pub(crate) struct Desk {
 impl Desk {
     /// A desk for so many messages.
     pub(crate) fn new(places: usize) -> Desk {
-        let kinds = places + 64;
         Desk {
             places: (0..places).map(|_| Place::default()).collect(),
-            kinds: (0..kinds).map(|_| Kind::default()).collect(),
+            kinds: (0..places).map(|_| Kind::default()).collect(),
             roots: KindRoots::default(),
-            memory: Cell::new(kinds as u32),
+            memory: Cell::new(places as u32),
             provided: Cell::new(0),
         }
     }
@@ -47,8 +46,8 @@ impl Shelf for Desk {
 
     fn provide_kinds(&self, usable: u32) -> Result<u32, Trouble> {
         self.provided.set(self.provided.get() + 1);
-        let more = usable.saturating_add(16).min(self.memory.get());
-        if more <= usable {
+        let more = usable.saturating_add(16).min(self.kinds.len() as u32);
+        if more > self.memory.get() {
             return Err(Trouble::NoMemory);
         }
         Ok(more)

@@ -431,6 +431,27 @@ fn a_batch_of_many_types_has_its_memory_before_its_first_message() {
 }
 
 #[test]
+fn a_batch_takes_the_last_records_from_idle_types() {
+    let desk = Desk::new(20);
+    let order = Typed::of(&desk);
+    for mtype in 11..=20 {
+        order.provide(mtype).unwrap();
+    }
+    let mut sender = Sender::new(20);
+    for mtype in 1..=10 {
+        sender.send(&order, mtype);
+    }
+    // Of 20 records 10 are in use, and those of the idle types 11 to 14 are wanted for types 21 to 24.
+    order.provide_all(15..=24).unwrap();
+    for mtype in 15..=24 {
+        let slot = sender.free.pop().unwrap();
+        order.push_back(slot, mtype, 1_000 + mtype as u64).unwrap();
+    }
+    assert_eq!(order.kinds().count(), 20);
+    assert_sound(&desk);
+}
+
+#[test]
 fn without_memory_a_new_type_takes_the_record_of_an_idle_one_or_is_refused() {
     let desk = Desk::new(20);
     let order = Typed::of(&desk);
