@@ -85,7 +85,6 @@ mod sync;
 mod sys;
 #[cfg(not(loom))]
 pub mod sysv;
-#[cfg(not(loom))]
 mod typed;
 #[cfg(not(loom))]
 mod until;

@@ -3,10 +3,12 @@
 //! Everything that lives in a segment is built from the types of this module. Under `--cfg loom` they become
 //! loom's, so that the very code that ships is what the models in `tests/loom` explore.
 //!
-//! Two kinds of word exist. An *atomic* is read by somebody who does not hold the lock of its side; its orderings
+//! Three kinds of word exist. An *atomic* is read by somebody who does not hold the lock of its side; its orderings
 //! are explained where it is used. A *guarded* word is only touched under its lock (or by the one owner that the
 //! protocol names): to the machine it is a relaxed atomic, because a hostile peer may write it at any time and that
-//! must not be undefined behaviour; to loom it is plain memory, so that a missing barrier is reported as a race.
+//! must not be undefined behaviour; to loom it is plain memory, so that a missing barrier is reported as a race. A *loose*
+//! word is guarded for whoever writes it, but may be read by one who is not sure that it is its to read, and forgets what
+//! it read unless a compare-and-swap then says that it was: to loom it is atomic.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -92,4 +94,36 @@ guarded!(
 guarded!(
     /// A 64-bit word that only the holder of its lock touches.
     Guarded64, u64, std::sync::atomic::AtomicU64
+);
+
+macro_rules! loose {
+    ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
+        $(#[$doc])*
+        #[repr(transparent)]
+        #[derive(Default)]
+        pub(crate) struct $name($atomic);
+
+        impl $name {
+            /// Relaxed: ordered by the lock that guards the word, or void.
+            #[inline(always)]
+            pub(crate) fn get(&self) -> $value {
+                self.0.load(Ordering::Relaxed)
+            }
+
+            /// Release: as for a guarded word.
+            #[inline(always)]
+            pub(crate) fn set(&self, value: $value) {
+                self.0.store(value, Ordering::Release);
+            }
+        }
+    };
+}
+
+loose!(
+    /// A 32-bit word that only the holder of its lock writes, and others may read on suspicion.
+    Loose32, u32, AtomicU32
+);
+loose!(
+    /// A 64-bit word that only the holder of its lock writes, and others may read on suspicion.
+    Loose64, u64, AtomicU64
 );

@@ -116,7 +116,6 @@ pub(crate) fn unsettle(node: &Node) -> bool {
 /// The owner takes up its offer, without the lock: the one change that makes a receive of a copied message take effect.
 /// False if the offer was taken back, and what was copied is void.
 #[must_use]
-#[allow(dead_code, reason = "taken up without the lock in typed queues only")]
 pub(crate) fn accept(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
     // Release: ACCEPT. The slot is used again by who sees this.

@@ -24,4 +24,5 @@ mod tests;
 )]
 pub(crate) mod thread;
 pub(crate) mod time;
+pub(crate) mod typed;
 pub(crate) mod world;

@@ -30,7 +30,7 @@ const PAUSE: u64 = 16;
 pub(crate) struct Grip {
     index: u32,
     ticket: u64,
-    slot: u32,
+    pub(crate) slot: u32,
     pub(crate) len: usize,
     pub(crate) mtype: i64,
     /// Deliveries, this one included.

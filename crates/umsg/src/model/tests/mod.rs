@@ -12,4 +12,6 @@ mod look;
 mod priority;
 mod sides;
 mod stage;
+mod typed_handover;
+mod typed_stage;
 mod waiters;

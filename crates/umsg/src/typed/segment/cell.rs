@@ -1,7 +1,7 @@
 //! The cell of a slot: a message's header, and behind it the bytes of a short message. And the seat of a blocked thread.
 
 use crate::segment::Node;
-use crate::sync::{AtomicU32, Guarded32, Guarded64};
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Loose64};
 
 /// [`Cell::state`] of a slot that holds no message of the queue.
 const FREE: u32 = 0;
@@ -14,10 +14,11 @@ const QUEUED: u32 = 1;
 pub(crate) struct Cell {
     /// Bit 0: queued. Above: how often the message was leased and came back.
     state: Guarded32,
-    /// The message's length in bytes.
-    pub(crate) len: Guarded32,
+    /// The message's length in bytes. Loose, as are the type and the message itself: a receiver reads what it was offered
+    /// without the lock, and may lose the offer meanwhile.
+    pub(crate) len: Loose32,
     /// The message's type, an i64's bits.
-    pub(crate) mtype: Guarded64,
+    pub(crate) mtype: Loose64,
     /// The block of the arena that belongs to the slot, as granule number; 0 for none. A free slot keeps its block.
     pub(crate) block: Guarded32,
     /// Process id of the sender.
@@ -25,7 +26,7 @@ pub(crate) struct Cell {
     /// CLOCK_REALTIME_COARSE of the send, in nanoseconds since 1970.
     pub(crate) sent_at: Guarded64,
     #[cfg(loom)]
-    pub(crate) payload: crate::model::segment::Inline,
+    pub(crate) payload: crate::model::typed::Inline,
 }
 
 impl Cell {
