@@ -95,7 +95,8 @@ impl Engine {
     }
 
     /// Clears away what became of offers: accepted ones leave a free slot; those of the dead, of who gave up, and of who has
-    /// not reacted for a slice go back, because a stopped receiver must not swallow a message.
+    /// not reacted for a slice go back, because a stopped receiver must not swallow a message. In the order in which they
+    /// were made, up to one that still has its time: a call does not look at all who are about to wake.
     #[inline(never)]
     pub(super) fn reap(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
         let now = clock::monotonic_coarse();
@@ -104,16 +105,17 @@ impl Engine {
             let slot = node.slot.get();
             match waiters::state(node) {
                 State::Accepted => {
-                    self.segment().cell(slot)?;
                     // The cell first: a node in this list owns its slot.
                     self.segment().cell(slot)?.end();
                     self.waiters().remove(node)?;
                     crash_point!(MSG_REAPED);
                     self.push_free(slot)?;
                 }
-                State::Settled
-                    if now.saturating_sub(node.offered_at.get()) < SLICE
-                        || !waiters::unsettle(node) => {}
+                State::Settled if now.saturating_sub(node.offered_at.get()) < SLICE => {
+                    return Ok(Walk::Ends);
+                }
+                // It was taken up, or given up, just now: the next call sees to it.
+                State::Settled if !waiters::unsettle(node) => {}
                 State::Settled => {
                     // Its thread looks by itself when it goes on; a dead one's node is free.
                     if waiters::is_orphan(node) {
