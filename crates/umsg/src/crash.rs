@@ -139,6 +139,10 @@ points! {
     MSGGET_INDEXED;
     /// The file has its label: the queue exists.
     MSGGET_LABELLED;
+    /// A queue's file has the rights of before and after a change, its header those of before: nothing was changed.
+    MSGCTL_HANDED_OVER;
+    /// A queue's file has the rights of before and after a change, its header those of after: it was changed.
+    MSGCTL_APPLIED;
     /// A removed queue has lost its label and has its index: who comes to the index next takes it.
     MSGCTL_UNLABELLED;
     /// A repair has found out which slots are in use.

@@ -1,14 +1,145 @@
-//! Looking at a queue as a whole, changing and removing it (msgctl).
+//! Changing and removing a queue (msgctl).
 
 use super::error::{ControlError, OpenError};
-use super::permission::Rights;
+use super::permission::{Rights, may_exceed_limits};
 use super::queue::Queue;
-use super::{registry, sweep};
-use crate::namespace::Namespace;
+use super::{file_rights, registry, sweep};
+use crate::crash::crash_point;
+use crate::namespace::{Limits, Namespace};
+use crate::sync::Ordering;
 use crate::sys::thread;
+use crate::typed::segment::Fixed;
 use crate::typed::{Engine, Refused};
+use rustix::fd::AsFd;
+
+/// What is to become of a queue; None for what stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The owner's user id. The creator stays who he is, and keeps his rights.
+    pub uid: Option<u32>,
+    /// The owner's group id.
+    pub gid: Option<u32>,
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// How many bytes may be queued. What is queued beyond stays.
+    pub qbytes: Option<u64>,
+}
+
+impl Change {
+    fn applied_to(&self, rights: Rights) -> Rights {
+        Rights {
+            uid: self.uid.unwrap_or(rights.uid),
+            gid: self.gid.unwrap_or(rights.gid),
+            mode: self.mode.unwrap_or(rights.mode) & 0o777,
+            ..rights
+        }
+    }
+
+    fn is_of_rights(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some() || self.mode.is_some()
+    }
+
+    /// Under the queue's lock.
+    fn apply(&self, fixed: &Fixed) {
+        let after = self.applied_to(Rights::of(fixed));
+        let rights = &fixed.rights;
+        // Relaxed: the version that is stored behind them says that they have changed.
+        rights.uid.store(after.uid, Ordering::Relaxed);
+        rights.gid.store(after.gid, Ordering::Relaxed);
+        rights.mode.store(after.mode, Ordering::Relaxed);
+        if let Some(bytes) = self.qbytes {
+            fixed.hub.capacity.store(bytes, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Queue {
+    /// Changes the queue's owner, mode and size. Whoever waits in it asks again whether he may, and whether there is room.
+    /// Source: msgctl(2), IPC_SET.
+    ///
+    /// Unlike the kernel's, a queue may be made as large as the namespace's [`max_qbytes`](crate::Limits::max_qbytes) without any privilege.
+    /// Where the new owner or group is to be let in by the system too, and the caller is not root, the file system must know
+    /// access control lists (tmpfs does), and the caller must own the queue's file: its creator does, until root gives it away. Only
+    /// the file's owner and root can take a removed queue's names out of a shared directory; others leave them to those.
+    ///
+    /// # Errors
+    /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `InvalidOwner` (EINVAL);
+    /// `RightsNotPossible` (EPERM); `Removed`. `Open` with EBUSY if a process was stopped while it made or removed a queue.
+    ///
+    /// # If the process dies
+    /// Before or after the change: until somebody makes the next one, the system may let both those who may and those who might
+    /// map the queue.
+    pub fn set(&self, change: &Change) -> Result<(), ControlError> {
+        let fixed = self.engine.segment().fixed();
+        may_change(fixed).or_else(|error| match self.engine.is_removed() {
+            true => Err(ControlError::Removed),
+            false => Err(error),
+        })?;
+        self.check(change)?;
+        match &self.namespace {
+            Some(namespace) if change.is_of_rights() => self.set_rights(namespace, change),
+            _ => self.apply(change),
+        }
+    }
+
+    /// The file goes first and gets both rights, so that nobody is kept out who may go in, whenever this ends. Under the
+    /// directory's lock: the rights of file and header belong together.
+    fn set_rights(&self, namespace: &Namespace, change: &Change) -> Result<(), ControlError> {
+        let mut files = namespace.msg_files()?;
+        let lock = files.lock()?;
+        let (file, said) = match registry::open_id(&mut files, self.id()) {
+            Err(OpenError::NoSuchId) => return Err(ControlError::Removed),
+            other => other?,
+        };
+        let label = registry::label_of(&files, &said)?.unwrap_or_default();
+        let before = Rights::of(self.engine.segment().fixed());
+        let after = change.applied_to(before);
+        file_rights::hand_over(&files, file.as_fd(), &label, [before, after])
+            .map_err(|_| ControlError::RightsNotPossible)?;
+        crash_point!(MSGCTL_HANDED_OVER);
+        self.apply(change)?;
+        crash_point!(MSGCTL_APPLIED);
+        // Wider than need be if it fails, which it did not a moment ago.
+        let _ = file_rights::give(file.as_fd(), &[after]);
+        drop(lock);
+        Ok(())
+    }
+
+    fn apply(&self, change: &Change) -> Result<(), ControlError> {
+        let outcome = self.engine.change(thread::current(), |fixed| {
+            may_change(fixed)?;
+            change.apply(fixed);
+            Ok(())
+        });
+        done(&self.engine, outcome)
+    }
+
+    /// What can be known without the lock. Source: the order of checks in `msgctl_down`, ipc/msg.c of the kernel.
+    fn check(&self, change: &Change) -> Result<(), ControlError> {
+        if let Some(bytes) = change.qbytes {
+            let max = self.most_bytes()?;
+            if bytes > u64::from(max) && !may_exceed_limits() {
+                return Err(ControlError::TooManyBytes { max });
+            }
+        }
+        match [change.uid, change.gid].contains(&Some(u32::MAX)) {
+            true => Err(ControlError::InvalidOwner),
+            false => Ok(()),
+        }
+    }
+
+    /// How large the queue may be made without privilege: what the namespace says now, but no larger than it could be when the
+    /// queue was made.
+    fn most_bytes(&self) -> Result<u32, ControlError> {
+        let limits = match &self.namespace {
+            Some(namespace) => namespace.limits()?,
+            None => Limits::default(),
+        };
+        let most = limits.max_qbytes.max(limits.msgmnb);
+        let capacity = self.engine.segment().layout().capacity;
+        Ok(u32::try_from(capacity).unwrap_or(u32::MAX).min(most))
+    }
+
     /// Removes the queue with all its messages, for everybody. Whoever waits in it is told so (EIDRM). Its key is free for
     /// another queue. Source: msgctl(2), IPC_RMID.
     ///
@@ -37,19 +168,22 @@ pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
 }
 
 fn remove(engine: &Engine, namespace: Option<&Namespace>, id: i32) -> Result<(), ControlError> {
-    let may = |fixed: &_| match Rights::of(fixed).are_the_callers() {
-        true => Ok(()),
-        false => Err(ControlError::NotOwner),
-    };
-    done(engine, engine.remove(thread::current(), may))?;
+    done(engine, engine.remove(thread::current(), may_change))?;
     if let Some(namespace) = namespace {
         sweep::removed(namespace, id);
     }
     Ok(())
 }
 
+fn may_change(fixed: &Fixed) -> Result<(), ControlError> {
+    match Rights::of(fixed).are_the_callers() {
+        true => Ok(()),
+        false => Err(ControlError::NotOwner),
+    }
+}
+
 /// What a change under the queue's lock came to.
-fn done<T>(
+pub(super) fn done<T>(
     engine: &Engine,
     outcome: Result<Result<T, ControlError>, Refused>,
 ) -> Result<T, ControlError> {

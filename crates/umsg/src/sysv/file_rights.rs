@@ -11,9 +11,10 @@
 //! list (acl(5)), of which tmpfs is capable.
 
 use super::permission::Rights;
+use crate::namespace::Files;
 use rustix::fd::BorrowedFd;
-use rustix::fs::{self, Mode, Stat, XattrFlags};
-use rustix::io::{self, Errno};
+use rustix::fs::{self, Gid, Mode, Stat, Uid, XattrFlags};
+use rustix::io;
 
 const READ_WRITE: u16 = 6;
 const ATTRIBUTE: &str = "system.posix_acl_access";
@@ -26,36 +27,55 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     let stat = fs::fstat(file)?;
     let list = List::of(rights, &stat);
     if list.is_a_mode() {
-        give_mode(file, &stat, list.mode())
+        give_mode(file, &stat, &list)
     } else {
         give_list(file, &list)
     }
 }
 
-fn give_mode(file: BorrowedFd<'_>, stat: &Stat, mode: u32) -> io::Result<()> {
-    match fs::fremovexattr(file, ATTRIBUTE) {
-        Ok(()) => {}
-        // No list, or none possible.
-        Err(Errno::NODATA | Errno::OPNOTSUPP) if stat.st_mode & 0o7777 == mode => return Ok(()),
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-        Err(_) if !has_list(file) && stat.st_mode & 0o7777 == mode => return Ok(()),
-        Err(e) => return Err(e),
+/// Gives a queue's file and label to the owner and group that the queue is to have, and rights that belong to those before and
+/// after. Who can't give files away names the new owner in a list.
+///
+/// # Errors
+/// As [`give`].
+pub(super) fn hand_over(
+    files: &Files,
+    file: BorrowedFd<'_>,
+    label: &str,
+    [before, after]: [Rights; 2],
+) -> io::Result<()> {
+    let both = [before, after];
+    if before.uid != after.uid {
+        // Who dies between the two leaves the old owner his rights. Without lists there is no such help.
+        let stat = fs::fstat(file)?;
+        let _ = give_list(file, &List::naming_all(&both, &stat));
+        let user = Uid::from_raw(after.uid);
+        if fs::fchown(file, Some(user), None).is_ok() {
+            files.give_label(label, user);
+        }
     }
-    fs::fchmod(file, Mode::from_raw_mode(mode))
+    if before.gid != after.gid {
+        let _ = fs::fchown(file, None, Some(Gid::from_raw(after.gid)));
+    }
+    give(file, &both).or_else(|_| give(file, &[after]))
 }
 
-fn has_list(file: BorrowedFd<'_>) -> bool {
-    fs::fgetxattr(file, ATTRIBUTE, &mut [0_u8; 0][..]).is_ok_and(|len| len != 0)
+fn give_mode(file: BorrowedFd<'_>, stat: &Stat, list: &List) -> io::Result<()> {
+    // A list that says no more than a mode becomes one, in one step.
+    match fs::fgetxattr_query(file, ATTRIBUTE) {
+        Ok(_) => fs::fsetxattr(file, ATTRIBUTE, &list.bytes(), XattrFlags::empty()),
+        Err(_) if stat.st_mode & 0o7777 == list.mode() => Ok(()),
+        Err(_) => fs::fchmod(file, Mode::from_raw_mode(list.mode())),
+    }
 }
 
 fn give_list(file: BorrowedFd<'_>, list: &List) -> io::Result<()> {
     let bytes = list.bytes();
     let mut found = vec![0; bytes.len()];
-    let is_so = fs::fgetxattr(file, ATTRIBUTE, &mut found[..]) == Ok(bytes.len()) && found == bytes;
-    if is_so {
-        return Ok(());
+    match fs::fgetxattr(file, ATTRIBUTE, &mut found[..]) {
+        Ok(len) if len == bytes.len() && found == bytes => Ok(()),
+        _ => fs::fsetxattr(file, ATTRIBUTE, &bytes, XattrFlags::empty()),
     }
-    fs::fsetxattr(file, ATTRIBUTE, &bytes, XattrFlags::empty())
 }
 
 /// Who may open the file for reading and writing.
@@ -71,6 +91,15 @@ struct List {
 
 impl List {
     fn of(rights: &[Rights], stat: &Stat) -> List {
+        let mut list = List::naming_all(rights, stat);
+        list.users.retain(|user| *user != stat.st_uid);
+        list.groups
+            .retain(|(group, may)| *group != stat.st_gid && *may != list.others);
+        list
+    }
+
+    /// The file's own owner and group too.
+    fn naming_all(rights: &[Rights], stat: &Stat) -> List {
         let class = |rights: &Rights, shift: u32| rights.mode >> shift & 0o6 != 0;
         let others = rights.iter().any(|rights| class(rights, 0));
         let mut users: Vec<u32> = rights.iter().flat_map(|r| [r.uid, r.cuid]).collect();
@@ -86,8 +115,6 @@ impl List {
         let owner = users.contains(&stat.st_uid) || others;
         let of_file = groups.iter().find(|(group, _)| *group == stat.st_gid);
         let group = of_file.map_or(others, |(_, may)| *may);
-        users.retain(|user| *user != stat.st_uid);
-        groups.retain(|(group, may)| *group != stat.st_gid && *may != others);
         List {
             owner,
             users,
@@ -124,7 +151,9 @@ impl List {
         entries.extend(self.users.iter().map(|user| (2, READ_WRITE, *user)));
         entries.push((4, may(self.group), NOBODY));
         entries.extend(self.groups.iter().map(|(group, is)| (8, may(*is), *group)));
-        entries.push((0x10, READ_WRITE, NOBODY));
+        if !self.is_a_mode() {
+            entries.push((0x10, READ_WRITE, NOBODY));
+        }
         entries.push((0x20, may(self.others), NOBODY));
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for (tag, permissions, id) in entries {

@@ -40,25 +40,34 @@ mod attachments;
 mod batch;
 mod control;
 mod create;
+mod entry;
 mod error;
 mod file_rights;
+mod info;
 mod lease;
+mod list;
 mod look;
 mod options;
 mod permission;
 mod queue;
 mod registry;
+mod status;
 mod sweep;
 
 pub use crate::order::Want;
 pub use crate::pacing::Waiting;
 #[doc(hidden)]
 pub use crate::until::Until;
-pub use control::remove_id as remove;
+pub use control::{Change, remove_id as remove};
+pub use entry::Entry;
 pub use error::{ControlError, LeaseError, OpenError, ReceiveError, SendError};
+#[doc(hidden)]
+pub use info::{MsgInfo, ipc_info, msg_info, msg_stat};
 pub use lease::Lease;
+pub use list::{Totals, list, totals};
 pub use look::Peeked;
 pub use options::OpenOptions;
 pub use permission::forget_caller;
 pub use queue::{Queue, Received};
 pub use registry::PRIVATE;
+pub use status::{Statistics, Status};

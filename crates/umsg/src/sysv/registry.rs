@@ -171,14 +171,19 @@ fn denied(files: &Files, id: i32) -> Result<OpenError, OpenError> {
 
 /// Whether a queue has its label, without which it was not finished.
 pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenError> {
+    label_of(files, said).map(|label| label.is_some())
+}
+
+/// The name of a queue's label.
+pub(super) fn label_of(files: &Files, said: &Summary) -> Result<Option<String>, OpenError> {
     for name in labels(said.key, index_of(said.id)) {
         match files.label(&name)? {
-            Label::Missing => return Ok(false),
-            Label::Of(id) if id == said.id => return Ok(true),
+            Label::Missing => return Ok(None),
+            Label::Of(id) if id == said.id => return Ok(Some(name)),
             _ => {}
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// What a file says of its queue; None if it is no queue's.

@@ -40,7 +40,7 @@ pub(crate) mod wait;
 
 pub(crate) use batch::{Batch, Sink};
 pub(crate) use lease::Grip;
-pub(crate) use look::Seen;
+pub(crate) use look::{Counts, Seen};
 pub(crate) use receive::Taken;
 pub(crate) use wait::Call;
 

@@ -1,6 +1,6 @@
 //! The label of a queue: a symbolic link whose text is the identifier. To make it is what makes the queue.
 
-use rustix::fs::{self, AtFlags, FileType};
+use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
 
 use super::files::Files;
@@ -43,6 +43,12 @@ impl Files {
     pub(crate) fn put_label(&self, name: &str, id: i32) -> Result<(), FileError> {
         let (at, path) = self.directory().locate(name);
         fs::symlinkat(id.to_string(), at, &path).map_err(|e| FileError::of("symlink", e))
+    }
+
+    /// Gives a label to a user, if the caller may: it goes with the file.
+    pub(crate) fn give_label(&self, name: &str, user: Uid) {
+        let (at, path) = self.directory().locate(name);
+        let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);
     }
 
     /// Takes a label away, if there is one and the caller may; answers whether the name is free. Something else of that name

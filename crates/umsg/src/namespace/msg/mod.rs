@@ -35,6 +35,7 @@ use super::Namespace;
 use super::error::NamespaceError;
 use super::queues::{SYSV, allocated};
 
+pub(crate) use entries::Entry;
 pub(super) use entries::count_below;
 pub(crate) use files::{Files, NewFile};
 pub(crate) use label::Label;

@@ -1,0 +1,80 @@
+//! What IPC_INFO and MSG_INFO of msgctl(2) return, for the faces that speak C. Source: `msgctl_info` in ipc/msg.c of the kernel, whose
+//! constants are figures of machines long gone.
+
+use super::entry::Entry;
+use super::error::{ControlError, OpenError};
+use super::list::{entry_at, totals};
+use crate::namespace::Namespace;
+
+/// MSGMNB and MSGMNI of linux/msg.h, of which the others are made.
+const MSGMNB: i32 = 16_384;
+const MSGMNI: i32 = 32_000;
+
+/// `struct msginfo` of linux/msg.h, and what the call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsgInfo {
+    /// IPC_INFO: a constant. MSG_INFO: how many queues there are.
+    pub msgpool: i32,
+    /// IPC_INFO: a constant. MSG_INFO: how many messages are queued.
+    pub msgmap: i32,
+    /// The namespace's limits, see [`Limits`](crate::Limits): the longest message.
+    pub msgmax: i32,
+    /// How many bytes a new queue may hold.
+    pub msgmnb: i32,
+    /// How many queues there may be.
+    pub msgmni: i32,
+    /// A constant.
+    pub msgssz: i32,
+    /// IPC_INFO: a constant. MSG_INFO: how many bytes are queued.
+    pub msgtql: i32,
+    /// A constant.
+    pub msgseg: u16,
+    /// The highest index of a queue, 0 if there is none: what the call returns.
+    pub highest_index: i32,
+}
+
+/// IPC_INFO.
+///
+/// # Errors
+/// If the namespace can't be read.
+pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
+    let limits = namespace.limits()?;
+    Ok(MsgInfo {
+        msgpool: (i64::from(MSGMNI) * i64::from(MSGMNB) / 1024) as i32,
+        msgmap: MSGMNB,
+        msgmax: clamped(limits.msgmax),
+        msgmnb: clamped(limits.msgmnb),
+        msgmni: clamped(limits.msgmni),
+        msgssz: 16,
+        msgtql: MSGMNB,
+        msgseg: 0xffff,
+        highest_index: namespace.msg_files()?.highest_index()? as i32,
+    })
+}
+
+/// MSG_INFO.
+///
+/// # Errors
+/// If the namespace can't be read.
+pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
+    let totals = totals(namespace)?;
+    Ok(MsgInfo {
+        msgpool: clamped(totals.queues),
+        msgmap: clamped(totals.messages),
+        msgtql: clamped(totals.bytes),
+        highest_index: totals.highest_index as i32,
+        ..ipc_info(namespace)?
+    })
+}
+
+/// MSG_STAT, and with `any` MSG_STAT_ANY.
+///
+/// # Errors
+/// `Open(NoSuchId)` (EINVAL) if no queue has the index; `PermissionDenied` (EACCES) unless `any`.
+pub fn msg_stat(namespace: &Namespace, index: i32, any: bool) -> Result<Entry, ControlError> {
+    entry_at(namespace, index, any)
+}
+
+fn clamped(value: impl TryInto<i32>) -> i32 {
+    value.try_into().unwrap_or(i32::MAX)
+}

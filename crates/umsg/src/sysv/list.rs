@@ -1,0 +1,117 @@
+//! The queues of a namespace.
+
+use super::entry::Entry;
+use super::error::{ControlError, OpenError};
+use super::permission::Rights;
+use super::registry::{index_of, is_labelled, is_no_file, said};
+use super::status::TO_LOOK;
+use crate::namespace::{self, FileError, Files, INDICES, Namespace};
+use crate::typed::segment::Summary;
+
+/// The queues of a namespace, by index. Those that the caller may not read are there too, with what is known of them; see
+/// [`Entry::readable`].
+///
+/// # Errors
+/// If the namespace can't be read.
+pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
+    let mut files = namespace.msg_files()?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for label in files.entries()? {
+        if let Some(entry) = entry(&mut files, &label)? {
+            entries.retain(|known| known.id != entry.id);
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
+
+/// The queue with an index, as MSG_STAT gives it; `any` is MSG_STAT_ANY, which asks for no permission. Identifiers are taken for
+/// their index. Source: `msgctl_stat` in ipc/msg.c of the kernel.
+pub(super) fn entry_at(
+    namespace: &Namespace,
+    index: i32,
+    any: bool,
+) -> Result<Entry, ControlError> {
+    let index = u32::try_from(index).map_err(|_| OpenError::NoSuchId)? % INDICES;
+    let entry = find(&mut namespace.msg_files()?, index)?.ok_or(OpenError::NoSuchId)?;
+    match any || may_look(&entry) {
+        true => Ok(entry),
+        false => Err(ControlError::PermissionDenied),
+    }
+}
+
+fn find(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
+    match files.open(index) {
+        Ok(file) => Ok(match said(&file)? {
+            Some(said) if is_live(files, index, &said)? => Some(Entry::of_summary(&said)),
+            _ => None,
+        }),
+        // Labels say which queue that is; there are no names of them by index.
+        Err(FileError::Denied) => {
+            let labels = files.entries()?;
+            let label = labels.iter().rfind(|label| label.index == index);
+            label.map_or(Ok(None), |label| entry(files, label))
+        }
+        Err(error) if is_no_file(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_live(files: &Files, index: u32, said: &Summary) -> Result<bool, OpenError> {
+    Ok(!said.is_removed && index_of(said.id) == index && is_labelled(files, said)?)
+}
+
+fn may_look(entry: &Entry) -> bool {
+    let rights = Rights {
+        uid: entry.uid,
+        gid: entry.gid,
+        cuid: entry.cuid,
+        cgid: entry.cgid,
+        mode: entry.mode,
+    };
+    entry.readable && rights.grant(TO_LOOK)
+}
+
+/// The queue of a label; None if there is none by now, or never was.
+fn entry(files: &mut Files, label: &namespace::Entry) -> Result<Option<Entry>, OpenError> {
+    match files.open(label.index) {
+        Ok(file) => Ok(said(&file)
+            .unwrap_or(None) // a damaged one is no reason to see none
+            .filter(|said| said.id == label.id && said.key == label.key && !said.is_removed)
+            .map(|said| Entry::of_summary(&said))),
+        Err(FileError::Denied) => Ok(files
+            .stat(label.index)?
+            .map(|stat| Entry::of_file(label.id, label.key, &stat))),
+        Err(error) if is_no_file(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All queues together, as MSG_INFO gives them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// How many queues there are.
+    pub queues: u32,
+    /// How many messages are in those that the caller may read.
+    pub messages: u64,
+    /// How many bytes these have together.
+    pub bytes: u64,
+    /// The highest index of a queue; 0 if there is none.
+    pub highest_index: u32,
+}
+
+/// Sums over the queues of a namespace. No operation on a queue pays for it: the counts are read from each queue's header. Exact
+/// when nobody uses them meanwhile.
+///
+/// # Errors
+/// As [`list`].
+pub fn totals(namespace: &Namespace) -> Result<Totals, OpenError> {
+    let add = |sum: Totals, entry: &Entry| Totals {
+        queues: sum.queues + 1,
+        messages: sum.messages.saturating_add(entry.messages),
+        bytes: sum.bytes.saturating_add(entry.bytes),
+        highest_index: sum.highest_index.max(entry.id as u32 % INDICES),
+    };
+    Ok(list(namespace)?.iter().fold(Totals::default(), add))
+}

@@ -1,0 +1,132 @@
+//! What a queue says of itself.
+
+use super::control::done;
+use super::entry::Entry;
+use super::error::ControlError;
+use super::permission::Rights;
+use super::queue::Queue;
+use crate::counters::Event;
+use crate::slots::arena;
+use crate::sync::Ordering;
+use crate::sys::thread;
+use crate::typed::{Counts, Engine};
+use std::time::{Duration, SystemTime};
+
+/// Read permission of every class: what IPC_STAT asks for.
+pub(super) const TO_LOOK: u32 = 0o444;
+
+/// All that can be said about a queue without looking at its messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// What msgctl(2) says (IPC_STAT).
+    pub entry: Entry,
+    /// The longest message that the queue takes, in bytes.
+    pub msgmax: usize,
+    /// Process id of the creator.
+    pub creator: u32,
+    /// When the queue was made.
+    pub created: SystemTime,
+    /// Messages that are leased: received in place and not acknowledged. They count for the capacity.
+    pub leased: u64,
+    /// How many bytes these have together.
+    pub leased_bytes: u64,
+    /// Threads that wait for room.
+    pub blocked_senders: usize,
+    /// Threads that wait for a message.
+    pub blocked_receivers: usize,
+    /// Bytes of memory in use by slots and blocks.
+    pub memory: u64,
+    /// How often what happened.
+    pub statistics: Statistics,
+    /// Whether something was found in the queue's memory that no operation could have left there.
+    pub damaged: bool,
+}
+
+/// Events since the queue was made. A process that is killed may leave its last one uncounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Sends that found no room and waited.
+    pub sends_blocked: u64,
+    /// Receives that found no message that they wanted and waited.
+    pub receives_blocked: u64,
+    /// Messages handed to a waiting receiver.
+    pub handed_over: u64,
+    /// Waits that ended while their thread was still spinning.
+    pub spins_paid: u64,
+    /// Waits that ended with a time-out or a signal.
+    pub given_up: u64,
+    /// Waiting threads whose death was noticed.
+    pub waiters_died: u64,
+    /// Leased messages that went back to the queue.
+    pub returned: u64,
+    /// Repairs after a death.
+    pub repairs: u32,
+}
+
+impl Queue {
+    /// What the queue says of itself, all counts of one instant.
+    ///
+    /// # Errors
+    /// `PermissionDenied` (EACCES) unless the caller may read, as for IPC_STAT in msgctl(2); `Removed`.
+    pub fn status(&self) -> Result<Status, ControlError> {
+        let counts = counts(&self.engine)?;
+        let fixed = self.engine.segment().fixed();
+        let segment = self.engine.segment();
+        // Relaxed: neither changes.
+        let created = fixed.header.created_at.load(Ordering::Relaxed);
+        Ok(Status {
+            entry: Entry::of(fixed, &counts),
+            msgmax: segment.layout().msgmax,
+            creator: fixed.header.creator.load(Ordering::Relaxed),
+            created: SystemTime::UNIX_EPOCH + Duration::from_nanos(created),
+            leased: counts.leased,
+            leased_bytes: counts.leased_bytes,
+            blocked_senders: counts.senders as usize,
+            blocked_receivers: counts.receivers as usize,
+            memory: segment.memory() + arena::allocated(segment) as u64,
+            statistics: statistics(&self.engine),
+            damaged: fixed.header.damaged.load(Ordering::Relaxed) != 0,
+        })
+    }
+
+    /// What msgctl(2) says of the queue (IPC_STAT): a part of its [`status`](Self::status).
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub fn entry(&self) -> Result<Entry, ControlError> {
+        let counts = counts(&self.engine)?;
+        Ok(Entry::of(self.engine.segment().fixed(), &counts))
+    }
+}
+
+/// The counts of a queue that the caller may read.
+fn counts(engine: &Engine) -> Result<Counts, ControlError> {
+    may_look(engine)?;
+    done(engine, engine.counts(thread::current()).map(Ok))
+}
+
+fn may_look(engine: &Engine) -> Result<(), ControlError> {
+    match Rights::of(engine.segment().fixed()).grant(TO_LOOK) {
+        true => Ok(()),
+        // In the kernel's order: what is not there is told first.
+        false if engine.is_removed() => Err(ControlError::Removed),
+        false => Err(ControlError::PermissionDenied),
+    }
+}
+
+fn statistics(engine: &Engine) -> Statistics {
+    let fixed = engine.segment().fixed();
+    let sum = |event| fixed.counters.sum(event);
+    Statistics {
+        sends_blocked: sum(Event::SendBlocked),
+        receives_blocked: sum(Event::ReceiveBlocked),
+        handed_over: sum(Event::HandedOver),
+        spins_paid: sum(Event::SpinPaid),
+        given_up: sum(Event::GivenUp),
+        waiters_died: sum(Event::WaiterDied),
+        returned: sum(Event::Returned),
+        repairs: fixed.hub.repairs.load(Ordering::Relaxed),
+    }
+}
