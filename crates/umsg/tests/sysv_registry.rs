@@ -7,8 +7,8 @@ use std::time::Duration;
 use support::Random;
 use support::child::{Child, Exit};
 use support::place::Place;
-use umsg::sysv::{self, ControlError, OpenError, OpenOptions, PRIVATE, Queue};
 use umsg::Namespace;
+use umsg::sysv::{self, ControlError, OpenError, OpenOptions, PRIVATE, Queue};
 
 const KEY: i32 = 0x1234;
 

@@ -71,9 +71,9 @@ impl Queue {
     /// map the queue.
     pub fn set(&self, change: &Change) -> Result<(), ControlError> {
         let fixed = self.engine.segment().fixed();
-        may_change(fixed).or_else(|error| match self.engine.is_removed() {
-            true => Err(ControlError::Removed),
-            false => Err(error),
+        may_change(fixed).map_err(|error| match self.engine.is_removed() {
+            true => ControlError::Removed,
+            false => error,
         })?;
         self.check(change)?;
         match &self.namespace {
@@ -150,6 +150,11 @@ impl Queue {
     /// # If the process dies
     /// The queue is there, or is removed; the names of a removed one are taken away by who needs them next.
     pub fn remove(self) -> Result<(), ControlError> {
+        self.remove_shared()
+    }
+
+    /// As [`remove`](Self::remove), for those who share the queue.
+    pub(super) fn remove_shared(&self) -> Result<(), ControlError> {
         remove(&self.engine, self.namespace.as_ref(), self.id())
     }
 }
@@ -157,11 +162,23 @@ impl Queue {
 /// Removes the queue with an identifier.
 ///
 /// # Errors
-/// See [`Queue::remove`]; `Open` (EINVAL, EACCES) if it can't be opened.
+/// See [`Queue::remove`]; `Open` (EINVAL) if there is none.
 pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
+    open_own(namespace, id)?.remove()
+}
+
+/// Changes the queue with an identifier.
+///
+/// # Errors
+/// See [`Queue::set`]; `Open` (EINVAL) if there is none.
+pub fn set_id(namespace: &Namespace, id: i32, change: &Change) -> Result<(), ControlError> {
+    open_own(namespace, id)?.set(change)
+}
+
+/// Who may not open a queue is not its owner.
+fn open_own(namespace: &Namespace, id: i32) -> Result<Queue, ControlError> {
     match registry::attach_id(namespace, id) {
-        Ok(segment) => remove(&Engine::new(segment), Some(namespace), id),
-        // Who may not open it is not its owner.
+        Ok(segment) => Ok(Queue::new(segment)),
         Err(OpenError::PermissionDenied) => Err(ControlError::NotOwner),
         Err(error) => Err(error.into()),
     }

@@ -115,13 +115,18 @@ fn room(files: &mut Files, limits: &Limits, lock: &Locked) -> Result<u32, OpenEr
     }
 }
 
-/// Makes the label of a queue, in place of one that leads to none.
+/// Makes the label of a queue behind those that lead to none and can't be taken away: the last one is the one that counts.
 fn label(files: &Files, key: i32, id: i32) -> Result<(), OpenError> {
-    for name in labels(key, id as u32 % INDICES) {
-        if files.label(&name)? != Label::Missing && !files.take_label(&name) {
-            continue;
-        }
-        match files.put_label(&name, id) {
+    let names: Vec<String> = labels(key, id as u32 % INDICES).collect();
+    let mut free = 0;
+    while free < names.len() && files.label(&names[free])? != Label::Missing {
+        free += 1;
+    }
+    while free > 0 && files.take_label(&names[free - 1]) {
+        free -= 1;
+    }
+    for name in &names[free..] {
+        match files.put_label(name, id) {
             Err(FileError::AlreadyExists) => {}
             other => return Ok(other?),
         }

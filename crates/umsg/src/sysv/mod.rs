@@ -58,7 +58,7 @@ pub use crate::order::Want;
 pub use crate::pacing::Waiting;
 #[doc(hidden)]
 pub use crate::until::Until;
-pub use control::{Change, remove_id as remove};
+pub use control::{Change, remove_id as remove, set_id as set};
 pub use entry::Entry;
 pub use error::{ControlError, LeaseError, OpenError, ReceiveError, SendError};
 #[doc(hidden)]
@@ -70,4 +70,6 @@ pub use options::OpenOptions;
 pub use permission::forget_caller;
 pub use queue::{Queue, Received};
 pub use registry::PRIVATE;
+#[doc(hidden)]
+pub use registry::msgget;
 pub use status::{Statistics, Status};

@@ -82,6 +82,22 @@ pub(super) fn get(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<Got
     }
 }
 
+/// As msgget(2) with these flags, in a namespace: the identifier of a queue. For the faces that speak C.
+///
+/// # Errors
+/// As [`OpenOptions::open`](super::OpenOptions::open); `PermissionDenied` if the queue does not grant all that the flags ask for.
+#[doc(hidden)]
+pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenError> {
+    let bits = flags as u32 & 0o777;
+    let wanted = Wanted {
+        create: flags & libc::IPC_CREAT != 0,
+        exclusive: flags & libc::IPC_EXCL != 0,
+        mode: bits,
+        asked: bits,
+    };
+    get(namespace, key, wanted).map(|got| got.id())
+}
+
 /// Whether the caller gets a queue that there is.
 pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     if wanted.create && wanted.exclusive {
@@ -98,19 +114,19 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     }
 }
 
-/// The queue of a key, if there is one.
+/// The queue of a key, if there is one: the last label's.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
+    let mut last = Label::Missing;
     for name in labels(key, 0) {
         match files.label(&name)? {
-            Label::Missing => return Ok(None),
-            Label::Of(id) => match look(files, id, key)? {
-                Some(found) => return Ok(Some(found)),
-                None => continue,
-            },
-            Label::Foreign => {}
+            Label::Missing => break,
+            label => last = label,
         }
     }
-    Ok(None)
+    match last {
+        Label::Of(id) => look(files, id, key),
+        Label::Missing | Label::Foreign => Ok(None),
+    }
 }
 
 /// The queue with this identifier and key, if there is one.

@@ -1,7 +1,7 @@
 //! Taking away the names of queues that are none: removed ones, and what the dead left half made or half removed.
 //!
 //! In a sticky directory only a file's owner and root may do so. What others meet they go round: an index is left out, and a
-//! label has further spellings.
+//! label has further names.
 
 use super::registry::{index_of, is_labelled, said};
 use crate::crash::crash_point;

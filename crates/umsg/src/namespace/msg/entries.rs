@@ -1,11 +1,12 @@
 //! What is in the directory: which queues there are, as far as names tell.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
 use std::path::Path;
 
 use super::files::Files;
 use super::label::Label;
-use super::names::{INDICES, index_of, key_of};
+use super::names::{INDICES, behind, index_of, key_of};
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
@@ -24,24 +25,27 @@ pub(crate) struct Entry {
 }
 
 impl Files {
-    /// The labels for which there are files, by index.
+    /// The labels for which there are files, by index; of several names for one label the last.
     ///
     /// # Errors
     /// `Namespace(NotAccessible)` if the caller may not list the directory; `TooManyFiles`, `System`.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, FileError> {
-        let (mut indices, mut labels) = (HashSet::new(), Vec::new());
+        let (mut indices, mut labels) = (HashSet::new(), HashMap::new());
         for_each_entry(self.directory(), |entry, is_file| {
             let name = entry.file_name();
             match (index_of(name).filter(|_| is_file), key_of(name)) {
                 (Some(index), _) => drop(indices.insert(index)),
-                (None, Some(key)) => labels.push((name.to_owned(), key)),
+                (None, Some(key)) => drop(labels.insert(name.to_owned(), key)),
                 _ => {}
             }
             Ok(())
         })?;
         let mut entries = Vec::new();
-        for (name, key) in labels {
-            if let Label::Of(id) = self.label(name.to_str().unwrap_or_default())? {
+        for (name, &key) in &labels {
+            let is_last = behind(name)
+                .and_then(|next| CString::new(next).ok())
+                .is_none_or(|next| !labels.contains_key(&next));
+            if is_last && let Label::Of(id) = self.label(name.to_str().unwrap_or_default())? {
                 let index = id as u32 % INDICES;
                 entries.push(Entry { index, id, key });
             }
@@ -132,6 +136,7 @@ mod tests {
             ("k-00001234", "32771"),
             ("p-9", "9"),
             ("p-1", "1"),
+            ("k-ffffffff-1", "3"),
             ("k-ffffffff-2", "65540"),
             ("k-00000007", "/etc/passwd"),
             ("letter", "5"),

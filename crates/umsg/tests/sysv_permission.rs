@@ -1,0 +1,388 @@
+//! Who may do what with a System V queue: the same questions to the kernel's queues and to these, by several users.
+
+mod support;
+
+use std::ffi::c_int;
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use umsg::sysv::{self, Change, ControlError, OpenOptions, Want};
+use umsg::{Limits, Namespace};
+
+const KEY: i32 = 0x1234;
+
+/// A user: id, group, supplementary groups.
+#[derive(Clone, Copy, Debug)]
+struct User(u32, u32, &'static [u32]);
+
+const ROOT: User = User(0, 0, &[]);
+const MAKER: User = User(1001, 1001, &[]);
+const USERS: [User; 7] = [
+    ROOT,
+    MAKER,
+    User(1002, 1001, &[]),
+    User(1002, 1002, &[1001]),
+    User(1002, 1002, &[]),
+    User(1003, 1003, &[1004]),
+    User(1003, 1004, &[1001, 1002]),
+];
+
+impl User {
+    /// For the rest of the process.
+    fn become_self(self) {
+        let User(user, group, groups) = self;
+        // SAFETY: ids of this process, which is a child of its own; the list is a live slice.
+        let done = unsafe {
+            libc::setgroups(groups.len(), groups.as_ptr()) == 0
+                && libc::setresgid(group, group, group) == 0
+                && libc::setresuid(user, user, user) == 0
+        };
+        assert!(done, "{self:?}");
+    }
+
+    /// Does `work` as this user, in a process of its own.
+    #[track_caller]
+    fn does(self, work: impl FnOnce()) {
+        let mut child = Child::run(|| {
+            self.become_self();
+            work();
+            0
+        });
+        assert_eq!(
+            child.wait(Duration::from_secs(30)),
+            Some(Exit::Code(0)),
+            "{self:?}"
+        );
+    }
+}
+
+/// An answer: what a call returns, or minus its errno.
+type Answer = i32;
+
+/// The calls of both.
+trait Queues {
+    fn get(&self, key: i32, flags: i32) -> Answer;
+    fn send(&self, id: i32) -> Answer;
+    fn receive(&self, id: i32) -> Answer;
+    /// IPC_STAT: mode, owner and creator too.
+    fn stat(&self, id: i32) -> (Answer, [u32; 5]);
+    fn stat_any(&self, index: i32) -> Answer;
+    fn stat_index(&self, index: i32) -> Answer;
+    /// IPC_SET: user, group, mode, bytes.
+    fn set(&self, id: i32, to: [u32; 4]) -> Answer;
+    fn remove(&self, id: i32) -> Answer;
+}
+
+struct Kernel;
+
+#[repr(C)]
+struct Message {
+    mtype: libc::c_long,
+    byte: u8,
+}
+
+fn answer(result: impl TryInto<i32>) -> Answer {
+    match result.try_into() {
+        Ok(-1) | Err(_) => -std::io::Error::last_os_error().raw_os_error().unwrap(),
+        Ok(value) => value,
+    }
+}
+
+impl Kernel {
+    fn control(id: i32, command: c_int, data: &mut libc::msqid_ds) -> Answer {
+        // SAFETY: the structure is a live local of the caller's.
+        answer(unsafe { libc::msgctl(id, command, data) })
+    }
+
+    fn nothing() -> libc::msqid_ds {
+        // SAFETY: integers only.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+impl Queues for Kernel {
+    fn get(&self, key: i32, flags: i32) -> Answer {
+        // SAFETY: no pointers.
+        answer(unsafe { libc::msgget(key, flags) })
+    }
+
+    fn send(&self, id: i32) -> Answer {
+        let message = Message { mtype: 1, byte: 7 };
+        // SAFETY: a type and one byte, a live local.
+        answer(unsafe { libc::msgsnd(id, (&raw const message).cast(), 1, libc::IPC_NOWAIT) })
+    }
+
+    fn receive(&self, id: i32) -> Answer {
+        let mut message = Message { mtype: 0, byte: 0 };
+        // SAFETY: room for a type and one byte, a live local.
+        let result =
+            unsafe { libc::msgrcv(id, (&raw mut message).cast(), 1, 0, libc::IPC_NOWAIT) };
+        answer(result)
+    }
+
+    fn stat(&self, id: i32) -> (Answer, [u32; 5]) {
+        let mut data = Kernel::nothing();
+        let answer = Kernel::control(id, libc::IPC_STAT, &mut data);
+        let perm = data.msg_perm;
+        let who = [perm.uid, perm.gid, perm.cuid, perm.cgid];
+        (answer, [who[0], who[1], who[2], who[3], u32::from(perm.mode)])
+    }
+
+    fn stat_any(&self, index: i32) -> Answer {
+        Kernel::control(index, 13, &mut Kernel::nothing())
+    }
+
+    fn stat_index(&self, index: i32) -> Answer {
+        Kernel::control(index, 11, &mut Kernel::nothing())
+    }
+
+    fn set(&self, id: i32, [user, group, mode, bytes]: [u32; 4]) -> Answer {
+        let mut data = Kernel::nothing();
+        (data.msg_perm.uid, data.msg_perm.gid) = (user, group);
+        data.msg_perm.mode = mode as _;
+        data.msg_qbytes = libc::msglen_t::from(bytes);
+        Kernel::control(id, libc::IPC_SET, &mut data)
+    }
+
+    fn remove(&self, id: i32) -> Answer {
+        Kernel::control(id, libc::IPC_RMID, &mut Kernel::nothing())
+    }
+}
+
+struct Ours<'a>(&'a Namespace);
+
+impl Ours<'_> {
+    fn open(&self, id: i32) -> Result<sysv::Queue, i32> {
+        let opened = OpenOptions::new().namespace(self.0).open_id(id);
+        opened.map_err(|error| -error.errno())
+    }
+}
+
+fn control<T>(result: Result<T, ControlError>) -> Result<T, Answer> {
+    result.map_err(|error| match error {
+        ControlError::Removed => -libc::EINVAL,
+        error => -error.errno(),
+    })
+}
+
+fn either(result: Result<Answer, Answer>) -> Answer {
+    result.unwrap_or_else(|error| error)
+}
+
+impl Queues for Ours<'_> {
+    fn get(&self, key: i32, flags: i32) -> Answer {
+        either(sysv::msgget(self.0, key, flags).map_err(|error| -error.errno()))
+    }
+
+    fn send(&self, id: i32) -> Answer {
+        let sent = |queue: sysv::Queue| queue.try_send(1, &[7]).map_err(|error| -error.errno());
+        either(self.open(id).and_then(sent).map(|()| 0))
+    }
+
+    fn receive(&self, id: i32) -> Answer {
+        let received = |queue: sysv::Queue| {
+            let received = queue.try_receive(Want::Any, &mut [0]);
+            received.map_err(|error| -error.errno())
+        };
+        either(self.open(id).and_then(received).map(|r| r.len as i32))
+    }
+
+    fn stat(&self, id: i32) -> (Answer, [u32; 5]) {
+        match self.open(id).and_then(|queue| control(queue.entry())) {
+            Ok(is) => (0, [is.uid, is.gid, is.cuid, is.cgid, is.mode]),
+            Err(error) => (error, [0; 5]),
+        }
+    }
+
+    fn stat_any(&self, index: i32) -> Answer {
+        either(control(sysv::msg_stat(self.0, index, true)).map(|entry| entry.id))
+    }
+
+    fn stat_index(&self, index: i32) -> Answer {
+        either(control(sysv::msg_stat(self.0, index, false)).map(|entry| entry.id))
+    }
+
+    fn set(&self, id: i32, [user, group, mode, bytes]: [u32; 4]) -> Answer {
+        let change = Change {
+            uid: Some(user),
+            gid: Some(group),
+            mode: Some(mode),
+            qbytes: Some(bytes.into()),
+        };
+        either(control(sysv::set(self.0, id, &change)).map(|()| 0))
+    }
+
+    fn remove(&self, id: i32) -> Answer {
+        either(control(sysv::remove(self.0, id)).map(|()| 0))
+    }
+}
+
+/// Asks both the same; the answers have to be the same.
+macro_rules! same {
+    ($place:expr, $what:expr, |$queues:ident| $call:expr) => {{
+        let ours = {
+            let $queues = &Ours(&$place.namespace);
+            $call
+        };
+        let kernels = {
+            let $queues = &Kernel;
+            $call
+        };
+        assert_eq!(ours, kernels, "{}: {}", $what, stringify!($call));
+        ours
+    }};
+}
+
+/// What anybody can ask of a queue that there is, without changing it. Returns its identifier.
+fn questions(place: &Place, id: i32, what: &str) {
+    const CREATE: i32 = libc::IPC_CREAT;
+    for flags in [
+        0, 0o400, 0o200, 0o600, 0o060, 0o040, 0o004, 0o666, CREATE, CREATE | 0o600,
+        CREATE | libc::IPC_EXCL,
+    ] {
+        same!(place, format!("{what}, flags {flags:o}"), |q| q.get(KEY, flags));
+    }
+    same!(place, what, |q| q.send(id));
+    same!(place, what, |q| q.receive(id));
+    same!(place, what, |q| q.stat(id));
+    same!(place, what, |q| q.stat_any(id));
+    same!(place, what, |q| q.stat_index(id));
+    same!(place, what, |q| q.stat(id + 32_768));
+    same!(place, what, |q| q.send(id + 32_768));
+    same!(place, what, |q| q.stat_any(id + 1));
+}
+
+/// Runs a test as root in an IPC namespace of its own, in a shared namespace of ours whose limits are the kernel's.
+fn with_both(test: impl FnOnce(&Place)) {
+    const LEFT_OUT: i32 = 77;
+    let place = Place::new();
+    let limits = Limits {
+        max_qbytes: 16_384,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    set_permissions(place.path(), Permissions::from_mode(0o1777)).unwrap();
+    if let Err(error) = Namespace::at(place.path()) {
+        return eprintln!("left out: {error}");
+    }
+    let mut child = Child::run(|| {
+        // SAFETY: of a child of its own.
+        if unsafe { libc::unshare(libc::CLONE_NEWIPC) } != 0 {
+            return LEFT_OUT;
+        }
+        test(&place);
+        0
+    });
+    match child.wait(Duration::from_secs(120)) {
+        Some(Exit::Code(LEFT_OUT)) => eprintln!("left out: needs root, to act as several users"),
+        end => assert_eq!(end, Some(Exit::Code(0))),
+    }
+}
+
+/// Of the queue of the key, of which there is one in each, made by `maker` with this mode if there is none.
+fn provide(place: &Place, maker: User, mode: i32) -> i32 {
+    maker.does(|| {
+        same!(place, "provide", |q| q.get(KEY, libc::IPC_CREAT | mode));
+    });
+    same!(place, "provide", |q| q.get(KEY, 0))
+}
+
+const MODES: [i32; 12] = [
+    0o600, 0o000, 0o400, 0o200, 0o060, 0o006, 0o640, 0o604, 0o622, 0o666, 0o460, 0o704,
+];
+
+#[test]
+fn every_user_is_granted_what_the_kernel_grants_in_every_mode() {
+    with_both(|place| {
+        for mode in MODES {
+            for user in USERS {
+                let id = provide(place, MAKER, mode);
+                let what = format!("mode {mode:o}, {user:?}");
+                user.does(|| questions(place, id, &what));
+                user.does(|| {
+                    same!(place, what, |q| q.set(id, [1001, 1001, mode as u32, 100]));
+                    same!(place, what, |q| q.set(id, [1001, 1001, mode as u32, 1 << 20]));
+                    same!(place, what, |q| q.set(id, [u32::MAX, 1001, mode as u32, 100]));
+                    same!(place, what, |q| q.stat(id));
+                    same!(place, what, |q| q.remove(id));
+                    same!(place, what, |q| q.remove(id));
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_queue_that_is_given_away_is_its_new_owners_and_its_creators() {
+    with_both(|place| {
+        for giver in [ROOT, MAKER] {
+            for mode in [0o600_u32, 0o640, 0o066, 0o604] {
+                for user in USERS {
+                    let id = provide(place, MAKER, 0o600);
+                    let to = [1002, 1004, mode, 16_384];
+                    giver.does(|| {
+                        same!(place, "giving", |q| q.set(id, to));
+                    });
+                    let what = format!("given by {giver:?} with mode {mode:o}, {user:?}");
+                    user.does(|| {
+                        questions(place, id, &what);
+                        same!(place, what, |q| q.set(id, to));
+                        same!(place, what, |q| q.remove(id));
+                    });
+                    ROOT.does(|| {
+                        Kernel.remove(id);
+                        Ours(&place.namespace).remove(id);
+                    });
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn what_root_gives_away_belongs_to_the_new_owner_names_and_all() {
+    with_both(|place| {
+        let id = provide(place, MAKER, 0o600);
+        ROOT.does(|| {
+            same!(place, "giving", |q| q.set(id, [1002, 1002, 0o600, 100]));
+        });
+        let at = |name: &str| place.path().join("msg").join(name);
+        for name in ["0", "k-00001234"] {
+            assert_eq!(at(name).symlink_metadata().unwrap().uid(), 1002, "{name}");
+        }
+        User(1002, 1002, &[]).does(|| {
+            same!(place, "owner", |q| q.set(id, [1002, 1002, 0o660, 100]));
+            same!(place, "owner", |q| q.remove(id));
+        });
+        assert!(!at("0").exists() && at("k-00001234").symlink_metadata().is_err());
+    });
+}
+
+#[test]
+fn who_is_blocked_is_judged_again_when_the_rights_change() {
+    with_both(|place| {
+        let queue = OpenOptions::new()
+            .namespace(&place.namespace)
+            .create(true)
+            .mode(0o666)
+            .open(KEY)
+            .unwrap();
+        let mut waiter = Child::run(|| {
+            User(1002, 1002, &[]).become_self();
+            let options = OpenOptions::new().namespace(&place.namespace).clone();
+            let error = options.open(KEY).unwrap().receive(Want::Any, &mut [0]);
+            error.map_err(|error| error.errno()).unwrap_err()
+        });
+        assert!(support::wait_until(Duration::from_secs(10), || {
+            queue.status().unwrap().blocked_receivers == 1
+        }));
+        let change = Change {
+            mode: Some(0o600),
+            ..Change::default()
+        };
+        queue.set(&change).unwrap();
+        waiter.expect(Exit::Code(libc::EACCES), "the blocked receiver");
+    });
+}
