@@ -13,11 +13,13 @@ use clap::{Parser, ValueEnum};
 Examples:
   umsg-bench mqueue                 the table published in 2012, on this machine
   umsg-bench stream --json          throughput between two processes, for a program to read
+  umsg-bench msg                    System V queues: pairs of threads on one queue, receiving by type
   umsg-bench all --quick            everything, in a few minutes, with less certain figures
 
 The kernel allows an unprivileged process queues of 10 messages; its column is measured at the
 deepest queue that it allows the caller (RLIMIT_MSGQUEUE and /proc/sys/fs/mqueue, which are never
-changed), and the output says how deep that was.
+changed), and the output says how deep that was. A System V queue of more than 16,384 bytes it makes for
+root only: then in an IPC namespace that belongs to the measurement.
 
 A ratio says how many times better umsg is than the kernel in the same run: above 1, umsg is faster.
 Progress goes to standard error."
@@ -66,6 +68,8 @@ pub enum Suite {
     Memory,
     /// Two cores: does a hammered queue slow down who works beside it?
     Neighbour,
+    /// System V queues: one thread, pairs of threads on one queue, receiving by type, 160 threads
+    Msg,
     /// The totals of all System V queues: kept in one place, by CPU or by queue; 1 to 160 threads
     Counters,
     /// All of the above
@@ -85,6 +89,7 @@ impl Suite {
                 Suite::Copy,
                 Suite::Memory,
                 Suite::Neighbour,
+                Suite::Msg,
                 Suite::Counters,
             ],
             single => vec![single],
@@ -101,6 +106,7 @@ impl Suite {
             Suite::Copy => "copy",
             Suite::Memory => "memory",
             Suite::Neighbour => "neighbour",
+            Suite::Msg => "msg",
             Suite::Counters => "counters",
             Suite::All => "all",
         }

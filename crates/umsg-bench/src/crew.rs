@@ -28,10 +28,20 @@ const WARM_UP: u32 = 4;
 /// The CPUs of each thread.
 pub type Seats = Vec<Vec<usize>>;
 
+/// All of them on one CPU.
+pub fn together(threads: usize, cpu: usize) -> Seats {
+    vec![vec![cpu]; threads]
+}
+
 /// One after the other on the CPUs in turn: neighbours are apart.
 pub fn spread(threads: usize, cpus: &[usize]) -> Seats {
     let turns = cpus.iter().cycle();
     turns.take(threads).map(|&cpu| vec![cpu]).collect()
+}
+
+/// Wherever the scheduler puts them.
+pub fn anywhere(threads: usize, cpus: &[usize]) -> Seats {
+    vec![cpus.to_vec(); threads]
 }
 
 /// What a round found.
@@ -45,6 +55,11 @@ pub struct Yield {
 }
 
 impl Yield {
+    /// Thousands a second.
+    pub fn rate(&self) -> f64 {
+        self.count as f64 / self.elapsed as f64 * 1e6
+    }
+
     /// CPU time of all threads, in nanoseconds for each that was counted.
     pub fn cpu_each(&self) -> f64 {
         self.cpu as f64 / self.count as f64
@@ -169,12 +184,13 @@ mod tests {
     #[test]
     fn neighbours_are_apart_as_long_as_there_are_cpus() {
         assert_eq!(spread(3, &[1, 0]), [[1], [0], [1]]);
+        assert_eq!(together(2, 5), [[5], [5]]);
     }
 
     #[test]
     fn each_thread_has_an_index_of_its_own_and_is_told_when_to_stop() {
         let arrived = SharedWords::new(3).unwrap();
-        let found = run(&spread(3, &[0]), Duration::from_millis(20), |member| {
+        let found = run(&anywhere(3, &[0]), Duration::from_millis(20), |member| {
             while !member.is_over() {
                 member.count(1);
             }
@@ -187,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_fails_ends_those_that_wait_for_it() {
-        let failed = run(&spread(2, &[0]), Duration::from_millis(1), |member| {
+        let failed = run(&anywhere(2, &[0]), Duration::from_millis(1), |member| {
             if member.index == 0 {
                 // Without a word: see the test of pairs.
                 std::process::abort();

@@ -28,6 +28,14 @@ impl Cpus {
             .or_else(|| others().next());
         Ok(Self { first, second })
     }
+
+    /// The one or two of them.
+    pub fn both(self) -> Vec<usize> {
+        [Some(self.first), self.second]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
 }
 
 /// Binds the calling process to one CPU.

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use crate::backends::typed;
 use crate::cli::Cli;
 use crate::company::Company;
 use crate::failure::Failure;
@@ -35,7 +36,8 @@ use crate::harness::Plan;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match supervisor::run(cli.deadline(), || measure(&cli)) {
+    let done = typed::prepare().and_then(|()| supervisor::run(cli.deadline(), || measure(&cli)));
+    match done {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("umsg-bench: {failure}");

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The supervisor makes a namespace directory, waits for the worker with a deadline, reaps whoever
-//! is left (it is the subreaper of them all) and removes the directory: also when the worker is
-//! killed, crashes or is interrupted from the keyboard. Kernel queues need no such care: they are
-//! unlinked as soon as they are open.
+//! is left (it is the subreaper of them all) and removes the directory and the kernel's System V
+//! queues: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
+//! POSIX queues need no such care: they are unlinked as soon as they are open.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use crate::backends::typed;
 use crate::failure::Failure;
 
 /// Runs `work` in a child that has a namespace directory of its own in `UMSG_DIR`.
@@ -52,6 +53,7 @@ pub fn run(
                 kill(worker, libc::SIGKILL);
             }
             reap_everyone();
+            typed::sweep();
             drop(directory);
             ended
         }

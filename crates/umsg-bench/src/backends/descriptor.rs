@@ -50,11 +50,11 @@ impl DescriptorQueue {
             )
         };
         if waiting < 0 {
-            return Err(last());
+            return Err(Errno::last());
         }
         // SAFETY: without O_CREAT two arguments suffice; the name ends with zero.
         let nonblocking = unsafe { (names.open)(name.as_ptr(), libc::O_RDWR | libc::O_NONBLOCK) };
-        let outcome = last();
+        let outcome = Errno::last();
         // SAFETY: the name ends with zero.
         unsafe { (names.unlink)(name.as_ptr()) };
         if nonblocking < 0 {
@@ -95,7 +95,7 @@ impl DescriptorQueue {
         // SAFETY: the pointer and the length are those of one slice, which is only read.
         match unsafe { (self.names.send)(queue, start, message.len(), priority) } {
             0 => Ok(()),
-            _ => Err(last()),
+            _ => Err(Errno::last()),
         }
     }
 
@@ -106,7 +106,7 @@ impl DescriptorQueue {
         // SAFETY: the pointer and the length are those of one slice, borrowed mutably; the priority
         // goes to an unsigned int of our own.
         let length = unsafe { (self.names.receive)(queue, start, buffer.len(), &raw mut priority) };
-        usize::try_from(length).map_err(|_| last())
+        usize::try_from(length).map_err(|_| Errno::last())
     }
 }
 
@@ -118,11 +118,6 @@ impl Drop for DescriptorQueue {
             (self.names.close)(self.waiting);
         }
     }
-}
-
-#[cold]
-fn last() -> Errno {
-    Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
 /// Implements [`super::MessageQueue`] for a type that wraps a [`DescriptorQueue`] and says how to

@@ -5,6 +5,7 @@ pub mod array2012;
 mod descriptor;
 pub mod dropin;
 pub mod kernel;
+pub mod typed;
 pub mod umsg;
 
 use std::fmt;
@@ -27,6 +28,12 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Full, or empty.
     pub const AGAIN: Self = Self(libc::EAGAIN);
+
+    /// Of the last call to libc that failed.
+    #[cold]
+    pub fn last() -> Self {
+        Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+    }
 }
 
 impl fmt::Display for Errno {

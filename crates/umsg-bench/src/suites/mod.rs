@@ -7,6 +7,7 @@ mod depth;
 mod duet;
 mod memory;
 mod mqueue;
+mod msg;
 mod neighbour;
 mod pairs;
 mod pingpong;
@@ -29,6 +30,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
         Suite::Copy => copy::run(plan),
         Suite::Memory => memory::run(plan),
         Suite::Neighbour => neighbour::run(plan),
+        Suite::Msg => msg::run(plan),
         Suite::Counters => counters::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
     }

@@ -86,13 +86,21 @@ pub fn pair<Q: MessageQueue, P: Priorities>(
     priorities: &mut P,
     extent: Extent,
 ) -> Result<f64, Failure> {
-    pairs(queue, priorities, 1)?;
+    chunked(extent, |count| pairs(queue, priorities, count))
+}
+
+/// Nanoseconds of one of what `run` does as often as it is told: the median over chunks, as above.
+pub fn chunked(
+    extent: Extent,
+    mut run: impl FnMut(u32) -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    run(1)?;
     let end = clock::now() + extent.budget.as_nanos() as u64;
     let mut chunks = Vec::new();
     let (mut size, mut done) = (1, 0);
     while chunks.is_empty() || (clock::now() < end && done < extent.pairs) {
         let start = clock::now();
-        pairs(queue, priorities, size)?;
+        run(size)?;
         let taken = (clock::now() - start) as f64 - clock::overhead();
         done += size;
         if taken >= CHUNK {
@@ -175,11 +183,11 @@ fn trimmed_mean(samples: &[f64]) -> f64 {
 }
 
 #[cold]
-fn send_failed(errno: Errno) -> Failure {
+pub fn send_failed(errno: Errno) -> Failure {
     Failure::queue("a send failed in the middle of a measurement", errno)
 }
 
 #[cold]
-fn receive_failed(errno: Errno) -> Failure {
+pub fn receive_failed(errno: Errno) -> Failure {
     Failure::queue("a receive failed in the middle of a measurement", errno)
 }

@@ -1,0 +1,24 @@
+//! umsg's System V queues as an existing program meets them: through the libc names of the drop-in library.
+
+use super::identifier::{IdentifierQueue, Names, Source};
+use super::register::Entry;
+use crate::backends::dropin;
+use crate::failure::Failure;
+
+/// A queue of umsg behind the C names.
+pub type DropinQueue = IdentifierQueue<Dropin>;
+
+pub struct Dropin;
+
+impl Source for Dropin {
+    const WHOSE: &'static str = "the drop-in's";
+
+    fn names() -> Result<Names, Failure> {
+        dropin::typed_names()
+    }
+
+    /// It lies in the namespace directory of this run, which is removed.
+    fn register() -> Result<Option<Entry>, Failure> {
+        Ok(None)
+    }
+}

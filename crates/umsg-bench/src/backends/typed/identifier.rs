@@ -1,0 +1,177 @@
+//! A queue behind the C names and their identifiers: the kernel's own, or the drop-in's.
+
+use std::ffi::c_int;
+use std::mem;
+
+use super::register::Entry;
+use super::{SIZE, Totals, TypedQueue, Want};
+use crate::backends::Errno;
+use crate::failure::Failure;
+
+pub type Get = unsafe extern "C" fn(libc::key_t, c_int) -> c_int;
+pub type Send = unsafe extern "C" fn(c_int, *const libc::c_void, usize, c_int) -> c_int;
+pub type Receive =
+    unsafe extern "C" fn(c_int, *mut libc::c_void, usize, libc::c_long, c_int) -> isize;
+pub type Control = unsafe extern "C" fn(c_int, c_int, *mut libc::msqid_ds) -> c_int;
+
+/// The functions of `<sys/msg.h>`.
+#[derive(Clone, Copy)]
+pub struct Names {
+    pub get: Get,
+    pub send: Send,
+    pub receive: Receive,
+    pub control: Control,
+}
+
+/// Whose functions they are.
+pub trait Source: Sync {
+    /// For what is said of it.
+    const WHOSE: &'static str;
+
+    fn names() -> Result<Names, Failure>;
+
+    /// Writes down what is about to be made, where the namespace directory does not hold it.
+    fn register() -> Result<Option<Entry>, Failure>;
+}
+
+/// A queue with an identifier.
+pub struct IdentifierQueue<S> {
+    names: Names,
+    id: c_int,
+    /// Given back after the removal.
+    _entry: Option<Entry>,
+    _source: std::marker::PhantomData<S>,
+}
+
+/// What the calls read and write: the type, then the text.
+#[repr(C)]
+struct Message {
+    mtype: libc::c_long,
+    number: u64,
+}
+
+impl<S: Source> TypedQueue for IdentifierQueue<S> {
+    fn make(bytes: u64) -> Result<Self, Failure> {
+        let queue = Self::get()?;
+        queue.allow(bytes).map_err(|errno| {
+            let what = format!("{} queue for {bytes} bytes", S::WHOSE);
+            Failure::queue(what, errno)
+        })?;
+        Ok(queue)
+    }
+
+    fn totals() -> Result<Totals, Failure> {
+        let names = S::names()?;
+        // SAFETY: all-zero is a valid msginfo.
+        let mut info: libc::msginfo = unsafe { mem::zeroed() };
+        // SAFETY: MSG_INFO writes one msginfo, whatever the type of the parameter; it is ours.
+        let result = unsafe { (names.control)(0, libc::MSG_INFO, (&raw mut info).cast()) };
+        if result < 0 {
+            let what = format!("{} MSG_INFO", S::WHOSE);
+            return Err(Failure::queue(what, Errno::last()));
+        }
+        // Source: msgctl(2): these fields have other meanings here than their names say.
+        Ok(Totals {
+            messages: info.msgmap as u64,
+            bytes: info.msgtql as u64,
+        })
+    }
+
+    #[inline]
+    fn send(&self, mtype: i64, number: u64) -> Result<(), Errno> {
+        self.send_with(mtype, number, 0)
+    }
+
+    #[inline]
+    fn try_send(&self, mtype: i64, number: u64) -> Result<(), Errno> {
+        self.send_with(mtype, number, libc::IPC_NOWAIT)
+    }
+
+    #[inline]
+    fn receive(&self, want: Want) -> Result<u64, Errno> {
+        self.receive_with(want, 0)
+    }
+
+    #[inline]
+    fn try_receive(&self, want: Want) -> Result<u64, Errno> {
+        self.receive_with(want, libc::IPC_NOWAIT)
+    }
+}
+
+impl<S: Source> IdentifierQueue<S> {
+    fn get() -> Result<Self, Failure> {
+        let names = S::names()?;
+        let entry = S::register()?;
+        let key = entry.as_ref().map_or(libc::IPC_PRIVATE, Entry::key);
+        // SAFETY: takes two numbers.
+        let id = unsafe { (names.get)(key, libc::IPC_CREAT | libc::IPC_EXCL | 0o600) };
+        if id < 0 {
+            let what = format!("{} msgget", S::WHOSE);
+            return Err(Failure::queue(what, Errno::last()));
+        }
+        Ok(Self {
+            names,
+            id,
+            _entry: entry,
+            _source: std::marker::PhantomData,
+        })
+    }
+
+    /// Sets how many bytes the queue may hold, if it is another number than it was made with.
+    fn allow(&self, bytes: u64) -> Result<(), Errno> {
+        // SAFETY: all-zero is a valid msqid_ds.
+        let mut status: libc::msqid_ds = unsafe { mem::zeroed() };
+        self.control(libc::IPC_STAT, &mut status)?;
+        if status.msg_qbytes == bytes {
+            return Ok(());
+        }
+        status.msg_qbytes = bytes;
+        self.control(libc::IPC_SET, &mut status)
+    }
+
+    fn control(&self, command: c_int, status: &mut libc::msqid_ds) -> Result<(), Errno> {
+        // SAFETY: the commands that are used here read or write one msqid_ds, which is ours.
+        match unsafe { (self.names.control)(self.id, command, status) } {
+            0 => Ok(()),
+            _ => Err(Errno::last()),
+        }
+    }
+
+    #[inline]
+    fn send_with(&self, mtype: i64, number: u64, flags: c_int) -> Result<(), Errno> {
+        let message = Message { mtype, number };
+        let start = (&raw const message).cast();
+        // SAFETY: the type and SIZE bytes of text are read, all of one value of ours.
+        match unsafe { (self.names.send)(self.id, start, SIZE as usize, flags) } {
+            0 => Ok(()),
+            _ => Err(Errno::last()),
+        }
+    }
+
+    #[inline]
+    fn receive_with(&self, want: Want, flags: c_int) -> Result<u64, Errno> {
+        let (mtype, flags) = match want {
+            Want::Exactly(mtype) => (mtype, flags),
+            Want::Lowest(mtype) => (-mtype, flags),
+            Want::Except(mtype) => (mtype, flags | libc::MSG_EXCEPT),
+        };
+        let mut message = Message {
+            mtype: 0,
+            number: 0,
+        };
+        let start = (&raw mut message).cast();
+        // SAFETY: the type and at most SIZE bytes of text are written, all into one value of ours.
+        let length = unsafe { (self.names.receive)(self.id, start, SIZE as usize, mtype, flags) };
+        if length < 0 {
+            return Err(Errno::last());
+        }
+        Ok(message.number)
+    }
+}
+
+impl<S> Drop for IdentifierQueue<S> {
+    fn drop(&mut self) {
+        // SAFETY: IPC_RMID looks at no memory of ours; the queue is our own.
+        unsafe { (self.names.control)(self.id, libc::IPC_RMID, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,64 @@
+//! The kernel's own System V queues, through the libc names.
+
+use std::fs;
+
+use super::identifier::{IdentifierQueue, Names, Source};
+use super::register::Entry;
+use super::{DEFAULT_BYTES, SIZE, TypedQueue as _};
+use crate::failure::Failure;
+
+/// A queue of the kernel.
+pub type KernelQueue = IdentifierQueue<Kernel>;
+
+pub struct Kernel;
+
+impl Source for Kernel {
+    const WHOSE: &'static str = "the kernel's";
+
+    fn names() -> Result<Names, Failure> {
+        Ok(Names {
+            get: libc::msgget,
+            send: libc::msgsnd,
+            receive: libc::msgrcv,
+            control: libc::msgctl,
+        })
+    }
+
+    fn register() -> Result<Option<Entry>, Failure> {
+        Entry::new().map(Some)
+    }
+}
+
+/// How many messages, up to `wanted`, go into one queue of the kernel's.
+///
+/// # Errors
+/// If it makes no queue at all.
+pub fn deepest(wanted: u64) -> Result<u64, Failure> {
+    if KernelQueue::make(wanted * SIZE).is_ok() {
+        return Ok(wanted);
+    }
+    let bytes = limit("msgmnb").parse().unwrap_or(DEFAULT_BYTES);
+    KernelQueue::make(bytes)?;
+    Ok(wanted.min(bytes / SIZE))
+}
+
+/// How deep it is, and why, for a note.
+pub fn describe(depth: u64, wanted: u64) -> String {
+    let why = if depth < wanted {
+        format!(
+            "all that it lets us put into one queue (msgmnb {})",
+            limit("msgmnb")
+        )
+    } else if wanted * SIZE <= DEFAULT_BYTES {
+        format!("within the {DEFAULT_BYTES} bytes that it gives everybody")
+    } else {
+        "for which root raised the limit of a queue's bytes, in an IPC namespace of our own or with IPC_SET".to_owned()
+    };
+    format!("kernel at {depth} messages, {why}")
+}
+
+/// A limit of the IPC namespace that we are in.
+fn limit(name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+    text.map_or_else(|_| "?".to_owned(), |text| text.trim().to_owned())
+}

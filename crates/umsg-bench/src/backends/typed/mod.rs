@@ -1,0 +1,62 @@
+//! System V queues: the sides of their comparison, behind one trait. As with [`super::MessageQueue`], every measurement
+//! is compiled for each side.
+
+pub mod dropin;
+pub mod identifier;
+pub mod kernel;
+pub mod own_namespace;
+mod register;
+pub mod umsg;
+
+pub use register::{prepare, sweep};
+
+use super::{Errno, Waiting};
+use crate::failure::Failure;
+
+/// Bytes of every message here. It is a number.
+pub const SIZE: u64 = size_of::<u64>() as u64;
+
+/// Bytes that the messages of a queue may have together, unless more is asked for: what the kernel gives everybody.
+pub const DEFAULT_BYTES: u64 = 16_384;
+
+/// Which message is to be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The first of this type.
+    Exactly(i64),
+    /// The first of the lowest type that is not above this.
+    Lowest(i64),
+    /// The first of any type but this.
+    Except(i64),
+}
+
+/// What the queues of a namespace hold together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// A queue of typed messages, as System V has it.
+pub trait TypedQueue: Sized + Sync {
+    /// Makes a queue for so many bytes of messages, which is removed when this value is dropped.
+    fn make(bytes: u64) -> Result<Self, Failure>;
+
+    /// What all queues of the namespace hold.
+    fn totals() -> Result<Totals, Failure>;
+
+    /// Waits while the queue is full.
+    fn send(&self, mtype: i64, number: u64) -> Result<(), Errno>;
+
+    /// [`Errno::AGAIN`] if the queue is full.
+    fn try_send(&self, mtype: i64, number: u64) -> Result<(), Errno>;
+
+    /// Waits until there is such a message.
+    fn receive(&self, want: Want) -> Result<u64, Errno>;
+
+    /// ENOMSG if there is no such message.
+    fn try_receive(&self, want: Want) -> Result<u64, Errno>;
+
+    /// How `send` and `receive` wait.
+    fn set_waiting(&self, _waiting: Waiting) {}
+}

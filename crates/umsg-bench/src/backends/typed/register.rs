@@ -1,0 +1,119 @@
+//! The kernel's System V queues live on without those who made them. So each is written down before it is made, in
+//! memory that the supervisor shares, and the supervisor removes what is still there at the end: also if the measuring
+//! process was killed.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::backends::Errno;
+use crate::failure::Failure;
+use crate::shared::SharedWords;
+
+/// Queues at a time. The suites have up to 80.
+const ENTRIES: usize = 256;
+
+/// The first of our keys: `um`, and a number below it.
+const FIRST_KEY: u32 = 0x756d_0000;
+
+/// Keys, 0 where there is none.
+static REGISTER: OnceLock<SharedWords> = OnceLock::new();
+
+/// Makes the register. It is shared with the children that are forked later.
+pub fn prepare() -> Result<(), Failure> {
+    let words = SharedWords::new(ENTRIES)?;
+    REGISTER.get_or_init(|| words);
+    Ok(())
+}
+
+/// Removes the kernel's queues that are still in the register.
+pub fn sweep() {
+    let Some(register) = REGISTER.get() else {
+        return;
+    };
+    for index in 0..ENTRIES {
+        let key = register.get(index);
+        if key == 0 {
+            continue;
+        }
+        // SAFETY: takes two numbers; IPC_RMID looks at no memory of ours.
+        unsafe {
+            let id = libc::msgget(key as libc::key_t, 0);
+            if id >= 0 {
+                libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut());
+            }
+        }
+        register.set(index, 0);
+    }
+}
+
+/// The key of a queue that is about to be made, written down; crossed out when dropped.
+pub struct Entry {
+    index: usize,
+    key: libc::key_t,
+}
+
+impl Entry {
+    /// A key that no queue has.
+    pub fn new() -> Result<Self, Failure> {
+        let register = REGISTER
+            .get()
+            .ok_or_else(|| Failure::new("there is no register of the kernel's queues"))?;
+        let index = (0..ENTRIES)
+            .find(|&index| register.get(index) == 0)
+            .ok_or_else(|| Failure::new("the register of the kernel's queues is full"))?;
+        let key = unused_key();
+        register.set(index, key as u64);
+        Ok(Self { index, key })
+    }
+
+    pub fn key(&self) -> libc::key_t {
+        self.key
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(register) = REGISTER.get() {
+            register.set(self.index, 0);
+        }
+    }
+}
+
+/// Somebody may take it before we do; then the making fails, and the measurement with it.
+fn unused_key() -> libc::key_t {
+    // Relaxed: each caller only needs a number of its own.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0x1_0000;
+        let key = (FIRST_KEY + number) as libc::key_t;
+        // SAFETY: takes two numbers.
+        if unsafe { libc::msgget(key, 0) } < 0 && Errno::last().0 == libc::ENOENT {
+            return key;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::typed::kernel::KernelQueue;
+    use crate::backends::typed::{DEFAULT_BYTES, TypedQueue as _};
+
+    /// One test, because the register is one.
+    #[test]
+    fn a_queue_that_nobody_removed_is_swept_away_and_a_removed_one_leaves_nothing_to_sweep() {
+        prepare().unwrap();
+        let left_behind = KernelQueue::make(DEFAULT_BYTES).unwrap();
+        drop(KernelQueue::make(DEFAULT_BYTES).unwrap());
+        let taken = || {
+            let register = REGISTER.get().unwrap();
+            (0..ENTRIES)
+                .filter(|&index| register.get(index) != 0)
+                .count()
+        };
+        assert_eq!(taken(), 1);
+        sweep();
+        assert_eq!(taken(), 0);
+        assert_eq!(left_behind.try_send(1, 7).unwrap_err().0, libc::EINVAL);
+    }
+}

@@ -1,0 +1,40 @@
+//! System V queues: messages of 8 bytes, received by their type.
+//!
+//! - One thread sends a message and receives it.
+//! - The workload published in 2016 with the change that took the kernel's wake-ups out of the queue's lock: pairs of
+//!   threads bounce a message through one queue, each thread receiving by a type of its own. A further column shows umsg
+//!   with its wake-ups put back inside the lock.
+//! - A receive by type from a queue that holds many other messages.
+//! - The workload published in 2022 with the change that took shared counters out of the kernel's way: 160 threads on
+//!   80 queues.
+//!
+//! The threads are those of one process, as in the published tests. umsg's queues lie in shared memory all the same, and
+//! know no difference between threads and processes.
+
+mod bounce;
+mod crowd;
+mod pair;
+mod sides;
+mod typed;
+
+use crate::failure::Failure;
+use crate::harness::Plan;
+use crate::report::Row;
+
+const SUITE: &str = "msg";
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let mut rows = vec![pair::row(plan)?];
+    rows.extend(bounce::rows(plan)?);
+    rows.extend(typed::rows(plan)?);
+    rows.extend(crowd::rows(plan)?);
+    Ok(rows)
+}
+
+/// A message is known by its number.
+#[cold]
+fn mixed_up(expected: u64, received: u64) -> Failure {
+    Failure::new(format!(
+        "message {expected} was expected; {received} arrived"
+    ))
+}

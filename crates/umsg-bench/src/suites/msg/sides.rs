@@ -1,0 +1,103 @@
+//! One workload on all sides, in rounds that alternate.
+
+use super::SUITE;
+use crate::backends::typed::TypedQueue;
+use crate::backends::typed::dropin::DropinQueue;
+use crate::backends::typed::kernel::KernelQueue;
+use crate::backends::typed::umsg::{InsideLock, UmsgQueue};
+use crate::failure::Failure;
+use crate::harness::{Plan, Samples, Side};
+use crate::report::{Better, Row};
+
+/// What is measured, on any side.
+pub trait Workload {
+    /// What one round finds.
+    type Found;
+
+    fn round<Q: TypedQueue>(&self) -> Result<Self::Found, Failure>;
+}
+
+/// Whether to measure umsg with its wake-ups inside the lock as well: where nobody sleeps that says nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ablation {
+    Include,
+    LeaveOut,
+}
+
+/// What the rounds of all sides found.
+pub struct Sides<T> {
+    pub umsg: Side<T>,
+    pub inside_lock: Side<T>,
+    pub kernel: Side<T>,
+    pub dropin: Side<T>,
+    ablation: Ablation,
+}
+
+impl<T> Sides<T> {
+    /// The kernel's workload is one of its own, because it may have to do with less room.
+    pub fn measure<W: Workload<Found = T>>(
+        plan: &Plan,
+        name: &str,
+        workload: &W,
+        kernels: &W,
+        ablation: Ablation,
+    ) -> Result<Self, Failure> {
+        let mut sides = Self {
+            umsg: Side::new(),
+            inside_lock: Side::new(),
+            kernel: Side::new(),
+            dropin: Side::absent(plan.no_dropin.clone()),
+            ablation,
+        };
+        for round in 0..plan.rounds {
+            plan.progress(&format!("{SUITE}: {name}"), round);
+            sides.umsg.round(|| workload.round::<UmsgQueue>());
+            sides.kernel.round(|| kernels.round::<KernelQueue>());
+            sides.dropin.round(|| workload.round::<DropinQueue>());
+            if ablation == Ablation::Include {
+                sides.inside_lock.round(|| workload.round::<InsideLock>());
+            }
+        }
+        match sides.umsg.failure {
+            Some(failure) => Err(Failure::new(format!("{name}: {failure}"))),
+            None => Ok(sides),
+        }
+    }
+
+    /// The row of one figure, with the columns of all sides.
+    pub fn row(
+        &self,
+        name: impl Into<String>,
+        unit: &'static str,
+        better: Better,
+        figure: impl Fn(&T) -> f64 + Copy,
+    ) -> Row {
+        let (umsg, kernel) = (self.umsg.each(figure), self.kernel.each(figure));
+        let mut row = Row::compare(SUITE, name, unit, better, &umsg, &kernel)
+            .column("dropin", self.dropin.each(figure).median());
+        if self.ablation == Ablation::Include {
+            let inside = self.inside_lock.each(figure);
+            let gain = gain(&umsg, &inside);
+            row = row
+                .column("wake_inside_lock", inside.median())
+                .column("outside_gains_%", gain);
+        }
+        row.spreads(&umsg, &kernel)
+            .reason("kernel", self.kernel.failure.as_ref())
+            .reason("drop-in", self.dropin.failure.as_ref())
+            .reason("wake-up inside the lock", self.inside_lock.failure.as_ref())
+    }
+
+    /// The CPU time of the two sides, as columns.
+    pub fn with_cpu(&self, row: Row, cpu: impl Fn(&T) -> f64 + Copy) -> Row {
+        row.column("umsg_cpu_ns", self.umsg.each(cpu).median())
+            .column("kernel_cpu_ns", self.kernel.each(cpu).median())
+            .note("cpu: of all threads, a message")
+    }
+}
+
+/// By how many percent a rate is higher with the wake-ups outside of the lock.
+fn gain(outside: &Samples, inside: &Samples) -> Option<f64> {
+    let rates = outside.median().zip(inside.median());
+    rates.map(|(outside, inside)| 100.0 * (outside / inside - 1.0))
+}

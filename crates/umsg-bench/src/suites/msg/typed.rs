@@ -1,0 +1,237 @@
+//! One thread receives by type from a queue that holds many messages.
+//!
+//! Receives are timed in bursts, with nothing but them between two readings of the clock; what they took is put back,
+//! untimed, before the next burst, so that the queue stays as deep as it is said to be.
+
+use std::time::Duration;
+
+use super::mixed_up;
+use super::sides::{Ablation, Sides, Workload};
+use crate::backends::typed::own_namespace::OwnNamespace;
+use crate::backends::typed::{SIZE, TypedQueue, Want, kernel};
+use crate::clock;
+use crate::failure::Failure;
+use crate::harness::Plan;
+use crate::report::{Better, Row};
+use crate::stats;
+use crate::suites::pairs::{receive_failed, send_failed};
+use crate::suites::priorities::{Priorities as _, Random};
+
+/// Messages that stay in the queue.
+const DEPTHS: [u64; 2] = [1_000, 15_000];
+
+/// Receives between two readings of the clock, and messages in the queue on top of the depth.
+const BURST: u64 = 64;
+
+/// The goal at the greatest depth, as a ratio, where the kernel walks along all messages.
+const GOAL: f64 = 500.0;
+
+/// Where the others have one type: theirs, and the one that is received.
+const OTHER: i64 = 2;
+const WANTED: i64 = 1;
+
+/// Where all have different types, the lowest of them. At type 1 the kernel would look no further.
+const LOWEST: i64 = 2;
+
+/// Which messages are in the queue, and which of them are received.
+#[derive(Clone, Copy)]
+enum Crowd {
+    /// All of one type; one of another type, sent after them all, is received by its type.
+    OneType,
+    /// The same; it is received as the first that has not the others' type.
+    OneTypeExcept,
+    /// All of different types; one of those that came last is received by its type.
+    TypesNewest,
+    /// The same; any of them is received, wherever it is.
+    TypesRandom,
+    /// The same; the lowest is received.
+    TypesLowest,
+}
+
+impl Crowd {
+    const ALL: [Self; 5] = [
+        Self::OneType,
+        Self::OneTypeExcept,
+        Self::TypesNewest,
+        Self::TypesRandom,
+        Self::TypesLowest,
+    ];
+
+    fn is_of_one_type(self) -> bool {
+        matches!(self, Self::OneType | Self::OneTypeExcept)
+    }
+
+    fn describe(self, depth: u64) -> String {
+        match self {
+            Self::OneType => format!("a type behind {depth} messages of another"),
+            Self::OneTypeExcept => format!("except one type, behind {depth} messages of it"),
+            Self::TypesNewest => format!("a new message among {depth} types"),
+            Self::TypesRandom => format!("any message among {depth} types"),
+            Self::TypesLowest => format!("the lowest of {depth} types"),
+        }
+    }
+}
+
+pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let _namespace = OwnNamespace::enter((DEPTHS[DEPTHS.len() - 1] + BURST) * SIZE);
+    let mut rows = Vec::new();
+    for depth in DEPTHS {
+        let allowed = kernel::deepest(depth + BURST)?;
+        for crowd in Crowd::ALL {
+            rows.push(row(plan, crowd, depth, allowed)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn row(plan: &Plan, crowd: Crowd, depth: u64, allowed: u64) -> Result<Row, Failure> {
+    let name = crowd.describe(depth);
+    let budget = plan.budget;
+    let ours = Receives {
+        crowd,
+        depth,
+        budget,
+    };
+    let kernels = Receives {
+        depth: depth.min(allowed - BURST),
+        ..ours
+    };
+    let sides = Sides::measure(plan, &name, &ours, &kernels, Ablation::LeaveOut)?;
+    let row = sides
+        .row(name, "ns", Better::Less, |&receive| receive)
+        .note("of the receive alone")
+        .note(kernel::describe(kernels.depth, depth));
+    Ok(match crowd {
+        Crowd::TypesRandom => row.note(
+            "no goal: the kernel walks half of its list on average, and umsg's time is that of lines that no near cache holds",
+        ),
+        // Beside a kernel's queue that is not as deep the ratio says little.
+        _ if kernels.depth == DEPTHS[DEPTHS.len() - 1] => row.goal_ratio(GOAL),
+        _ => row,
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Receives {
+    crowd: Crowd,
+    depth: u64,
+    budget: Duration,
+}
+
+impl Workload for Receives {
+    /// Nanoseconds a receive.
+    type Found = f64;
+
+    fn round<Q: TypedQueue>(&self) -> Result<f64, Failure> {
+        let queue = Q::make((self.depth + BURST) * SIZE)?;
+        let mut crowded = Crowded {
+            queue: &queue,
+            crowd: self.crowd,
+            depth: self.depth,
+            random: Random::FIRST,
+        };
+        crowded.fill()?;
+        // Warm, and with no work left over from filling.
+        crowded.burst()?;
+        let end = clock::now() + self.budget.as_nanos() as u64;
+        let mut bursts = Vec::new();
+        while bursts.is_empty() || clock::now() < end {
+            bursts.push(crowded.burst()?);
+        }
+        Ok(stats::median(&bursts))
+    }
+}
+
+/// A queue with its messages. Each message carries its own type.
+struct Crowded<'a, Q> {
+    queue: &'a Q,
+    crowd: Crowd,
+    depth: u64,
+    random: Random,
+}
+
+/// A receive, and the type of the message that it is to find.
+type Wish = (Want, i64);
+
+impl<Q: TypedQueue> Crowded<'_, Q> {
+    fn fill(&mut self) -> Result<(), Failure> {
+        for index in 0..self.depth {
+            self.send(if self.crowd.is_of_one_type() {
+                OTHER
+            } else {
+                self.scattered(index)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A burst of receives; before or after it what they take is sent. Gives nanoseconds a receive.
+    fn burst(&mut self) -> Result<f64, Failure> {
+        let wishes = self.wishes();
+        if self.crowd.is_of_one_type() {
+            self.send_all(&wishes)?;
+        }
+        let start = clock::now();
+        for &(want, mtype) in &wishes {
+            let received = self.queue.try_receive(want).map_err(receive_failed)?;
+            if received != mtype as u64 {
+                return Err(mixed_up(mtype as u64, received));
+            }
+        }
+        let taken = (clock::now() - start) as f64 - clock::overhead();
+        if !self.crowd.is_of_one_type() {
+            self.send_all(&wishes)?;
+        }
+        Ok(taken / BURST as f64)
+    }
+
+    fn wishes(&mut self) -> Vec<Wish> {
+        let burst = 0..BURST as i64;
+        match self.crowd {
+            Crowd::OneType => burst.map(|_| (Want::Exactly(WANTED), WANTED)).collect(),
+            Crowd::OneTypeExcept => burst.map(|_| (Want::Except(OTHER), WANTED)).collect(),
+            Crowd::TypesNewest => self.newest_types(),
+            Crowd::TypesRandom => self.random_types(),
+            Crowd::TypesLowest => {
+                let highest = LOWEST + self.depth as i64;
+                let wish = |index| (Want::Lowest(highest), LOWEST + index);
+                burst.map(wish).collect()
+            }
+        }
+    }
+
+    /// The type of the message that is sent as this one of the first: neither up nor down. The number is prime and no divisor
+    /// of a depth, so that each type comes once.
+    fn scattered(&self, index: u64) -> i64 {
+        LOWEST + (index * 7919 % self.depth) as i64
+    }
+
+    /// They were the last to be sent at first, and are sent again after each burst.
+    fn newest_types(&self) -> Vec<Wish> {
+        let newest = (self.depth - BURST..self.depth).map(|index| self.scattered(index));
+        newest.map(|mtype| (Want::Exactly(mtype), mtype)).collect()
+    }
+
+    /// Types that differ, each as likely as the next: taken in turn they would be the oldest in the queue, and first in
+    /// the kernel's list.
+    fn random_types(&mut self) -> Vec<Wish> {
+        let mut wishes: Vec<Wish> = Vec::with_capacity(BURST as usize);
+        while wishes.len() < BURST as usize {
+            let mtype = LOWEST + i64::from(self.random.next()) % self.depth as i64;
+            if wishes.iter().all(|&(_, other)| other != mtype) {
+                wishes.push((Want::Exactly(mtype), mtype));
+            }
+        }
+        wishes
+    }
+
+    fn send_all(&self, wishes: &[Wish]) -> Result<(), Failure> {
+        wishes.iter().try_for_each(|&(_, mtype)| self.send(mtype))
+    }
+
+    fn send(&self, mtype: i64) -> Result<(), Failure> {
+        self.queue
+            .try_send(mtype, mtype as u64)
+            .map_err(send_failed)
+    }
+}
