@@ -7,7 +7,7 @@
 //! | 0 | free, or given up by its owner | the holder of the lock reuses it | - |
 //! | tid | waiting | holder: to offered. Owner: to 0 | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | settled: a message is offered to a receiver, a sender's message is admitted | owner: to 0, or to accepted. Holder: an offer that is not taken up goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
-//! | WAITERS | accepted: the owner has copied its message and is gone. Typed queues only | the holder frees the slot, then reuses the node | - |
+//! | WAITERS | accepted: the owner has copied its message, or knows that its own is sent, and is gone. Typed queues only | the holder frees a receiver's slot, then reuses the node | - |
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the holder reuses it; an offered message goes back to the head | - |
 //!
 //! Each change of the word is one compare-and-swap, and the loser obeys. Lists and all other fields belong to the
@@ -65,7 +65,8 @@ pub(crate) enum State {
     Waiting,
     /// A message is offered to it, or its message is admitted.
     Settled,
-    /// Its thread has copied the message that was offered: the message is received, and the slot is nobody's.
+    /// Its thread has copied the message that was offered: the message is received, and the slot is nobody's. Or it knows
+    /// that the message that it left is sent.
     Accepted,
     /// Its thread died while waiting.
     DiedWaiting,
@@ -114,7 +115,8 @@ pub(crate) fn unsettle(node: &Node) -> bool {
 }
 
 /// The owner takes up its offer, without the lock: the one change that makes a receive of a copied message take effect.
-/// False if the offer was taken back, and what was copied is void.
+/// False if the offer was taken back, and what was copied is void. A sender that takes note of its admission does the
+/// same: its node has to say that the message is sent until it is off its list.
 #[must_use]
 pub(crate) fn accept(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@
 //! | leased | a record says so, and its cell is queued | stays |
 //! | offered | a receiver's node is settled with it | stays; goes back where its thread has died, by the next [`reap`](super::Engine) |
 //! | parked | a waiting sender's node names it | stays |
-//! | to be sent | a settled sender's node names it, its number is beyond the hub's | sent |
+//! | to be sent | a settled or accepted sender's node names it, its number is beyond the hub's | sent |
 //! | queued | its cell says so, its number is not beyond the hub's | in the order |
 //! | free | none of these | in the list of free slots |
 
@@ -34,7 +34,8 @@ pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
         seen: Scratch::new(used)?,
     };
     let held = survey_leases(segment, &mut survey)?;
-    settle_seats(engine, &mut survey)?;
+    settle_senders(engine, &mut survey)?;
+    settle_receivers(segment, &mut survey)?;
     let mut queued = survey_queued(segment, &mut survey)?;
     crash_point!(MSG_SURVEYED);
     let counts = rebuild_order(segment, &mut queued)?;
@@ -105,12 +106,42 @@ fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Trouble>
     Ok(held)
 }
 
-/// Brings every seat to rest, and notes the slots that they own: first of those that were given a message, which may be a
-/// message that a sender's node names too.
-fn settle_seats(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+/// Brings the seats of senders to rest, and notes the slots that they own.
+fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
     let segment = engine.segment();
-    let seats = || Waiters::of(segment).all();
-    for (index, node) in seats() {
+    for (index, node) in Waiters::of(segment).all() {
+        if List::of(node) != List::Senders {
+            continue;
+        }
+        match state(node) {
+            State::Waiting => {
+                survey.note(node.slot.get());
+                continue;
+            }
+            State::Settled | State::Accepted | State::DiedSettled => {
+                finish_admission(engine, segment.seat(index)?)?;
+            }
+            State::Free | State::DiedWaiting => {}
+        }
+        node.list.set(List::None as u32);
+    }
+    Ok(())
+}
+
+/// MSG_ADMITTED: the message is sent, whether or not it has its number, and whether or not its sender knows.
+fn finish_admission(engine: &Engine, seat: &Seat) -> Result<(), Trouble> {
+    let slot = seat.node.slot.get();
+    if Reply::of(seat) == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)?
+    {
+        engine.commit(slot)?;
+    }
+    Ok(())
+}
+
+/// Brings the seats of receivers to rest, and notes the slots that they own. After those of senders: a message may be
+/// accepted by a receiver before the node of its sender is off its list, and is ended here.
+fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
+    for (index, node) in Waiters::of(segment).all() {
         let seat = segment.seat(index)?;
         match (List::of(node), state(node)) {
             (List::Receivers, State::Waiting) | (List::None | List::Senders, _) => {}
@@ -128,40 +159,12 @@ fn settle_seats(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
             (List::Receivers | List::Offered, _) => node.list.set(List::None as u32),
         }
     }
-    for (index, node) in seats() {
-        if List::of(node) != List::Senders {
-            continue;
-        }
-        let seat = segment.seat(index)?;
-        match state(node) {
-            State::Waiting => {
-                survey.note(node.slot.get());
-            }
-            State::Settled | State::DiedSettled => {
-                finish_admission(engine, seat, survey)?;
-                node.list.set(List::None as u32);
-            }
-            _ => node.list.set(List::None as u32),
-        }
-    }
     Ok(())
 }
 
 /// Whether a settled node was given a message, and not another answer.
 fn has_message(seat: &Seat, list: u32) -> bool {
     list == List::Offered as u32 || Reply::of(seat) == Some(Reply::Message)
-}
-
-/// MSG_ADMITTED: the message is sent, whether or not it has its number.
-fn finish_admission(engine: &Engine, seat: &Seat, survey: &Survey) -> Result<(), Trouble> {
-    let slot = seat.node.slot.get();
-    if Reply::of(seat) != Some(Reply::Sent) || slot == NO_SLOT || survey.has(slot as usize) {
-        return Ok(());
-    }
-    if !is_sent(engine.segment(), slot)? {
-        engine.commit(slot)?;
-    }
-    Ok(())
 }
 
 /// Whether the message in a slot was sent and not received.

@@ -369,10 +369,15 @@ impl Engine {
             }
             return taken;
         }
+        if reply == Some(Reply::Sent) {
+            // MSG_ADMITTED: who let us in may be killed before the message has its number. The node goes on saying that it
+            // is sent, until the holder of the lock takes it off its list. Nobody takes that back.
+            let _ = waiters::accept(me.node());
+            return accept(me);
+        }
         let (ticket, longest) = (me.node().ticket.get(), me.seat.size.get());
         waiters::give_up(me.node());
         match reply {
-            Some(Reply::Sent) => accept(me),
             Some(Reply::Retry) => {
                 call.ticket.set(ticket);
                 Ok(None)
@@ -385,7 +390,7 @@ impl Engine {
                 Err(Refused::Rejudge)
             }
             Some(Reply::Removed) => Err(Refused::Removed),
-            Some(Reply::Message) | None => Err(Trouble::Damaged.into()),
+            Some(Reply::Message | Reply::Sent) | None => Err(Trouble::Damaged.into()),
         }
     }
 
