@@ -20,6 +20,7 @@
 //! belong to it alone, a crash is a failed test and not the end of the others, and a hang ends with a kill.
 
 pub mod backend;
+#[macro_use]
 pub mod cases;
 pub mod children;
 pub mod compare;

@@ -1,6 +1,6 @@
 //! The system calls that running cases and histories in processes of their own takes.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -460,6 +460,39 @@ impl User {
         // SAFETY: has no preconditions.
         check(unsafe { libc::setresuid(SAME, self.uid, SAME) })?;
         Ok(())
+    }
+}
+
+/// The user and group that this process acts as.
+pub fn user() -> User {
+    // SAFETY: has no preconditions.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    User {
+        uid,
+        gid,
+        supplementary: None,
+    }
+}
+
+/// Starts a thread of C: one that may be cancelled, and has nothing of Rust's to be dropped.
+///
+/// # Errors
+/// Those of `pthread_create`.
+///
+/// # Safety
+/// What the argument points to has to be there as long as the thread.
+pub unsafe fn start_thread(
+    thread: &mut libc::pthread_t,
+    function: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> Result<(), Errno> {
+    type Function = extern "C" fn(*mut c_void) -> *mut c_void;
+    // SAFETY: the two differ in what may unwind through the function, and libc's own frames let it.
+    let function = unsafe { std::mem::transmute::<*const (), Function>(function as *const ()) };
+    // SAFETY: a place for the thread, default attributes, a function of the right type; the rest is the caller's.
+    match unsafe { libc::pthread_create(thread, ptr::null(), function, argument) } {
+        0 => Ok(()),
+        errno => Err(Errno(errno)),
     }
 }
 

@@ -7,6 +7,7 @@
 //! what it has made, and what can't be asked then is skipped.
 
 pub mod backend;
+pub mod cases;
 pub mod compare;
 pub mod site;
 
