@@ -117,8 +117,7 @@ impl Queues for Kernel {
     fn receive(&self, id: i32) -> Answer {
         let mut message = Message { mtype: 0, byte: 0 };
         // SAFETY: room for a type and one byte, a live local.
-        let result =
-            unsafe { libc::msgrcv(id, (&raw mut message).cast(), 1, 0, libc::IPC_NOWAIT) };
+        let result = unsafe { libc::msgrcv(id, (&raw mut message).cast(), 1, 0, libc::IPC_NOWAIT) };
         answer(result)
     }
 
@@ -127,7 +126,10 @@ impl Queues for Kernel {
         let answer = Kernel::control(id, libc::IPC_STAT, &mut data);
         let perm = data.msg_perm;
         let who = [perm.uid, perm.gid, perm.cuid, perm.cgid];
-        (answer, [who[0], who[1], who[2], who[3], u32::from(perm.mode)])
+        (
+            answer,
+            [who[0], who[1], who[2], who[3], u32::from(perm.mode)],
+        )
     }
 
     fn stat_any(&self, index: i32) -> Answer {
@@ -239,10 +241,20 @@ macro_rules! same {
 fn questions(place: &Place, id: i32, what: &str) {
     const CREATE: i32 = libc::IPC_CREAT;
     for flags in [
-        0, 0o400, 0o200, 0o600, 0o060, 0o040, 0o004, 0o666, CREATE, CREATE | 0o600,
+        0,
+        0o400,
+        0o200,
+        0o600,
+        0o060,
+        0o040,
+        0o004,
+        0o666,
+        CREATE,
+        CREATE | 0o600,
         CREATE | libc::IPC_EXCL,
     ] {
-        same!(place, format!("{what}, flags {flags:o}"), |q| q.get(KEY, flags));
+        same!(place, format!("{what}, flags {flags:o}"), |q| q
+            .get(KEY, flags));
     }
     same!(place, what, |q| q.send(id));
     same!(place, what, |q| q.receive(id));
@@ -303,8 +315,10 @@ fn every_user_is_granted_what_the_kernel_grants_in_every_mode() {
                 user.does(|| questions(place, id, &what));
                 user.does(|| {
                     same!(place, what, |q| q.set(id, [1001, 1001, mode as u32, 100]));
-                    same!(place, what, |q| q.set(id, [1001, 1001, mode as u32, 1 << 20]));
-                    same!(place, what, |q| q.set(id, [u32::MAX, 1001, mode as u32, 100]));
+                    same!(place, what, |q| q
+                        .set(id, [1001, 1001, mode as u32, 1 << 20]));
+                    same!(place, what, |q| q
+                        .set(id, [u32::MAX, 1001, mode as u32, 100]));
                     same!(place, what, |q| q.stat(id));
                     same!(place, what, |q| q.remove(id));
                     same!(place, what, |q| q.remove(id));

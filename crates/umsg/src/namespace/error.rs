@@ -152,7 +152,7 @@ pub enum NamespaceError {
         /// Who may.
         who: &'static str,
     },
-    /// Somebody else has been changing the names of queues for two seconds (`EBUSY`): he was stopped.
+    /// Somebody else has been changing the names of queues for too long (`EBUSY`): he was stopped.
     #[error("{path}: {who} has been stopped while making or removing a queue: have it continued (kill -CONT) or ended",
              path = .path.display(), who = holder.map_or("another process".to_owned(), |process| format!("process {process}")))]
     Busy {

@@ -66,7 +66,7 @@ use std::sync::Arc;
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use limits::Limits;
-pub(crate) use msg::{Entry, Files, INDICES, Label, Locked, NewFile, labels};
+pub(crate) use msg::{Entry, Files, INDICES, Label, Locked, NewFile, PATIENCE, labels};
 pub(crate) use names::{NameError, QueueName};
 pub(crate) use open::FileAccess;
 pub(crate) use publish::Unpublished;

@@ -5,7 +5,7 @@ use super::permission::{Rights, may_exceed_limits};
 use super::queue::Queue;
 use super::{file_rights, registry, sweep};
 use crate::crash::crash_point;
-use crate::namespace::{Limits, Namespace};
+use crate::namespace::{Limits, Namespace, PATIENCE};
 use crate::sync::Ordering;
 use crate::sys::thread;
 use crate::typed::segment::Fixed;
@@ -86,7 +86,7 @@ impl Queue {
     /// directory's lock: the rights of file and header belong together.
     fn set_rights(&self, namespace: &Namespace, change: &Change) -> Result<(), ControlError> {
         let mut files = namespace.msg_files()?;
-        let lock = files.lock()?;
+        let lock = files.lock(PATIENCE)?;
         let (file, said) = match registry::open_id(&mut files, self.id()) {
             Err(OpenError::NoSuchId) => return Err(ControlError::Removed),
             other => other?,

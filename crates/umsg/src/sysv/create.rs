@@ -14,7 +14,9 @@ use super::registry::{Got, PRIVATE, Wanted, find, judge};
 use super::{file_rights, sweep};
 use crate::crash::crash_point;
 use crate::namespace::labels;
-use crate::namespace::{FileError, Files, INDICES, Label, Limits, Locked, Namespace, NewFile};
+use crate::namespace::{
+    FileError, Files, INDICES, Label, Limits, Locked, Namespace, NewFile, PATIENCE,
+};
 use crate::segment::Quota;
 use crate::sync::Ordering;
 use crate::typed::segment::{self, Identity, Layout, Segment};
@@ -34,7 +36,7 @@ pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<
     }
     segment.set_quota(quota);
     crash_point!(MSGGET_FILLED);
-    let lock = new.files().lock()?;
+    let lock = new.files().lock(PATIENCE)?;
     if key != PRIVATE
         && let Some(found) = find(new.files(), key)?
     {

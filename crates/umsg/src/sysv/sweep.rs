@@ -5,14 +5,14 @@
 
 use super::registry::{index_of, is_labelled, said};
 use crate::crash::crash_point;
-use crate::namespace::{Files, Label, Locked, Namespace, labels};
+use crate::namespace::{Files, Label, Locked, Namespace, PATIENCE, labels};
 use crate::typed::segment::Summary;
 
 /// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: who needs one of them later
 /// does what is left.
 pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files()
-        && let Ok(lock) = files.lock()
+        && let Ok(lock) = files.lock(PATIENCE / 20)
     {
         index(&mut files, index_of(id), &lock);
     }

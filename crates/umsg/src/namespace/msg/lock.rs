@@ -16,7 +16,7 @@ use crate::namespace::file_error::FileError;
 use crate::sys::thread::{self, Thread};
 
 /// How long a change of names waits for others. Each takes some microseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// The first and the longest sleep between two attempts.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
@@ -28,16 +28,16 @@ pub(crate) struct Locked {
 }
 
 impl Files {
-    /// Waits for the lock.
+    /// Waits for the lock, at most so long.
     ///
     /// # Errors
-    /// `Namespace(Busy)` after two seconds; `TooManyFiles`; `Namespace(NotAccessible)` if the caller may not read the directory.
-    pub(crate) fn lock(&self) -> Result<Locked, FileError> {
+    /// `Namespace(Busy)`; `TooManyFiles`; `Namespace(NotAccessible)` if the caller may not read the directory.
+    pub(crate) fn lock(&self, patience: Duration) -> Result<Locked, FileError> {
         let (at, here) = self.directory().locate(".");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = fs::openat(at, &here, flags, Mode::empty())
             .map_err(|e| NamespaceError::looking("open", self.directory().path(), e))?;
-        let (end, mut nap) = (Instant::now() + PATIENCE, NAPS[0]);
+        let (end, mut nap) = (Instant::now() + patience, NAPS[0]);
         loop {
             match attempt(&directory) {
                 Ok(me) => return Ok(Locked { directory, me }),
@@ -99,15 +99,15 @@ mod tests {
     fn who_waits_too_long_is_told_who_holds_the_lock() {
         let dir = TestDir::new();
         let files = dir.namespace().msg_files().unwrap();
-        let held = files.lock().unwrap();
-        let error = files.lock().err().unwrap();
+        let held = files.lock(PATIENCE).unwrap();
+        let error = files.lock(PATIENCE / 10).err().unwrap();
         let FileError::Namespace(NamespaceError::Busy { path, holder }) = &error else {
             panic!("{error}");
         };
         assert_eq!(path, &dir.path().join("msg"));
         assert!(holder.is_none_or(|holder| holder == std::process::id()));
         drop(held);
-        files.lock().unwrap();
+        files.lock(PATIENCE).unwrap();
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         std::fs::write(&counter, "0").unwrap();
         let count = || {
             for _ in 0..50 {
-                let _held = namespace.msg_files().unwrap().lock().unwrap();
+                let _held = namespace.msg_files().unwrap().lock(PATIENCE).unwrap();
                 let seen: u32 = std::fs::read_to_string(&counter).unwrap().parse().unwrap();
                 std::fs::write(&counter, (seen + 1).to_string()).unwrap();
             }

@@ -39,7 +39,7 @@ pub(crate) use entries::Entry;
 pub(super) use entries::count_below;
 pub(crate) use files::{Files, NewFile};
 pub(crate) use label::Label;
-pub(crate) use lock::Locked;
+pub(crate) use lock::{Locked, PATIENCE};
 pub(crate) use names::{INDICES, labels};
 
 impl Namespace {

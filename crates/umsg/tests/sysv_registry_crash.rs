@@ -1,0 +1,311 @@
+//! A real SIGKILL at every step of making, changing and removing a System V queue, and what others find afterwards: the dead one's
+//! user, and strangers who may not take his files away.
+
+mod support;
+
+use std::fs::{self, Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::turn;
+use umsg::Namespace;
+use umsg::crash::{self, POINTS};
+use umsg::sysv::{self, Change, OpenError, OpenOptions, PRIVATE, Queue, Want};
+
+const KEY: i32 = 0x1234;
+/// Enough queues to come by every index.
+const ROUND: usize = 70;
+
+const MAKE: &[&str] = &[
+    "MSGGET_EMPTY",
+    "MSGGET_FILLED",
+    "MSGGET_NUMBERED",
+    "MSGGET_INDEXED",
+    "MSGGET_LABELLED",
+];
+const REMOVE: &[&str] = &["MSG_REMOVED", "MSGCTL_UNLABELLED"];
+const CHANGE: &[&str] = &["MSGCTL_HANDED_OVER", "MSG_CHANGED", "MSGCTL_APPLIED"];
+
+/// Whose processes take part, besides root's; in a private namespace root's only.
+const VICTIM: u32 = 1001;
+const STRANGER: u32 = 1002;
+
+/// A namespace of all users', where the tests run as root.
+fn shared() -> Option<Place> {
+    let place = Place::new();
+    set_permissions(place.path(), Permissions::from_mode(0o1777)).unwrap();
+    match Namespace::at(place.path()) {
+        Ok(_) if rustix::process::geteuid().is_root() => Some(place),
+        other => {
+            eprintln!("left out: needs root, to act as several users: {other:?}");
+            None
+        }
+    }
+}
+
+fn become_user(user: u32) {
+    // SAFETY: ids of this process, which is a child of its own.
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(user, user, user) == 0
+            && libc::setresuid(user, user, user) == 0
+    };
+    assert!(done);
+}
+
+/// Does `work` as a user, in a process of its own that ends well.
+#[track_caller]
+fn as_user(user: u32, what: &str, work: impl FnOnce()) {
+    let mut child = Child::run(|| {
+        if user != 0 {
+            become_user(user);
+        }
+        work();
+        0
+    });
+    child.expect(Exit::Code(0), what);
+}
+
+/// Has a process of a user die at a point of `work`.
+#[track_caller]
+fn die(user: u32, point: &str, work: impl FnOnce()) {
+    let mut victim = Child::run(|| {
+        if user != 0 {
+            become_user(user);
+        }
+        crash::arm(point, 1);
+        work();
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), point);
+}
+
+fn open(place: &Place, key: i32) -> Queue {
+    let mut options = OpenOptions::new();
+    options.namespace(&place.namespace).create(true).mode(0o666);
+    options.open(key).unwrap()
+}
+
+fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
+    OpenOptions::new().namespace(&place.namespace).open(key)
+}
+
+/// The names in `msg/`, without that of the file that counts identifiers.
+fn names(place: &Place) -> Vec<String> {
+    let entries = fs::read_dir(place.path().join("msg")).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != ".next")
+        .collect();
+    names.sort();
+    names
+}
+
+fn keys(place: &Place) -> Vec<i32> {
+    let entries = sysv::list(&place.namespace).unwrap();
+    entries.iter().map(|entry| entry.key).collect()
+}
+
+/// Makes the queue of the key, uses it, and removes it.
+fn use_key(place: &Place, what: &str) {
+    let queue = open(place, KEY);
+    queue.try_send(3, b"hello").unwrap();
+    let received = find(place, KEY)
+        .unwrap()
+        .try_receive(Want::Exactly(3), &mut [0; 8]);
+    assert_eq!(received.unwrap().len, 5, "{what}");
+    assert!(keys(place).contains(&KEY), "{what}");
+    queue.remove().unwrap();
+    assert!(
+        matches!(find(place, KEY), Err(OpenError::NotFound)),
+        "{what}"
+    );
+    assert!(!keys(place).contains(&KEY), "{what}");
+}
+
+/// Root comes by every index and uses the key: nothing of the dead is left then.
+fn tidy(place: &Place, left: &[&str], what: &str) {
+    as_user(0, what, || {
+        for _ in 0..ROUND {
+            open(place, PRIVATE).remove().unwrap();
+        }
+        use_key(place, what);
+    });
+    assert_eq!(names(place), left, "{what}");
+}
+
+#[test]
+fn every_point_of_the_registry_is_killed_at() {
+    let here: Vec<&str> = [MAKE, REMOVE, CHANGE].concat();
+    for (_, name, what) in POINTS {
+        let is_ours = name.starts_with("MSGGET_") || name.starts_with("MSGCTL_");
+        assert!(
+            !is_ours || here.contains(name),
+            "nobody dies at {name} ({what})"
+        );
+    }
+}
+
+#[test]
+fn a_queue_whose_maker_is_killed_exists_whole_or_not_at_all() {
+    let _turn = turn();
+    for point in MAKE {
+        for key in [KEY, PRIVATE] {
+            let place = Place::new();
+            let bystander = open(&place, 1);
+            die(0, point, || drop(open(&place, key)));
+            let exists = *point == "MSGGET_LABELLED";
+            let others: Vec<i32> = keys(&place)[1..].to_vec();
+            assert_eq!(others, [key][..usize::from(exists)], "{point}");
+            assert_eq!(find(&place, KEY).is_ok(), exists && key == KEY, "{point}");
+            let by_id = OpenOptions::new().namespace(&place.namespace).open_id(1);
+            assert_eq!(by_id.is_ok(), exists, "{point}");
+            bystander.try_send(1, b"goes on").unwrap();
+
+            as_user(0, point, || use_key(&place, point));
+            if exists && key == PRIVATE {
+                sysv::remove(&place.namespace, 1).unwrap();
+            }
+            tidy(&place, &["0", "k-00000001"], point);
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_maker_left_is_in_no_strangers_way() {
+    let _turn = turn();
+    for point in MAKE {
+        for key in [KEY, PRIVATE] {
+            let Some(place) = shared() else { return };
+            die(VICTIM, point, || drop(open(&place, key)));
+            as_user(STRANGER, point, || {
+                if *point == "MSGGET_LABELLED" && key == KEY {
+                    // It is there, and for everybody.
+                    find(&place, KEY).unwrap().try_send(1, b"x").unwrap();
+                } else {
+                    use_key(&place, point);
+                }
+                for _ in 0..ROUND {
+                    open(&place, PRIVATE).remove().unwrap();
+                }
+            });
+            for entry in sysv::list(&place.namespace).unwrap() {
+                sysv::remove(&place.namespace, entry.id).unwrap();
+            }
+            tidy(&place, &[], point);
+        }
+    }
+}
+
+#[test]
+fn a_queue_whose_remover_is_killed_is_removed_and_in_nobodys_way() {
+    let _turn = turn();
+    for point in REMOVE {
+        for key in [KEY, PRIVATE] {
+            for next in [VICTIM, STRANGER, 0] {
+                let Some(place) = shared() else { return };
+                as_user(VICTIM, point, || drop(open(&place, key)));
+                let bystander = OpenOptions::new()
+                    .namespace(&place.namespace)
+                    .open_id(0)
+                    .unwrap();
+                die(VICTIM, point, || {
+                    sysv::remove(&place.namespace, 0).unwrap();
+                });
+                assert!(bystander.is_removed(), "{point}");
+                assert!(matches!(find(&place, KEY), Err(OpenError::NotFound)));
+                assert!(keys(&place).is_empty(), "{point}");
+                let again = sysv::remove(&place.namespace, 0).unwrap_err();
+                assert_eq!(again.errno(), libc::EINVAL, "{point}");
+                as_user(next, point, || {
+                    use_key(&place, point);
+                    for _ in 0..ROUND {
+                        open(&place, PRIVATE).remove().unwrap();
+                    }
+                    use_key(&place, point);
+                });
+                tidy(&place, &[], point);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_killed_sweeper_is_swept_after() {
+    let _turn = turn();
+    let place = Place::new();
+    die(0, "MSGGET_INDEXED", || drop(open(&place, KEY)));
+    assert_eq!(names(&place), ["0"]);
+    die(0, "MSGCTL_UNLABELLED", || {
+        for _ in 0..ROUND {
+            open(&place, PRIVATE).remove().unwrap();
+        }
+    });
+    tidy(&place, &[], "after a killed sweeper");
+}
+
+#[test]
+fn a_queue_whose_changer_is_killed_lets_in_who_may_before_or_after() {
+    let _turn = turn();
+    for point in CHANGE {
+        let Some(place) = shared() else { return };
+        let change = Change {
+            uid: Some(STRANGER),
+            gid: Some(STRANGER),
+            mode: Some(0o600),
+            qbytes: Some(1 << 20),
+        };
+        let mut options = OpenOptions::new();
+        options.namespace(&place.namespace).create(true).mode(0o600);
+        as_user(VICTIM, point, || drop(options.open(KEY).unwrap()));
+        die(0, point, || {
+            sysv::set(&place.namespace, 0, &change).unwrap()
+        });
+
+        let entry = sysv::list(&place.namespace).unwrap()[0];
+        let changed = *point != "MSGCTL_HANDED_OVER";
+        let expected = match changed {
+            true => (STRANGER, STRANGER, 1 << 20),
+            false => (VICTIM, VICTIM, 16_384),
+        };
+        assert_eq!((entry.uid, entry.gid, entry.qbytes), expected, "{point}");
+        // Its creator is let in either way, the new owner by the header only once it says so.
+        for (user, may) in [(VICTIM, true), (STRANGER, changed)] {
+            as_user(user, point, || {
+                let sent = find(&place, KEY).unwrap().try_send(1, b"x");
+                assert_eq!(sent.is_ok(), may, "{point}, {user}");
+            });
+        }
+        as_user(0, point, || {
+            sysv::set(&place.namespace, 0, &change).unwrap()
+        });
+        as_user(STRANGER, point, || {
+            find(&place, KEY).unwrap().remove().unwrap()
+        });
+        assert_eq!(names(&place), [""; 0], "{point}");
+    }
+}
+
+#[test]
+fn a_limit_of_queues_does_not_count_what_the_dead_left() {
+    let _turn = turn();
+    let place = Place::new();
+    let limits = umsg::Limits {
+        msgmni: 3,
+        ..umsg::Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    for point in ["MSGGET_INDEXED", "MSGGET_INDEXED", "MSGGET_INDEXED"] {
+        die(0, point, || drop(open(&place, KEY)));
+    }
+    die(0, "MSG_REMOVED", || open(&place, KEY).remove().unwrap());
+    let queues: Vec<Queue> = (1..=3).map(|key| open(&place, key)).collect();
+    let mut options = OpenOptions::new();
+    options.namespace(&place.namespace).create(true);
+    let error = options.open(4).unwrap_err();
+    assert!(matches!(error, OpenError::TooManyQueues(3)), "{error}");
+    assert_eq!(
+        keys(&place),
+        [1, 2, 3].map(|n: i32| queues[n as usize - 1].key())
+    );
+}

@@ -1,0 +1,312 @@
+//! Many processes that make, find and remove System V queues at once; some of them killed or stopped.
+
+mod support;
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::shared::{Shared, Zeroed};
+use support::{Random, turn, wait_until};
+use umsg::NamespaceError;
+use umsg::sysv::{self, ControlError, OpenError, OpenOptions, PRIVATE, Queue, Want};
+
+const KEY: i32 = 0x1234;
+const PROCESSES: usize = 8;
+/// Nothing in these tests takes as long.
+const STUCK: Duration = Duration::from_secs(20);
+
+fn open(place: &Place, key: i32, exclusive: bool) -> Result<Queue, OpenError> {
+    OpenOptions::new()
+        .namespace(&place.namespace)
+        .create(true)
+        .exclusive(exclusive)
+        .open(key)
+}
+
+fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
+    OpenOptions::new().namespace(&place.namespace).open(key)
+}
+
+/// What each process of a race found.
+#[derive(Default)]
+#[repr(C)]
+struct Race {
+    ready: AtomicU32,
+    go: AtomicU32,
+    /// Identifier plus one; 0 for who was told that there is a queue.
+    found: [AtomicU32; PROCESSES],
+}
+
+// SAFETY: atomics only.
+unsafe impl Zeroed for Race {}
+
+/// Has all processes do `work` at the same moment.
+fn race(race: &Race, work: impl Fn(usize)) {
+    race.ready.store(0, SeqCst);
+    race.go.store(0, SeqCst);
+    let run = |number| {
+        Child::run(|| {
+            race.ready.fetch_add(1, SeqCst);
+            while race.go.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            work(number);
+            0
+        })
+    };
+    let mut children: Vec<Child> = (0..PROCESSES).map(run).collect();
+    assert!(wait_until(STUCK, || race.ready.load(SeqCst) == PROCESSES as u32));
+    race.go.store(1, SeqCst);
+    for child in &mut children {
+        child.expect(Exit::Code(0), "a process of a race");
+    }
+}
+
+#[test]
+fn of_many_that_make_a_keys_queue_at_once_one_makes_it_and_all_get_it() {
+    let _turn = turn();
+    let place = Place::new();
+    let shared = Shared::<Race>::new();
+    for round in 0..20 {
+        race(&shared, |number| {
+            let queue = open(&place, KEY, false).unwrap();
+            queue.send(1 + number as i64, b"here").unwrap();
+            shared.found[number].store(queue.id() as u32 + 1, SeqCst);
+        });
+        let ids: HashSet<u32> = shared.found.iter().map(|id| id.load(SeqCst)).collect();
+        assert_eq!(ids.len(), 1, "round {round}: {ids:?}");
+        assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1);
+        let queue = find(&place, KEY).unwrap();
+        assert_eq!(queue.entry().unwrap().messages, PROCESSES as u64);
+        queue.remove().unwrap();
+    }
+}
+
+#[test]
+fn of_many_that_want_a_new_queue_exactly_one_gets_it() {
+    let _turn = turn();
+    let place = Place::new();
+    let shared = Shared::<Race>::new();
+    for round in 0..20 {
+        race(&shared, |number| {
+            let id = match open(&place, KEY, true) {
+                Ok(queue) => queue.id() as u32 + 1,
+                Err(OpenError::AlreadyExists) => 0,
+                Err(error) => panic!("{error}"),
+            };
+            shared.found[number].store(id, SeqCst);
+        });
+        let mut found = shared.found.iter().map(|id| id.load(SeqCst));
+        assert_eq!(found.by_ref().filter(|id| *id != 0).count(), 1, "{round}");
+        find(&place, KEY).unwrap().remove().unwrap();
+    }
+}
+
+#[test]
+fn of_many_that_remove_a_queue_at_once_one_has_removed_it() {
+    let _turn = turn();
+    let place = Place::new();
+    let shared = Shared::<Race>::new();
+    for round in 0..20 {
+        let id = open(&place, KEY, true).unwrap().id();
+        race(&shared, |number| {
+            let removed = sysv::remove(&place.namespace, id);
+            shared.found[number].store(u32::from(removed.is_ok()), SeqCst);
+            if let Err(error) = removed {
+                let errno = error.errno();
+                assert!([libc::EINVAL, libc::EIDRM].contains(&errno), "{error}");
+            }
+        });
+        let removed: u32 = shared.found.iter().map(|is| is.load(SeqCst)).sum();
+        assert_eq!(removed, 1, "round {round}");
+        assert_eq!(names(&place), [""; 0], "round {round}");
+    }
+}
+
+#[test]
+fn queues_without_a_key_that_are_made_at_once_are_all_distinct() {
+    let _turn = turn();
+    let place = Place::new();
+    let shared = Shared::<Race>::new();
+    race(&shared, |_| {
+        for _ in 0..20 {
+            open(&place, PRIVATE, false).unwrap();
+        }
+    });
+    let entries = sysv::list(&place.namespace).unwrap();
+    let ids: HashSet<i32> = entries.iter().map(|entry| entry.id).collect();
+    assert_eq!(ids.len(), PROCESSES * 20);
+}
+
+/// The names in `msg/`, without that of the file that counts identifiers.
+fn names(place: &Place) -> Vec<String> {
+    let entries = fs::read_dir(place.path().join("msg")).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != ".next")
+        .collect();
+    names.sort();
+    names
+}
+
+/// A process that holds the lock of the directory until it is killed.
+fn holder(place: &Place) -> Child {
+    let shared = Shared::<Race>::new();
+    let child = Child::run(|| {
+        let directory = fs::File::open(place.path().join("msg")).unwrap();
+        directory.lock().unwrap();
+        shared.ready.store(1, SeqCst);
+        loop {
+            std::thread::sleep(STUCK);
+        }
+    });
+    assert!(wait_until(STUCK, || shared.ready.load(SeqCst) == 1));
+    child.signal(libc::SIGSTOP);
+    child
+}
+
+#[test]
+fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing_else() {
+    let _turn = turn();
+    let place = Place::new();
+    let (queue, other) = (open(&place, KEY, false), open(&place, PRIVATE, false));
+    let (queue, other) = (queue.unwrap(), other.unwrap());
+    let mut stopped = holder(&place);
+
+    assert_eq!(open(&place, KEY, false).unwrap().id(), queue.id());
+    assert_eq!(sysv::list(&place.namespace).unwrap().len(), 2);
+    queue.send(1, b"through").unwrap();
+    assert_eq!(queue.receive(Want::Any, &mut [0; 8]).unwrap().len, 7);
+    let before = Instant::now();
+    let error = open(&place, KEY + 1, false).unwrap_err();
+    assert!(before.elapsed() >= Duration::from_millis(1900));
+    assert_eq!(error.errno(), libc::EBUSY);
+    let OpenError::Namespace(NamespaceError::Busy { holder, .. }) = &error else {
+        panic!("{error}");
+    };
+    assert!(holder.is_none_or(|holder| holder == stopped.pid() as u32));
+    // Removing needs no lock; its names stay.
+    other.remove().unwrap();
+    assert_eq!(names(&place), ["0", "1", "k-00001234", "p-1"]);
+    let gone = sysv::remove(&place.namespace, 1).unwrap_err();
+    assert!(matches!(gone, ControlError::Open(OpenError::NoSuchId)));
+
+    stopped.kill();
+    // The names of the removed one are in nobody's way.
+    for n in 0..80 {
+        open(&place, PRIVATE, false).unwrap().remove().unwrap();
+        assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1, "{n}");
+    }
+    assert_eq!(names(&place), ["0", "k-00001234"]);
+}
+
+#[test]
+fn a_child_that_is_forked_while_the_lock_is_held_does_not_keep_it() {
+    let _turn = turn();
+    let place = Place::new();
+    let shared = Shared::<Race>::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while shared.go.load(SeqCst) == 0 {
+                open(&place, PRIVATE, false).unwrap().remove().unwrap();
+            }
+        });
+        // Some of them are forked in the middle of it, and live on.
+        let sleeping = || -> i32 {
+            loop {
+                std::thread::sleep(STUCK);
+            }
+        };
+        let children: Vec<Child> = (0..40)
+            .map(|_| {
+                std::thread::sleep(Duration::from_micros(300));
+                Child::run(sleeping)
+            })
+            .collect();
+        shared.go.store(1, SeqCst);
+        open(&place, KEY, false).unwrap();
+        drop(children);
+    });
+}
+
+/// Makes, finds, uses and removes queues of a few keys; whatever it meets has to make sense.
+fn live(place: &Place, seed: u64, mut goes_on: impl FnMut() -> bool) {
+    let mut random = Random::new(seed);
+    while goes_on() {
+        let key = match random.below(4) {
+            0 => PRIVATE,
+            key => key as i32,
+        };
+        let queue = match random.below(3) {
+            0 => find(place, key),
+            1 => open(place, key, true),
+            _ => open(place, key, false),
+        };
+        match queue {
+            Ok(queue) => use_and_remove(place, &queue, key, random.below(2) == 0 || key == PRIVATE),
+            Err(OpenError::NotFound | OpenError::AlreadyExists) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+fn use_and_remove(place: &Place, queue: &Queue, key: i32, remove: bool) {
+    assert_eq!(queue.key(), key);
+    match queue.try_send(1, b"x") {
+        Ok(()) | Err(sysv::SendError::Removed | sysv::SendError::Full) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+    if remove {
+        let id = queue.id();
+        match sysv::remove(&place.namespace, id) {
+            Ok(()) => {}
+            Err(error) if [libc::EIDRM, libc::EINVAL].contains(&error.errno()) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+#[test]
+fn processes_killed_at_random_leave_nothing_that_others_trip_over() {
+    let _turn = turn();
+    let place = Place::new();
+    let shared = Shared::<Race>::new();
+    let mut random = Random::new(7);
+    let run = |seed: u64| Child::run(|| (live(&place, seed, || true), 0).1);
+    let mut bystanders: Vec<Child> = (0..2)
+        .map(|seed| Child::run(|| (live(&place, seed, || shared.go.load(SeqCst) == 0), 0).1))
+        .collect();
+    for round in 0..200 {
+        let mut victim = run(100 + round);
+        std::thread::sleep(Duration::from_micros(500 + random.below(3000)));
+        victim.kill();
+    }
+    shared.go.store(1, SeqCst);
+    for bystander in &mut bystanders {
+        bystander.expect(Exit::Code(0), "a bystander");
+    }
+
+    // Each key has one queue or none, and what is listed can be opened by its identifier.
+    for entry in sysv::list(&place.namespace).unwrap() {
+        let queue = OpenOptions::new()
+            .namespace(&place.namespace)
+            .open_id(entry.id)
+            .unwrap();
+        assert_eq!(queue.key(), entry.key);
+        if entry.key != PRIVATE {
+            assert_eq!(find(&place, entry.key).unwrap().id(), entry.id);
+        }
+        queue.remove().unwrap();
+    }
+    // Whatever the dead left is taken away by those who come by.
+    for key in 1..4 {
+        open(&place, key, true).unwrap().remove().unwrap();
+    }
+    for _ in 0..200 {
+        open(&place, PRIVATE, false).unwrap().remove().unwrap();
+    }
+    assert_eq!(names(&place), [""; 0]);
+}
