@@ -89,7 +89,8 @@ impl Engine {
         }
         crash_point!(MSG_OFFERED);
         self.waiters().relocate(node, who.index, List::Offered)?;
-        self.note_receive(node.pid.get());
+        // The thread, not its process: so does the kernel.
+        self.note_receive(node.tid.get());
         self.fixed().counters.count(Event::HandedOver);
         Ok(true)
     }
