@@ -9,9 +9,10 @@ use crate::commands::{
     man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat,
 };
 
-/// Message queues in shared memory: POSIX semantics, no limits of the kernel, no root, no daemon
+/// Message queues in shared memory: those of POSIX and of System V, no limits of the kernel, no root, no daemon
 ///
-/// A queue keeps messages until they are received: the highest priority first, in order of arrival within one. It is a file of
+/// A queue keeps messages until they are received: of POSIX queues the highest priority first, in order of arrival within one; of
+/// System V queues the oldest, or the oldest of the types that the receiver wants. It is a file of
 /// shared memory in a directory, the namespace, and stays until it is removed or the machine is started anew. Existing
 /// programs use such queues under `umsg run`; the other commands show and change them from the shell.
 #[derive(Parser, Debug)]
@@ -51,6 +52,7 @@ Examples:
   umsg send /orders 'first order'
   umsg ls
   umsg recv /orders
+  umsg create key:0x1234               a System V queue
 
 "
     };
@@ -67,6 +69,10 @@ const REFERENCE: &str = concat!(
 Names:
   A queue's name is a slash and up to 255 bytes without another slash. The
   first slash may be left out: `orders` means /orders.
+
+  A System V queue is named by its key, key:0x1234, key:4660 or just 0x1234,
+  or by its identifier, id:32769; `umsg ls` shows both. A POSIX queue that is
+  called like that is meant when its slash is written: /key:1.
 
 Numbers:
   Sizes and counts may end in K, M or G, for powers of 1024: 64K is 65536.

@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
-use umsg::{Limits, NamespaceError};
+use umsg::{Limits, NamespaceError, sysv};
 
 /// The exit codes, as `umsg --help` documents them. 2 is clap's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Explain for OpenError {
                 "choose another name"
             }
             OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
-            OpenError::PermissionDenied => "run this as the queue's owner or as root",
+            OpenError::PermissionDenied => AS_OWNER,
             OpenError::NoSpace => ROOM,
             OpenError::NoMemory => MEMORY,
             OpenError::NotAQueue(_) => "remove it from the namespace's directory",
@@ -211,6 +211,94 @@ impl Explain for ReceiveError {
     }
 }
 
+/// What helps if a System V queue's messages, of so many bytes at most, are too short.
+pub fn longer_typed_messages(most: usize) -> &'static str {
+    match most < Limits::default().max_message_size as usize {
+        true => "raise it with `umsg limits --msgmax` and make the queue anew",
+        false => "no queue takes longer ones, so send it in parts",
+    }
+}
+
+impl Explain for sysv::OpenError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            sysv::OpenError::Namespace(error) => return error.explain(),
+            sysv::OpenError::AlreadyExists => {
+                "leave --exclusive out to use it, or `umsg rm` it first"
+            }
+            sysv::OpenError::PermissionDenied => AS_OWNER,
+            sysv::OpenError::NoSpace => ROOM,
+            sysv::OpenError::NoMemory => MEMORY,
+            sysv::OpenError::NotAQueue(_) => "remove it from the namespace's directory",
+            sysv::OpenError::Damaged(_) => "remove it with `umsg rm`",
+            sysv::OpenError::TooManyFiles(_) => "close some, or raise the limit (ulimit -n)",
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+}
+
+impl Explain for sysv::SendError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            sysv::SendError::Full => "receive from it first, or wait with --timeout",
+            sysv::SendError::TimedOut => "receive from it first, or wait longer",
+            sysv::SendError::TooLong { max, .. } => longer_typed_messages(*max),
+            sysv::SendError::PermissionDenied => AS_OWNER,
+            sysv::SendError::NoMemory => MEMORY,
+            sysv::SendError::NoSpace => ROOM,
+            sysv::SendError::Damaged => DAMAGED,
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            sysv::SendError::Full | sysv::SendError::TimedOut => Code::NotInTime,
+            sysv::SendError::Removed => Code::Removed,
+            _ => Code::Failed,
+        }
+    }
+}
+
+impl Explain for sysv::ReceiveError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            sysv::ReceiveError::NoMessage => "send one first, or wait with --timeout",
+            sysv::ReceiveError::TimedOut => "send one first, or wait longer",
+            sysv::ReceiveError::PermissionDenied => AS_OWNER,
+            sysv::ReceiveError::NoMemory => MEMORY,
+            sysv::ReceiveError::NoSpace => ROOM,
+            sysv::ReceiveError::Damaged => DAMAGED,
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            sysv::ReceiveError::NoMessage | sysv::ReceiveError::TimedOut => Code::NotInTime,
+            sysv::ReceiveError::Removed => Code::Removed,
+            _ => Code::Failed,
+        }
+    }
+}
+
+impl Explain for sysv::ControlError {
+    fn explain(&self) -> String {
+        let hint = match self {
+            sysv::ControlError::Open(error) => return error.explain(),
+            sysv::ControlError::PermissionDenied => AS_OWNER,
+            sysv::ControlError::NoMemory => MEMORY,
+            sysv::ControlError::Damaged => DAMAGED,
+            _ => return self.to_string(),
+        };
+        format!("{self}; {hint}")
+    }
+}
+
+const AS_OWNER: &str = "run this as the queue's owner or as root";
 const ROOM: &str =
     "receive messages or `umsg rm` a queue, or see `umsg limits` and `df` for the limits";
 const MEMORY: &str = "free some, or raise the limit of the memory cgroup";

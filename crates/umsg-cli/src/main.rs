@@ -3,14 +3,17 @@
 //! | what | where |
 //! |---|---|
 //! | what is asked for: the one definition behind `--help`, manual pages and completions | [`cli`], and a file a command in [`commands`] |
-//! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`names`] |
+//! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`address`], [`names`] |
 //! | what is printed, for people and for programs | [`output`] |
 //! | closed standard streams and signals, which the runtime changes | [`streams`], [`inherited`] |
-//! | the queue that a command works with | [`opened`] |
+//! | the queue that a command works with | [`opened`], of System V [`attached`] |
+//! | sending and receiving, whatever the kind of queue | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`] |
 //! | can a program be intercepted, and how | [`program`], [`preload`] |
 #![deny(unsafe_code)]
 
+mod address;
+mod attached;
 mod cli;
 mod commands;
 mod failure;
@@ -19,8 +22,10 @@ mod failure;
     reason = "what is done about a signal is asked and set by calls of libc"
 )]
 mod inherited;
+mod inlet;
 mod names;
 mod opened;
+mod outlet;
 mod output;
 mod place;
 mod preload;

@@ -4,8 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
-
 use umsg::posix::OpenError;
 
 use crate::failure::{Failure, Result};
@@ -14,11 +12,6 @@ use crate::output::text;
 /// A queue's name, with its slash; printed so that a strange one can't harm a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(OsString);
-
-/// For clap.
-pub fn name() -> impl TypedValueParser<Value = Name> {
-    OsStringValueParser::new().map(Name::from)
-}
 
 impl Name {
     /// Refuses the bare slash, which the library calls a missing queue because the kernel does: it can't be created.

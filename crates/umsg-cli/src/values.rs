@@ -46,6 +46,14 @@ pub fn priority(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "give a priority from 0 to 32767".to_owned())
 }
 
+/// Of a message in a System V queue.
+pub fn message_type(text: &str) -> Result<i64, String> {
+    text.parse()
+        .ok()
+        .filter(|&mtype| mtype >= 1)
+        .ok_or_else(|| "give a type, a number from 1 up".to_owned())
+}
+
 /// Permission bits in octal, with or without `0` or `0o` before them.
 pub fn mode(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -128,6 +136,15 @@ mod tests {
         assert_eq!((priority("0"), priority("32767")), (Ok(0), Ok(32_767)));
         for wrong in ["", "-1", "32768", "high"] {
             assert!(priority(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn types_are_those_of_system_v() {
+        assert_eq!(message_type("1"), Ok(1));
+        assert_eq!(message_type("9223372036854775807"), Ok(i64::MAX));
+        for wrong in ["", "0", "-1", "9223372036854775808", "any"] {
+            assert!(message_type(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -6,12 +6,16 @@ use clap::Args;
 use rustix::fs::Mode;
 use umsg::Namespace;
 use umsg::posix::{OpenError, OpenOptions, Queue, Status};
+use umsg::sysv::PRIVATE;
 
+use super::create_typed::{self, Wanted};
 use super::policy::Policy;
+use crate::address::{Address, Label, address};
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
-use crate::names::{Name, name};
+use crate::names::Name;
 use crate::opened::{Opened, Purpose};
+use crate::output::json_typed::TypedQueue;
 use crate::output::{self, Format, json};
 use crate::{place, values};
 
@@ -23,6 +27,8 @@ use crate::{place, values};
 ///
 /// --on-full, --ttl, --max-deliveries and --dead-letter say what becomes of messages that the queue can't take, keep or deliver.
 /// `umsg stat` counts them, and shows under "set aside" those that the queue for dead letters has no room for.
+///
+/// A System V queue is created by its key. With key:0 (IPC_PRIVATE) a new one is made that has none, and its identifier is printed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,18 +37,25 @@ Examples:
   umsg create /log --mode 0622     others may send, only you receive
   umsg create /log --max-messages 1K --on-full drop-oldest
   umsg create /prices --ttl 500ms  what is older is dropped
-  umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed")]
+  umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed
+  umsg create key:0x1234 --qbytes 1M --mode 0660   of System V
+  queue=$(umsg create key:0)       of System V, known by its identifier only")]
 pub struct Create {
-    /// The queue's name, such as /orders
-    #[arg(value_parser = name())]
-    name: Name,
+    /// The queue: a name, such as /orders, or a key of System V, such as key:0x1234
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
     /// How many messages it may hold, from 1 to 1M [default: that of the namespace, 10 unless set with `umsg limits`]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     max_messages: Option<u32>,
     /// How long a message may be, from 1 to 16M bytes [default: that of the namespace, 8K unless set with `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     message_size: Option<u32>,
-    /// Permission bits, whatever the umask: r may receive, w may send [default: 0600 without those of the umask]
+    /// Of System V queues: how many bytes its messages may have together [default: that of the namespace, 16K unless set with
+    /// `umsg limits`]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true,
+          conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter"])]
+    qbytes: Option<u32>,
+    /// Permission bits, whatever the umask: r may receive, w may send [default: 0600, of POSIX queues without those of the umask]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
     mode: Option<u32>,
     /// Fail if the queue exists
@@ -57,32 +70,69 @@ pub struct Create {
 impl Create {
     pub fn perform(&self, cli: &Cli) -> Result {
         self.format.check()?;
-        let namespace = place::namespace(cli)?;
-        let queue = self.open(&namespace)?;
-        let status = queue.status();
-        self.compare(&status)?;
+        match &self.queue {
+            Address::Posix(name) => self.create_named(&place::namespace(cli)?, name),
+            Address::SystemV(label) => self.create_labelled(cli, *label),
+        }
+    }
+
+    fn create_named(&self, namespace: &Namespace, name: &Name) -> Result {
+        if self.qbytes.is_some() {
+            return Err(name.has_no("--qbytes", "--max-messages and --message-size"));
+        }
+        let status = self.open(namespace, name)?.status();
+        self.compare(name, &status)?;
         if self.format.json {
             let mut out = output::standard()?;
-            json::print(&mut out, &json::Queue::new(&self.name.lossy(), &status))?;
+            json::print(&mut out, &json::Queue::new(&name.lossy(), &status))?;
             out.flush()?;
         }
         Ok(())
     }
 
-    fn open(&self, namespace: &Namespace) -> Result<Queue> {
-        self.name.check()?;
-        self.policy.check(namespace, &self.name)?;
-        match self.create(OpenOptions::new().namespace(namespace)) {
+    fn create_labelled(&self, cli: &Cli, label: Label) -> Result {
+        if self.max_messages.is_some() || self.message_size.is_some() {
+            return Err(label.has_no("--max-messages and --message-size", "--qbytes"));
+        }
+        if self.policy.is_any() {
+            return Err(label.has_no(
+                "--on-full, --ttl, --max-deliveries and --dead-letter",
+                "--qbytes",
+            ));
+        }
+        let wanted = Wanted {
+            qbytes: self.qbytes,
+            mode: self.mode,
+            exclusive: self.exclusive,
+        };
+        let namespace = place::namespace(cli)?;
+        let created = wanted.create(&namespace, label)?;
+        let mut out = output::standard()?;
+        if self.format.json {
+            let status = created.queue.status().ok();
+            let entry = create_typed::entry(&namespace, &created)?;
+            json::print(&mut out, &TypedQueue::new(&entry, status.as_ref()))?;
+        } else if label == Label::Key(PRIVATE) {
+            // Nobody could find it otherwise.
+            writeln!(out, "{}", Label::Id(created.queue.id()))?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn open(&self, namespace: &Namespace, name: &Name) -> Result<Queue> {
+        name.check()?;
+        self.policy.check(namespace, name)?;
+        match self.create(OpenOptions::new().namespace(namespace), name) {
             // There is one, whose mode does not let us do both; to compare it, either will do.
             Err(OpenError::PermissionDenied) if !self.exclusive => {
-                Ok(Opened::open(namespace, &self.name, Purpose::Look)?.queue)
+                Ok(Opened::open(namespace, name, Purpose::Look)?.queue)
             }
-            Err(error) => Err(self.refused(&error)),
+            Err(error) => Err(refused(name, &error)),
             Ok(queue) => Ok(queue),
         }
     }
 
-    fn create(&self, options: &mut OpenOptions) -> Result<Queue, OpenError> {
+    fn create(&self, options: &mut OpenOptions, name: &Name) -> Result<Queue, OpenError> {
         options.read(true).write(true).create(true);
         options.exclusive(self.exclusive);
         if let Some(messages) = self.max_messages {
@@ -97,21 +147,11 @@ impl Create {
             options.mode(mode);
         }
         self.policy.apply(options);
-        options.open(&self.name)
-    }
-
-    fn refused(&self, error: &OpenError) -> Failure {
-        match error {
-            OpenError::InvalidAttributes { what, value, max } => {
-                let line = format!("{}: {}", self.name, out_of_range(what, *value, *max));
-                Failure::new(Code::Failed, line)
-            }
-            error => Failure::of(&self.name, error),
-        }
+        options.open(name)
     }
 
     /// A queue that existed keeps its attributes; who asked for others must not believe that he has them.
-    fn compare(&self, found: &Status) -> Result {
+    fn compare(&self, name: &Name, found: &Status) -> Result {
         let attributes = found.attributes;
         let number = |wanted: Option<u32>, found: usize, what| {
             let differs = wanted.is_some_and(|wanted| wanted as usize != found);
@@ -131,11 +171,20 @@ impl Create {
             return Ok(());
         }
         let line = format!(
-            "{}: exists already, with {}; `umsg rm` it first, or leave the options out to use it as it is",
-            self.name,
+            "{name}: exists already, with {}; `umsg rm` it first, or leave the options out to use it as it is",
             others.join(" and ")
         );
         Err(Failure::new(Code::Failed, line))
+    }
+}
+
+fn refused(name: &Name, error: &OpenError) -> Failure {
+    match error {
+        OpenError::InvalidAttributes { what, value, max } => {
+            let line = format!("{name}: {}", out_of_range(what, *value, *max));
+            Failure::new(Code::Failed, line)
+        }
+        error => Failure::of(name, error),
     }
 }
 

@@ -9,9 +9,10 @@ use clap::Args;
 use serde::Serialize;
 use umsg::posix::{Snapshot, SnapshotError, SnapshotInfo, Status};
 
+use crate::address::name;
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result, say};
-use crate::names::{Name, name};
+use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::time::utc;
 use crate::output::{self, json};

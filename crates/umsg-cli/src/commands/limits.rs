@@ -46,6 +46,18 @@ pub struct Limits {
     /// The most bytes of memory of all queues together, charged when they are used, from 32K up; or `none` [default: none]
     #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_negative_numbers = true)]
     max_bytes: Option<Ceiling>,
+    /// System V: the longest message of queues made from then on, from 0 to 16M bytes [default: 8K]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    msgmax: Option<u32>,
+    /// System V: how many bytes the messages of a new queue may have together [default: 16K]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    msgmnb: Option<u32>,
+    /// System V: the most queues at a time, from 0 to 32K; 0 lets no new ones be made [default: 32000]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
+    msgmni: Option<u32>,
+    /// System V: the most bytes that a queue's owner may let its messages have together (msg_qbytes) [default: 1G]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    max_qbytes: Option<u32>,
     /// Let processes of other PID namespaces in. Their thread ids may collide, and the death of one process be taken for
     /// another's [default: false]
     #[arg(long, value_name = "true|false")]
@@ -65,6 +77,10 @@ struct Shown {
     default_message_size: u32,
     max_bytes: Option<u64>,
     foreign_pid_namespaces: bool,
+    msgmax: u32,
+    msgmnb: u32,
+    msgmni: u32,
+    max_qbytes: u32,
 }
 
 impl Limits {
@@ -98,6 +114,10 @@ impl Limits {
             self.max_message_size,
             self.default_messages,
             self.default_message_size,
+            self.msgmax,
+            self.msgmnb,
+            self.msgmni,
+            self.max_qbytes,
         ];
         let others = self.max_bytes.is_some() || self.foreign_pid_namespaces.is_some();
         others || numbers.iter().any(Option::is_some)
@@ -115,7 +135,10 @@ impl Limits {
             foreign_pid_namespaces: self
                 .foreign_pid_namespaces
                 .unwrap_or(was.foreign_pid_namespaces),
-            ..was.clone()
+            msgmax: number(self.msgmax, was.msgmax),
+            msgmnb: number(self.msgmnb, was.msgmnb),
+            msgmni: number(self.msgmni, was.msgmni),
+            max_qbytes: number(self.max_qbytes, was.max_qbytes),
         }
     }
 }
@@ -223,6 +246,18 @@ fn table(limits: &umsg::Limits) -> Table<3> {
         limits.foreign_pid_namespaces.to_string(),
         "processes of other PID namespaces are let in",
     );
+    for (option, value, meaning) in [
+        ("msgmax", limits.msgmax, "System V: bytes in a message"),
+        ("msgmnb", limits.msgmnb, "System V: bytes in a new queue"),
+        ("msgmni", limits.msgmni, "System V: queues"),
+        (
+            "max-qbytes",
+            limits.max_qbytes,
+            "System V: bytes that an owner may allow a queue",
+        ),
+    ] {
+        row(option, value.to_string(), meaning);
+    }
     table
 }
 
@@ -236,5 +271,9 @@ fn shown(namespace: &Namespace, limits: &umsg::Limits) -> Shown {
         default_message_size: limits.default_message_size,
         max_bytes: limits.max_bytes,
         foreign_pid_namespaces: limits.foreign_pid_namespaces,
+        msgmax: limits.msgmax,
+        msgmnb: limits.msgmnb,
+        msgmni: limits.msgmni,
+        max_qbytes: limits.max_qbytes,
     }
 }

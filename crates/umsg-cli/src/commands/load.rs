@@ -9,9 +9,10 @@ use clap::Args;
 use umsg::posix::{OpenError, OpenOptions, RestoreError, Snapshot, SnapshotError};
 
 use super::dump::Summary;
+use crate::address::name;
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
-use crate::names::{Name, name};
+use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
 use crate::{place, streams};

@@ -2,12 +2,14 @@
 
 pub mod completions;
 pub mod create;
+mod create_typed;
 pub mod dump;
 pub mod limits;
 pub mod load;
 pub mod ls;
+mod ls_typed;
 pub mod man;
-mod patience;
+pub mod patience;
 pub mod peek;
 mod policy;
 pub mod recv;
@@ -16,6 +18,7 @@ pub mod run;
 pub mod send;
 pub mod setup;
 pub mod stat;
+mod stat_typed;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Result;

@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use umsg::posix::{Lease, ReceiveError, SendError};
 
 use crate::failure::Result;
-use crate::opened::{GLANCE, Opened};
+use crate::opened::GLANCE;
 use crate::values;
 
 /// The longest that a command waits without looking around.
@@ -24,48 +23,23 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// `Ok(Err(_))` is the library's refusal.
-    pub fn send(
+    /// Tries what waits at most so long, or with None not at all, until the time allowed is over. `between` is asked now and then
+    /// while it waits, and ends it with an error. `Ok(Err(_))` is the library's refusal.
+    pub fn spend<T, E>(
         &self,
-        to: &Opened<'_>,
-        message: &[u8],
-        priority: u32,
-    ) -> Result<Result<(), SendError>> {
+        attempt: impl Fn(Option<Duration>) -> Result<T, E>,
+        is_over: impl Fn(&E) -> bool,
+        between: impl Fn() -> Result,
+    ) -> Result<Result<T, E>> {
         if self.nonblocking {
-            return Ok(to.queue.try_send(message, priority));
+            return Ok(attempt(None));
         }
         let mut slices = self.slices();
         loop {
             let (slice, last) = slices.next();
-            match to.queue.send_timeout(message, priority, slice) {
-                Err(SendError::TimedOut) if !last => to.check_name()?,
+            match attempt(Some(slice)) {
+                Err(error) if is_over(&error) && !last => between()?,
                 other => return Ok(other),
-            }
-        }
-    }
-
-    /// A message, which stays the queue's until it is acknowledged. `meanwhile` is asked before waiting and now and then
-    /// from then on, and ends it with an error.
-    pub fn receive<'a>(
-        &self,
-        from: &'a Opened<'_>,
-        meanwhile: impl Fn() -> Result,
-    ) -> Result<Lease<'a>> {
-        if let Err(removed) = from.check_name() {
-            // What it holds is still to be had.
-            return from.queue.try_receive_lease().map_err(|_| removed);
-        }
-        let mut slices = self.slices();
-        loop {
-            meanwhile()?;
-            let (slice, last) = slices.next();
-            let received = match self.nonblocking {
-                true => from.queue.try_receive_lease(),
-                false => from.queue.receive_lease_timeout(slice),
-            };
-            match received {
-                Err(ReceiveError::TimedOut) if !last => from.check_name()?,
-                other => return other.map_err(|error| from.not_received(&error)),
             }
         }
     }
@@ -106,6 +80,7 @@ impl Slices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     fn slices(timeout: Option<u64>) -> Slices {
         let patience = Patience {
@@ -132,5 +107,42 @@ mod tests {
         assert_eq!(slices.next(), (GLANCE, false));
         let (slice, last) = slices.next();
         assert!(last && slice <= Duration::from_secs(2));
+    }
+
+    #[test]
+    fn who_must_not_wait_tries_once() {
+        let patience = Patience {
+            timeout: None,
+            nonblocking: true,
+        };
+        let tried = Cell::new(0);
+        let attempt = |time: Option<Duration>| {
+            tried.set(tried.get() + 1);
+            Err::<(), _>(time)
+        };
+        let outcome = patience.spend(attempt, |_| true, || unreachable!("there was no wait"));
+        assert_eq!((outcome.unwrap(), tried.get()), (Err(None), 1));
+    }
+
+    #[test]
+    fn what_is_seen_while_waiting_ends_it() {
+        let patience = Patience {
+            timeout: None,
+            nonblocking: false,
+        };
+        let looked = Cell::new(0);
+        let look = || {
+            looked.set(looked.get() + 1);
+            match looked.get() {
+                3 => Err(crate::failure::Failure::ReaderGone),
+                _ => Ok(()),
+            }
+        };
+        assert!(
+            patience
+                .spend(|_| Err::<(), _>(()), |()| true, look)
+                .is_err()
+        );
+        assert_eq!(looked.get(), 3);
     }
 }

@@ -1,13 +1,16 @@
 //! `umsg peek`.
 
 use std::io::{IsTerminal, Write};
+use std::time::SystemTime;
 
 use clap::Args;
-use umsg::posix::Peeked;
+use umsg::{Namespace, posix, sysv};
 
+use crate::address::{Address, Label, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
-use crate::names::{Name, name};
+use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
@@ -18,21 +21,25 @@ const PREVIEW: usize = 60;
 
 /// Show messages in order of delivery, and leave them in the queue
 ///
+/// Those of a System V queue are shown in order of arrival, whatever their types.
+///
 /// POSITION counts from 0, the message that would be received next. SENDER is a process id, SENT how long ago the message was
 /// sent, DELIVERED how often somebody received it who gave it back or died. Messages that somebody has received and not yet
 /// acknowledged are not shown. What could control a terminal is escaped, and on a terminal long messages are cut.
 ///
-/// All are shown as they were at one instant; those who receive wait for no longer than copying takes.
+/// All are shown as they were at one instant, those of a System V queue one after the other; those who receive wait for no
+/// longer than copying takes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg peek /orders                 the ten that would be received next
   umsg peek /orders --count 1
+  umsg peek key:0x1234              the ten oldest of a System V queue
   umsg peek /orders --json | jq -r .data")]
 pub struct Peek {
-    /// The queue's name
-    #[arg(value_parser = name())]
-    name: Name,
+    /// The queue: a name, or of System V key:0x1234 or id:32769
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
     /// Show at most so many messages
     #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_negative_numbers = true)]
     count: u64,
@@ -43,50 +50,105 @@ pub struct Peek {
 impl Peek {
     pub fn perform(&self, cli: &Cli) -> Result {
         let namespace = place::existing(cli)?;
-        let opened = Opened::open(&namespace, &self.name, Purpose::Receive)?;
-        let messages = opened
-            .queue
-            .messages(usize::try_from(self.count).unwrap_or(usize::MAX))
-            .map_err(|error| Failure::of(&self.name, error))?;
-        match self.format.json {
-            true => self.print_json(&messages),
-            false => print_table(&messages),
+        match &self.queue {
+            Address::Posix(name) => self.by_priority(&namespace, name),
+            Address::SystemV(label) => self.by_arrival(&namespace, *label),
         }
     }
 
-    fn print_json(&self, messages: &[Peeked]) -> Result {
-        let name = self.name.lossy();
+    fn by_priority(&self, namespace: &Namespace, name: &Name) -> Result {
+        let messages = Opened::open(namespace, name, Purpose::Receive)?
+            .queue
+            .messages(self.most())
+            .map_err(|error| Failure::of(name, error))?;
+        let shown = messages.iter().map(|peeked: &posix::Peeked| Shown {
+            rank: peeked.priority.to_string(),
+            len: peeked.data.len(),
+            pid: peeked.pid,
+            sent: peeked.sent,
+            returns: peeked.returns,
+            data: &peeked.data,
+        });
+        match self.format.json {
+            true => self.print_json(&messages, |name, n, one| {
+                json::Message::peeked(name, n, one)
+            }),
+            false => print_table("PRIORITY", shown),
+        }
+    }
+
+    fn by_arrival(&self, namespace: &Namespace, label: Label) -> Result {
+        let messages = Attached::open(namespace, label)?
+            .queue
+            .messages(self.most())
+            .map_err(|error| Failure::of(label, error))?;
+        let shown = messages.iter().map(|peeked: &sysv::Peeked| Shown {
+            rank: peeked.mtype.to_string(),
+            len: peeked.len,
+            pid: peeked.pid,
+            sent: peeked.sent,
+            returns: peeked.returns,
+            data: &peeked.data,
+        });
+        match self.format.json {
+            true => self.print_json(&messages, |name, n, one| {
+                json::Message::peeked_typed(name, n, one)
+            }),
+            false => print_table("TYPE", shown),
+        }
+    }
+
+    fn most(&self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+
+    fn print_json<T>(
+        &self,
+        messages: &[T],
+        message: impl for<'m> Fn(&'m str, usize, &'m T) -> json::Message<'m>,
+    ) -> Result {
+        let name = self.queue.lossy();
         let mut out = output::standard()?;
         for (position, peeked) in messages.iter().enumerate() {
-            json::print(&mut out, &json::Message::peeked(&name, position, peeked))?;
+            json::print(&mut out, &message(&name, position, peeked))?;
         }
         Ok(out.flush()?)
     }
 }
 
-fn print_table(messages: &[Peeked]) -> Result {
+/// A line of the table.
+struct Shown<'a> {
+    rank: String,
+    len: usize,
+    pid: u32,
+    sent: SystemTime,
+    returns: u32,
+    data: &'a [u8],
+}
+
+fn print_table<'a>(rank: &str, messages: impl Iterator<Item = Shown<'a>>) -> Result {
     let most = match std::io::stdout().is_terminal() {
         true => PREVIEW,
         false => usize::MAX,
     };
     let mut table = Table::new([
         ("POSITION", Side::Right),
-        ("PRIORITY", Side::Right),
+        (rank, Side::Right),
         ("BYTES", Side::Right),
         ("SENDER", Side::Right),
         ("SENT", Side::Left),
         ("DELIVERED", Side::Right),
         ("MESSAGE", Side::Left),
     ]);
-    for (position, peeked) in messages.iter().enumerate() {
+    for (position, message) in messages.enumerate() {
         table.push([
             position.to_string(),
-            peeked.priority.to_string(),
-            peeked.data.len().to_string(),
-            peeked.pid.to_string(),
-            time::ago(Some(peeked.sent)),
-            peeked.returns.to_string(),
-            text::preview(&peeked.data, most),
+            message.rank,
+            message.len.to_string(),
+            message.pid.to_string(),
+            time::ago(Some(message.sent)),
+            message.returns.to_string(),
+            text::preview(message.data, most),
         ]);
     }
     let mut out = output::standard()?;

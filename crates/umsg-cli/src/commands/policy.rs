@@ -6,8 +6,9 @@ use clap::{Args, ValueEnum};
 use umsg::Namespace;
 use umsg::posix::{OnFull, OpenError, OpenOptions, Status};
 
+use crate::address::name;
 use crate::failure::{Code, Failure, Result};
-use crate::names::{Name, name};
+use crate::names::Name;
 use crate::output::{json, time};
 use crate::values;
 
@@ -51,6 +52,12 @@ impl From<Full> for OnFull {
 }
 
 impl Policy {
+    /// Whether anything is asked for.
+    pub fn is_any(&self) -> bool {
+        let what = self.on_full.is_some() || self.dead_letter.is_some();
+        what || self.ttl.is_some() || self.max_deliveries.is_some()
+    }
+
     /// Has a queue that is made do what is asked for.
     pub fn apply(&self, options: &mut OpenOptions) {
         if let Some(full) = self.on_full {

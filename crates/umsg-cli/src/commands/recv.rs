@@ -3,12 +3,15 @@
 use std::io;
 
 use clap::Args;
-use umsg::posix::{Lease, ReceiveError};
+use umsg::Namespace;
+use umsg::sysv::Want;
 
 use super::patience::Patience;
+use crate::address::{Address, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
-use crate::names::{Name, name};
+use crate::inlet::{Held, Inlet, Rank};
 use crate::opened::{Opened, Purpose};
 use crate::output::Format;
 use crate::output::direct::Direct;
@@ -18,8 +21,10 @@ use crate::{place, values};
 /// Receive messages: each is printed and is then gone from the queue
 ///
 /// A message leaves the queue once it is printed whole. If that fails, because the disk is full or a pipe's reader has gone,
-/// the message is the first of its priority again. If this command is killed it is that, too, as soon as somebody finds the
+/// the message is the first of its priority or type again. If this command is killed it is that, too, as soon as somebody finds the
 /// queue empty or full. With --json, "deliveries" says how often a message was delivered, this time included.
+///
+/// Of a System V queue the oldest message is received, or the oldest that --type, --except or --lowest lets through.
 ///
 /// A queue that is removed while this waits for its next message ends it with exit code 4, within ten seconds.
 #[derive(Args, Debug)]
@@ -30,6 +35,7 @@ Examples:
   umsg recv /orders --all          all that are there, waiting for none
   umsg recv /orders --follow --json | jq .data
   umsg recv /pictures --output raw > picture.png
+  umsg recv key:0x1234 --type 2    the oldest of type 2 of a System V queue
 
 Exit codes:
   0    received what was asked for
@@ -38,9 +44,11 @@ Exit codes:
   3    no message within the time allowed
   4    the queue was removed")]
 pub struct Recv {
-    /// The queue's name
-    #[arg(value_parser = name())]
-    name: Name,
+    /// The queue: a name, or of System V key:0x1234 or id:32769
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
+    #[command(flatten)]
+    types: Types,
     /// Receive so many messages, waiting for each
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::size,
           allow_negative_numbers = true, conflicts_with_all = ["all", "follow"])]
@@ -53,6 +61,9 @@ pub struct Recv {
     follow: bool,
     #[command(flatten)]
     patience: Patience,
+    /// Print no more than so many bytes of each message; the rest is lost
+    #[arg(long, value_name = "BYTES", value_parser = values::size, allow_negative_numbers = true)]
+    truncate: Option<u64>,
     /// How a message is printed
     #[arg(long, short, value_enum, default_value_t = Style::Text, value_name = "STYLE", conflicts_with = "json")]
     output: Style,
@@ -60,17 +71,59 @@ pub struct Recv {
     format: Format,
 }
 
+/// Which messages of a System V queue.
+#[derive(Args, Debug)]
+pub struct Types {
+    /// Of System V queues: the oldest message of this type
+    #[arg(long = "type", short, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true,
+          conflicts_with_all = ["except", "lowest"])]
+    exactly: Option<i64>,
+    /// Of System V queues: the oldest message of any other type
+    #[arg(long, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true, conflicts_with = "lowest")]
+    except: Option<i64>,
+    /// Of System V queues: the oldest message of the lowest type that there is, up to N
+    #[arg(long, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true)]
+    lowest: Option<i64>,
+}
+
+impl Types {
+    fn want(&self) -> Want {
+        let (exactly, except) = (
+            self.exactly.map(Want::Exactly),
+            self.except.map(Want::Except),
+        );
+        let lowest = self.lowest.map(Want::Lowest);
+        exactly.or(except).or(lowest).unwrap_or(Want::Any)
+    }
+}
+
 impl Recv {
     pub fn perform(&self, cli: &Cli) -> Result {
         let out = Direct::open()?;
         let namespace = place::existing(cli)?;
-        let from = Opened::open(&namespace, &self.name, Purpose::Receive)?;
-        let form = Form::new(self.name.lossy(), self.output, self.format.json);
+        let from = self.open(&namespace)?;
+        let most = self.truncate.and_then(|most| usize::try_from(most).ok());
+        let form = Form::new(self.queue.lossy(), self.output, self.format.json, most);
         let mut left = self.how_many();
         while left != Some(0) && self.hand_over(&from, &form, out)? {
             left = left.map(|left| left - 1);
         }
         Ok(())
+    }
+
+    fn open<'a>(&'a self, namespace: &'a Namespace) -> Result<Inlet<'a>> {
+        match (&self.queue, self.types.want()) {
+            (Address::Posix(name), Want::Any) => {
+                Opened::open(namespace, name, Purpose::Receive).map(Inlet::Posix)
+            }
+            (Address::Posix(name), _) => {
+                Err(name.has_no("types to receive by", "the highest priority first"))
+            }
+            (Address::SystemV(label), want) => {
+                let from = Attached::open(namespace, *label)?;
+                Ok(Inlet::SystemV { from, want })
+            }
+        }
     }
 
     fn how_many(&self) -> Option<u64> {
@@ -79,7 +132,7 @@ impl Recv {
 
     /// One message from the queue to standard output, and out of the queue when it is printed: a lease that is dropped
     /// before, by us or by our death, returns it. False if `--all` has them all.
-    fn hand_over(&self, from: &Opened<'_>, form: &Form, out: Direct) -> Result<bool> {
+    fn hand_over(&self, from: &Inlet<'_>, form: &Form, out: Direct) -> Result<bool> {
         let Some(message) = self.next(from, out)? else {
             return Ok(false);
         };
@@ -92,45 +145,45 @@ impl Recv {
                 Code::Failed,
                 format_args!(
                     "{}: {error}; the message printed last may be received once more",
-                    self.name
+                    self.queue
                 ),
             )),
         }
     }
 
     /// The next message; None if `--all` has them all.
-    fn next<'a>(&self, from: &'a Opened<'_>, out: Direct) -> Result<Option<Lease<'a>>> {
+    fn next<'a>(&self, from: &'a Inlet<'_>, out: Direct) -> Result<Option<Held<'a>>> {
         let read = || match out.is_abandoned() {
             true => Err(self.abandoned()),
             false => Ok(()),
         };
         if !self.all {
-            return self.patience.receive(from, read).map(Some);
+            return from.receive(&self.patience, read).map(Some);
         }
         read()?;
-        match from.queue.try_receive_lease() {
-            Ok(message) => Ok(Some(message)),
-            Err(ReceiveError::Empty) => Ok(None),
-            Err(error) => Err(from.not_received(&error)),
-        }
+        from.take()
     }
 
     fn abandoned(&self) -> Failure {
         let line = format!(
             "{}: nobody reads standard output any more; messages not yet printed are left in the queue",
-            self.name
+            self.queue
         );
         Failure::new(Code::Failed, line)
     }
 
     /// Returns a message that was not printed, or not all of it.
-    fn returned(&self, from: &Opened<'_>, message: Lease<'_>, error: &io::Error) -> Failure {
-        let (name, priority) = (&self.name, message.priority());
-        let most = from.queue.status().max_deliveries;
+    fn returned(&self, from: &Inlet<'_>, message: Held<'_>, error: &io::Error) -> Failure {
+        let (name, rank) = (&self.queue, message.rank());
+        let most = from.most_deliveries();
         let exhausted = most.is_some_and(|most| message.deliveries() >= most);
         let what = match (message.give_back(), exhausted) {
             (Ok(()), false) => {
-                format!("the message is back in the queue, the first of its priority ({priority})")
+                let first = match rank {
+                    Rank::Priority(priority) => format!("priority ({priority})"),
+                    Rank::Type(mtype) => format!("type ({mtype})"),
+                };
+                format!("the message is back in the queue, the first of its {first}")
             }
             (Ok(()), true) => {
                 "the message was delivered as often as the queue allows, and goes to the dead-letter queue"

@@ -4,27 +4,29 @@ use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
-use umsg::Namespace;
+use umsg::{Namespace, posix, sysv};
 
+use crate::address::{Address, Label, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
-use crate::names::{Name, name};
+use crate::names::Name;
 use crate::output::{self, Format, json};
 use crate::place;
 
 /// Remove queues
 ///
-/// The messages in them are lost. A name is free at once. A queue that programs still have open lives on, without a name, until the last of them
-/// closes it.
+/// The messages in them are lost. A name or a key is free at once. A POSIX queue that programs still have open lives on, without a
+/// name, until the last of them closes it; a System V queue is gone for everybody, and who waits in it is told so.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  umsg rm /orders /log
+  umsg rm /orders /log key:0x1234 id:32769
   umsg ls --null | xargs -0 -r umsg rm  all queues of the namespace")]
 pub struct Rm {
-    /// The queues' names
-    #[arg(required = true, value_name = "NAME", value_parser = name())]
-    names: Vec<Name>,
+    /// The queues: names, or of System V key:0x1234 or id:32769
+    #[arg(required = true, value_name = "QUEUE", value_parser = address())]
+    queues: Vec<Address>,
     #[command(flatten)]
     format: Format,
 }
@@ -39,15 +41,19 @@ impl Rm {
         self.format.check()?;
         let namespace = place::existing(cli)?;
         let mut removed = Vec::new();
-        for name in &self.names {
-            match remove(&namespace, name) {
-                Ok(()) => removed.push(name.lossy()),
+        for queue in &self.queues {
+            let outcome = match queue {
+                Address::Posix(name) => remove(&namespace, name),
+                Address::SystemV(label) => remove_labelled(&namespace, *label),
+            };
+            match outcome {
+                Ok(()) => removed.push(queue.lossy()),
                 Err(failure) => {
                     failure.report();
                 }
             }
         }
-        let complete = removed.len() == self.names.len();
+        let complete = removed.len() == self.queues.len();
         if self.format.json {
             let mut out = output::standard()?;
             json::print(&mut out, &Removed { removed })?;
@@ -62,5 +68,13 @@ impl Rm {
 
 fn remove(namespace: &Namespace, name: &Name) -> Result {
     name.check()?;
-    umsg::posix::unlink_in(namespace, name).map_err(|error| Failure::of(name, error))
+    posix::unlink_in(namespace, name).map_err(|error| Failure::of(name, error))
+}
+
+fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
+    let removed = match label {
+        Label::Key(_) => Attached::open(namespace, label)?.queue.remove(),
+        Label::Id(id) => sysv::remove(namespace, id),
+    };
+    removed.map_err(|error| Failure::of(label, error))
 }

@@ -6,12 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use serde::Serialize;
+use umsg::Namespace;
 
 use super::patience::Patience;
+use crate::address::{Address, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
-use crate::failure::{self, Code, Explain, Failure, Result};
-use crate::names::{Name, name};
+use crate::failure::{Code, Failure, Result};
 use crate::opened::{Opened, Purpose};
+use crate::outlet::Outlet;
 use crate::output::{self, Format, json};
 use crate::{place, streams, values};
 
@@ -27,6 +30,7 @@ Examples:
   umsg send /orders 'urgent one' --priority 9
   umsg send /orders < picture.png         standard input as one message
   seq 1000 | umsg send /orders --lines    1000 messages
+  umsg send key:0x1234 'a job' --type 2   to a System V queue
   umsg send /orders ping --timeout 0.5    exits with 3 if there is no room
                                           within half a second
 
@@ -37,15 +41,19 @@ Exit codes:
   3    no room within the time allowed
   4    the queue was removed while this waited for room")]
 pub struct Send {
-    /// The queue's name
-    #[arg(value_parser = name())]
-    name: Name,
+    /// The queue: a name, or of System V key:0x1234 or id:32769
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
     /// The message [default: all of standard input, as for `-`]
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true)]
     message: Option<OsString>,
-    /// The message's priority, from 0 to 32767; the highest is received first
-    #[arg(long, short, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = values::priority)]
-    priority: u32,
+    /// Of POSIX queues: the message's priority, from 0 to 32767; the highest is received first [default: 0]
+    #[arg(long, short, value_name = "N", allow_negative_numbers = true, value_parser = values::priority)]
+    priority: Option<u32>,
+    /// Of System V queues: the message's type, from 1 up, by which receivers pick [default: 1]
+    #[arg(long = "type", short, value_name = "N", allow_negative_numbers = true, value_parser = values::message_type,
+          conflicts_with = "priority")]
+    mtype: Option<i64>,
     #[command(flatten)]
     patience: Patience,
     /// Send each line of standard input, without its line feed
@@ -75,9 +83,9 @@ impl Send {
             streams::check_input().map_err(|error| self.no_input(&error))?;
         }
         let namespace = place::existing(cli)?;
-        let to = Opened::open(&namespace, &self.name, Purpose::Send)?;
+        let to = self.open(&namespace)?;
         let mut sent = Sent {
-            queue: self.name.lossy(),
+            queue: self.queue.lossy(),
             messages: 0,
             bytes: 0,
         };
@@ -94,30 +102,44 @@ impl Send {
         outcome
     }
 
-    fn send(&self, to: &Opened<'_>, message: &[u8], sent: &mut Sent) -> Result {
-        self.patience
-            .send(to, message, self.priority)?
-            .map_err(|error| self.failure(error.code(), &to.explain_send(&error), sent))?;
+    fn open<'a>(&'a self, namespace: &'a Namespace) -> Result<Outlet<'a>> {
+        match (&self.queue, self.priority, self.mtype) {
+            (Address::Posix(name), priority, None) => Ok(Outlet::Posix {
+                to: Opened::open(namespace, name, Purpose::Send)?,
+                priority: priority.unwrap_or(0),
+            }),
+            (Address::SystemV(label), None, mtype) => Ok(Outlet::SystemV {
+                to: Attached::open(namespace, *label)?,
+                mtype: mtype.unwrap_or(1),
+            }),
+            (Address::Posix(name), ..) => Err(name.has_no("--type", "--priority")),
+            (Address::SystemV(label), ..) => Err(label.has_no("--priority", "--type")),
+        }
+    }
+
+    fn send(&self, to: &Outlet<'_>, message: &[u8], sent: &mut Sent) -> Result {
+        to.send(&self.patience, message)?
+            .map_err(|refusal| self.failure(refusal.code, &refusal.why, sent))?;
         sent.messages += 1;
         sent.bytes += message.len() as u64;
         Ok(())
     }
 
     /// Never reads more than a message may have, whatever the input is.
-    fn send_input(&self, to: &Opened<'_>, sent: &mut Sent) -> Result {
-        let most = to.queue.attributes().message_size;
+    fn send_input(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
+        let most = to.longest();
         let mut message = Vec::new();
         io::stdin()
             .lock()
             .take(most as u64 + 1)
             .read_to_end(&mut message)
             .map_err(|error| self.unreadable(&error, sent))?;
-        self.check(&message, most, sent)?;
+        self.check(to, &message, sent)?;
         self.send(to, &message, sent)
     }
 
-    fn send_lines(&self, to: &Opened<'_>, sent: &mut Sent) -> Result {
-        let most = to.queue.attributes().message_size;
+    fn send_lines(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
+        let most = to.longest();
         let mut input = io::stdin().lock();
         let mut line = Vec::new();
         loop {
@@ -132,18 +154,19 @@ impl Send {
             if line.last() == Some(&b'\n') {
                 line.pop();
             }
-            self.check(&line, most, sent)?;
+            self.check(to, &line, sent)?;
             self.send(to, &line, sent)?;
         }
     }
 
-    fn check(&self, message: &[u8], most: usize, sent: &Sent) -> Result {
+    fn check(&self, to: &Outlet<'_>, message: &[u8], sent: &Sent) -> Result {
+        let most = to.longest();
         if message.len() <= most {
             return Ok(());
         }
+        let (what, hint) = to.about_longest();
         let why = format!(
-            "standard input is too long for a message of this queue: its message size is {most} bytes; {}",
-            failure::longer_messages(most)
+            "standard input is too long for a message of this queue: its {what} is {most} bytes; {hint}"
         );
         Err(self.failure(Code::Failed, &why, sent))
     }
@@ -156,14 +179,14 @@ impl Send {
     fn no_input(&self, error: &io::Error) -> Failure {
         let line = format!(
             "{}: no message is given, and standard input can't be read: {error}",
-            self.name
+            self.queue
         );
         Failure::new(Code::Failed, line)
     }
 
     /// Of many lines, says which it was: the ones before it were sent.
     fn failure(&self, code: Code, why: &str, sent: &Sent) -> Failure {
-        let name = &self.name;
+        let name = &self.queue;
         match self.lines {
             true => Failure::new(
                 code,

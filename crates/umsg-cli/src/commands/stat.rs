@@ -6,11 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use clap::Args;
+use umsg::Namespace;
 use umsg::posix::Status;
 
+use super::stat_typed;
+use crate::address::{Address, address};
 use crate::cli::Cli;
 use crate::failure;
-use crate::names::{Name, name};
+use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::owner::Owners;
 use crate::output::{self, Format, json, text, time};
@@ -24,15 +27,19 @@ use crate::place;
 /// thread died in the middle of a call. "held" are messages that a process has in its hands, which count for the depth: leased
 /// ones were received and may come back, reserved ones are being written, and those set aside are on their way to the queue
 /// for dead letters. "too old" counts what was dropped or moved because of its age. "memory" is in use by the queue now; a slot holds a message. Times are UTC.
+///
+/// Of a System V queue, "types" are the lowest that there are messages of, each with their number, and "bytes" how many are queued
+/// of how many that may be (qbytes); "changed" is when its owner, mode or size was set last.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg stat /orders
+  umsg stat key:0x1234              a System V queue
   umsg stat /orders --json | jq .messages")]
 pub struct Stat {
-    /// The queue's name
-    #[arg(value_parser = name())]
-    name: Name,
+    /// The queue: a name, or of System V key:0x1234 or id:32769
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
     #[command(flatten)]
     format: Format,
 }
@@ -40,17 +47,23 @@ pub struct Stat {
 impl Stat {
     pub fn perform(&self, cli: &Cli) -> failure::Result {
         let namespace = place::existing(cli)?;
-        let queue = Opened::open(&namespace, &self.name, Purpose::Look)?.queue;
         let mut out = output::standard()?;
-        if self.format.json {
-            json::print(
-                &mut out,
-                &json::Queue::new(&self.name.lossy(), &queue.status()),
-            )?;
-        } else {
-            print(&mut out, &self.name.to_string(), &queue.status())?;
+        match &self.queue {
+            Address::Posix(name) => self.print(&namespace, name, &mut out)?,
+            Address::SystemV(label) => {
+                stat_typed::print(&namespace, *label, self.format.json, &mut out)?;
+            }
         }
         Ok(out.flush()?)
+    }
+
+    fn print(&self, namespace: &Namespace, name: &Name, out: &mut impl Write) -> failure::Result {
+        let status = Opened::open(namespace, name, Purpose::Look)?.queue.status();
+        match self.format.json {
+            true => json::print(out, &json::Queue::new(&name.lossy(), &status))?,
+            false => print(out, &name.to_string(), &status)?,
+        }
+        Ok(())
     }
 }
 
@@ -135,7 +148,7 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     Ok(())
 }
 
-fn moment(moment: Option<SystemTime>) -> String {
+pub fn moment(moment: Option<SystemTime>) -> String {
     match moment {
         Some(at) => format!("{} ({})", time::utc(at), time::ago(moment)),
         None => "never".to_owned(),

@@ -4,10 +4,12 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use serde::Serialize;
-use umsg::posix::{Lease, OnFull, Peeked, Status};
+use umsg::posix::{OnFull, Peeked, Status};
+use umsg::sysv;
 
 use super::base64;
 use super::time::utc;
+use crate::inlet::{Held, Rank};
 
 /// One value on one line.
 pub fn print(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
@@ -145,10 +147,12 @@ pub fn last_activity(status: &Status) -> Option<SystemTime> {
 #[derive(Serialize)]
 pub struct Message<'a> {
     pub queue: &'a str,
-    /// In order of delivery, from 0; of `peek` only.
+    /// In order of delivery, of System V queues of arrival, from 0; of `peek` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
-    pub priority: u32,
+    #[serde(flatten)]
+    rank: Picked,
+    /// Of the whole message; `recv --truncate` prints less.
     pub size: usize,
     pub sender_pid: u32,
     pub sent: String,
@@ -159,12 +163,17 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub fn received(queue: &'a str, message: &Lease<'_>, bytes: &'a [u8]) -> Message<'a> {
+    pub fn received(
+        queue: &'a str,
+        message: &Held<'_>,
+        size: usize,
+        bytes: &'a [u8],
+    ) -> Message<'a> {
         Message {
             queue,
             position: None,
-            priority: message.priority(),
-            size: bytes.len(),
+            rank: message.rank().into(),
+            size,
             sender_pid: message.pid(),
             sent: utc(message.sent()),
             deliveries: message.deliveries(),
@@ -176,12 +185,42 @@ impl<'a> Message<'a> {
         Message {
             queue,
             position: Some(position),
-            priority: peeked.priority,
+            rank: Rank::Priority(peeked.priority).into(),
             size: peeked.data.len(),
             sender_pid: peeked.pid,
             sent: utc(peeked.sent),
             deliveries: peeked.returns,
             data: Data::of(&peeked.data),
+        }
+    }
+
+    pub fn peeked_typed(queue: &'a str, position: usize, peeked: &'a sysv::Peeked) -> Message<'a> {
+        Message {
+            queue,
+            position: Some(position),
+            rank: Rank::Type(peeked.mtype).into(),
+            size: peeked.len,
+            sender_pid: peeked.pid,
+            sent: utc(peeked.sent),
+            deliveries: peeked.returns,
+            data: Data::of(&peeked.data),
+        }
+    }
+}
+
+/// By what a message is picked: of POSIX queues its priority, of System V queues its type.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Picked {
+    Priority(u32),
+    Type(i64),
+}
+
+impl From<Rank> for Picked {
+    fn from(rank: Rank) -> Picked {
+        match rank {
+            Rank::Priority(priority) => Picked::Priority(priority),
+            Rank::Type(mtype) => Picked::Type(mtype),
         }
     }
 }

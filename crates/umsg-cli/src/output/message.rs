@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 
-use clap::ValueEnum;
-use umsg::posix::Lease;
-
 use super::{json, text};
+use crate::inlet::Held;
+use clap::ValueEnum;
 
 /// Forms of a message on standard output.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,25 +23,31 @@ pub struct Form {
     queue: String,
     style: Style,
     json: bool,
+    /// How many bytes of a message are printed.
+    most: Option<usize>,
     on_terminal: bool,
 }
 
 impl Form {
-    pub fn new(queue: String, style: Style, json: bool) -> Form {
+    pub fn new(queue: String, style: Style, json: bool, most: Option<usize>) -> Form {
         let on_terminal = io::stdout().is_terminal();
         Form {
             queue,
             style,
             json,
+            most,
             on_terminal,
         }
     }
 
     /// What is to be printed for a message.
-    pub fn render(&self, message: &Lease<'_>) -> Vec<u8> {
-        let bytes = message.to_vec();
+    pub fn render(&self, message: &Held<'_>) -> Vec<u8> {
+        let mut bytes = message.to_vec();
+        let size = bytes.len();
+        bytes.truncate(self.most.unwrap_or(usize::MAX));
         if self.json {
-            return json::line(&json::Message::received(&self.queue, message, &bytes));
+            let message = json::Message::received(&self.queue, message, size, &bytes);
+            return json::line(&message);
         }
         let mut shown = match self.style {
             Style::Raw => return bytes,

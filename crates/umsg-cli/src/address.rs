@@ -1,0 +1,191 @@
+//! Which queue a command is about: one of POSIX by its name, one of System V by its key or its identifier.
+//!
+//! | written | meant |
+//! |---|---|
+//! | `/orders`, `orders` | the POSIX queue of this name |
+//! | `key:0x1234`, `key:4660`, `0x1234` | the System V queue of this key |
+//! | `id:32769` | the System V queue with this identifier |
+//!
+//! No two of them can be mixed up: what begins with a slash is a name, whatever follows, and a POSIX queue that is called
+//! `/key:1`, `/id:1` or `/0x1` is reached by writing its slash.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use crate::failure::{Code, Failure};
+use crate::names::Name;
+
+/// A queue of either kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Posix(Name),
+    SystemV(Label),
+}
+
+/// A System V queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    Key(i32),
+    Id(i32),
+}
+
+/// For clap.
+pub fn address() -> impl TypedValueParser<Value = Address> {
+    OsStringValueParser::new().try_map(Address::parse)
+}
+
+/// For clap: a POSIX queue, of commands that know no others.
+pub fn name() -> impl TypedValueParser<Value = Name> {
+    address().try_map(|address| match address {
+        Address::Posix(name) => Ok(name),
+        Address::SystemV(label) => Err(format!(
+            "this is for POSIX queues, and {label} is one of System V; a POSIX queue of this name is written with its slash"
+        )),
+    })
+}
+
+impl Address {
+    fn parse(argument: OsString) -> Result<Address, String> {
+        let label = argument.to_str().and_then(Label::parse);
+        match label {
+            Some(label) => label.map(Address::SystemV),
+            None => Ok(Address::Posix(Name::from(argument))),
+        }
+    }
+}
+
+impl Address {
+    /// For programs: as it is written, except for bytes that are no UTF-8.
+    pub fn lossy(&self) -> String {
+        match self {
+            Address::Posix(name) => name.lossy(),
+            Address::SystemV(label) => label.to_string(),
+        }
+    }
+}
+
+impl Name {
+    /// An option is about queues of the other kind.
+    pub fn has_no(&self, what: &str, instead: &str) -> Failure {
+        let line = format!("{self}: a POSIX queue has no {what}, but {instead}");
+        Failure::new(Code::Usage, line)
+    }
+}
+
+impl Label {
+    /// As [`Name::has_no`].
+    pub fn has_no(self, what: &str, instead: &str) -> Failure {
+        let line = format!("{self}: a System V queue has no {what}, but {instead}");
+        Failure::new(Code::Usage, line)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Posix(name) => name.fmt(f),
+            Address::SystemV(label) => label.fmt(f),
+        }
+    }
+}
+
+impl Label {
+    /// None if it is a name.
+    fn parse(text: &str) -> Option<Result<Label, String>> {
+        let label = if let Some(number) = text.strip_prefix("key:") {
+            key(number).map(Label::Key)
+        } else if let Some(number) = text.strip_prefix("id:") {
+            number.parse().ok().filter(|id| *id >= 0).map(Label::Id)
+        } else if text.starts_with("0x") {
+            key(text).map(Label::Key)
+        } else {
+            return None;
+        };
+        Some(label.ok_or_else(|| {
+            format!("a System V queue is written key:0x1234, key:4660, 0x1234 or id:32769; the POSIX queue of this name /{text}")
+        }))
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Label::Key(key) => write!(f, "key:{key:#010x}"),
+            Label::Id(id) => write!(f, "id:{id}"),
+        }
+    }
+}
+
+/// A key, which is 32 bits: as ipcs(1) prints it, or as a number with or without a sign.
+fn key(text: &str) -> Option<i32> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        let all_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let key = u32::from_str_radix(digits, 16).ok().filter(|_| all_hex)?;
+        return Some(key.cast_signed());
+    }
+    let number: i64 = text.parse().ok()?;
+    let unsigned = || u32::try_from(number).ok().map(u32::cast_signed);
+    i32::try_from(number).ok().or_else(unsigned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Address, String> {
+        Address::parse(text.into())
+    }
+
+    fn key(key: i32) -> Result<Address, String> {
+        Ok(Address::SystemV(Label::Key(key)))
+    }
+
+    #[test]
+    fn a_key_is_written_as_ipcs_prints_it_or_as_a_number() {
+        assert_eq!(parse("key:0x00001234"), key(0x1234));
+        assert_eq!(parse("0x1234"), key(0x1234));
+        assert_eq!((parse("key:4660"), parse("key:-1")), (key(4660), key(-1)));
+        assert_eq!(
+            (parse("key:4294967295"), parse("0xFFFFffff")),
+            (key(-1), key(-1))
+        );
+        for wrong in [
+            "key:",
+            "key:x",
+            "key:0x",
+            "0x",
+            "0x1g",
+            "0x+1",
+            "0x123456789",
+            "key:4294967296",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_identifier_is_a_number_from_0_up() {
+        assert_eq!(parse("id:32769"), Ok(Address::SystemV(Label::Id(32_769))));
+        for wrong in ["id:", "id:-1", "id:0x1", "id:2147483648"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn all_else_is_a_name_and_so_is_what_has_a_slash() {
+        for name in [
+            "/key:1", "/id:1", "/0x1", "orders", "ids", "keys", "0", "32769", "",
+        ] {
+            assert!(matches!(parse(name), Ok(Address::Posix(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_what_is_written() {
+        for text in ["key:0x00001234", "key:0xffffffff", "id:7", "/orders"] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+    }
+}

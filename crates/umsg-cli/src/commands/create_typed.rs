@@ -1,0 +1,105 @@
+//! `umsg create` of a System V queue.
+
+use umsg::Namespace;
+use umsg::sysv::{self, Change, Entry, OpenError, OpenOptions};
+
+use crate::address::Label;
+use crate::attached::Attached;
+use crate::failure::{Code, Failure, Result};
+
+/// What is asked for; None is any, and for a new queue the default.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub qbytes: Option<u32>,
+    pub mode: Option<u32>,
+    pub exclusive: bool,
+}
+
+impl Wanted {
+    /// The queue of a key, which is made if there is none; what differs from what is asked for is an error.
+    pub fn create(&self, namespace: &Namespace, label: Label) -> Result<Attached> {
+        let Label::Key(key) = label else {
+            let line = format!(
+                "{label}: identifiers are given by umsg; create a queue by its key, such as key:0x1234, or with key:0 one that has none"
+            );
+            return Err(Failure::new(Code::Usage, line));
+        };
+        self.check(namespace)?;
+        match self.make(namespace, key) {
+            Ok(queue) => Ok(Attached { queue, label }),
+            Err(OpenError::AlreadyExists) if !self.exclusive => {
+                let found = Attached::open(namespace, label)?;
+                self.compare(label, &entry(namespace, &found)?)?;
+                Ok(found)
+            }
+            Err(error) => Err(Failure::of(label, error)),
+        }
+    }
+
+    fn make(&self, namespace: &Namespace, key: i32) -> Result<sysv::Queue, OpenError> {
+        let queue = OpenOptions::new()
+            .namespace(namespace)
+            .create(true)
+            .exclusive(true)
+            .mode(self.mode.unwrap_or(0o600))
+            .open(key)?;
+        let change = Change {
+            qbytes: self.qbytes.map(u64::from),
+            ..Change::default()
+        };
+        // Checked before: only who changes the limits meanwhile makes it fail, or who removes the queue.
+        if self.qbytes.is_some() && queue.set(&change).is_err() {
+            return Err(OpenError::NoSpace);
+        }
+        Ok(queue)
+    }
+
+    /// What the kernel lets root have would be of no use: no queue has room for more.
+    fn check(&self, namespace: &Namespace) -> Result {
+        let limits = namespace.limits()?;
+        let most = limits.max_qbytes.max(limits.msgmnb);
+        match self.qbytes {
+            Some(bytes) if bytes > most => Err(Failure::new(
+                Code::Failed,
+                format_args!(
+                    "--qbytes is {bytes}: choose at most {most}; that is this namespace's limit, which `umsg limits --max-qbytes` raises"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A queue that existed stays as it is; who asked for another must not believe that he has it.
+    fn compare(&self, label: Label, found: &Entry) -> Result {
+        let qbytes = self
+            .qbytes
+            .filter(|wanted| u64::from(*wanted) != found.qbytes)
+            .map(|_| format!("--qbytes {}", found.qbytes));
+        let mode = self
+            .mode
+            .filter(|wanted| *wanted != found.mode)
+            .map(|_| format!("--mode {:04o}", found.mode));
+        let others: Vec<String> = [qbytes, mode].into_iter().flatten().collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let line = format!(
+            "{label}: exists already, with {}; `umsg rm` it first, or leave the options out to use it as it is",
+            others.join(" and ")
+        );
+        Err(Failure::new(Code::Failed, line))
+    }
+}
+
+/// What is known of a queue whether its mode lets us read or not.
+pub fn entry(namespace: &Namespace, of: &Attached) -> Result<Entry> {
+    let id = of.queue.id();
+    let all = sysv::list(namespace).map_err(|error| Failure::of(of.label, error))?;
+    let entry = all.into_iter().find(|entry| entry.id == id);
+    entry.ok_or_else(|| {
+        Failure::new(
+            Code::Removed,
+            format_args!("{}: the queue was removed", of.label),
+        )
+    })
+}

@@ -1,0 +1,103 @@
+//! `umsg ls` of System V queues.
+
+use umsg::Namespace;
+use umsg::sysv::{self, Entry, OpenOptions, Status};
+
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::output::json_typed::TypedQueue;
+use crate::output::owner::Owners;
+use crate::output::table::{Side, Table};
+use crate::output::time;
+
+/// A queue of the list, and what only those may know who may receive from it.
+pub struct Row {
+    pub entry: Entry,
+    status: Option<Status>,
+}
+
+/// All queues of the namespace, by identifier.
+pub fn rows(namespace: &Namespace) -> Result<Vec<Row>> {
+    let entries = sysv::list(namespace);
+    let entries = entries.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
+    Ok(entries
+        .into_iter()
+        .map(|entry| row(namespace, entry))
+        .collect())
+}
+
+fn row(namespace: &Namespace, entry: Entry) -> Row {
+    // What may not be looked at, or was removed a moment ago, is shown as it was listed.
+    let queue = OpenOptions::new()
+        .namespace(namespace)
+        .open_id(entry.id)
+        .ok();
+    let status = queue.and_then(|queue| queue.status().ok());
+    Row {
+        entry: status.as_ref().map_or(entry, |status| status.entry),
+        status,
+    }
+}
+
+pub fn table(rows: &[Row]) -> Table<11> {
+    let owners = Owners::read();
+    let mut table = Table::new([
+        ("KEY", Side::Left),
+        ("ID", Side::Right),
+        ("MESSAGES", Side::Right),
+        ("BYTES", Side::Right),
+        ("QBYTES", Side::Right),
+        ("MODE", Side::Left),
+        ("OWNER", Side::Left),
+        ("WAIT-SEND", Side::Right),
+        ("WAIT-RECV", Side::Right),
+        ("ACTIVITY", Side::Left),
+        ("", Side::Left),
+    ]);
+    rows.iter().for_each(|row| table.push(cells(row, &owners)));
+    table
+}
+
+fn cells(row: &Row, owners: &Owners) -> [String; 11] {
+    let Row { entry, status } = row;
+    let unknown = || "-".to_owned();
+    let count = |count: u64| match entry.readable {
+        true => count.to_string(),
+        false => unknown(),
+    };
+    let waiting = |count: fn(&Status) -> usize| {
+        let status = status.as_ref();
+        status.map_or_else(unknown, |status| count(status).to_string())
+    };
+    [
+        format!("{:#010x}", entry.key),
+        entry.id.to_string(),
+        count(entry.messages),
+        count(entry.bytes),
+        count(entry.qbytes),
+        format!("{:04o}", entry.mode),
+        owners.name(entry.uid),
+        waiting(|status| status.blocked_senders),
+        waiting(|status| status.blocked_receivers),
+        match entry.readable {
+            true => time::ago(entry.last_send.max(entry.last_receive)),
+            false => unknown(),
+        },
+        remarks(row),
+    ]
+}
+
+/// What takes room without being queued, and what is wrong.
+fn remarks(row: &Row) -> String {
+    let Some(status) = &row.status else {
+        return "permission denied".to_owned();
+    };
+    let leased = (status.leased != 0).then(|| format!("{} leased", status.leased));
+    let damaged = status.damaged.then(|| "damaged".to_owned());
+    let remarks: Vec<String> = [leased, damaged].into_iter().flatten().collect();
+    remarks.join(", ")
+}
+
+pub fn json(rows: &[Row]) -> Vec<TypedQueue> {
+    let one = |row: &Row| TypedQueue::new(&row.entry, row.status.as_ref());
+    rows.iter().map(one).collect()
+}

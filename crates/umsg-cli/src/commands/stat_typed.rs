@@ -1,0 +1,139 @@
+//! `umsg stat` of a System V queue.
+
+use std::io::{self, Write};
+
+use umsg::Namespace;
+use umsg::sysv::{Entry, Status};
+
+use super::stat::moment;
+use crate::address::Label;
+use crate::attached::Attached;
+use crate::failure::{Failure, Result};
+use crate::output::json;
+use crate::output::json_typed::TypedQueue;
+use crate::output::owner::Owners;
+
+/// How many types a line shows.
+const TYPES: usize = 16;
+
+/// Types, and how many messages there are of each.
+type Types = Vec<(i64, u32)>;
+
+pub fn print(namespace: &Namespace, label: Label, as_json: bool, out: &mut impl Write) -> Result {
+    let queue = Attached::open(namespace, label)?.queue;
+    let status = queue.status().map_err(|error| Failure::of(label, error))?;
+    let most = match as_json {
+        true => usize::try_from(status.entry.messages).unwrap_or(usize::MAX),
+        false => TYPES + 1,
+    };
+    let types = queue
+        .types(most)
+        .map_err(|error| Failure::of(label, error))?;
+    match as_json {
+        true => json::print(
+            out,
+            &TypedQueue::new(&status.entry, Some(&status)).with_types(&types),
+        )?,
+        false => lines(out, &status, &types)?,
+    }
+    Ok(())
+}
+
+fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()> {
+    let (entry, owners) = (&status.entry, Owners::read());
+    let mut line = |title: &str, text: String| writeln!(out, "{title:<18}{text}");
+    line("id", entry.id.to_string())?;
+    line("key", key(entry))?;
+    line("messages", entry.messages.to_string())?;
+    line("types", shown(types))?;
+    line("bytes", format!("{} of {}", entry.bytes, entry.qbytes))?;
+    line(
+        "held",
+        format!("{} leased, of {} bytes", status.leased, status.leased_bytes),
+    )?;
+    line("message size", format!("at most {} bytes", status.msgmax))?;
+    line("mode", format!("{:04o}", entry.mode))?;
+    let who = |uid: u32, gid: u32| format!("{} (uid {uid}, gid {gid})", owners.name(uid));
+    line("owner", who(entry.uid, entry.gid))?;
+    line("creator", who(entry.cuid, entry.cgid))?;
+    let created = moment(Some(status.created));
+    line(
+        "created",
+        format!("{created} by process {}", status.creator),
+    )?;
+    line("changed", moment(entry.changed))?;
+    line("last send", by(moment(entry.last_send), entry.last_sender))?;
+    line(
+        "last receive",
+        by(moment(entry.last_receive), entry.last_receiver),
+    )?;
+    let (senders, receivers) = (status.blocked_senders, status.blocked_receivers);
+    line(
+        "blocked now",
+        format!("{senders} sending, {receivers} receiving"),
+    )?;
+    let counted = &status.statistics;
+    let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
+    line(
+        "blocked so far",
+        format!("{sends} sending, {receives} receiving"),
+    )?;
+    line("handed over", format!("{} messages", counted.handed_over))?;
+    line("came back", format!("{} leases", counted.returned))?;
+    let (spins, given_up) = (counted.spins_paid, counted.given_up);
+    line(
+        "waits",
+        format!("{spins} ended spinning, {given_up} given up"),
+    )?;
+    let (died, repairs) = (counted.waiters_died, counted.repairs);
+    line("deaths", format!("{died} waiting, {repairs} repaired"))?;
+    line("memory", format!("{} bytes", status.memory))?;
+    if status.damaged {
+        line(
+            "damaged",
+            "yes; receive what can be received and `umsg rm` it".to_owned(),
+        )?;
+    }
+    Ok(())
+}
+
+fn key(entry: &Entry) -> String {
+    match entry.key {
+        0 => "none".to_owned(),
+        key => format!("{key:#010x}"),
+    }
+}
+
+fn by(moment: String, pid: u32) -> String {
+    match pid {
+        0 => moment,
+        pid => format!("{moment} by process {pid}"),
+    }
+}
+
+/// The lowest types, each with its number of messages.
+fn shown(types: &Types) -> String {
+    let first = types.iter().take(TYPES);
+    let mut all: Vec<String> = first
+        .map(|(mtype, messages)| format!("{mtype} ({messages})"))
+        .collect();
+    match types.len() {
+        0 => return "none".to_owned(),
+        n if n > TYPES => all.push("...".to_owned()),
+        _ => {}
+    }
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_types_are_shown_all_and_many_are_cut() {
+        assert_eq!(shown(&vec![]), "none");
+        assert_eq!(shown(&vec![(1, 2), (7, 1)]), "1 (2), 7 (1)");
+        let many: Types = (1..=TYPES as i64 + 1).map(|mtype| (mtype, 1)).collect();
+        assert!(shown(&many).ends_with("16 (1), ..."), "{}", shown(&many));
+    }
+}

@@ -1,0 +1,143 @@
+//! Where messages are received from: a queue of either kind, and which of its messages are wanted. A message that was received
+//! stays the queue's until it is acknowledged.
+
+use std::time::SystemTime;
+
+use umsg::posix::{self, LeaseError};
+use umsg::sysv::{self, Want};
+
+use crate::attached::Attached;
+use crate::commands::patience::Patience;
+use crate::failure::{Failure, Result};
+use crate::opened::Opened;
+
+pub enum Inlet<'a> {
+    Posix(Opened<'a>),
+    SystemV { from: Attached, want: Want },
+}
+
+/// A message in this command's hands.
+pub enum Held<'a> {
+    Posix(posix::Lease<'a>),
+    SystemV(sysv::Lease<'a>),
+}
+
+/// By what messages are picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    Priority(u32),
+    Type(i64),
+}
+
+impl Inlet<'_> {
+    /// Receives a message, waiting for it as long as is allowed. `meanwhile` is asked before waiting and now and then from then
+    /// on, and ends it with an error.
+    pub fn receive(&self, patience: &Patience, meanwhile: impl Fn() -> Result) -> Result<Held<'_>> {
+        match self {
+            Inlet::Posix(from) => receive(from, patience, meanwhile).map(Held::Posix),
+            Inlet::SystemV { from, want } => {
+                meanwhile()?;
+                patience
+                    .spend(
+                        |time| match time {
+                            None => from.queue.try_lease(*want),
+                            Some(time) => from.queue.lease_timeout(*want, time),
+                        },
+                        |error| matches!(error, sysv::ReceiveError::TimedOut),
+                        &meanwhile,
+                    )?
+                    .map(Held::SystemV)
+                    .map_err(|error| Failure::of(from.label, error))
+            }
+        }
+    }
+
+    /// A message that is there; None if there is none.
+    pub fn take(&self) -> Result<Option<Held<'_>>> {
+        match self {
+            Inlet::Posix(from) => match from.queue.try_receive_lease() {
+                Ok(message) => Ok(Some(Held::Posix(message))),
+                Err(posix::ReceiveError::Empty) => Ok(None),
+                Err(error) => Err(from.not_received(&error)),
+            },
+            Inlet::SystemV { from, want } => match from.queue.try_lease(*want) {
+                Ok(message) => Ok(Some(Held::SystemV(message))),
+                Err(sysv::ReceiveError::NoMessage) => Ok(None),
+                Err(error) => Err(Failure::of(from.label, error)),
+            },
+        }
+    }
+
+    /// After how many deliveries a message is given up.
+    pub fn most_deliveries(&self) -> Option<u32> {
+        match self {
+            Inlet::Posix(from) => from.queue.status().max_deliveries,
+            Inlet::SystemV { .. } => None,
+        }
+    }
+}
+
+/// From a queue whose name may be taken away while this waits.
+fn receive<'a>(
+    from: &'a Opened<'_>,
+    patience: &Patience,
+    meanwhile: impl Fn() -> Result,
+) -> Result<posix::Lease<'a>> {
+    if let Err(removed) = from.check_name() {
+        // What it holds is still to be had.
+        return from.queue.try_receive_lease().map_err(|_| removed);
+    }
+    meanwhile()?;
+    let received = patience.spend(
+        |time| match time {
+            None => from.queue.try_receive_lease(),
+            Some(time) => from.queue.receive_lease_timeout(time),
+        },
+        |error| matches!(error, posix::ReceiveError::TimedOut),
+        || from.check_name().and_then(|()| meanwhile()),
+    )?;
+    received.map_err(|error| from.not_received(&error))
+}
+
+/// Either lease's answer.
+macro_rules! either {
+    ($held:expr, $lease:ident => $answer:expr) => {
+        match $held {
+            Held::Posix($lease) => $answer,
+            Held::SystemV($lease) => $answer,
+        }
+    };
+}
+
+impl Held<'_> {
+    pub fn to_vec(&self) -> Vec<u8> {
+        either!(self, lease => lease.to_vec())
+    }
+
+    pub fn rank(&self) -> Rank {
+        match self {
+            Held::Posix(lease) => Rank::Priority(lease.priority()),
+            Held::SystemV(lease) => Rank::Type(lease.mtype()),
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        either!(self, lease => lease.pid())
+    }
+
+    pub fn sent(&self) -> SystemTime {
+        either!(self, lease => lease.sent())
+    }
+
+    pub fn deliveries(&self) -> u32 {
+        either!(self, lease => lease.deliveries())
+    }
+
+    pub fn acknowledge(self) -> Result<(), LeaseError> {
+        either!(self, lease => lease.acknowledge())
+    }
+
+    pub fn give_back(self) -> Result<(), LeaseError> {
+        either!(self, lease => lease.give_back())
+    }
+}

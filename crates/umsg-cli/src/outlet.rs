@@ -1,0 +1,72 @@
+//! Where messages are sent to: a queue of either kind, and what each of its messages gets.
+
+use umsg::posix::SendError;
+use umsg::sysv;
+
+use crate::attached::Attached;
+use crate::commands::patience::Patience;
+use crate::failure::{self, Code, Explain, Result};
+use crate::opened::Opened;
+
+pub enum Outlet<'a> {
+    Posix { to: Opened<'a>, priority: u32 },
+    SystemV { to: Attached, mtype: i64 },
+}
+
+/// Why a message was not sent.
+pub struct Refusal {
+    pub code: Code,
+    pub why: String,
+}
+
+impl Outlet<'_> {
+    /// The longest message, in bytes.
+    pub fn longest(&self) -> usize {
+        match self {
+            Outlet::Posix { to, .. } => to.queue.attributes().message_size,
+            Outlet::SystemV { to, .. } => to.queue.msgmax(),
+        }
+    }
+
+    /// What that is called, and what helps if it is not enough.
+    pub fn about_longest(&self) -> (&'static str, &'static str) {
+        match self {
+            Outlet::Posix { .. } => ("message size", failure::longer_messages(self.longest())),
+            Outlet::SystemV { .. } => ("msgmax", failure::longer_typed_messages(self.longest())),
+        }
+    }
+
+    /// Sends a message, waiting for room as long as is allowed.
+    pub fn send(&self, patience: &Patience, message: &[u8]) -> Result<Result<(), Refusal>> {
+        match self {
+            Outlet::Posix { to, priority } => {
+                let sent = patience.spend(
+                    |time| match time {
+                        None => to.queue.try_send(message, *priority),
+                        Some(time) => to.queue.send_timeout(message, *priority, time),
+                    },
+                    |error| matches!(error, SendError::TimedOut),
+                    || to.check_name(),
+                )?;
+                Ok(sent.map_err(|error| Refusal {
+                    code: error.code(),
+                    why: to.explain_send(&error),
+                }))
+            }
+            Outlet::SystemV { to, mtype } => {
+                let sent = patience.spend(
+                    |time| match time {
+                        None => to.queue.try_send(*mtype, message),
+                        Some(time) => to.queue.send_timeout(*mtype, message, time),
+                    },
+                    |error| matches!(error, sysv::SendError::TimedOut),
+                    || Ok(()),
+                )?;
+                Ok(sent.map_err(|error| Refusal {
+                    code: error.code(),
+                    why: error.explain(),
+                }))
+            }
+        }
+    }
+}

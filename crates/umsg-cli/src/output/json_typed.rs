@@ -1,0 +1,129 @@
+//! System V queues as programs get them. A field keeps its name and its meaning for good.
+
+use serde::Serialize;
+use umsg::sysv::{Entry, Status};
+
+use super::time::utc;
+
+/// A queue, as `stat`, `ls` and `create` print it. What only those may know who may receive from it, and what `ls` does not ask
+/// for, is null.
+#[derive(Serialize)]
+pub struct TypedQueue {
+    pub id: i32,
+    /// As ipcs(1) prints it; null if it has none.
+    pub key: Option<String>,
+    pub messages: u64,
+    pub bytes: u64,
+    pub qbytes: u64,
+    pub mode: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub creator_uid: u32,
+    pub creator_gid: u32,
+    pub last_send: Option<String>,
+    pub last_sender_pid: Option<u32>,
+    pub last_receive: Option<String>,
+    pub last_receiver_pid: Option<u32>,
+    pub changed: Option<String>,
+    /// False if the counts and times are not known.
+    pub readable: bool,
+    #[serde(flatten)]
+    pub inside: Option<Inside>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<Vec<OfType>>,
+}
+
+/// What is known to who may receive from it.
+#[derive(Serialize)]
+pub struct Inside {
+    pub msgmax: usize,
+    pub created: String,
+    pub creator_pid: u32,
+    pub blocked_senders: usize,
+    pub blocked_receivers: usize,
+    pub leased: u64,
+    pub leased_bytes: u64,
+    pub memory: u64,
+    pub damaged: bool,
+    pub statistics: Statistics,
+}
+
+/// How often what happened since the queue was made.
+#[derive(Serialize)]
+pub struct Statistics {
+    pub sends_blocked: u64,
+    pub receives_blocked: u64,
+    pub handed_over: u64,
+    pub spins_paid: u64,
+    pub given_up: u64,
+    pub waiters_died: u64,
+    pub returned: u64,
+    pub repairs: u32,
+}
+
+/// How many messages of a type there are.
+#[derive(Serialize)]
+pub struct OfType {
+    #[serde(rename = "type")]
+    pub mtype: i64,
+    pub messages: u32,
+}
+
+impl TypedQueue {
+    pub fn new(entry: &Entry, status: Option<&Status>) -> TypedQueue {
+        let pid = |pid: u32| (pid != 0).then_some(pid);
+        TypedQueue {
+            id: entry.id,
+            key: (entry.key != 0).then(|| format!("{:#010x}", entry.key)),
+            messages: entry.messages,
+            bytes: entry.bytes,
+            qbytes: entry.qbytes,
+            mode: format!("{:04o}", entry.mode),
+            uid: entry.uid,
+            gid: entry.gid,
+            creator_uid: entry.cuid,
+            creator_gid: entry.cgid,
+            last_send: entry.last_send.map(utc),
+            last_sender_pid: pid(entry.last_sender),
+            last_receive: entry.last_receive.map(utc),
+            last_receiver_pid: pid(entry.last_receiver),
+            changed: entry.changed.map(utc),
+            readable: entry.readable,
+            inside: status.map(Inside::new),
+            types: None,
+        }
+    }
+
+    pub fn with_types(mut self, types: &[(i64, u32)]) -> TypedQueue {
+        let of_type = |&(mtype, messages): &(i64, u32)| OfType { mtype, messages };
+        self.types = Some(types.iter().map(of_type).collect());
+        self
+    }
+}
+
+impl Inside {
+    fn new(status: &Status) -> Inside {
+        let counted = &status.statistics;
+        Inside {
+            msgmax: status.msgmax,
+            created: utc(status.created),
+            creator_pid: status.creator,
+            blocked_senders: status.blocked_senders,
+            blocked_receivers: status.blocked_receivers,
+            leased: status.leased,
+            leased_bytes: status.leased_bytes,
+            memory: status.memory,
+            damaged: status.damaged,
+            statistics: Statistics {
+                sends_blocked: counted.sends_blocked,
+                receives_blocked: counted.receives_blocked,
+                handed_over: counted.handed_over,
+                spins_paid: counted.spins_paid,
+                given_up: counted.given_up,
+                waiters_died: counted.waiters_died,
+                returned: counted.returned,
+                repairs: counted.repairs,
+            },
+        }
+    }
+}
