@@ -2,8 +2,8 @@
 
 use super::queue::{Queue, Received};
 use crate::error::{ReceiveError, SendError};
-use crate::queue::Engine;
 use crate::queue::batch::{self, Batch};
+use crate::queue::{Engine, Taken};
 use crate::sys::thread;
 use crate::until::Until;
 use std::time::{Duration, SystemTime};
@@ -67,8 +67,8 @@ impl<I: Incoming + ?Sized> batch::Sink for Into<'_, I> {
     }
 
     #[inline(always)]
-    fn taken(&mut self, len: usize, key: usize) {
-        self.0.taken(len, key as u32);
+    fn taken(&mut self, taken: Taken) {
+        self.0.taken(taken.len, taken.key as u32);
     }
 }
 

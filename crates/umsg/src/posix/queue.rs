@@ -373,7 +373,7 @@ impl Queue {
         };
         self.engine.do_chore();
         match result {
-            Ok(Taken { len, key }) => Ok(Received {
+            Ok(Taken { len, key, .. }) => Ok(Received {
                 len,
                 priority: key as u32,
             }),

@@ -16,8 +16,10 @@
 //! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
 
 pub(crate) mod batch;
+mod bell;
 mod grow;
 mod hold;
+mod label;
 mod lease;
 mod look;
 mod policy;
@@ -29,7 +31,9 @@ mod serve;
 mod spin;
 mod wait;
 
+pub(crate) use bell::Rope;
 pub(crate) use hold::Grip;
+pub(crate) use label::marked;
 pub(crate) use look::{Look, Seen};
 pub(crate) use policy::Chore;
 pub(crate) use receive::Taken;
@@ -90,6 +94,8 @@ pub(crate) struct Engine {
     pub(crate) pacing: Pacing,
     /// What is to be done for the queue now and then, see [`Chore`].
     chore: Option<Chore>,
+    /// Of a ring: how its receiver's descriptor is made readable.
+    rope: Option<bell::Rope>,
 }
 
 impl Engine {
@@ -98,7 +104,12 @@ impl Engine {
             segment,
             pacing: Pacing::default(),
             chore: None,
+            rope: None,
         }
+    }
+
+    pub(crate) fn set_rope(&mut self, rope: Rope) {
+        self.rope = Some(rope);
     }
 
     #[inline(always)]

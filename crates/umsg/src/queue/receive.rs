@@ -1,5 +1,6 @@
 //! Receiving: the fast path, the way through the store, and what a receiver does that finds nothing.
 
+use super::label::{MARK, priority_of};
 use super::wait::Receipt;
 use super::{Engine, Refused, Wakes};
 use crate::counters::Event;
@@ -24,6 +25,9 @@ const LOOK_AT_SENT: u32 = 8;
 pub(crate) struct Taken {
     pub(crate) len: usize,
     pub(crate) key: usize,
+    pub(crate) mark: u64,
+    /// Process id of the sender.
+    pub(crate) pid: u32,
 }
 
 /// Where the next message to be delivered is.
@@ -35,6 +39,8 @@ pub(crate) struct Found<'a> {
     pub(crate) len: usize,
     /// Checked to be a priority.
     pub(crate) key: usize,
+    /// What its sender has noted beside it.
+    pub(crate) mark: u64,
     /// In the store, or next in the ring.
     stored: bool,
 }
@@ -47,7 +53,19 @@ impl<'a> Found<'a> {
             cell,
             len,
             key: 0,
+            mark: 0,
             stored: false,
+        }
+    }
+
+    /// What its receiver is told of it.
+    #[inline(always)]
+    pub(super) fn taken(&self) -> Taken {
+        Taken {
+            len: self.len,
+            key: self.key,
+            mark: self.mark,
+            pid: self.cell.pid.get(),
         }
     }
 
@@ -86,10 +104,7 @@ impl Receipt for Copy<'_> {
         found.cell.forget();
         engine.free_slot(found.slot);
         engine.note_receive();
-        Ok(Taken {
-            len: found.len,
-            key: found.key,
-        })
+        Ok(found.taken())
     }
 }
 
@@ -222,10 +237,7 @@ impl Engine {
         self.free_slot(found.slot);
         crash_point!(RECEIVE_FREED);
         self.note_receive();
-        Ok(Taken {
-            len: found.len,
-            key: found.key,
-        })
+        Ok(found.taken())
     }
 
     /// The message that is delivered next, if there is one. It stays where it is.
@@ -264,7 +276,8 @@ impl Engine {
     /// Checks what a cell says of its message.
     #[inline(always)]
     fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Trouble> {
-        let (len, key) = (cell.len.get() as usize, cell.key.get() as usize);
+        let (len, label) = (cell.len.get() as usize, cell.key.get());
+        let key = priority_of(label);
         if len > self.segment().layout().message_size || key >= PRIORITIES {
             return Err(Trouble::Damaged);
         }
@@ -273,6 +286,7 @@ impl Engine {
             cell,
             len,
             key,
+            mark: label >> MARK,
             stored,
         })
     }

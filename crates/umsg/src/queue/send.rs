@@ -1,5 +1,7 @@
 //! Sending: the fast path, and what a sender does that finds no room.
 
+use super::bell;
+use super::label::priority_of;
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -90,15 +92,12 @@ impl Engine {
         crash_point!(SEND_UNSERVED);
         // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
         // `enlist_receiver` and `look_around`.
-        if self
-            .segment()
-            .fixed()
-            .board
-            .attention
-            .load(Ordering::Relaxed)
-            != 0
-        {
+        let board = &self.segment().fixed().board;
+        if board.attention.load(Ordering::Relaxed) != 0 {
             self.serve_after_send(me, deadline);
+        }
+        if board.bell.load(Ordering::Relaxed) & bell::RUNG_BY_SENDERS != 0 {
+            self.ring_bell();
         }
     }
 
@@ -236,6 +235,7 @@ impl Engine {
     fn announce(&self, position: u64, key: usize) -> Result<(), Trouble> {
         // Relaxed: only holders of the sender lock store it.
         let run = self.segment().fixed().run.word.load(Ordering::Relaxed);
+        let key = priority_of(key as u64);
         if run as u16 as usize == key {
             return Ok(());
         }
@@ -359,7 +359,7 @@ impl Engine {
         crash_point!(PARK_SLOT_TAKEN);
         let filled = self
             .fill(me, slot, cell, message, key)
-            .and_then(|()| self.provide_fifo(key));
+            .and_then(|()| self.provide_fifo(priority_of(key as u64)));
         if let Err(trouble) = filled {
             self.free_slot(slot);
             return Err(trouble.into());

@@ -68,6 +68,9 @@ pub(crate) struct Header {
 pub(crate) struct Board {
     /// Who wants to be served, see [`crate::queue`]; 0 for nobody.
     pub(crate) attention: AtomicU32,
+    /// Of a ring: its receiver's bell, see [`crate::queue::bell`], and the ring position from which on it is rung.
+    pub(crate) bell: AtomicU32,
+    pub(crate) threshold: AtomicU64,
 }
 
 /// The one-priority word.
@@ -217,6 +220,24 @@ pub(crate) struct ArenaRoots {
     pub(crate) heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
 }
 
+/// What makes a queue a ring; see [`crate::ring`].
+#[repr(C, align(128))]
+#[derive(Default)]
+pub(crate) struct Ownership {
+    /// 0: no ring. Else 1 disabled, 2 enabled, 3 closed.
+    pub(crate) state: AtomicU32,
+    /// Messages that the ring was made for; more overflow.
+    pub(crate) entries: AtomicU32,
+    /// The process that receives, and what tells it from others of that id; 0: nobody yet.
+    pub(crate) pid: AtomicU32,
+    pub(crate) birth: AtomicU64,
+    /// Messages that senders chose to drop because there was no room.
+    pub(crate) dropped: AtomicU64,
+    /// How many senders were given a number, and how many descriptors.
+    pub(crate) senders: AtomicU32,
+    pub(crate) descriptors: AtomicU32,
+}
+
 /// Policies; see [`crate::segment::policy`].
 use super::policy::Rules;
 
@@ -238,6 +259,7 @@ pub(crate) struct Fixed {
     pub(crate) arena: ArenaRoots,
     pub(crate) counters: Counters,
     pub(crate) rules: Rules,
+    pub(crate) ownership: Ownership,
 }
 
 #[cfg(not(loom))]
@@ -276,6 +298,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, arena),
         offset_of!(Fixed, counters),
         offset_of!(Fixed, rules),
+        offset_of!(Fixed, ownership),
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),

@@ -41,7 +41,8 @@ pub(crate) use cell::Cell;
 #[cfg(not(loom))]
 pub(crate) use create::{create, set_length};
 pub(crate) use fixed::{
-    ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, Fixed, Holding, LEVEL1, Links, SenderSide,
+    ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, Fixed, Holding, LEVEL1, Links, Ownership,
+    SenderSide,
 };
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};

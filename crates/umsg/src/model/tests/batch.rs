@@ -12,7 +12,7 @@ use crate::crash::Point;
 use crate::model::crash::step;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
-use crate::queue::Refused;
+use crate::queue::{Refused, Taken};
 use crate::queue::batch::{Batch, Sink};
 use crate::sync::spin_hint;
 use crate::sys::clock::Deadline;
@@ -53,9 +53,10 @@ impl Sink for Basket {
         Some(&mut self.room)
     }
 
-    fn taken(&mut self, len: usize, key: usize) {
-        assert_eq!(len, 8);
-        self.messages.push((u64::from_ne_bytes(self.room), key));
+    fn taken(&mut self, taken: Taken) {
+        assert_eq!(taken.len, 8);
+        self.messages
+            .push((u64::from_ne_bytes(self.room), taken.key));
     }
 }
 

@@ -4,7 +4,7 @@
 //! those along that it had taken, and nothing is delivered twice. What is put off to the end is what others learn: the
 //! freed slots, the counts, and the room for those who wait.
 
-use super::super::receive::Found;
+use super::super::receive::{Found, Taken};
 use super::super::wait::Receipt;
 use super::super::{Engine, Refused, Wakes};
 use crate::crash::crash_point;
@@ -27,7 +27,7 @@ pub(crate) trait Sink {
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
     /// The message stands in the first `len` bytes of that room and is the caller's.
-    fn taken(&mut self, len: usize, key: usize);
+    fn taken(&mut self, taken: Taken);
 }
 
 /// Receives as many messages as there are and fit.
@@ -68,7 +68,7 @@ impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
         found.cell.forget();
         engine.free_slot(found.slot);
         engine.note_receive();
-        self.sink.taken(found.len, found.key);
+        self.sink.taken(found.taken());
         self.offered = true;
         Ok(1)
     }
@@ -209,7 +209,7 @@ impl Engine {
         // Behind `freed` the ring is the holder's of the receiver lock.
         Ring::of(self.segment()).write(freed, found.slot);
         crash_point!(RECEIVE_RETURNED);
-        sink.taken(found.len, found.key);
+        sink.taken(found.taken());
         Ok(true)
     }
 

@@ -1,5 +1,6 @@
 //! Sending a batch.
 
+use super::super::label::priority_of;
 use super::super::send::{ATTEMPTS, write_header};
 use super::super::{Engine, Refused};
 use super::wait::Turn;
@@ -290,14 +291,15 @@ impl Engine {
         key: usize,
         now: u64,
     ) -> Result<(), Trouble> {
-        if key != filled.key {
-            self.provide_fifo(key)?;
+        let priority = priority_of(key as u64);
+        if priority != filled.key {
+            self.provide_fifo(priority)?;
         }
         let (slot, cell) = Ring::of(self.segment()).slot(position)?;
         self.place_bytes(slot, cell, message)?;
         write_header(me, cell, message.len(), key, now);
-        if key != filled.key {
-            (filled.key, filled.run) = (key, filled.count);
+        if priority != filled.key {
+            (filled.key, filled.run) = (priority, filled.count);
         }
         match filled.gate {
             None => filled.gate = Some(cell),
