@@ -66,6 +66,8 @@ mod queue;
 )]
 pub mod reclaim;
 mod recover;
+#[cfg(not(loom))]
+pub mod ring;
 mod segment;
 #[allow(
     unsafe_code,

@@ -49,7 +49,7 @@ fn is_namespace(directory: &Directory) -> bool {
         let (at, path) = directory.locate(name);
         fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
     };
-    [queues::POSIX, queues::SYSV, record::NAME]
+    [queues::POSIX, queues::SYSV, queues::RINGS, record::NAME]
         .iter()
         .any(|own| !is_missing(own))
 }
@@ -70,7 +70,14 @@ fn other_file(directory: &Directory) -> io::Result<Option<OsString>> {
 
 /// Others may be making a namespace of it at this moment.
 fn is_own(name: &OsStr) -> bool {
-    let own = [".", "..", queues::POSIX, queues::SYSV, record::NAME];
+    let own = [
+        ".",
+        "..",
+        queues::POSIX,
+        queues::SYSV,
+        queues::RINGS,
+        record::NAME,
+    ];
     own.iter().any(|own| name == *own) || temporary::is_temporary(name)
 }
 

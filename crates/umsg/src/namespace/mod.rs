@@ -58,7 +58,6 @@ mod staged;
 mod temporary;
 #[cfg(test)]
 mod testing;
-mod this_process;
 mod trust;
 
 use std::path::Path;
@@ -71,6 +70,7 @@ pub(crate) use msg::{Entry, Files, INDICES, Label, Locked, NewFile, PATIENCE, la
 pub(crate) use names::{NameError, QueueName};
 pub(crate) use open::FileAccess;
 pub(crate) use publish::Unpublished;
+pub(crate) use queues::RINGS;
 use resolve::user_directory_owner;
 pub use setup::{OutOfSight, SetupReport, TMPFILES};
 

@@ -7,6 +7,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use super::Namespace;
 use super::file_error::FileError;
 use super::names::QueueName;
+use super::queues::POSIX;
 
 /// Which way a queue's file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +42,19 @@ impl Namespace {
         access: FileAccess,
         nonblocking: bool,
     ) -> Result<OwnedFd, FileError> {
+        self.open_file_in(POSIX, name, access, nonblocking)
+    }
+
+    /// As [`open_queue_file`](Self::open_queue_file), in the directory of one kind.
+    pub(crate) fn open_file_in(
+        &self,
+        kind: &str,
+        name: &QueueName,
+        access: FileAccess,
+        nonblocking: bool,
+    ) -> Result<OwnedFd, FileError> {
         let flags = access.flags() | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = self.queues()?.with_number(|queues| {
+        let file = self.queues_of(kind)?.with_number(|queues| {
             let (at, path) = queues.locate(name.as_os_str());
             fs::openat(at, &path, flags | OFlags::NOCTTY, Mode::empty())
         });
@@ -62,7 +74,12 @@ impl Namespace {
     /// # Errors
     /// `NotFound`, `Denied` (`EACCES`, where the system call says EPERM too), `Directory`, `Namespace`, `System`.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
-        let queues = self.queues()?;
+        self.unlink_file_in(POSIX, name)
+    }
+
+    /// As [`unlink_queue_file`](Self::unlink_queue_file), in the directory of one kind.
+    pub(crate) fn unlink_file_in(&self, kind: &str, name: &QueueName) -> Result<(), FileError> {
+        let queues = self.queues_of(kind)?;
         let (at, path) = queues.locate(name.as_os_str());
         fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| FileError::of("unlink", e))
     }

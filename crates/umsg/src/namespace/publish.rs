@@ -19,7 +19,7 @@ use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
 use super::open::FileAccess;
-use super::queues::TO_NAMESPACE;
+use super::queues::{POSIX, TO_NAMESPACE};
 use super::staged::Staged;
 
 /// Only the creator, until the mode is set at publication.
@@ -41,7 +41,16 @@ impl Unpublished {
     /// # Errors
     /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
     pub(crate) fn create(namespace: &Namespace, mode: u32) -> Result<Unpublished, FileError> {
-        let queues = namespace.queues()?;
+        Unpublished::create_in(namespace, POSIX, mode)
+    }
+
+    /// As [`create`](Unpublished::create), in the directory of one kind.
+    pub(crate) fn create_in(
+        namespace: &Namespace,
+        kind: &str,
+        mode: u32,
+    ) -> Result<Unpublished, FileError> {
+        let queues = namespace.queues_of(kind)?;
         Unpublished::create_with(queues, mode, |queues| {
             Staged::create(queues, TO_NAMESPACE, mode & 0o7777)
         })
@@ -178,7 +187,7 @@ mod tests {
             new.publish(&name("/q"), 0o600).unwrap();
             assert_eq!(dir.queue_names(), ["q"]);
             assert_eq!(std::fs::read(dir.queue("q")).unwrap(), b"whole");
-            assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
+            assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
         }
     }
 
@@ -193,7 +202,7 @@ mod tests {
             one.unwrap().publish(&name("/q"), 0o600).unwrap();
             let error = two.unwrap().publish(&name("/q"), 0o600).unwrap_err();
             assert_eq!(error, FileError::AlreadyExists);
-            assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
+            assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
         }
     }
 
@@ -202,7 +211,7 @@ mod tests {
         for create in WAYS {
             let dir = TestDir::new();
             drop(create(&dir.namespace(), 0o600).unwrap());
-            assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
+            assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
             assert_eq!(dir.queue_names(), Vec::<String>::new());
         }
     }
@@ -275,12 +284,12 @@ mod tests {
         assert_eq!(dir.queue_names(), Vec::<String>::new());
         assert_eq!(
             dir.names().len(),
-            4,
+            5,
             "one temporary file: {:?}",
             dir.names()
         );
         drop(create_temporary(&namespace, 0o600).unwrap());
-        assert_eq!(dir.names(), [".namespace", "mq", "msg"]);
+        assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
     }
 
     #[test]

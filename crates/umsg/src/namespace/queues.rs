@@ -17,6 +17,8 @@ use super::trust;
 pub(super) const POSIX: &str = "mq";
 /// The sub-directory for System V queues; see [`super::msg`].
 pub(super) const SYSV: &str = "msg";
+/// The sub-directory for rings: one file a ring, named like the ring without its slash.
+pub(crate) const RINGS: &str = "ring";
 /// The way from either to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 

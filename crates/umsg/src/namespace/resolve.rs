@@ -144,6 +144,7 @@ fn admitted(
     // A namespace of before System V queues has no directory for them, and a caller who may not make it uses the others:
     // what is wrong with it, if anything, is told to who uses it.
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
+    let _ = queues::make_fit(&directory, queues::RINGS, mode, caller);
     Ok(Namespace {
         owner: directory.owner(),
         path: path.into(),

@@ -50,8 +50,6 @@ mod look;
 mod options;
 mod permission;
 mod queue;
-#[doc(hidden)]
-pub mod raw;
 mod registry;
 mod status;
 mod sweep;

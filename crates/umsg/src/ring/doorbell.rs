@@ -1,0 +1,193 @@
+//! The doorbell: a datagram socket that makes a ring's descriptor readable, and by which descriptors come.
+//!
+//! ```text
+//!   sender                      receiver's socket                 receiver
+//!   rings: one byte   ------->  [ . | fd + ticket | . ]  ------->  polls it; empties it when the ring is empty
+//!   passes a descriptor  ---->                                     keeps the descriptor for its message
+//! ```
+//!
+//! A ring without a name has a pair of sockets, a named one a socket in its namespace beside its file. A sender rings only if the
+//! receiver is about to poll, which the ring's bell says: no system call otherwise.
+
+use crate::namespace::{Namespace, RINGS};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{self, Errno};
+use rustix::io::{IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg,
+    sendmsg, sendmsg_addr, sendto, socket_with, socketpair,
+};
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+
+/// Which message a descriptor goes with: the number that stands in `res` of the message, unlike that of the ring's other
+/// descriptors.
+pub(super) type Ticket = i32;
+
+/// Bytes of a datagram that brings a descriptor.
+const LABEL: usize = size_of::<Ticket>();
+
+/// Descriptors that may wait for their messages; with more, the oldest are closed.
+const MOST: usize = 1024;
+
+/// Where senders ring.
+#[derive(Debug)]
+pub(super) enum Button {
+    /// Within a process and its forked children.
+    Paired(OwnedFd),
+    /// In a namespace: the path of the socket.
+    Named(PathBuf),
+}
+
+impl Button {
+    /// Makes the receiver's descriptor readable. In vain if it is full of rings already, or if there is no receiver.
+    pub(super) fn press(&self) {
+        let _ = match self {
+            Button::Paired(socket) => sendto_pair(socket.as_fd(), b"."),
+            Button::Named(path) => unnamed_socket().and_then(|socket| {
+                let address = SocketAddrUnix::new(path)?;
+                sendto(
+                    socket,
+                    b".",
+                    SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+                    &address,
+                )
+            }),
+        };
+    }
+
+    /// Passes a descriptor on.
+    pub(super) fn pass(&self, ticket: Ticket, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let label = ticket.to_ne_bytes();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let bytes = [IoSlice::new(&label)];
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match self {
+            Button::Paired(socket) => sendmsg(socket, &bytes, &mut ancillary, flags)?,
+            Button::Named(path) => {
+                let address = SocketAddrUnix::new(path)?;
+                sendmsg_addr(unnamed_socket()?, &address, &bytes, &mut ancillary, flags)?
+            }
+        };
+        Ok(())
+    }
+}
+
+fn sendto_pair(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+}
+
+fn unnamed_socket() -> io::Result<OwnedFd> {
+    socket_with(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+/// The receiver's end.
+#[derive(Debug)]
+pub(super) struct Doorbell {
+    socket: OwnedFd,
+    /// Removed when the ring is dropped.
+    path: Option<PathBuf>,
+    waiting: HashMap<Ticket, OwnedFd>,
+}
+
+impl Doorbell {
+    /// A doorbell and its button, of a ring without a name.
+    pub(super) fn pair() -> io::Result<(Doorbell, Button)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        Ok((Doorbell::new(ours, None), Button::Paired(theirs)))
+    }
+
+    /// The doorbell of a named ring, at its path. Who may write there may ring, and pass descriptors.
+    pub(super) fn at(path: PathBuf, mode: u32) -> io::Result<Doorbell> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new(&path)?)?;
+        rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(mode))?;
+        Ok(Doorbell::new(socket, Some(path)))
+    }
+
+    fn new(socket: OwnedFd, path: Option<PathBuf>) -> Doorbell {
+        Doorbell {
+            socket,
+            path,
+            waiting: HashMap::new(),
+        }
+    }
+
+    /// The descriptor that is readable when it was rung.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes everything out of the socket.
+    pub(super) fn empty(&mut self) {
+        while let Ok(Some(arrived)) = self.take_one() {
+            let Some((label, descriptor)) = arrived else {
+                continue;
+            };
+            if self.waiting.len() >= MOST {
+                // Their senders died before they sent the messages.
+                self.waiting.clear();
+            }
+            self.waiting.insert(label, descriptor);
+        }
+    }
+
+    /// The descriptor that goes with a message.
+    pub(super) fn fetch(&mut self, ticket: Ticket) -> Option<OwnedFd> {
+        if !self.waiting.contains_key(&ticket) {
+            self.empty();
+        }
+        self.waiting.remove(&ticket)
+    }
+
+    /// None if there is nothing more; else what came, none if it only rang.
+    fn take_one(&mut self) -> io::Result<Option<Option<(Ticket, OwnedFd)>>> {
+        let mut label = [0; LABEL];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let mut bytes = [IoSliceMut::new(&mut label)];
+        let received = match recvmsg(&self.socket, &mut bytes, &mut ancillary, flags) {
+            Ok(received) => received.bytes,
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut descriptor = None;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+                descriptor = descriptors.next();
+            }
+        }
+        if received != LABEL {
+            return Ok(Some(None));
+        }
+        let ticket = Ticket::from_ne_bytes(label);
+        Ok(Some(descriptor.map(|descriptor| (ticket, descriptor))))
+    }
+}
+
+impl Drop for Doorbell {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = rustix::fs::unlink(path);
+        }
+    }
+}
+
+/// Where the doorbell of a named ring is: beside its file, by the file's inode number.
+pub(super) fn path_of(namespace: &Namespace, inode: u64) -> PathBuf {
+    namespace.path().join(RINGS).join(format!(".bell-{inode}"))
+}

@@ -1,0 +1,165 @@
+//! Errors of rings, and their errno.
+
+use crate::error::{OpenError, Trouble};
+
+/// Why a message was not sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// EBADFD: the ring is disabled, see [`Ring::enable`](super::Ring::enable).
+    #[error("the ring is not enabled yet")]
+    Disabled,
+    /// EPIPE: the ring was closed by its owner.
+    #[error("the ring was closed")]
+    Closed,
+    /// EOWNERDEAD: the ring's owner died.
+    #[error("the ring's owner died")]
+    OwnerDead,
+    /// EAGAIN: as many messages wait as the ring and its overflow hold.
+    #[error("the ring and its overflow are full")]
+    Full,
+    /// ETIMEDOUT: the deadline passed before there was room.
+    #[error("timed out waiting for room in the ring")]
+    TimedOut,
+    /// EMSGSIZE: the payload is longer than the ring was made for, both in bytes.
+    #[error("a payload of {len} bytes is too long for this ring: it was made for {max}")]
+    TooLong {
+        /// Length of the payload.
+        len: usize,
+        /// The longest payload.
+        max: usize,
+    },
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: no memory left for the message.
+    #[error("no memory left for the message")]
+    NoMemory,
+    /// ENOSPC: no space left in the namespace.
+    #[error("no space left in the namespace for the message")]
+    NoSpace,
+    /// EBADMSG: the ring's memory holds what no operation could have left there.
+    #[error("the ring's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: called from a signal handler that interrupted a call on the same ring.
+    #[error("called from a signal handler that interrupted a call on the same ring")]
+    WouldDeadlock,
+    /// The descriptor could not be passed on.
+    #[error("the descriptor could not be passed on: {0}")]
+    Descriptor(std::io::Error),
+}
+
+impl SendError {
+    /// Its error number.
+    pub fn errno(&self) -> i32 {
+        match self {
+            SendError::Disabled => libc::EBADFD,
+            SendError::Closed => libc::EPIPE,
+            SendError::OwnerDead => libc::EOWNERDEAD,
+            SendError::Full => libc::EAGAIN,
+            SendError::TimedOut => libc::ETIMEDOUT,
+            SendError::TooLong { .. } => libc::EMSGSIZE,
+            SendError::Interrupted => libc::EINTR,
+            SendError::NoMemory => libc::ENOMEM,
+            SendError::NoSpace => libc::ENOSPC,
+            SendError::Damaged => libc::EBADMSG,
+            SendError::WouldDeadlock => libc::EDEADLK,
+            SendError::Descriptor(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl From<Trouble> for SendError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => SendError::Damaged,
+            Trouble::NoSpace => SendError::NoSpace,
+            Trouble::NoMemory => SendError::NoMemory,
+            Trouble::Busy => SendError::Full,
+            Trouble::OwnedByCaller => SendError::WouldDeadlock,
+        }
+    }
+}
+
+/// Why no message was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// EAGAIN: there is no message.
+    #[error("the ring is empty")]
+    Empty,
+    /// ETIMEDOUT: the deadline passed before the messages came.
+    #[error("timed out waiting for messages")]
+    TimedOut,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: no memory left.
+    #[error("no memory left")]
+    NoMemory,
+    /// EBADMSG: the ring's memory holds what no operation could have left there.
+    #[error("the ring's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: called from a signal handler that interrupted a call on the same ring.
+    #[error("called from a signal handler that interrupted a call on the same ring")]
+    WouldDeadlock,
+}
+
+impl RecvError {
+    /// Its error number.
+    pub fn errno(&self) -> i32 {
+        match self {
+            RecvError::Empty => libc::EAGAIN,
+            RecvError::TimedOut => libc::ETIMEDOUT,
+            RecvError::Interrupted => libc::EINTR,
+            RecvError::NoMemory => libc::ENOMEM,
+            RecvError::Damaged => libc::EBADMSG,
+            RecvError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for RecvError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => RecvError::Damaged,
+            Trouble::NoSpace | Trouble::NoMemory => RecvError::NoMemory,
+            Trouble::Busy => RecvError::Empty,
+            Trouble::OwnedByCaller => RecvError::WouldDeadlock,
+        }
+    }
+}
+
+/// Why a ring was not made or opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// EINVAL: the number of entries, or with the overflow, is 0 or more than a ring can have.
+    #[error("a ring has from 1 to {max} entries, overflow included, not {value}")]
+    InvalidEntries {
+        /// What was asked for.
+        value: u64,
+        /// The most.
+        max: u64,
+    },
+    /// EINVAL: the file is a queue, and no ring.
+    #[error("a queue of that name is no ring")]
+    NotARing,
+    /// EBUSY: another process that lives owns the ring.
+    #[error("process {0} owns the ring")]
+    Owned(u32),
+    /// As for queues.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl RingError {
+    /// Its error number.
+    pub fn errno(&self) -> i32 {
+        match self {
+            RingError::InvalidEntries { .. } | RingError::NotARing => libc::EINVAL,
+            RingError::Owned(_) => libc::EBUSY,
+            RingError::Open(error) => error.errno(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What goes through a ring.
+
+use std::os::fd::OwnedFd;
+use zerocopy::{Immutable, IntoBytes};
+
+/// Bytes of payload that a message carries in itself.
+pub const INLINE: usize = 64;
+
+/// Bytes before the payload.
+pub(super) const HEAD: usize = 16;
+
+/// A message to be sent: what a completion of io_uring says, and up to [`INLINE`] bytes.
+///
+/// ```
+/// use umsg::ring::Post;
+/// let post = Post::new(7).res(-5).flags(1).payload(b"payload");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Post {
+    user_data: u64,
+    res: i32,
+    flags: u32,
+    payload: [u8; INLINE],
+    len: u64,
+}
+
+impl Post {
+    /// A message with this `user_data`, a `res` and `flags` of 0, and no payload.
+    #[inline]
+    pub fn new(user_data: u64) -> Post {
+        Post {
+            user_data,
+            res: 0,
+            flags: 0,
+            payload: [0; INLINE],
+            len: 0,
+        }
+    }
+
+    /// With this `res`.
+    #[inline]
+    pub fn res(mut self, res: i32) -> Post {
+        self.res = res;
+        self
+    }
+
+    /// With these `flags`: all bits are the sender's.
+    #[inline]
+    pub fn flags(mut self, flags: u32) -> Post {
+        self.flags = flags;
+        self
+    }
+
+    /// With this payload.
+    ///
+    /// # Panics
+    /// If it is longer than [`INLINE`] bytes: see [`Sender::send_long`](super::Sender::send_long).
+    #[inline]
+    pub fn payload(mut self, payload: &[u8]) -> Post {
+        self.payload[..payload.len()].copy_from_slice(payload);
+        self.len = payload.len() as u64;
+        self
+    }
+
+    /// As it lies in the ring.
+    #[inline]
+    pub(super) fn wire(&self) -> &[u8] {
+        &self.as_bytes()[..HEAD + self.len as usize]
+    }
+
+    /// Of one with a longer payload.
+    pub(super) fn wire_with(&self, payload: &[u8]) -> Vec<u8> {
+        let mut wire = self.as_bytes()[..HEAD].to_vec();
+        wire.extend_from_slice(payload);
+        wire
+    }
+}
+
+/// Who sent a message: its process, and the number of its [`Sender`](super::Sender), which tells senders of one process apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tag {
+    /// Process id.
+    pub pid: u32,
+    /// The sender's number, unlike that of any other sender of the ring.
+    pub index: u32,
+}
+
+/// A message that was received. Its payload lies in the ring's buffer until the next receive.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Message<'a> {
+    /// As sent.
+    pub user_data: u64,
+    /// As sent; of a message that brings a descriptor: its number in this process.
+    pub res: i32,
+    /// As sent.
+    pub flags: u32,
+    /// Its bytes.
+    pub payload: &'a [u8],
+    /// Who sent it.
+    pub tag: Tag,
+    /// The descriptor that it brings.
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// What a sender notes beside a message, in the 48 bits of the engine's mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) index: u32,
+    pub(super) control: u16,
+}
+
+/// [`Mark::control`]: a descriptor goes with the message.
+pub(super) const WITH_DESCRIPTOR: u16 = 1;
+
+impl Mark {
+    pub(super) fn to_bits(self) -> u64 {
+        u64::from(self.control) << 32 | u64::from(self.index)
+    }
+
+    pub(super) fn of_bits(bits: u64) -> Mark {
+        Mark {
+            index: bits as u32,
+            control: (bits >> 32) as u16,
+        }
+    }
+}
+
+/// What stands before the payload: user_data, res, flags. None of a message that is too short to be one.
+pub(super) fn head(wire: &[u8]) -> Option<(u64, i32, u32)> {
+    let user_data = u64::from_ne_bytes(wire.get(..8)?.try_into().ok()?);
+    let res = i32::from_ne_bytes(wire.get(8..12)?.try_into().ok()?);
+    let flags = u32::from_ne_bytes(wire.get(12..HEAD)?.try_into().ok()?);
+    Some((user_data, res, flags))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_post_lies_in_the_ring_as_a_completion_and_its_payload() {
+        let post = Post::new(0x0102).res(-1).flags(3).payload(b"abc");
+        let wire = post.wire();
+        assert_eq!((wire.len(), &wire[HEAD..]), (HEAD + 3, &b"abc"[..]));
+        assert_eq!(head(wire), Some((0x0102, -1, 3)));
+        assert_eq!(head(&wire[..15]), None);
+    }
+
+    #[test]
+    fn a_mark_keeps_senders_number_and_control_apart() {
+        let mark = Mark {
+            index: u32::MAX,
+            control: WITH_DESCRIPTOR,
+        };
+        assert_eq!(Mark::of_bits(mark.to_bits()), mark);
+        assert!(mark.to_bits() < 1 << 48);
+    }
+}

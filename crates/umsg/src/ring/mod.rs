@@ -1,0 +1,31 @@
+//! Message rings: messages posted to a thread or a process that is their one receiver, as io_uring's MSG_RING posts
+//! completions to another ring. Nothing has to be built of a queue and a wake-up, and it works where io_uring is switched off.
+//!
+//! A message is `user_data`, `res`, `flags`, and up to 64 bytes; longer payloads where the ring was made for them. Posting
+//! involves the receiver only if it sleeps; one that waits for `n` messages is woken once, when the `n`th is there.
+//! More messages than entries keep their order and are all delivered, up to a bound; past it the sender chooses: an error,
+//! waiting, or counting a drop.
+//!
+//! # If a process dies
+//! A sender that is killed leaves a whole message or none, and holds up nobody. If the owner dies, senders are told so
+//! ([`SendError::OwnerDead`]), at the latest ten milliseconds later.
+
+mod doorbell;
+mod error;
+mod message;
+mod options;
+mod receiver;
+mod sender;
+mod shared;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use crate::pacing::Waiting;
+pub use crate::until::Until;
+pub use error::{RecvError, RingError, SendError};
+pub use message::{INLINE, Message, Post, Tag};
+pub use options::Options;
+pub use receiver::Ring;
+pub use sender::Sender;
+pub use status::Status;

@@ -1,0 +1,222 @@
+//! Making and opening rings.
+
+use super::doorbell::{self, Button, Doorbell};
+use super::error::RingError;
+use super::message::{HEAD, INLINE};
+use super::receiver::Ring;
+use super::sender::Sender;
+use super::shared::{DISABLED, ENABLED, Shared};
+use crate::error::OpenError;
+use crate::namespace::{FileAccess, FileError, Namespace, QueueName, RINGS, Unpublished};
+use crate::segment::{self, Layout, Policy, Quota, Segment};
+use crate::sync::Ordering;
+use crate::sys::{process, thread};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a ring is to be.
+///
+/// ```
+/// use umsg::ring::{Options, Post};
+/// let mut ring = Options::new().entries(256).create()?;
+/// let sender = ring.sender();
+/// std::thread::spawn(move || sender.send(&Post::new(7).payload(b"work")).unwrap());
+/// let message = ring.recv()?;
+/// assert_eq!((message.user_data, message.payload), (7, &b"work"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    entries: u32,
+    overflow: u32,
+    longest: u32,
+    disabled: bool,
+    mode: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// 1,024 entries, 65,536 more in the overflow, payloads of up to 64 bytes, enabled, mode 0600.
+    pub fn new() -> Options {
+        Options {
+            entries: 1024,
+            overflow: 65_536,
+            longest: INLINE as u32,
+            disabled: false,
+            mode: 0o600,
+        }
+    }
+
+    /// How many messages the ring holds without overflow.
+    pub fn entries(&mut self, entries: u32) -> &mut Self {
+        self.entries = entries;
+        self
+    }
+
+    /// How many more it holds, in order, before senders are told that it is full. They take memory only while they are there.
+    pub fn overflow(&mut self, overflow: u32) -> &mut Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// The longest payload, in bytes, for [`Sender::send_long`]; at least 64.
+    pub fn longest(&mut self, bytes: u32) -> &mut Self {
+        self.longest = bytes.max(INLINE as u32);
+        self
+    }
+
+    /// Whether senders are refused until [`Ring::enable`].
+    pub fn disabled(&mut self, disabled: bool) -> &mut Self {
+        self.disabled = disabled;
+        self
+    }
+
+    /// Permission bits of a named ring, before the umask: who may write may send.
+    pub fn mode(&mut self, mode: u32) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Makes a ring without a name, for the threads of this process and its forked children.
+    ///
+    /// # Errors
+    /// [`RingError::InvalidEntries`]; as for opening queues.
+    pub fn create(&self) -> Result<Ring, RingError> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = rustix::fs::memfd_create("umsg-ring", flags)
+            .map_err(|e| OpenError::from_errno("memfd_create", e))?;
+        let segment = self.fill(file.as_fd(), 0o600)?;
+        let (doorbell, button) =
+            Doorbell::pair().map_err(|e| OpenError::from_errno("socketpair", e))?;
+        Ok(Ring::new(Shared::new(segment, button), doorbell, None))
+    }
+
+    /// Makes a ring that other processes find by its name, a slash and up to 255 bytes, in a namespace. The name goes when the
+    /// ring is dropped; a ring whose owner has died is replaced.
+    ///
+    /// # Errors
+    /// [`RingError::Owned`] if another process has a ring of this name; as for opening queues.
+    ///
+    /// # If the process dies
+    /// While it makes the ring: there is none, or a whole one. Afterwards senders are told that the owner is dead.
+    pub fn create_in(
+        &self,
+        namespace: &Namespace,
+        name: impl AsRef<OsStr>,
+    ) -> Result<Ring, RingError> {
+        let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+        loop {
+            let new =
+                Unpublished::create_in(namespace, RINGS, self.mode).map_err(OpenError::from)?;
+            let mut segment = self.fill(new.file(), new.mode())?;
+            segment.set_quota(Quota::of(namespace.clone()));
+            let mode = new.mode();
+            match new.publish(&name, file_mode(mode)) {
+                Ok(file) => {
+                    let path = bell(namespace, file.as_fd())?;
+                    let doorbell = Doorbell::at(path.clone(), file_mode(mode))
+                        .map_err(|e| OpenError::from_errno("bind", e))?;
+                    let name = Name {
+                        namespace: namespace.clone(),
+                        name,
+                    };
+                    let shared = Shared::new(segment, Button::Named(path));
+                    return Ok(Ring::new(shared, doorbell, Some(name)));
+                }
+                Err(FileError::AlreadyExists) => replace_dead(namespace, &name)?,
+                Err(error) => return Err(OpenError::from(error).into()),
+            }
+        }
+    }
+
+    fn fill(&self, file: BorrowedFd<'_>, mode: u32) -> Result<Segment, RingError> {
+        let all = u64::from(self.entries) + u64::from(self.overflow);
+        let max = u64::from(segment::MOST_MESSAGES);
+        if self.entries == 0 || all > max {
+            return Err(RingError::InvalidEntries { value: all, max });
+        }
+        let layout = Layout::new(all as usize, HEAD + self.longest as usize);
+        let segment = segment::create(file, layout, mode, &Policy::default())?;
+        let ownership = &segment.fixed().ownership;
+        let me = thread::current();
+        // Relaxed: nobody else sees the segment before its file is linked, or shared.
+        ownership.entries.store(self.entries, Ordering::Relaxed);
+        ownership.pid.store(me.pid(), Ordering::Relaxed);
+        ownership
+            .birth
+            .store(process::birth(me.pid()), Ordering::Relaxed);
+        let state = if self.disabled { DISABLED } else { ENABLED };
+        ownership.state.store(state, Ordering::Release);
+        Ok(segment)
+    }
+}
+
+/// Who may write may send, and has to map the file for reading and writing.
+fn file_mode(mode: u32) -> u32 {
+    ((mode >> 1 & 0o111) * 6) | 0o600
+}
+
+/// Takes the name of a dead owner's ring away.
+fn replace_dead(namespace: &Namespace, name: &QueueName) -> Result<(), RingError> {
+    let (segment, bell) = match attach(namespace, name) {
+        Err(RingError::Open(OpenError::NotFound)) => return Ok(()),
+        other => other?,
+    };
+    let ownership = &segment.fixed().ownership;
+    let pid = ownership.pid.load(Ordering::Relaxed);
+    if !process::is_dead(pid, ownership.birth.load(Ordering::Relaxed)) {
+        return Err(RingError::Owned(pid));
+    }
+    let _ = rustix::fs::unlink(&bell);
+    match namespace.unlink_file_in(RINGS, name) {
+        Ok(()) | Err(FileError::NotFound) => Ok(()),
+        Err(error) => Err(OpenError::from(error).into()),
+    }
+}
+
+/// Where the doorbell of the ring in a file is.
+fn bell(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<PathBuf, OpenError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    Ok(doorbell::path_of(namespace, stat.st_ino))
+}
+
+fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, PathBuf), RingError> {
+    let file = namespace
+        .open_file_in(RINGS, name, FileAccess::ReadWrite, false)
+        .map_err(OpenError::from)?;
+    let mut segment = segment::attach(file.as_fd())?;
+    segment.set_quota(Quota::of(namespace.clone()));
+    if segment.fixed().ownership.state.load(Ordering::Acquire) == 0 {
+        return Err(RingError::NotARing);
+    }
+    Ok((segment, bell(namespace, file.as_fd())?))
+}
+
+/// Opens a named ring for sending.
+pub(super) fn open(namespace: &Namespace, name: &OsStr) -> Result<Sender, RingError> {
+    let name = QueueName::parse(name).map_err(OpenError::from)?;
+    let (segment, bell) = attach(namespace, &name)?;
+    let shared = Shared::new(segment, Button::Named(bell));
+    Ok(Sender::new(Arc::new(shared)))
+}
+
+/// A ring's name in its namespace.
+#[derive(Debug)]
+pub(super) struct Name {
+    namespace: Namespace,
+    name: QueueName,
+}
+
+impl Name {
+    /// Takes the name away; whoever has the ring open keeps it.
+    pub(super) fn remove(self) {
+        let _ = self.namespace.unlink_file_in(RINGS, &self.name);
+    }
+}

@@ -1,0 +1,297 @@
+//! The receiving end of a ring.
+
+use super::doorbell::Doorbell;
+use super::error::RecvError;
+use super::message::{HEAD, INLINE, Mark, Message, Tag, WITH_DESCRIPTOR, head};
+use super::sender::Sender;
+use super::shared::{CLOSED, ENABLED, Shared};
+use crate::pacing::Waiting;
+use crate::queue::batch::Sink;
+use crate::queue::{Refused, Taken};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::until::Until;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Messages that [`Ring::drain`] takes under one lock.
+const TOGETHER: usize = 32;
+
+/// The receiving end of a ring, and the only one. Dropping it closes the ring: senders are told so.
+#[derive(Debug)]
+pub struct Ring {
+    pub(super) shared: Arc<Shared>,
+    /// Room for messages that were taken, so many bytes each.
+    buffer: Vec<u8>,
+    stride: usize,
+    taken: Vec<Taken>,
+    doorbell: Doorbell,
+    /// Somebody polls the descriptor: it is readable unless the ring is empty and its bell armed.
+    polled: bool,
+    /// Removes what a named ring leaves in its namespace.
+    pub(super) name: Option<super::options::Name>,
+}
+
+impl Ring {
+    pub(super) fn new(
+        shared: Shared,
+        doorbell: Doorbell,
+        name: Option<super::options::Name>,
+    ) -> Ring {
+        let stride = shared.engine.segment().layout().message_size;
+        let together = if stride <= HEAD + INLINE { TOGETHER } else { 1 };
+        Ring {
+            shared: Arc::new(shared),
+            buffer: vec![0; stride * together],
+            stride,
+            taken: Vec::with_capacity(together),
+            doorbell,
+            polled: false,
+            name,
+        }
+    }
+
+    /// A sending end for this process's threads and forked children.
+    pub fn sender(&self) -> Sender {
+        Sender::new(Arc::clone(&self.shared))
+    }
+
+    /// Lets senders in, of a ring that was made disabled.
+    pub fn enable(&self) {
+        // Release: what was done before is seen by senders that find the ring enabled.
+        let _ = self.shared.ownership().state.compare_exchange(
+            super::shared::DISABLED,
+            ENABLED,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Closes the ring: senders are refused from now on. What was sent before can still be received.
+    pub fn close(&self) {
+        self.shared
+            .ownership()
+            .state
+            .store(CLOSED, Ordering::Release);
+    }
+
+    /// How this end waits; [`Waiting::Adaptive`] unless set.
+    pub fn set_waiting(&self, waiting: Waiting) {
+        self.shared.engine.pacing.set(waiting);
+    }
+
+    /// Messages that can be received now.
+    pub fn available(&self) -> u64 {
+        self.shared.engine.available()
+    }
+
+    /// Receives the next message, if there is one.
+    ///
+    /// # Errors
+    /// [`RecvError::Empty`], `Damaged`, `WouldDeadlock`.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message is in the ring, or lost if it was already copied out.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<Message<'_>, RecvError> {
+        self.recv_by(Deadline::Passed)
+    }
+
+    /// Receives the next message.
+    ///
+    /// # Blocking
+    /// While there is none.
+    ///
+    /// # Errors
+    /// [`RecvError::Interrupted`], `Damaged`, `WouldDeadlock`.
+    ///
+    /// # If the process dies
+    /// As for [`try_recv`](Ring::try_recv).
+    #[inline]
+    pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
+        self.recv_by(Deadline::Never)
+    }
+
+    /// Receives the next message; waits for it at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`RecvError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, RecvError> {
+        self.recv_by(Deadline::after(timeout))
+    }
+
+    /// A descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call on
+    /// an empty ring has a sender make it readable; it stays so until [`try_recv`](Ring::try_recv) or
+    /// [`drain`](Ring::drain) have found the ring empty.
+    pub fn pollable(&mut self) -> BorrowedFd<'_> {
+        if !self.polled {
+            self.polled = true;
+            self.silence_or_ring();
+        }
+        self.doorbell.descriptor()
+    }
+
+    /// The ring was found empty: from now on its descriptor says so, unless there are messages again.
+    #[cold]
+    fn silence_or_ring(&mut self) {
+        self.doorbell.empty();
+        if !self.shared.engine.arm_for_polling() {
+            self.shared.button.press();
+        }
+    }
+
+    #[inline]
+    fn recv_by(&mut self, deadline: Deadline) -> Result<Message<'_>, RecvError> {
+        let me = thread::current();
+        let engine = &self.shared.engine;
+        let taken = loop {
+            match engine.try_receive(me, &mut self.buffer, deadline) {
+                Err(Refused::NotNow) if deadline != Deadline::Passed => {
+                    let calm = me.interruptions.calm();
+                    engine
+                        .wait_for_messages(me, 1, calm, deadline)
+                        .map_err(|refused| error(&self.shared, refused))?;
+                }
+                Err(Refused::NotNow) if self.polled => {
+                    self.silence_or_ring();
+                    return Err(RecvError::Empty);
+                }
+                other => break other.map_err(|refused| error(&self.shared, refused))?,
+            }
+        };
+        message(&self.buffer, taken, &mut self.doorbell).ok_or(RecvError::Damaged)
+    }
+
+    /// Waits until `at_least` messages are there, and is woken once, when the last of them is. Answers how many there are.
+    ///
+    /// # Blocking
+    /// As `until` says.
+    ///
+    /// # Errors
+    /// [`RecvError::TimedOut`], [`RecvError::Empty`] for [`Until::Now`], `Interrupted`.
+    pub fn wait(&mut self, at_least: u64, until: Until) -> Result<u64, RecvError> {
+        let me = thread::current();
+        let engine = &self.shared.engine;
+        engine
+            .wait_for_messages(me, at_least, me.interruptions.calm(), until.deadline())
+            .map_err(|refused| error(&self.shared, refused))?;
+        Ok(engine.available())
+    }
+
+    /// Receives all messages that are there, and calls `visit` with each. Answers how many. Messages that come meanwhile may be
+    /// among them, but it returns though senders go on.
+    ///
+    /// # Errors
+    /// `Damaged`, `WouldDeadlock`.
+    pub fn drain(&mut self, mut visit: impl FnMut(Message<'_>)) -> Result<u64, RecvError> {
+        let mut left = self.available();
+        let mut count = 0;
+        while left != 0 {
+            let most = left.min((self.buffer.len() / self.stride) as u64) as usize;
+            let taken = match self.take_together(most) {
+                Ok(taken) => taken,
+                Err(Refused::NotNow) => break,
+                Err(refused) => return Err(error(&self.shared, refused)),
+            };
+            for (index, &taken) in self.taken.iter().enumerate() {
+                let bytes = &self.buffer[index * self.stride..];
+                visit(message(bytes, taken, &mut self.doorbell).ok_or(RecvError::Damaged)?);
+            }
+            count += taken as u64;
+            left -= (taken as u64).min(left);
+        }
+        if self.polled && self.available() == 0 {
+            self.silence_or_ring();
+        }
+        Ok(count)
+    }
+
+    /// Takes up to so many messages under one lock.
+    fn take_together(&mut self, most: usize) -> Result<usize, Refused> {
+        self.taken.clear();
+        let mut rows = Rows {
+            buffer: &mut self.buffer,
+            stride: self.stride,
+            taken: &mut self.taken,
+        };
+        self.shared
+            .engine
+            .receive_batch(thread::current(), most, &mut rows, Deadline::Passed)
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.close();
+        if let Some(name) = self.name.take() {
+            name.remove();
+        }
+    }
+}
+
+/// What lies in the buffer.
+#[inline]
+fn message<'a>(wire: &'a [u8], taken: Taken, doorbell: &mut Doorbell) -> Option<Message<'a>> {
+    let wire = wire.get(..taken.len)?;
+    let (user_data, res, flags) = head(wire)?;
+    let mark = Mark::of_bits(taken.mark);
+    let (descriptor, res) = match mark.control & WITH_DESCRIPTOR {
+        0 => (None, res),
+        _ => number_of(doorbell.fetch(res)),
+    };
+    Some(Message {
+        user_data,
+        res,
+        flags,
+        payload: &wire[HEAD..],
+        tag: Tag {
+            pid: taken.pid,
+            index: mark.index,
+        },
+        descriptor,
+    })
+}
+
+/// A descriptor and its number; of one that did not come, -EBADF.
+fn number_of(descriptor: Option<OwnedFd>) -> (Option<OwnedFd>, i32) {
+    let number = descriptor.as_ref().map_or(-libc::EBADF, AsRawFd::as_raw_fd);
+    (descriptor, number)
+}
+
+#[cold]
+fn error(shared: &Shared, refused: Refused) -> RecvError {
+    match refused {
+        Refused::NotNow | Refused::NoSlot => RecvError::Empty,
+        Refused::TimedOut => RecvError::TimedOut,
+        Refused::Interrupted => RecvError::Interrupted,
+        Refused::Trouble(trouble) => {
+            if trouble == crate::error::Trouble::Damaged {
+                shared.engine.note_damage();
+            }
+            trouble.into()
+        }
+    }
+}
+
+/// A row of the buffer for each message.
+struct Rows<'a> {
+    buffer: &'a mut [u8],
+    stride: usize,
+    taken: &'a mut Vec<Taken>,
+}
+
+impl Sink for Rows<'_> {
+    #[inline(always)]
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        let row = self.taken.len() * self.stride;
+        let row = self.buffer.get_mut(row..)?.get_mut(..self.stride)?;
+        (len <= row.len()).then_some(row)
+    }
+
+    #[inline(always)]
+    fn taken(&mut self, taken: Taken) {
+        self.taken.push(taken);
+    }
+}

@@ -1,0 +1,288 @@
+//! The sending end of a ring.
+
+use super::error::SendError;
+use super::message::{Mark, Post, Tag, WITH_DESCRIPTOR};
+use super::options;
+use super::shared::Shared;
+use crate::queue::batch::Batch;
+use crate::queue::{Refused, marked};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::until::{Until, realtime};
+use rustix::fd::BorrowedFd;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// A sending end of a ring. Clones are told apart by their [`tag`](Sender::tag); threads may share one.
+///
+/// What a sender wrote before a send is seen by whoever has received the message.
+#[derive(Debug)]
+pub struct Sender {
+    pub(super) shared: Arc<Shared>,
+    index: u32,
+}
+
+impl Clone for Sender {
+    fn clone(&self) -> Self {
+        Sender::new(Arc::clone(&self.shared))
+    }
+}
+
+impl Sender {
+    pub(super) fn new(shared: Arc<Shared>) -> Sender {
+        // Relaxed: only has to be unlike others.
+        let index = shared.ownership().senders.fetch_add(1, Ordering::Relaxed);
+        Sender { shared, index }
+    }
+
+    /// Opens the ring of a name for sending, in the namespace that [`Namespace::resolve`](crate::Namespace::resolve) gives.
+    ///
+    /// # Errors
+    /// See [`RingError`](super::RingError).
+    pub fn open(name: impl AsRef<OsStr>) -> Result<Sender, super::RingError> {
+        options::open(
+            &crate::Namespace::resolve().map_err(crate::error::OpenError::from)?,
+            name.as_ref(),
+        )
+    }
+
+    /// As [`open`](Sender::open), in a namespace.
+    ///
+    /// # Errors
+    /// See [`RingError`](super::RingError).
+    pub fn open_in(
+        namespace: &crate::Namespace,
+        name: impl AsRef<OsStr>,
+    ) -> Result<Sender, super::RingError> {
+        options::open(namespace, name.as_ref())
+    }
+
+    /// How the receiver tells this sender from others.
+    pub fn tag(&self) -> Tag {
+        Tag {
+            pid: thread::current().pid(),
+            index: self.index,
+        }
+    }
+
+    /// The longest payload that the ring takes, in bytes.
+    pub fn longest(&self) -> usize {
+        self.shared.longest()
+    }
+
+    /// Sends a message.
+    ///
+    /// # Blocking
+    /// While the ring and its overflow are full. Blocked senders get room in order of their threads' scheduling priority, then
+    /// of arrival.
+    ///
+    /// # Errors
+    /// All of [`SendError`] but `Full` and `TimedOut`.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message was sent whole, or not at all; others' messages are not held up.
+    #[inline]
+    pub fn send(&self, post: &Post) -> Result<(), SendError> {
+        self.send_wire(post.wire(), 0, Deadline::Never)
+    }
+
+    /// Sends a message if there is room at once.
+    ///
+    /// # Blocking
+    /// Never; if a process was stopped inside of a send, the call returns after a second.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] and the others of [`SendError`] but `TimedOut`.
+    #[inline]
+    pub fn try_send(&self, post: &Post) -> Result<(), SendError> {
+        self.send_wire(post.wire(), 0, Deadline::Passed)
+    }
+
+    /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] and the others of [`SendError`] but `Full`.
+    pub fn send_timeout(&self, post: &Post, timeout: Duration) -> Result<(), SendError> {
+        self.send_wire(post.wire(), 0, Deadline::after(timeout))
+    }
+
+    /// Sends a message; waits for room at most until `deadline`, on the system's clock.
+    ///
+    /// # Errors
+    /// As [`send_timeout`](Sender::send_timeout).
+    pub fn send_deadline(&self, post: &Post, deadline: SystemTime) -> Result<(), SendError> {
+        self.send_wire(post.wire(), 0, realtime(deadline))
+    }
+
+    /// Sends a message if there is room at once; else it is dropped and counted in
+    /// [`Status::dropped`](super::Status::dropped). True if it was sent.
+    ///
+    /// # Errors
+    /// As [`try_send`](Sender::try_send) without `Full`.
+    pub fn send_or_drop(&self, post: &Post) -> Result<bool, SendError> {
+        match self.try_send(post) {
+            Ok(()) => Ok(true),
+            Err(SendError::Full) => {
+                let dropped = &self.shared.ownership().dropped;
+                // Relaxed: a number for people.
+                dropped.fetch_add(1, Ordering::Relaxed);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a message with a payload of any length up to [`longest`](Sender::longest), in place of the post's own.
+    ///
+    /// # Blocking
+    /// As `until` says.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send), and [`SendError::TooLong`].
+    pub fn send_long(&self, post: &Post, payload: &[u8], until: Until) -> Result<(), SendError> {
+        self.check_len(payload.len())?;
+        self.send_wire(&post.wire_with(payload), 0, until.deadline())
+    }
+
+    fn check_len(&self, len: usize) -> Result<(), SendError> {
+        let max = self.longest();
+        if len > max {
+            return Err(SendError::TooLong { len, max });
+        }
+        Ok(())
+    }
+
+    /// Sends a message that brings a descriptor: the receiver gets one of its own for the same open file, in
+    /// [`Message::descriptor`](super::Message::descriptor), and its number in place of `res`. The sender keeps its own.
+    ///
+    /// # Blocking
+    /// As `until` says.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send), and [`SendError::Descriptor`] if it can't be passed on: EAGAIN if the receiver has not taken
+    /// those that it was sent.
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message was sent with its descriptor, or not at all.
+    pub fn send_fd(
+        &self,
+        post: &Post,
+        descriptor: BorrowedFd<'_>,
+        until: Until,
+    ) -> Result<(), SendError> {
+        self.shared.check_state()?;
+        // Relaxed: only has to be unlike others.
+        let count = &self.shared.ownership().descriptors;
+        let ticket = count.fetch_add(1, Ordering::Relaxed) as i32;
+        self.shared
+            .button
+            .pass(ticket, descriptor)
+            .map_err(|error| SendError::Descriptor(error.into()))?;
+        let post = post.res(ticket);
+        self.send_wire(post.wire(), WITH_DESCRIPTOR, until.deadline())
+    }
+
+    /// Sends several messages as one: there is one reservation and at most one wake-up, and nobody receives some of them
+    /// without the others. Waits until there is room for all.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send); `Full` if the ring and its overflow could never hold so many.
+    pub fn send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
+        self.send_batch_until(posts, Until::Forever)
+    }
+
+    /// As [`send_batch`](Sender::send_batch), if there is room for all at once.
+    ///
+    /// # Errors
+    /// As [`try_send`](Sender::try_send).
+    pub fn try_send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
+        self.send_batch_until(posts, Until::Now)
+    }
+
+    /// As [`send_batch`](Sender::send_batch); waits as `until` says.
+    ///
+    /// # Errors
+    /// As [`send_batch`](Sender::send_batch), and [`SendError::TimedOut`].
+    pub fn send_batch_until(&self, posts: &[Post], until: Until) -> Result<(), SendError> {
+        self.shared.check_state()?;
+        self.shared.check_owner()?;
+        let layout = self.shared.engine.segment().layout();
+        if posts.is_empty() {
+            return Ok(());
+        }
+        if posts.len() > layout.max_messages {
+            return Err(SendError::Full);
+        }
+        let longest = posts.iter().map(|post| post.wire().len()).max();
+        self.check_len(longest.unwrap_or(0) - super::message::HEAD)?;
+        let batch = Posts {
+            posts,
+            label: self.label(0),
+        };
+        self.shared
+            .engine
+            .send_batch(thread::current(), &batch, until.deadline())
+            .map_err(|refused| self.error(refused))
+    }
+
+    #[inline(always)]
+    fn label(&self, control: u16) -> usize {
+        let index = self.index;
+        marked(Mark { index, control }.to_bits())
+    }
+
+    #[inline(always)]
+    pub(super) fn send_wire(
+        &self,
+        wire: &[u8],
+        control: u16,
+        deadline: Deadline,
+    ) -> Result<(), SendError> {
+        let shared = &*self.shared;
+        shared.check_state()?;
+        shared.check_owner()?;
+        if wire.len() > shared.engine.segment().layout().message_size {
+            self.check_len(wire.len() - super::message::HEAD)?;
+        }
+        let (me, label) = (thread::current(), self.label(control));
+        let result = match deadline {
+            Deadline::Passed => shared.engine.try_send(me, wire, label, deadline),
+            _ => shared.engine.send(me, wire, label, deadline),
+        };
+        result.map_err(|refused| self.error(refused))
+    }
+
+    #[cold]
+    fn error(&self, refused: Refused) -> SendError {
+        match refused {
+            Refused::NotNow | Refused::NoSlot => SendError::Full,
+            Refused::TimedOut => SendError::TimedOut,
+            Refused::Interrupted => SendError::Interrupted,
+            Refused::Trouble(trouble) => {
+                if trouble == crate::error::Trouble::Damaged {
+                    self.shared.engine.note_damage();
+                }
+                trouble.into()
+            }
+        }
+    }
+}
+
+/// Posts as the engine takes them.
+struct Posts<'a> {
+    posts: &'a [Post],
+    label: usize,
+}
+
+impl Batch for Posts<'_> {
+    fn len(&self) -> usize {
+        self.posts.len()
+    }
+
+    #[inline(always)]
+    fn message(&self, index: usize) -> (&[u8], usize) {
+        (self.posts[index].wire(), self.label)
+    }
+}

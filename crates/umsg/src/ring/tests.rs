@@ -1,0 +1,210 @@
+//! Both ends of a ring.
+
+use super::*;
+use std::time::Duration;
+
+fn ring(entries: u32, overflow: u32) -> Ring {
+    Options::new()
+        .entries(entries)
+        .overflow(overflow)
+        .create()
+        .unwrap()
+}
+
+#[test]
+fn messages_come_whole_and_in_order() {
+    let mut ring = ring(4, 4);
+    let sender = ring.sender();
+    for n in 0..8_u64 {
+        let payload = vec![n as u8; n as usize * 9];
+        let post = Post::new(n).res(-(n as i32)).flags(!0);
+        sender.try_send(&post.payload(&payload)).unwrap();
+    }
+    assert!(matches!(
+        sender.try_send(&Post::new(9)),
+        Err(SendError::Full)
+    ));
+    assert!(!sender.send_or_drop(&Post::new(9)).unwrap());
+    assert_eq!((ring.available(), ring.status().dropped), (8, 1));
+    for n in 0..8_u64 {
+        let message = ring.try_recv().unwrap();
+        assert_eq!(
+            (message.user_data, message.res, message.flags),
+            (n, -(n as i32), !0)
+        );
+        assert_eq!(message.payload, vec![n as u8; n as usize * 9]);
+        assert_eq!(message.tag, sender.tag());
+    }
+    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+}
+
+#[test]
+fn a_receiver_is_woken_when_the_last_message_that_it_waits_for_is_there() {
+    let mut ring = ring(64, 0);
+    ring.set_waiting(Waiting::Blocking);
+    let sender = ring.sender();
+    let late = std::thread::spawn(move || {
+        for n in 0..16 {
+            std::thread::sleep(Duration::from_millis(2));
+            sender.send(&Post::new(n)).unwrap();
+        }
+    });
+    assert!(ring.wait(16, Until::Forever).unwrap() >= 16);
+    assert_eq!(ring.status().slept, 1);
+    late.join().unwrap();
+    let mut seen = Vec::new();
+    ring.drain(|message| seen.push(message.user_data)).unwrap();
+    assert_eq!(seen, (0..16).collect::<Vec<_>>());
+}
+
+#[test]
+fn many_senders_lose_nothing_and_keep_their_own_order() {
+    let mut ring = ring(16, 64);
+    let senders: Vec<_> = (0..3)
+        .map(|_| {
+            let sender = ring.sender();
+            std::thread::spawn(move || {
+                for n in 0..2000 {
+                    sender.send(&Post::new(n)).unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut next = std::collections::HashMap::new();
+    for _ in 0..6000 {
+        let message = ring.recv_timeout(Duration::from_secs(20)).unwrap();
+        let expected = next.entry(message.tag).or_insert(0);
+        assert_eq!(message.user_data, *expected);
+        *expected += 1;
+    }
+    assert_eq!(next.len(), 3);
+    senders
+        .into_iter()
+        .for_each(|sender| sender.join().unwrap());
+}
+
+#[test]
+fn a_disabled_ring_refuses_until_it_is_enabled_and_a_closed_one_for_ever() {
+    let ring = Options::new().disabled(true).create().unwrap();
+    let sender = ring.sender();
+    assert!(matches!(
+        sender.send(&Post::new(1)),
+        Err(SendError::Disabled)
+    ));
+    ring.enable();
+    sender.send(&Post::new(1)).unwrap();
+    drop(ring);
+    assert!(matches!(sender.send(&Post::new(1)), Err(SendError::Closed)));
+}
+
+#[test]
+fn a_batch_comes_as_a_whole() {
+    let mut ring = ring(4, 0);
+    let sender = ring.sender();
+    let posts = [Post::new(1), Post::new(2).payload(&[7; 64]), Post::new(3)];
+    sender.try_send_batch(&posts).unwrap();
+    assert!(matches!(
+        sender.try_send_batch(&posts),
+        Err(SendError::Full)
+    ));
+    let mut seen = 0;
+    assert_eq!(ring.drain(|_| seen += 1).unwrap(), 3);
+    assert_eq!(seen, 3);
+    sender.try_send_batch(&posts).unwrap();
+}
+
+#[test]
+fn a_long_payload_goes_through_a_ring_that_was_made_for_it() {
+    let mut ring = Options::new().longest(100_000).create().unwrap();
+    let sender = ring.sender();
+    sender
+        .send_long(&Post::new(5), &[3; 100_000], Until::Now)
+        .unwrap();
+    let error = sender.send_long(&Post::new(5), &[3; 100_001], Until::Now);
+    assert!(matches!(error, Err(SendError::TooLong { .. })));
+    let message = ring.recv().unwrap();
+    assert_eq!((message.user_data, message.payload), (5, &[3; 100_000][..]));
+}
+
+fn is_readable(ring: &mut Ring) -> bool {
+    let descriptor = ring.pollable();
+    let mut poll = [rustix::event::PollFd::new(
+        &descriptor,
+        rustix::event::PollFlags::IN,
+    )];
+    let zero = rustix::time::Timespec::default();
+    rustix::event::poll(&mut poll, Some(&zero)).unwrap() == 1
+}
+
+#[test]
+fn the_descriptor_is_readable_exactly_while_there_are_messages() {
+    let mut ring = ring(8, 0);
+    let sender = ring.sender();
+    sender.send(&Post::new(1)).unwrap();
+    assert!(is_readable(&mut ring));
+    sender.send(&Post::new(2)).unwrap();
+    ring.try_recv().unwrap();
+    assert!(is_readable(&mut ring));
+    ring.try_recv().unwrap();
+    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert!(!is_readable(&mut ring));
+    sender.send(&Post::new(3)).unwrap();
+    assert!(is_readable(&mut ring));
+    ring.drain(|_| {}).unwrap();
+    assert!(!is_readable(&mut ring));
+}
+
+#[test]
+fn a_descriptor_goes_with_its_message() {
+    use std::io::{Read as _, Write as _};
+    let mut ring = ring(8, 0);
+    let sender = ring.sender();
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    use std::os::fd::{AsFd as _, AsRawFd as _};
+    sender.send(&Post::new(1)).unwrap();
+    sender
+        .send_fd(
+            &Post::new(2).payload(b"take it"),
+            theirs.as_fd(),
+            Until::Now,
+        )
+        .unwrap();
+    drop(theirs);
+    assert!(ring.try_recv().unwrap().descriptor.is_none());
+    let message = ring.try_recv().unwrap();
+    assert_eq!((message.user_data, message.payload), (2, &b"take it"[..]));
+    let descriptor = message.descriptor.unwrap();
+    assert_eq!(message.res, descriptor.as_raw_fd());
+    let mut stream = std::os::unix::net::UnixStream::from(descriptor);
+    stream.write_all(b"here").unwrap();
+    drop(stream);
+    let mut text = String::new();
+    ours.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "here");
+}
+
+#[test]
+fn a_named_ring_is_found_until_its_owner_drops_it() {
+    use std::os::fd::AsFd as _;
+    let home = tempfile::tempdir_in("/dev/shm").unwrap();
+    let namespace = crate::Namespace::at(home.path()).unwrap();
+    let mut ring = Options::new().create_in(&namespace, "/jobs").unwrap();
+    let error = Options::new().create_in(&namespace, "/jobs").unwrap_err();
+    assert!(matches!(error, RingError::Owned(pid) if pid == std::process::id()));
+    let sender = Sender::open_in(&namespace, "/jobs").unwrap();
+    assert!(!is_readable(&mut ring));
+    let file = std::fs::File::open("/dev/null").unwrap();
+    sender
+        .send_fd(&Post::new(9), file.as_fd(), Until::Now)
+        .unwrap();
+    assert!(is_readable(&mut ring));
+    assert!(ring.try_recv().unwrap().descriptor.is_some());
+    drop(ring);
+    assert!(matches!(sender.send(&Post::new(1)), Err(SendError::Closed)));
+    let error = Sender::open_in(&namespace, "/jobs").unwrap_err();
+    assert_eq!(error.errno(), libc::ENOENT);
+    assert_eq!(
+        std::fs::read_dir(home.path().join("ring")).unwrap().count(),
+        0
+    );
+}
