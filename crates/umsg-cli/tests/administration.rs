@@ -182,12 +182,12 @@ fn the_lines_for_tmpfiles_name_the_directory_that_is_given() {
     assert!(
         lines
             .text()
-            .contains("\nd /dev/shm/test     1777 root root -\n")
+            .contains("\nd /dev/shm/test      1777 root root -\n")
     );
     assert!(
         lines
             .text()
-            .contains("\nd /dev/shm/test/mq  1777 root root -\n")
+            .contains("\nd /dev/shm/test/mq   1777 root root -\n")
     );
     site.umsg(&["setup", "--print-tmpfiles", "--dir", "/dev/shm/%h x"])
         .fails(1, &["/dev/shm/%h x: ", "--dir"]);
