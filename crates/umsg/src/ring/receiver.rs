@@ -30,6 +30,9 @@ pub struct Ring {
     doorbell: Doorbell,
     /// Somebody polls the descriptor: it is readable unless the ring is empty and its bell armed.
     polled: bool,
+    filter: Option<Filter>,
+    /// Messages that the filter did not let in.
+    refused: u64,
     /// Removes what a named ring leaves in its namespace.
     pub(super) name: Option<super::options::Name>,
 }
@@ -49,6 +52,8 @@ impl Ring {
             taken: Vec::with_capacity(together),
             doorbell,
             polled: false,
+            filter: None,
+            refused: 0,
             name,
         }
     }
@@ -75,6 +80,22 @@ impl Ring {
             .ownership()
             .state
             .store(CLOSED, Ordering::Release);
+    }
+
+    /// From now on messages of senders that `accept` answers false for are dropped when they are met, and counted in
+    /// [`refused`](Ring::refused). They count as [`available`](Ring::available) before.
+    pub fn accept_only(&mut self, accept: impl FnMut(Tag) -> bool + Send + 'static) {
+        self.filter = Some(Filter(Box::new(accept)));
+    }
+
+    /// Messages that were dropped because of who sent them.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// A descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender was given.
+    pub fn take_fd(&mut self, ticket: i32) -> Option<OwnedFd> {
+        self.doorbell.fetch(ticket)
     }
 
     /// How this end waits; [`Waiting::Adaptive`] unless set.
@@ -146,6 +167,7 @@ impl Ring {
     fn recv_by(&mut self, deadline: Deadline) -> Result<Message<'_>, RecvError> {
         let me = thread::current();
         let engine = &self.shared.engine;
+        let mut waited = false;
         let taken = loop {
             match engine.try_receive(me, &mut self.buffer, deadline) {
                 Err(Refused::NotNow) if deadline != Deadline::Passed => {
@@ -153,14 +175,20 @@ impl Ring {
                     engine
                         .wait_for_messages(me, 1, calm, deadline)
                         .map_err(|refused| error(&self.shared, refused))?;
+                    waited = true;
                 }
                 Err(Refused::NotNow) if self.polled => {
                     self.silence_or_ring();
                     return Err(RecvError::Empty);
                 }
+                Ok(taken) if !lets_in(&mut self.filter, &mut self.refused, taken) => {}
                 other => break other.map_err(|refused| error(&self.shared, refused))?,
             }
         };
+        if waited && self.polled {
+            // The bell was rung for the wait: what else there is, the descriptor has to say.
+            self.shared.button.press();
+        }
         message(&self.buffer, taken, &mut self.doorbell).ok_or(RecvError::Damaged)
     }
 
@@ -196,6 +224,9 @@ impl Ring {
                 Err(refused) => return Err(error(&self.shared, refused)),
             };
             for (index, &taken) in self.taken.iter().enumerate() {
+                if !lets_in(&mut self.filter, &mut self.refused, taken) {
+                    continue;
+                }
                 let bytes = &self.buffer[index * self.stride..];
                 visit(message(bytes, taken, &mut self.doorbell).ok_or(RecvError::Damaged)?);
             }
@@ -222,8 +253,34 @@ impl Ring {
     }
 }
 
+/// Whose messages are let in.
+struct Filter(Box<dyn FnMut(Tag) -> bool + Send>);
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter").finish_non_exhaustive()
+    }
+}
+
+fn lets_in(filter: &mut Option<Filter>, refused: &mut u64, taken: Taken) -> bool {
+    let lets_in = filter.as_mut().is_none_or(|filter| (filter.0)(tag(taken)));
+    *refused += u64::from(!lets_in);
+    lets_in
+}
+
+fn tag(taken: Taken) -> Tag {
+    Tag {
+        pid: taken.pid,
+        index: Mark::of_bits(taken.mark).index,
+    }
+}
+
 impl Drop for Ring {
     fn drop(&mut self) {
+        // A forked child's copy is not the ring.
+        if !self.shared.is_owned() {
+            return;
+        }
         self.close();
         if let Some(name) = self.name.take() {
             name.remove();
@@ -246,10 +303,7 @@ fn message<'a>(wire: &'a [u8], taken: Taken, doorbell: &mut Doorbell) -> Option<
         res,
         flags,
         payload: &wire[HEAD..],
-        tag: Tag {
-            pid: taken.pid,
-            index: mark.index,
-        },
+        tag: tag(taken),
         descriptor,
     })
 }

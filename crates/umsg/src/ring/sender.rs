@@ -172,6 +172,16 @@ impl Sender {
         descriptor: BorrowedFd<'_>,
         until: Until,
     ) -> Result<(), SendError> {
+        let post = post.res(self.pass_fd(descriptor)?);
+        self.send_wire(post.wire(), WITH_DESCRIPTOR, until.deadline())
+    }
+
+    /// Passes a descriptor on without a message. The receiver finds it by the ticket that is answered:
+    /// [`Ring::take_fd`](super::Ring::take_fd).
+    ///
+    /// # Errors
+    /// [`SendError::Descriptor`] as for [`send_fd`](Sender::send_fd), `Disabled`, `Closed`.
+    pub fn pass_fd(&self, descriptor: BorrowedFd<'_>) -> Result<i32, SendError> {
         self.shared.check_state()?;
         // Relaxed: only has to be unlike others.
         let count = &self.shared.ownership().descriptors;
@@ -180,8 +190,27 @@ impl Sender {
             .button
             .pass(ticket, descriptor)
             .map_err(|error| SendError::Descriptor(error.into()))?;
-        let post = post.res(ticket);
-        self.send_wire(post.wire(), WITH_DESCRIPTOR, until.deadline())
+        Ok(ticket)
+    }
+
+    /// Sends a message, and posts what came of it to another ring, mostly the sender's own: `completion` with a `res` of 0, or
+    /// of the negative error number.
+    ///
+    /// # Blocking
+    /// As `until` says, on this ring; never on the other.
+    ///
+    /// # Errors
+    /// Those of [`try_send`](Sender::try_send) to the other ring. What became of the message, the completion says.
+    pub fn send_completing(
+        &self,
+        post: &Post,
+        until: Until,
+        own: &Sender,
+        completion: &Post,
+    ) -> Result<(), SendError> {
+        let sent = self.send_wire(post.wire(), 0, until.deadline());
+        let res = sent.map_or_else(|error| -error.errno(), |()| 0);
+        own.try_send(&completion.res(res))
     }
 
     /// Sends several messages as one: there is one reservation and at most one wake-up, and nobody receives some of them

@@ -52,6 +52,11 @@ impl Shared {
         self.engine.segment().layout().message_size - HEAD
     }
 
+    /// Whether the calling process is the ring's owner.
+    pub(super) fn is_owned(&self) -> bool {
+        self.ownership().pid.load(Ordering::Relaxed) == thread::current().pid()
+    }
+
     /// Whether messages are taken.
     #[inline(always)]
     pub(super) fn check_state(&self) -> Result<(), SendError> {

@@ -208,3 +208,41 @@ fn a_named_ring_is_found_until_its_owner_drops_it() {
         0
     );
 }
+
+#[test]
+fn messages_of_senders_that_are_not_wanted_are_dropped_and_counted() {
+    let mut ring = ring(8, 0);
+    let (wanted, other) = (ring.sender(), ring.sender());
+    let tag = wanted.tag();
+    ring.accept_only(move |sender| sender == tag);
+    other.send(&Post::new(1)).unwrap();
+    wanted.send(&Post::new(2)).unwrap();
+    other.send(&Post::new(3)).unwrap();
+    assert_eq!(ring.recv().unwrap().user_data, 2);
+    assert_eq!(ring.drain(|_| panic!("not wanted")).unwrap(), 1);
+    assert_eq!(ring.refused(), 2);
+}
+
+#[test]
+fn a_sender_learns_from_its_own_ring_what_became_of_a_message() {
+    let (mut own, other) = (ring(8, 0), ring(1, 0));
+    let (to_own, to_other) = (own.sender(), other.sender());
+    for _ in 0..2 {
+        to_other
+            .send_completing(&Post::new(1), Until::Now, &to_own, &Post::new(9))
+            .unwrap();
+    }
+    let answers = [(); 2].map(|()| own.recv().unwrap().res);
+    assert_eq!(answers, [0, -libc::EAGAIN]);
+}
+
+#[test]
+fn a_descriptor_can_come_without_a_message() {
+    use std::os::fd::AsFd as _;
+    let mut ring = ring(8, 0);
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let ticket = ring.sender().pass_fd(file.as_fd()).unwrap();
+    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert!(ring.take_fd(ticket).is_some());
+    assert!(ring.take_fd(ticket).is_none());
+}

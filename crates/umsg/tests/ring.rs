@@ -1,0 +1,125 @@
+//! Rings between processes that die.
+
+mod support;
+
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::{Random, wait_until};
+use umsg::ring::{Options, Post, Ring, RingError, SendError, Sender, Until};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn owner(place: &Place, entries: u32) -> Ring {
+    Options::new()
+        .entries(entries)
+        .create_in(&place.namespace, "/ring")
+        .unwrap()
+}
+
+#[test]
+fn another_process_posts_to_a_named_ring() {
+    let place = Place::new();
+    let mut ring = owner(&place, 16);
+    let mut child = Child::run(|| {
+        let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
+        let post = Post::new(7).res(-7).flags(70).payload(b"from afar");
+        i32::from(sender.send(&post).is_err())
+    });
+    let message = ring.recv_timeout(LONG).unwrap();
+    assert_eq!((message.user_data, message.res, message.flags), (7, -7, 70));
+    assert_eq!(message.payload, b"from afar");
+    assert_eq!(message.tag.pid as i32, child.pid());
+    child.expect(Exit::Code(0), "the sender");
+}
+
+#[test]
+fn senders_learn_of_the_owners_death_and_another_takes_the_name() {
+    let place = Place::new();
+    let mut child = Child::run(|| {
+        let ring = owner(&place, 16);
+        std::mem::forget(ring);
+        loop {
+            std::thread::sleep(LONG);
+        }
+    });
+    let mut sender = None;
+    let opened = || {
+        sender = Sender::open_in(&place.namespace, "/ring").ok();
+        sender.is_some()
+    };
+    assert!(wait_until(LONG, opened), "the owner made no ring");
+    let sender = sender.unwrap();
+    sender.send(&Post::new(1)).unwrap();
+    let taken = Options::new().create_in(&place.namespace, "/ring");
+    assert!(matches!(taken, Err(RingError::Owned(pid)) if pid as i32 == child.pid()));
+    child.kill();
+    let refused = || matches!(sender.try_send(&Post::new(2)), Err(SendError::OwnerDead));
+    assert!(wait_until(LONG, refused), "nobody told the sender");
+    let mut ring = owner(&place, 16);
+    let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
+    sender.send(&Post::new(3)).unwrap();
+    assert_eq!(ring.recv_timeout(LONG).unwrap().user_data, 3);
+}
+
+#[test]
+fn a_forked_child_that_ends_does_not_close_its_parents_ring() {
+    let place = Place::new();
+    let mut ring = owner(&place, 16);
+    let mut child = Child::run(|| {
+        // SAFETY: the child has its own copy of all memory and leaves without running other destructors.
+        drop(unsafe { std::ptr::read(&raw const ring) });
+        0
+    });
+    child.expect(Exit::Code(0), "the child");
+    Sender::open_in(&place.namespace, "/ring")
+        .unwrap()
+        .send(&Post::new(1))
+        .unwrap();
+    assert_eq!(ring.recv_timeout(LONG).unwrap().user_data, 1);
+}
+
+/// What senders that are killed at random leave: each one's messages in order, without a gap; and the ring never stands still.
+#[test]
+fn senders_that_are_killed_hold_up_nobody_and_lose_nothing_that_they_had_sent() {
+    let place = Place::new();
+    let mut ring = owner(&place, 8);
+    let mut random = Random::new(7);
+    let mut kills = 0;
+    let end = std::time::Instant::now() + Duration::from_secs(3);
+    let mut next = std::collections::HashMap::<u32, u64>::new();
+    let mut children: Vec<Child> = Vec::new();
+    while std::time::Instant::now() < end {
+        while children.len() < 3 {
+            children.push(Child::run(|| {
+                let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
+                for n in 0.. {
+                    let payload = [n as u8; 40];
+                    sender.send(&Post::new(n).payload(&payload)).unwrap();
+                }
+                0
+            }));
+        }
+        for _ in 0..random.below(2000) {
+            let message = ring.recv_timeout(LONG).expect("the ring stands still");
+            let expected = next.entry(message.tag.pid).or_default();
+            assert_eq!(
+                message.user_data, *expected,
+                "a message is missing or comes twice"
+            );
+            assert_eq!(message.payload, [message.user_data as u8; 40]);
+            *expected += 1;
+        }
+        children.swap_remove(random.below(3) as usize).kill();
+        kills += 1;
+    }
+    drop(children);
+    ring.drain(|message| {
+        let expected = next.entry(message.tag.pid).or_default();
+        assert_eq!(message.user_data, *expected);
+        *expected += 1;
+    })
+    .unwrap();
+    assert!(kills > 5, "only {kills} kills");
+    let _ = ring.wait(1, Until::Now).unwrap_err();
+}
