@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, sighandler_t, size_t,
-    ssize_t, stat, timespec,
+    gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, sighandler_t,
+    size_t, ssize_t, stat, timespec, uid_t,
 };
 
 use crate::errno;
@@ -185,6 +185,19 @@ next_functions! {
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn pthread_cancel(thread: pthread_t) -> c_int;
+    fn setuid(user: uid_t) -> c_int;
+    fn seteuid(user: uid_t) -> c_int;
+    fn setreuid(real: uid_t, effective: uid_t) -> c_int;
+    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    fn setfsuid(user: uid_t) -> c_int;
+    fn setgid(group: gid_t) -> c_int;
+    fn setegid(group: gid_t) -> c_int;
+    fn setregid(real: gid_t, effective: gid_t) -> c_int;
+    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
+    fn setfsgid(group: gid_t) -> c_int;
+    fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
+    fn initgroups(user: *const c_char, group: gid_t) -> c_int;
+    fn capset(header: *mut c_void, data: *const c_void) -> c_int;
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
 }
 

@@ -3,12 +3,13 @@
 mod support;
 
 use std::fs;
-use std::time::Duration;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::time::{Duration, SystemTime};
 use support::Random;
 use support::child::{Child, Exit};
 use support::place::Place;
-use umsg::Namespace;
-use umsg::sysv::{self, ControlError, OpenError, OpenOptions, PRIVATE, Queue};
+use umsg::sysv::{self, Change, ControlError, MsgInfo, OpenError, OpenOptions, PRIVATE, Queue};
+use umsg::{Limits, Namespace};
 
 const KEY: i32 = 0x1234;
 
@@ -100,17 +101,40 @@ mod kernel {
         unsafe { libc::msgget(key, libc::IPC_CREAT | 0o600) }
     }
 
+    pub fn send(id: i32, len: usize) {
+        let message = [1_u8; 8 + 4096];
+        // SAFETY: a type and as many bytes as are said, a live local.
+        let result = unsafe { libc::msgsnd(id, message.as_ptr().cast(), len, libc::IPC_NOWAIT) };
+        assert_eq!(result, 0);
+    }
+
+    /// IPC_INFO and MSG_INFO: what the call returns, and the fields.
+    pub fn info(command: i32) -> (i32, [i32; 7], u16) {
+        let mut words = [0xaa_u32 as i32; 8];
+        // SAFETY: the commands fill a `struct msginfo`, which is seven ints and a short.
+        let highest = unsafe { libc::msgctl(0, command, words.as_mut_ptr().cast()) };
+        let mut fields = [0; 7];
+        fields.copy_from_slice(&words[..7]);
+        (highest, fields, words[7] as u16)
+    }
+
     pub fn remove(id: i32) {
         // SAFETY: IPC_RMID takes no pointer.
-        assert_eq!(
-            unsafe { libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()) },
-            0
-        );
+        let result = unsafe { libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
+        assert_eq!(result, 0);
     }
 }
 
-/// Says why and ends the child that has found that the kernel does not take part.
+/// What a child ends with that can't do its part.
 const LEFT_OUT: i32 = 77;
+
+#[track_caller]
+fn left_out_or_well(child: &mut Child, needs: &str) {
+    match child.wait(Duration::from_secs(60)) {
+        Some(Exit::Code(LEFT_OUT)) => eprintln!("left out: needs {needs}"),
+        end => assert_eq!(end, Some(Exit::Code(0))),
+    }
+}
 
 #[test]
 fn identifiers_come_in_the_order_of_the_kernels() {
@@ -142,8 +166,267 @@ fn identifiers_come_in_the_order_of_the_kernels() {
         }
         0
     });
-    match child.wait(Duration::from_secs(60)) {
-        Some(Exit::Code(LEFT_OUT)) => eprintln!("left out: needs root, for an IPC namespace"),
-        end => assert_eq!(end, Some(Exit::Code(0))),
+    left_out_or_well(&mut child, "root, for an IPC namespace");
+}
+
+#[test]
+fn what_is_told_of_all_queues_is_what_the_kernel_tells() {
+    const IPC_INFO: i32 = 3;
+    const MSG_INFO: i32 = 12;
+    fn fields(info: MsgInfo) -> (i32, [i32; 7], u16) {
+        let first = [info.msgpool, info.msgmap, info.msgmax, info.msgmnb];
+        let [a, b, c, d] = first;
+        let fields = [a, b, c, d, info.msgmni, info.msgssz, info.msgtql];
+        (info.highest_index, fields, info.msgseg)
     }
+    let place = Place::new();
+    let namespace = &place.namespace;
+    let mut child = Child::run(|| {
+        if !kernel::unshare() {
+            return LEFT_OUT;
+        }
+        let same = || {
+            let ours = fields(sysv::ipc_info(namespace).unwrap());
+            assert_eq!(ours, kernel::info(IPC_INFO));
+            let ours = fields(sysv::msg_info(namespace).unwrap());
+            assert_eq!(ours, kernel::info(MSG_INFO));
+        };
+        same();
+        for key in [PRIVATE, KEY, PRIVATE, 5] {
+            let queue = make(namespace, key).unwrap();
+            assert_eq!(kernel::get(key), queue.id());
+            for len in [0, 1, 100, 4096] {
+                queue.try_send(1, &vec![1; len]).unwrap();
+                kernel::send(queue.id(), len);
+            }
+            same();
+        }
+        for id in [1, 3, 0, 2] {
+            sysv::remove(namespace, id).unwrap();
+            kernel::remove(id);
+            same();
+        }
+        0
+    });
+    left_out_or_well(&mut child, "root, for an IPC namespace");
+}
+
+#[test]
+fn queues_are_made_up_to_the_namespaces_limit_and_as_it_says() {
+    let place = Place::new();
+    let limits = Limits {
+        msgmni: 3,
+        msgmax: 100,
+        msgmnb: 150,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    let queues: Vec<Queue> = (1..=3)
+        .map(|key| make(&place.namespace, key).unwrap())
+        .collect();
+    let error = make(&place.namespace, 4).unwrap_err();
+    assert!(matches!(error, OpenError::TooManyQueues(3)), "{error}");
+    assert_eq!(error.errno(), libc::ENOSPC);
+    assert_eq!(make(&place.namespace, 3).unwrap().id(), queues[2].id());
+    assert_eq!(
+        (queues[0].msgmax(), queues[0].entry().unwrap().qbytes),
+        (100, 150)
+    );
+    // They stay as they were made.
+    place.namespace.set_limits(&Limits::default()).unwrap();
+    assert_eq!(
+        (queues[0].msgmax(), queues[0].entry().unwrap().qbytes),
+        (100, 150)
+    );
+    assert_eq!(make(&place.namespace, 4).unwrap().msgmax(), 8192);
+
+    place
+        .namespace
+        .set_limits(&Limits {
+            max_bytes: Some(1),
+            ..Limits::default()
+        })
+        .unwrap();
+    let error = make(&place.namespace, 5).unwrap_err();
+    assert!(matches!(error, OpenError::NoSpace), "{error}");
+    assert_eq!(names(&place).len(), 8);
+}
+
+#[test]
+fn a_queue_is_made_larger_without_privilege_as_far_as_the_namespace_says() {
+    let place = Place::new();
+    let queue = make(&place.namespace, KEY).unwrap();
+    let before = queue.entry().unwrap();
+    let larger = |qbytes| Change {
+        qbytes: Some(qbytes),
+        ..Change::default()
+    };
+    queue.set(&larger(1 << 30)).unwrap();
+    let after = queue.entry().unwrap();
+    assert_eq!(after.qbytes, 1 << 30);
+    assert_eq!(
+        (after.mode, after.uid, after.gid),
+        (before.mode, before.uid, before.gid)
+    );
+    assert!(after.changed >= before.changed && after.changed <= Some(SystemTime::now()));
+    let mut child = Child::run(|| {
+        // SAFETY: of a child of its own, whose files are another user's by now: it keeps what it has open.
+        if unsafe { libc::setresuid(1001, 1001, 1001) } != 0 {
+            return LEFT_OUT;
+        }
+        // It is not the owner any more.
+        let error = queue.set(&larger(100)).unwrap_err();
+        assert_eq!(error.errno(), libc::EPERM);
+        0
+    });
+    left_out_or_well(&mut child, "root, to act as another user");
+    queue.set(&larger(0)).unwrap();
+    assert!(matches!(queue.try_send(1, b""), Err(sysv::SendError::Full)));
+}
+
+#[test]
+fn the_mode_is_taken_whole_and_what_follows_for_the_file_from_it() {
+    let place = Place::new();
+    for (mode, file) in [
+        (0o600, 0o600),
+        (0o000, 0o600),
+        (0o620, 0o660),
+        (0o604, 0o606),
+        (0o777, 0o666),
+        (0o1711, 0o600),
+    ] {
+        let mut options = options(&place.namespace);
+        let queue = options.mode(mode).open(PRIVATE).unwrap();
+        assert_eq!(queue.entry().unwrap().mode, mode & 0o777);
+        let path = place.path().join("msg").join(queue.id().to_string());
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, file, "{mode:o}");
+        let change = Change {
+            mode: Some(0o060),
+            ..Change::default()
+        };
+        queue.set(&change).unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o660, "{mode:o}");
+    }
+}
+
+#[test]
+fn what_strangers_put_among_the_queues_is_nobodys_queue_and_in_nobodys_way() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join("msg").join(name);
+    fs::write(at("0"), b"no queue at all").unwrap();
+    fs::write(at("1"), vec![0; 1 << 16]).unwrap();
+    fs::create_dir(at("2")).unwrap();
+    symlink("/etc/passwd", at("3")).unwrap();
+    symlink("4", at("4")).unwrap();
+    fs::create_dir(at("k-00001234")).unwrap();
+    symlink("99", at("k-00001234-1")).unwrap();
+    symlink("5", at("p-7")).unwrap();
+    fs::create_dir(at("p-6")).unwrap();
+    for name in ["k-0000000g", "32768", "letter", "p-6-1-1"] {
+        fs::write(at(name), b"").unwrap();
+    }
+    let before = names(&place).len();
+    let namespace = &place.namespace;
+    assert!(sysv::list(namespace).unwrap().is_empty());
+    for id in 0..5 {
+        let error = options(namespace).open_id(id).unwrap_err();
+        assert_eq!(error.errno(), libc::EINVAL, "{id}: {error}");
+    }
+    assert!(matches!(find(namespace, KEY), Err(OpenError::NotFound)));
+    let keyed = make(namespace, KEY).unwrap();
+    assert_eq!(keyed.id() % 32_768, 5);
+    assert_eq!(find(namespace, KEY).unwrap().id(), keyed.id());
+    let private: Vec<i32> = (0..3)
+        .map(|_| make(namespace, PRIVATE).unwrap().id() % 32_768)
+        .collect();
+    assert_eq!(private, [6, 7, 8]);
+    assert_eq!(sysv::totals(namespace).unwrap().queues, 4);
+    for entry in sysv::list(namespace).unwrap() {
+        assert_eq!(
+            options(namespace).open_id(entry.id).unwrap().key(),
+            entry.key
+        );
+        sysv::remove(namespace, entry.id).unwrap();
+    }
+    // A label that led nowhere, and one that led elsewhere, were the maker's to take away.
+    assert_eq!(names(&place).len(), before - 2);
+}
+
+#[test]
+fn a_file_with_another_identifier_or_key_than_its_names_is_not_taken_for_a_queue() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join("msg").join(name);
+    let queue = make(&place.namespace, KEY).unwrap();
+    fs::hard_link(at("0"), at("9")).unwrap();
+    symlink("0", at("k-00000001")).unwrap();
+    symlink("9", at("p-9")).unwrap();
+    symlink("0", at("p-0")).unwrap();
+    assert!(matches!(
+        find(&place.namespace, 1),
+        Err(OpenError::NotFound)
+    ));
+    let error = options(&place.namespace).open_id(9).unwrap_err();
+    assert!(matches!(error, OpenError::NoSuchId), "{error}");
+    let entries = sysv::list(&place.namespace).unwrap();
+    assert_eq!(
+        entries.iter().map(|entry| entry.id).collect::<Vec<_>>(),
+        [0]
+    );
+    assert_eq!(make(&place.namespace, 1).unwrap().id(), 1);
+    queue.remove().unwrap();
+}
+
+#[test]
+fn a_damaged_or_foreign_header_is_told_and_not_believed() {
+    let place = Place::new();
+    let path = place.path().join("msg/0");
+    make(&place.namespace, KEY).unwrap();
+    let good = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let change = |at: u64, byte: u8| {
+        use std::os::unix::fs::FileExt;
+        let mut was = [0];
+        good.read_exact_at(&mut was, at).unwrap();
+        good.write_all_at(&[byte], at).unwrap();
+        was[0]
+    };
+    for (at, errno) in [(0, libc::EINVAL), (8, libc::EINVAL), (16, libc::EBADMSG)] {
+        let was = change(at, 0x5a);
+        let by_id = options(&place.namespace).open_id(0).unwrap_err();
+        assert_eq!(by_id.errno(), errno, "byte {at}: {by_id}");
+        assert!(sysv::list(&place.namespace).unwrap().is_empty());
+        let own = make(&place.namespace, KEY + 1).unwrap();
+        own.remove().unwrap();
+        change(at, was);
+    }
+    let len = good.metadata().unwrap().len();
+    good.set_len(4096).unwrap();
+    let error = find(&place.namespace, KEY).unwrap_err();
+    assert_eq!(error.errno(), libc::EBADMSG, "{error}");
+    good.set_len(len).unwrap();
+    // All but the first page is gone; it is not looked at before it is used.
+    drop(find(&place.namespace, KEY).unwrap());
+}
+
+#[test]
+fn identifiers_go_on_where_they_ended_and_a_lost_note_does_not_bring_them_back() {
+    let place = Place::new();
+    for expected in 0..3 {
+        let queue = make(&place.namespace, PRIVATE).unwrap();
+        assert_eq!(queue.id(), expected);
+        queue.remove().unwrap();
+    }
+    let kept = make(&place.namespace, PRIVATE).unwrap();
+    fs::remove_file(place.path().join("msg/.next")).unwrap();
+    let next = make(&place.namespace, PRIVATE).unwrap();
+    assert!(
+        next.id() > kept.id() && next.id() % 32_768 == 0,
+        "{}",
+        next.id()
+    );
+    let after = make(&place.namespace, PRIVATE).unwrap();
+    assert_eq!(after.id(), next.id() + 1);
 }

@@ -157,7 +157,7 @@ fn holder(place: &Place) -> Child {
     let shared = Shared::<Race>::new();
     let child = Child::run(|| {
         let directory = fs::File::open(place.path().join("msg")).unwrap();
-        directory.lock().unwrap();
+        rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive).unwrap();
         shared.ready.store(1, SeqCst);
         loop {
             std::thread::sleep(STUCK);

@@ -5,6 +5,7 @@
 //! variadic arguments travel in the registers of named ones, so a function with a fixed list receives them.
 
 mod close;
+mod credentials;
 pub(crate) mod dlopen;
 mod dup;
 mod fchmod;
@@ -17,6 +18,10 @@ mod mq_open;
 mod mq_receive;
 mod mq_send;
 mod mq_unlink;
+mod msgctl;
+mod msgget;
+mod msgrcv;
+mod msgsnd;
 mod read;
 mod readlink;
 mod recvmsg;

@@ -42,14 +42,25 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept
     })
 }
 
-/// As [`wait`]: no handlers run in a model, so the calm lasts.
+/// As [`wait`], but that a signal may end it: see [`world::interrupt`].
 pub(crate) fn wait_in_calm(
     word: &AtomicU32,
     expected: u32,
     _calm: Calm<'_>,
     deadline: Deadline,
 ) -> Slept {
-    wait(word, expected, deadline)
+    let tid = thread::with_current(|me| me.map(|me| me.tid()));
+    let is_interrupted = world::with(|world| {
+        let index = world
+            .interrupted
+            .iter()
+            .position(|&other| Some(other) == tid);
+        index.map(|index| world.interrupted.swap_remove(index))
+    });
+    match is_interrupted {
+        Some(_) => Slept::Interrupted,
+        None => wait(word, expected, deadline),
+    }
 }
 
 fn lie_down(tid: u32, address: usize, timed: bool) {

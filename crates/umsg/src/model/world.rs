@@ -49,6 +49,8 @@ pub(super) struct World {
     pub(super) sleepers: Vec<Sleeper>,
     /// Whose sleep was ended by a slice and who does not know yet.
     pub(super) overslept: Vec<u32>,
+    /// Whose next sleep is ended by a signal.
+    pub(super) interrupted: Vec<u32>,
     pub(super) dead: Vec<u32>,
     /// See [`super::crash`].
     pub(super) turnstile: Option<Arc<AtomicU32>>,
@@ -83,6 +85,12 @@ pub(crate) fn begin(slices: bool) {
 /// Lets a thread die when it comes by there for the `nth` time.
 pub(crate) fn doom(tid: u32, death: Death, nth: u32) {
     with(|world| world.dooms.push(Doom { tid, death, nth }));
+}
+
+/// Lets a signal handler run when the thread goes to sleep next: as a time-out that comes at once, it stands for one at
+/// any moment.
+pub(crate) fn interrupt(tid: u32) {
+    with(|world| world.interrupted.push(tid));
 }
 
 /// Whether the thread has died.

@@ -7,6 +7,7 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use super::error::NamespaceError;
+use crate::sys::file;
 
 const PID_NAMESPACE: &str = "/proc/self/ns/pid";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -73,9 +74,8 @@ fn boot_id() -> Result<[u8; 16], NamespaceError> {
 
 fn read_boot_id() -> Result<u128, NamespaceError> {
     let refuse = |e| NamespaceError::system("read", Path::new(BOOT_ID), e);
-    let text = std::fs::read_to_string(BOOT_ID)
-        .map_err(|e| refuse(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
-    let digits = text.trim().replace('-', "");
+    let text = file::read(BOOT_ID).map_err(refuse)?;
+    let digits = String::from_utf8_lossy(&text).trim().replace('-', "");
     u128::from_str_radix(&digits, 16).map_err(|_| refuse(Errno::INVAL))
 }
 

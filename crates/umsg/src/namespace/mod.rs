@@ -58,6 +58,7 @@ mod staged;
 mod temporary;
 #[cfg(test)]
 mod testing;
+mod this_process;
 mod trust;
 
 use std::path::Path;

@@ -18,10 +18,12 @@
 mod chunks;
 mod link;
 pub mod notes;
+mod published;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 pub use chunks::{Chunks, Zeroed};
 pub use link::{Held, Link, Word};
+pub use published::Published;
 pub use slots::{Slot, Slots};

@@ -16,7 +16,7 @@
 //!
 //! Everything may be called in signal handlers; a forked child goes on with its parent's attachments, on mappings of its own.
 
-use crate::reclaim::{Chunks, Held, Link, Slots, Word};
+use crate::reclaim::{Chunks, Held, Link, Slots};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -90,14 +90,6 @@ impl<T: Send + Sync> Attachments<T> {
         if let Some(entry) = self.entries.get(index_of(used.0.id)) {
             entry.forget(used.0.word());
         }
-    }
-
-    /// Lets all queues go: the next call of each attaches anew, and is judged by what the process may do then.
-    pub(crate) fn forget_all(&'static self) {
-        for (_, entry) in self.entries.range(0, INDICES - 1) {
-            entry.take().into_iter().for_each(Word::release);
-        }
-        self.slots.reap();
     }
 
     /// Lets go, of the next entries in turn, those queues of which `is_over` says so.
@@ -210,16 +202,6 @@ mod tests {
     }
 
     #[test]
-    fn all_can_be_let_go_at_once() {
-        table!(TABLE, COUNT);
-        for id in [0, 1, 511, 512, 30_000, INDICES as i32 - 1] {
-            drop(TABLE.attach(id, fake(id, &COUNT)));
-        }
-        TABLE.forget_all();
-        assert!(are_left(&TABLE, &COUNT, 0));
-    }
-
-    #[test]
     fn removed_queues_are_let_go_within_one_round_of_sweeps() {
         table!(TABLE, COUNT);
         for id in 0..100 {
@@ -253,7 +235,14 @@ mod tests {
                 });
             }
         });
-        TABLE.forget_all();
+        for index in 0..3 {
+            for sequence in 0..5 {
+                TABLE
+                    .get(sequence * INDICES as i32 + index)
+                    .iter()
+                    .for_each(|queue| TABLE.forget(queue));
+            }
+        }
         assert!(are_left(&TABLE, &COUNT, 0));
     }
 }

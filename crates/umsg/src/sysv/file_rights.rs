@@ -164,3 +164,102 @@ impl List {
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, fstat, memfd_create};
+    use std::os::fd::AsFd;
+
+    fn rights(owner: [u32; 2], group: [u32; 2], mode: u32) -> Rights {
+        Rights {
+            uid: owner[0],
+            cuid: owner[1],
+            gid: group[0],
+            cgid: group[1],
+            mode,
+        }
+    }
+
+    /// The list for a file of user 10 and group 20.
+    fn list(rights: &[Rights]) -> List {
+        let file = memfd_create("umsg-test", MemfdFlags::CLOEXEC).unwrap();
+        let mut stat = fstat(&file).unwrap();
+        (stat.st_uid, stat.st_gid) = (10, 20);
+        List::of(rights, &stat)
+    }
+
+    #[test]
+    fn a_mode_says_it_all_while_the_file_is_the_owners_and_the_creators() {
+        for (mode, file) in [
+            (0o000, 0o600),
+            (0o040, 0o660),
+            (0o002, 0o606),
+            (0o111, 0o600),
+            (0o777, 0o666),
+        ] {
+            let list = list(&[rights([10, 10], [20, 20], mode)]);
+            assert!(list.is_a_mode(), "{mode:o}");
+            assert_eq!(list.mode(), file, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn whoever_the_file_does_not_belong_to_is_named() {
+        let given = list(&[rights([11, 10], [21, 20], 0o640)]);
+        let expected = List {
+            owner: true,
+            users: vec![11],
+            group: true,
+            groups: vec![(21, true)],
+            others: false,
+        };
+        assert_eq!(given, expected);
+        // 4 bytes of version, six entries of 8.
+        assert_eq!(given.bytes().len(), 4 + 6 * 8);
+    }
+
+    #[test]
+    fn a_group_that_may_not_is_named_where_others_may() {
+        let given = list(&[rights([11, 10], [21, 20], 0o602)]);
+        assert_eq!((given.group, given.groups), (false, vec![(21, false)]));
+        // To the file's former group they are others.
+        let left = list(&[rights([10, 10], [21, 21], 0o602)]);
+        assert_eq!((left.group, left.groups), (true, vec![(21, false)]));
+    }
+
+    #[test]
+    fn while_rights_change_both_have_theirs() {
+        let (before, after) = (
+            rights([10, 10], [20, 20], 0o060),
+            rights([11, 10], [21, 20], 0o004),
+        );
+        let both = list(&[before, after]);
+        assert_eq!(
+            (both.users, both.group, both.others),
+            (vec![11], true, true)
+        );
+    }
+
+    #[test]
+    fn a_list_becomes_a_mode_again_in_one_step() {
+        let file = tempfile::tempfile_in("/dev/shm").unwrap();
+        let stat = fstat(&file).unwrap();
+        let mode = || fstat(&file).unwrap().st_mode & 0o7777;
+        let own = rights([stat.st_uid; 2], [stat.st_gid; 2], 0o600);
+        give(file.as_fd(), &[own]).unwrap();
+        assert_eq!(mode(), 0o600);
+        let given = Rights { uid: 4242, ..own };
+        if let Err(error) = give(file.as_fd(), &[given]) {
+            assert_eq!(error, io::Errno::OPNOTSUPP);
+            return eprintln!("left out: /dev/shm has no access control lists");
+        }
+        assert_eq!(mode(), 0o660, "the list's mask");
+        give(file.as_fd(), &[own]).unwrap();
+        assert_eq!(mode(), 0o600);
+        assert_eq!(
+            fs::fgetxattr_query(&file, ATTRIBUTE),
+            Err(io::Errno::NODATA)
+        );
+    }
+}

@@ -50,6 +50,8 @@ mod look;
 mod options;
 mod permission;
 mod queue;
+#[doc(hidden)]
+pub mod raw;
 mod registry;
 mod status;
 mod sweep;

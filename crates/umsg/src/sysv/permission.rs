@@ -160,3 +160,78 @@ fn stamp(version: u32) -> u64 {
     let changes = CHANGES.load(Ordering::Relaxed);
     u64::from(version) << 32 | u64::from(changes << 4) | KNOWN
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixed(mode: u32) -> Fixed {
+        let fixed = Fixed::default();
+        let (user, group) = caller();
+        let rights = &fixed.rights;
+        for (word, value) in [
+            (&rights.version, 1),
+            (&rights.uid, user.as_raw()),
+            (&rights.cuid, user.as_raw()),
+            (&rights.gid, group.as_raw()),
+            (&rights.cgid, group.as_raw()),
+            (&rights.mode, mode),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
+        fixed
+    }
+
+    /// In a thread without privilege: to the kernel, users belong to threads.
+    fn as_somebody(test: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if geteuid().is_root() {
+                    let user = Uid::from_raw(4242);
+                    rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                }
+                test();
+            });
+        });
+    }
+
+    #[test]
+    fn the_owner_is_judged_by_the_owners_bits() {
+        as_somebody(|| {
+            for mode in [0o000_u32, 0o077, 0o200, 0o400, 0o600] {
+                let (judged, fixed) = (Judged::default(), fixed(mode));
+                for access in [Access::Read, Access::Write, Access::Read] {
+                    let expected = match mode >> 6 & access as u32 {
+                        0 => Err(Denied),
+                        _ => Ok(1),
+                    };
+                    let judgement = judged.may(&fixed, access);
+                    assert_eq!(judgement, expected, "{mode:o} {access:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn what_was_found_out_holds_until_the_rights_or_the_caller_change() {
+        as_somebody(|| {
+            let (judged, fixed) = (Judged::default(), fixed(0o600));
+            let give_to = |user: u32| {
+                for word in [&fixed.rights.uid, &fixed.rights.cuid] {
+                    word.store(user, Ordering::Relaxed);
+                }
+            };
+            let own = caller().0.as_raw();
+            assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
+            give_to(own + 1);
+            // Nobody asks again: the version is the same.
+            assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
+            fixed.rights.version.store(2, Ordering::Release);
+            assert_eq!(judged.may(&fixed, Access::Write), Err(Denied));
+            give_to(own);
+            assert_eq!(judged.may(&fixed, Access::Write), Err(Denied));
+            forget_caller();
+            assert_eq!(judged.may(&fixed, Access::Write), Ok(2));
+        });
+    }
+}

@@ -6,7 +6,6 @@ use super::wait::{Reply, Seated};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::segment::NO_SLOT;
-use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{self, List, State};
 use crate::wakes::Wakes;
@@ -34,9 +33,7 @@ impl Engine {
     fn let_in(&self, who: Seated<'_>, wakes: &mut Wakes) -> Result<(), Trouble> {
         let node = who.node();
         let slot = node.slot.get();
-        // Relaxed: under the lock.
-        let is_judged =
-            who.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed);
+        let is_judged = self.is_judged(who);
         if slot == NO_SLOT || !is_judged {
             let reply = if is_judged {
                 Reply::Retry

@@ -74,6 +74,11 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<bool, Trouble> {
         let node = who.node();
+        if !self.is_judged(who) {
+            let _ = self.reply(who, Reply::Rejudge, wakes);
+            self.waiters().remove(node)?;
+            return Ok(false);
+        }
         if who.seat.size.get() < len as u64 {
             who.seat.size.set(len as u64);
             let _ = self.reply(who, Reply::TooSmall, wakes);

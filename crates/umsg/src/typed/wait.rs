@@ -180,6 +180,12 @@ impl Engine {
         settled
     }
 
+    /// Whether a waiter was let in by the rights that the queue has now. Who changes them tells everybody, unless it dies.
+    pub(super) fn is_judged(&self, who: Seated<'_>) -> bool {
+        // Relaxed: under the lock.
+        who.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
+    }
+
     /// Takes a seat for the caller, in its list. None if there is none. Under the lock.
     pub(super) fn take_seat(
         &self,

@@ -25,6 +25,7 @@ pub const REFUSED: u8 = 3;
 pub struct Message {
     pub state: AtomicU8,
     pub sender: AtomicU8,
+    /// Of a System V queue, the type.
     pub priority: AtomicU16,
     pub len: AtomicU32,
     /// How often it was received, and as which of all receipts.
@@ -77,6 +78,23 @@ pub enum How {
     Within(Duration),
 }
 
+impl Message {
+    /// Notes that a role is about to send it, and writes its bytes.
+    pub fn begin(&self, number: usize, role: usize, priority: u16, bytes: &mut [u8]) {
+        write_pattern(bytes, number as u32);
+        self.sender.store(role as u8, SeqCst);
+        self.priority.store(priority, SeqCst);
+        self.len.store(bytes.len() as u32, SeqCst);
+        self.state.store(BEGUN, SeqCst);
+    }
+
+    /// Notes whether the call that sends it succeeded.
+    pub fn end(&self, is_sent: bool) {
+        let state = if is_sent { RETURNED } else { REFUSED };
+        self.state.store(state, SeqCst);
+    }
+}
+
 impl Journal {
     /// Forgets everything. When nobody else uses it.
     pub fn reset(&self) {
@@ -107,6 +125,57 @@ impl Journal {
     /// How many numbers were given out.
     pub fn used(&self) -> usize {
         (self.next.load(SeqCst) as usize).min(MESSAGES)
+    }
+
+    /// Room for the next `count` messages; the number of the first.
+    pub fn next(&self, count: usize) -> (usize, &[Message]) {
+        let first = self.next.fetch_add(count as u32, SeqCst) as usize;
+        assert!(first + count <= MESSAGES, "the journal is full");
+        (first, &self.messages[first..first + count])
+    }
+
+    /// Notes that a message was received, its bytes and its priority (or type) as they came; its number.
+    pub fn note(&self, bytes: &[u8], priority: u64) -> usize {
+        let number = read_pattern(bytes).map_or(usize::MAX, |number| number as usize);
+        match self.messages.get(number) {
+            Some(message)
+                if message.len.load(SeqCst) as usize == bytes.len()
+                    && u64::from(message.priority.load(SeqCst)) == priority =>
+            {
+                let receipt = self.receipts.fetch_add(1, SeqCst) + 1;
+                message.receipt.store(receipt, SeqCst);
+                message.received.fetch_add(1, SeqCst);
+            }
+            _ => {
+                self.mangled.fetch_add(1, SeqCst);
+            }
+        }
+        number
+    }
+
+    /// The record of a message, if every byte is as it was sent.
+    pub fn of(&self, bytes: &[u8]) -> Option<&Message> {
+        self.messages.get(read_pattern(bytes)? as usize)
+    }
+
+    /// A role begins a call.
+    pub fn begin(&self, role: usize) {
+        self.roles[role].begun_at.store(now(), SeqCst);
+    }
+
+    /// A role's call has returned.
+    pub fn end(&self, role: usize) {
+        let (role, now) = (&self.roles[role], now());
+        role.longest
+            .fetch_max(now.saturating_sub(role.begun_at.swap(0, SeqCst)), SeqCst);
+        role.done.fetch_add(1, SeqCst);
+        role.done_at.store(now, SeqCst);
+        let mark = self.mark.load(SeqCst);
+        if mark != 0 && now > mark {
+            let _ = role
+                .first_after_mark
+                .compare_exchange(0, now, SeqCst, SeqCst);
+        }
     }
 
     pub fn messages(&self) -> &[Message] {
@@ -248,26 +317,18 @@ impl<'a> Actor<'a> {
             How::Block => self.queue.send(bytes, priority),
             How::Within(time) => self.queue.send_timeout(bytes, priority, time),
         };
-        let state = if result.is_ok() { RETURNED } else { REFUSED };
-        message.state.store(state, SeqCst);
+        message.end(result.is_ok());
         self.end();
         result.map(|()| number)
     }
 
     /// Sends the next messages as one batch, each with its priority and length; returns the number of the first.
     pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
-        let count = batch.len();
-        let first = self.journal.next.fetch_add(count as u32, SeqCst) as usize;
-        assert!(first + count <= MESSAGES, "the journal is full");
-        let records = &self.journal.messages[first..first + count];
+        let (first, records) = self.journal.next(batch.len());
         let mut letters: Vec<(Vec<u8>, u32)> = Vec::new();
         for (number, (record, &(priority, len))) in (first..).zip(records.iter().zip(batch)) {
             let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
-            write_pattern(&mut bytes, number as u32);
-            record.sender.store(self.role as u8, SeqCst);
-            record.priority.store(priority, SeqCst);
-            record.len.store(bytes.len() as u32, SeqCst);
-            record.state.store(BEGUN, SeqCst);
+            record.begin(number, self.role, priority, &mut bytes);
             letters.push((bytes, priority.into()));
         }
         let messages: Vec<(&[u8], u32)> = letters
@@ -280,9 +341,8 @@ impl<'a> Actor<'a> {
             How::Block => self.queue.send_batch(&messages),
             How::Within(time) => self.queue.send_batch_timeout(&messages, time),
         };
-        let state = if result.is_ok() { RETURNED } else { REFUSED };
         for record in records {
-            record.state.store(state, SeqCst);
+            record.end(result.is_ok());
         }
         self.end();
         result.map(|()| first)
@@ -290,15 +350,9 @@ impl<'a> Actor<'a> {
 
     /// The next message, written into the buffer.
     fn write_next(&mut self, priority: u16, len: usize) -> (usize, &'a Message) {
-        let number = self.journal.next.fetch_add(1, SeqCst) as usize;
-        assert!(number < MESSAGES, "the journal is full");
-        let message = &self.journal.messages[number];
-        message.sender.store(self.role as u8, SeqCst);
-        message.priority.store(priority, SeqCst);
-        message.len.store(len as u32, SeqCst);
-        message.state.store(BEGUN, SeqCst);
-        write_pattern(&mut self.buffer[..len], number as u32);
-        (number, message)
+        let (number, records) = self.journal.next(1);
+        records[0].begin(number, self.role, priority, &mut self.buffer[..len]);
+        (number, &records[0])
     }
 
     /// Reserves room for a message of `len` bytes.
@@ -327,8 +381,7 @@ impl<'a> Actor<'a> {
         room.write_at(0, &self.buffer[..len]);
         self.begin();
         let result = room.commit(u32::from(priority));
-        let state = if result.is_ok() { RETURNED } else { REFUSED };
-        message.state.store(state, SeqCst);
+        message.end(result.is_ok());
         self.end();
         result.map(|()| number)
     }
@@ -348,8 +401,7 @@ impl<'a> Actor<'a> {
     /// The message that is leased.
     fn of(&mut self, lease: &Lease<'_>) -> Option<&'a Message> {
         lease.read_at(0, &mut self.buffer);
-        let number = read_pattern(&self.buffer[..lease.len()])?;
-        self.journal.messages.get(number as usize)
+        self.journal.of(&self.buffer[..lease.len()])
     }
 
     /// Acknowledges a lease: only now its message counts as received. Returns its number.
@@ -411,38 +463,15 @@ impl<'a> Actor<'a> {
     }
 
     fn note(&self, bytes: &[u8], priority: u32) -> usize {
-        let len = bytes.len();
-        let number = read_pattern(bytes).map_or(usize::MAX, |number| number as usize);
-        match self.journal.messages.get(number) {
-            Some(message)
-                if message.len.load(SeqCst) as usize == len
-                    && u32::from(message.priority.load(SeqCst)) == priority =>
-            {
-                let receipt = self.journal.receipts.fetch_add(1, SeqCst) + 1;
-                message.receipt.store(receipt, SeqCst);
-                message.received.fetch_add(1, SeqCst);
-            }
-            _ => {
-                self.journal.mangled.fetch_add(1, SeqCst);
-            }
-        }
-        number
+        self.journal.note(bytes, priority.into())
     }
 
     fn begin(&self) {
-        self.me().begun_at.store(now(), SeqCst);
+        self.journal.begin(self.role);
     }
 
     fn end(&self) {
-        let (me, now) = (self.me(), now());
-        me.longest
-            .fetch_max(now.saturating_sub(me.begun_at.swap(0, SeqCst)), SeqCst);
-        me.done.fetch_add(1, SeqCst);
-        me.done_at.store(now, SeqCst);
-        let mark = self.journal.mark.load(SeqCst);
-        if mark != 0 && now > mark {
-            let _ = me.first_after_mark.compare_exchange(0, now, SeqCst, SeqCst);
-        }
+        self.journal.end(self.role);
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub mod child;
+pub mod clerk;
 pub mod journal;
 pub mod place;
 pub mod shared;

@@ -6,6 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue};
+use umsg::sysv;
 
 /// A directory in /dev/shm.
 pub struct Place {
@@ -49,5 +50,19 @@ impl Place {
             .namespace(&self.namespace)
             .open(name)
             .expect("an existing queue")
+    }
+
+    /// Opens the System V queue of a key; creates it if it does not exist.
+    pub fn create_typed(&self, key: i32) -> sysv::Queue {
+        let mut options = sysv::OpenOptions::new();
+        options.create(true).namespace(&self.namespace);
+        options.open(key).expect("a System V queue")
+    }
+
+    /// Opens the System V queue of a key, which exists.
+    pub fn open_typed(&self, key: i32) -> sysv::Queue {
+        let mut options = sysv::OpenOptions::new();
+        options.namespace(&self.namespace);
+        options.open(key).expect("an existing System V queue")
     }
 }

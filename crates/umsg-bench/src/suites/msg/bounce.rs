@@ -8,79 +8,105 @@ use super::sides::{Ablation, Sides, Workload};
 use crate::backends::typed::{DEFAULT_BYTES, TypedQueue, Want};
 use crate::backends::{Errno, Waiting};
 use crate::crew::{self, Member, Seats, Yield};
+use crate::duo::{self, Places};
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
 use crate::report::{Better, Row};
 use crate::shared::SharedWords;
+use crate::suites::duet::LINE_NOTE;
 
 /// Threads on the queue.
 const THREADS: [usize; 3] = [2, 4, 8];
 
-/// The goals, as ratios: of threads that have a core each, and of threads that share one.
+/// The goals, as ratios: of threads that have a core each, and of threads that share one, so that a message costs a switch
+/// between them. Twice the kernel's rate is aimed at there.
 const APART_GOAL: f64 = 10.0;
 const SHARED_GOAL: f64 = 1.0;
 
 /// The number of the message that ends the exchange of a pair.
 const LAST: u64 = u64::MAX;
 
+/// Where the threads run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cores {
+    /// All on one.
+    Same,
+    /// The two of a pair on two.
+    Split,
+}
+
 pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let cpus = plan.cpus.both();
-    let mut rows = Vec::new();
-    for threads in THREADS {
-        let seats = crew::together(threads, plan.cpus.first);
-        rows.push(row(plan, threads, "same core", seats, SHARED_GOAL)?);
+    let mut cases = vec![(Cores::Same, Waiting::Adaptive)];
+    if plan.cpus.second.is_some() {
+        cases.push((Cores::Split, Waiting::Adaptive));
+        cases.push((Cores::Split, Waiting::Blocking));
     }
-    if cpus.len() > 1 {
+    let mut rows = Vec::new();
+    for (cores, waiting) in cases {
         for threads in THREADS {
-            let goal = if threads <= cpus.len() {
-                APART_GOAL
-            } else {
-                SHARED_GOAL
-            };
-            rows.push(row(
-                plan,
-                threads,
-                "split",
-                crew::spread(threads, &cpus),
-                goal,
-            )?);
+            rows.push(row(plan, threads, cores, waiting)?);
         }
     }
     Ok(rows)
 }
 
-fn row(plan: &Plan, threads: usize, cores: &str, seats: Seats, goal: f64) -> Result<Row, Failure> {
-    let name = format!("{threads} threads on one queue, {cores}");
-    let workload = Bounce {
-        seats,
-        budget: plan.duo_budget,
+fn row(plan: &Plan, threads: usize, cores: Cores, waiting: Waiting) -> Result<Row, Failure> {
+    let name = match (cores, waiting) {
+        (Cores::Same, _) => format!("{threads} threads on one queue, same core"),
+        (Cores::Split, Waiting::Adaptive) => format!("{threads} threads on one queue, split"),
+        (Cores::Split, Waiting::Blocking) => format!("{threads} threads, split, blocking"),
     };
-    let mut bare = Side::new();
-    for _ in 0..plan.rounds {
-        bare.round(|| bare_turns(&workload.seats, workload.budget));
-    }
+    let workload = Bounce {
+        seats: match cores {
+            Cores::Same => crew::together(threads, plan.cpus.first),
+            Cores::Split => crew::spread(threads, &plan.cpus.both()),
+        },
+        budget: plan.duo_budget,
+        waiting,
+    };
+    let limit = limit(plan, cores, &workload);
     let sides = Sides::measure(plan, &name, &workload, &workload, Ablation::Include)?;
     let row = sides.row(name, "k/s", Better::More, Yield::rate);
-    let row = sides
-        .with_cpu(row, Yield::cpu_each)
-        .column("bare_turns", bare.each(Yield::rate).median())
-        .note(
+    let row = sides.with_cpu(row, Yield::cpu_each);
+    let row = match cores {
+        Cores::Same => row.column("bare_turns", limit).note(
             "bare turns: how often the same threads pass on a word in memory that says whose turn it is, calling \
              sched_yield until it is theirs: what the scheduler lets them do without any queue",
-        )
-        .note("umsg waits as it does by default: it spins while that pays, then sleeps");
-    Ok(if goal == SHARED_GOAL {
-        let met = row.ratio.map(|ratio| ratio >= goal);
-        row.goal("ratio >= 1, better 2", met)
-            .note("threads share a core: a message costs a switch between them")
-    } else {
-        row.goal_ratio(goal)
+        ),
+        Cores::Split => row.column("line", limit).note(LINE_NOTE),
+    };
+    let row = match waiting {
+        Waiting::Adaptive => {
+            row.note("umsg waits as it does by default: it spins while that pays, then sleeps")
+        }
+        Waiting::Blocking => {
+            row.note("umsg does not spin: threads give way a few times, then sleep")
+        }
+    };
+    Ok(match (cores, waiting) {
+        (Cores::Split, Waiting::Adaptive) if threads == 2 => row.goal_ratio(APART_GOAL),
+        _ => row.goal_ratio(SHARED_GOAL),
     })
+}
+
+/// What bounds any exchange between these threads.
+fn limit(plan: &Plan, cores: Cores, workload: &Bounce) -> Option<f64> {
+    let mut limit = Side::new();
+    for _ in 0..plan.rounds {
+        limit.round(|| match (cores, plan.cpus.second) {
+            (Cores::Split, Some(second)) => {
+                duo::line_transfer(Places::Apart(plan.cpus.first, second))
+            }
+            _ => bare_turns(workload).map(|turns| turns.rate()),
+        });
+    }
+    limit.each(|&limit| limit).median()
 }
 
 struct Bounce {
     seats: Seats,
     budget: Duration,
+    waiting: Waiting,
 }
 
 impl Workload for Bounce {
@@ -88,7 +114,7 @@ impl Workload for Bounce {
 
     fn round<Q: TypedQueue>(&self) -> Result<Yield, Failure> {
         let queue = Q::make(DEFAULT_BYTES)?;
-        queue.set_waiting(Waiting::Adaptive);
+        queue.set_waiting(self.waiting);
         crew::run(&self.seats, self.budget, |member| {
             // 0 and 1 are a pair, 2 and 3, and so on.
             if member.index % 2 == 0 {
@@ -101,9 +127,10 @@ impl Workload for Bounce {
 }
 
 /// As often as they can, the threads say in turn whose turn is next.
-fn bare_turns(seats: &Seats, budget: Duration) -> Result<Yield, Failure> {
+fn bare_turns(workload: &Bounce) -> Result<Yield, Failure> {
+    let Bounce { seats, budget, .. } = workload;
     let turn = SharedWords::new(1)?;
-    crew::run(seats, budget, |member| {
+    crew::run(seats, *budget, |member| {
         let (own, next) = (member.index, (member.index + 1) % seats.len());
         while !member.is_over() {
             if turn.get(0) == own as u64 {

@@ -12,6 +12,7 @@ mod look;
 mod priority;
 mod sides;
 mod stage;
+mod typed_change;
 mod typed_death;
 mod typed_handover;
 mod typed_stage;

@@ -10,7 +10,7 @@ use crate::order::{Shelf, Typed, Want};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::typed::segment::{Cell, Fixed};
-use crate::typed::{Call, Engine, Grip, Refused, Taken};
+use crate::typed::{Batch, Call, Engine, Grip, Refused, Sink, Taken};
 use crate::waiters::{self, List, State as Word, Waiters};
 use loom::thread::JoinHandle;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub(super) struct Queue(Arc<Engine>);
 /// A message: its number, its type.
 pub(super) type Message = (u64, i64);
 
-/// In [`Rights::mode`](Fixed): nobody may send or receive.
-pub(super) const FORBIDDEN: u32 = 0;
-const ALLOWED: u32 = 0o666;
+/// Bits of `mode`: who may do what.
+pub(super) const SEND: u32 = 0o222;
+pub(super) const RECEIVE: u32 = 0o444;
 
 /// What a call answers to who may not do what it asks for: EACCES.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Queue {
     pub(super) fn new(messages: usize) -> Queue {
         let segment = Segment::new(messages);
         let mode = &segment.fixed().rights.mode;
-        mode.store(ALLOWED, Ordering::Relaxed);
+        mode.store(SEND | RECEIVE, Ordering::Relaxed);
         Queue(Arc::new(Engine::new(segment)))
     }
 
@@ -54,6 +54,7 @@ impl Queue {
     fn call<T>(
         &self,
         me: &Thread,
+        needs: u32,
         by: Deadline,
         mut attempt: impl FnMut(&Call<'_>) -> Result<T, Refused>,
     ) -> Result<T, Failed> {
@@ -63,7 +64,7 @@ impl Queue {
             let rights = &self.fixed().rights;
             // Acquire and this order: who sees a version sees what it allows.
             call.rights = rights.version.load(Ordering::Acquire);
-            if rights.mode.load(Ordering::Relaxed) == FORBIDDEN {
+            if rights.mode.load(Ordering::Relaxed) & needs != needs {
                 return Err(Failed::Denied);
             }
             match attempt(&call) {
@@ -80,7 +81,7 @@ impl Queue {
         by: Deadline,
     ) -> Result<(), Failed> {
         let bytes = number.to_ne_bytes();
-        self.call(me, by, |call| self.0.send(call, mtype, &bytes))
+        self.call(me, SEND, by, |call| self.0.send(call, mtype, &bytes))
     }
 
     pub(super) fn try_to_receive(
@@ -90,7 +91,7 @@ impl Queue {
         by: Deadline,
     ) -> Result<Message, Failed> {
         let mut buffer = [0; LENGTH];
-        let taken = self.call(me, by, |call| {
+        let taken = self.call(me, RECEIVE, by, |call| {
             self.0.receive(call, want, &mut buffer, false)
         })?;
         Ok(message(taken, buffer))
@@ -111,6 +112,59 @@ impl Queue {
         self.try_to_receive(me, want, by).map_err(refused)
     }
 
+    /// Changes who may do what, and how many messages fit: IPC_SET.
+    pub(super) fn change(&self, me: &Thread, mode: u32, messages: usize) -> Result<(), Refused> {
+        step();
+        let change = |fixed: &Fixed| {
+            let qbytes = (messages * LENGTH) as u64;
+            // Relaxed: under the lock; seen with the version by who looks without it.
+            fixed.rights.mode.store(mode, Ordering::Relaxed);
+            fixed.hub.capacity.store(qbytes, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        };
+        self.0.change(me, change).map(Result::unwrap)
+    }
+
+    /// Removes the queue: IPC_RMID.
+    pub(super) fn remove(&self, me: &Thread) -> Result<(), Refused> {
+        step();
+        self.0.remove(me, |_| Ok::<(), ()>(())).map(Result::unwrap)
+    }
+
+    /// Sends all of these or nothing.
+    pub(super) fn send_batch(
+        &self,
+        me: &Thread,
+        messages: &[Message],
+        by: Deadline,
+    ) -> Result<(), Refused> {
+        let letters = Letters(
+            messages
+                .iter()
+                .map(|&(number, mtype)| (number.to_ne_bytes(), mtype))
+                .collect(),
+        );
+        self.call(me, SEND, by, |call| self.0.send_batch(call, &letters))
+            .map_err(refused)
+    }
+
+    /// Receives up to so many messages.
+    pub(super) fn receive_batch(
+        &self,
+        me: &Thread,
+        most: usize,
+        by: Deadline,
+    ) -> Result<Vec<Message>, Refused> {
+        let mut basket = Basket::default();
+        let count = self
+            .call(me, RECEIVE, by, |call| {
+                self.0.receive_batch(call, Want::Any, most, &mut basket)
+            })
+            .map_err(refused)?;
+        assert_eq!(count, basket.messages.len());
+        Ok(basket.messages)
+    }
+
     /// Leases a message, and reads it where it lies.
     pub(super) fn lease(
         &self,
@@ -119,7 +173,7 @@ impl Queue {
         by: Deadline,
     ) -> Result<(Message, Grip), Refused> {
         let grip = self
-            .call(me, by, |call| self.0.lease(call, want))
+            .call(me, RECEIVE, by, |call| self.0.lease(call, want))
             .map_err(refused)?;
         let (segment, mut buffer) = (self.0.segment(), [0; LENGTH]);
         segment.copy_out(segment.cell(grip.slot)?, grip.len, &mut buffer)?;
@@ -164,6 +218,11 @@ impl Queue {
     ) -> JoinHandle<Option<T>> {
         let queue = self.clone();
         thread::spawn(tid, move |me| life(&queue, me))
+    }
+
+    /// Whether somebody waits for a message.
+    pub(super) fn waits_for_message(&self) -> bool {
+        Waiters::of(self.0.segment()).len(List::Receivers) != 0
     }
 
     /// At the end, when nobody uses the queue any more and it is empty: it works, nobody is believed to wait, every slot
@@ -212,6 +271,37 @@ impl Queue {
             let is_queued = segment.cell(slot as u32).is_ok_and(Cell::is_queued);
             assert_eq!((lists, is_queued), (1, false), "slot {slot}");
         }
+    }
+}
+
+/// Messages of a batch, their numbers as bytes.
+struct Letters(Vec<([u8; LENGTH], i64)>);
+
+impl Batch for Letters {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn at(&self, index: usize) -> (i64, &[u8]) {
+        let (bytes, mtype) = &self.0[index];
+        (*mtype, bytes)
+    }
+}
+
+/// Received messages.
+#[derive(Default)]
+struct Basket {
+    room: [u8; LENGTH],
+    messages: Vec<Message>,
+}
+
+impl Sink for Basket {
+    fn place(&mut self, _: usize) -> Option<&mut [u8]> {
+        Some(&mut self.room)
+    }
+
+    fn taken(&mut self, taken: Taken) {
+        self.messages.push(message(taken, self.room));
     }
 }
 

@@ -79,7 +79,8 @@ fn holder(directory: &OwnedFd) -> Option<u32> {
     let stat = fs::fstat(directory).ok()?;
     let (major, minor) = (fs::major(stat.st_dev), fs::minor(stat.st_dev));
     let file = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let locks = crate::sys::file::read("/proc/locks").ok()?;
+    let locks = str::from_utf8(&locks).ok()?;
     let held = locks.lines().map(|line| line.split_ascii_whitespace());
     held.filter_map(|mut fields| {
         // 1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF; who waits has an arrow behind the number.

@@ -37,6 +37,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// All messages, in order of arrival.
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<u32, Trouble>> + use<'a, S> {
         let shelf = self.shelf;
         let mut next = target(&shelf.kinds().head);

@@ -1,7 +1,7 @@
 use super::kinds::IDLE;
 use super::shelf::{NONE, target};
 use super::testing::Desk;
-use super::{Kind, Shelf, Typed, Want};
+use super::{Kind, Typed, Want};
 use crate::error::Trouble;
 use crate::sync::{Guarded32, Guarded64};
 use proptest::prelude::*;

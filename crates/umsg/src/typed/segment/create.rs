@@ -52,7 +52,8 @@ fn fill_in(segment: &Segment, identity: &Identity) {
     rights.cuid.store(identity.uid, Ordering::Relaxed);
     rights.cgid.store(identity.gid, Ordering::Relaxed);
     rights.mode.store(identity.mode, Ordering::Relaxed);
-    let now = clock::realtime();
+    // The clock of later changes: one that is ahead of it would have them go back.
+    let now = clock::realtime_coarse();
     rights
         .changed_at
         .store(now / 1_000_000_000, Ordering::Relaxed);

@@ -1,0 +1,88 @@
+//! msgctl.
+//!
+//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, who may, and last the address where
+//! the answer goes.
+
+use std::ffi::c_int;
+
+use libc::{msginfo, msqid_ds};
+use umsg::sysv::{Change, MsgInfo, raw};
+
+use crate::{errno, pointer, signals};
+
+/// Tells of System V queues, changes and removes them.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) -> c_int {
+    signals::begin();
+    // SAFETY: the caller's promises to libc's msgctl are handed on.
+    unsafe { control(id, command, data) }.unwrap_or_else(errno::fail)
+}
+
+/// # Safety
+/// `data` is what the command asks for, or an address that a pointer check refuses.
+unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_int, c_int> {
+    if id < 0 || command < 0 {
+        return Err(libc::EINVAL);
+    }
+    match command {
+        libc::IPC_RMID => raw::msgctl_remove(id).map(|()| 0),
+        // SAFETY: by this function's contract.
+        libc::IPC_SET => raw::msgctl_set(id, &unsafe { read_change(data)? }).map(|()| 0),
+        libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
+            let (answer, entry) = raw::msgctl_stat(id, command)?;
+            // SAFETY: numbers and padding, for which zero is a value.
+            let mut filled: msqid_ds = unsafe { std::mem::zeroed() };
+            entry.fill(&mut filled);
+            // SAFETY: by this function's contract.
+            unsafe { write(data, filled)? };
+            Ok(answer)
+        }
+        libc::IPC_INFO | libc::MSG_INFO => {
+            let info = raw::msgctl_info(command)?;
+            // SAFETY: by this function's contract; these commands take the address of another structure.
+            unsafe { write(data.cast(), described(&info))? };
+            Ok(info.highest_index)
+        }
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// # Safety
+/// `data` is readable, or an address that a pointer check refuses.
+unsafe fn read_change(data: *const msqid_ds) -> Result<Change, c_int> {
+    if pointer::is_bad(data) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    let wanted = unsafe { data.read_unaligned() };
+    Ok(Change {
+        uid: Some(wanted.msg_perm.uid),
+        gid: Some(wanted.msg_perm.gid),
+        mode: Some(wanted.msg_perm.mode.into()),
+        qbytes: Some(wanted.msg_qbytes),
+    })
+}
+
+/// # Safety
+/// `to` is writable, or an address that a pointer check refuses.
+unsafe fn write<T>(to: *mut T, value: T) -> Result<(), c_int> {
+    if pointer::is_bad(to) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+fn described(info: &MsgInfo) -> msginfo {
+    msginfo {
+        msgpool: info.msgpool,
+        msgmap: info.msgmap,
+        msgmax: info.msgmax,
+        msgmnb: info.msgmnb,
+        msgmni: info.msgmni,
+        msgssz: info.msgssz,
+        msgtql: info.msgtql,
+        msgseg: info.msgseg,
+    }
+}

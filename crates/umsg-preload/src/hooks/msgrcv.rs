@@ -1,0 +1,103 @@
+//! msgrcv.
+//!
+//! Order of errors, as in the kernel: length and flags, queue, permission, then whether there is a message, its length, and last the
+//! addresses: a message that can't be delivered is gone.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use libc::{size_t, ssize_t};
+use umsg::sysv::raw::{self, Used, Which};
+use umsg::sysv::{Received, Until};
+
+use crate::cancellation::{self, cancellation_point};
+use crate::{pointer, signals};
+
+cancellation_point! {
+    /// Receives a message from a System V queue; blocks while there is none that is wanted, unless the flags have IPC_NOWAIT.
+    msgrcv => receive
+}
+
+unsafe extern "C" fn receive(
+    id: c_int,
+    message: *mut c_void,
+    len: size_t,
+    mtype: c_long,
+    flags: c_int,
+) -> ssize_t {
+    let call = Call {
+        id,
+        message: message.cast(),
+        len,
+        mtype,
+        flags,
+    };
+    // SAFETY: the caller's promises to libc's msgrcv are handed on.
+    cancellation::answer(unsafe { call.run() })
+}
+
+struct Call {
+    id: c_int,
+    /// The type, then the text.
+    message: *mut c_long,
+    len: size_t,
+    mtype: c_long,
+    flags: c_int,
+}
+
+impl Call {
+    /// # Safety
+    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the messages have that can come; or it is
+    /// an address that a pointer check refuses.
+    #[inline(always)]
+    unsafe fn run(&self) -> Result<ssize_t, c_int> {
+        signals::begin();
+        if self.len > isize::MAX.cast_unsigned() {
+            return Err(libc::EINVAL);
+        }
+        let which = Which::of(self.mtype, self.flags)?;
+        if pointer::is_bad(self.message) {
+            return self.receive_nowhere(which);
+        }
+        let queue = raw::find(self.id)?;
+        let len = self.len.min(queue.msgmax());
+        // SAFETY: by this function's contract; no message of the queue has more bytes, and bytes have no alignment.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(self.message.add(1).cast(), len) };
+        let received = match queue.try_receive(buffer, which) {
+            Err(libc::ENOMSG) if self.flags & libc::IPC_NOWAIT == 0 => {
+                drop(queue);
+                self.receive_from_empty(buffer, which)?
+            }
+            outcome => outcome?,
+        };
+        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        unsafe { self.message.write_unaligned(received.mtype) };
+        Ok(received.len.cast_signed())
+    }
+
+    #[cold]
+    fn receive_from_empty(&self, buffer: &mut [u8], which: Which) -> Result<Received, c_int> {
+        let outcome = cancellation::while_blocked(|| {
+            raw::find(self.id)?.receive(buffer, which, Until::Forever)
+        });
+        raw::reap();
+        outcome
+    }
+
+    /// Receives into a buffer that can't be: the message is consumed all the same. A copy is not even begun.
+    #[cold]
+    fn receive_nowhere(&self, which: Which) -> Result<ssize_t, c_int> {
+        if matches!(which, Which::Copy(..)) && self.len > 0 {
+            return Err(libc::EFAULT);
+        }
+        let queue = raw::find(self.id)?;
+        let mut elsewhere = vec![0; self.len.min(queue.msgmax())];
+        match queue.try_receive(&mut elsewhere, which) {
+            Err(libc::ENOMSG) if self.flags & libc::IPC_NOWAIT == 0 => {
+                drop::<Used>(queue);
+                self.receive_from_empty(&mut elsewhere, which)?
+            }
+            outcome => outcome?,
+        };
+        Err(libc::EFAULT)
+    }
+}

@@ -1,0 +1,70 @@
+//! msgsnd.
+//!
+//! Order of errors, as in the kernel: the type's address, length and type, queue, permission, then whether it would block.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use libc::size_t;
+use umsg::sysv::{Until, raw};
+
+use crate::cancellation::{self, cancellation_point};
+use crate::{pointer, signals};
+
+cancellation_point! {
+    /// Sends a message to a System V queue; blocks while there is no room, unless the flags have IPC_NOWAIT.
+    msgsnd => send
+}
+
+unsafe extern "C" fn send(id: c_int, message: *const c_void, len: size_t, flags: c_int) -> c_int {
+    let call = Call {
+        id,
+        message: message.cast(),
+        len,
+        flags,
+    };
+    // SAFETY: the caller's promises to libc's msgsnd are handed on.
+    cancellation::answer(unsafe { call.run() })
+}
+
+struct Call {
+    id: c_int,
+    /// The type, then the text.
+    message: *const c_long,
+    len: size_t,
+    flags: c_int,
+}
+
+impl Call {
+    /// # Safety
+    /// `message` has a readable long and, behind it, `len` readable bytes unless these are more than a message can have; or it is
+    /// an address that a pointer check refuses.
+    #[inline(always)]
+    unsafe fn run(&self) -> Result<c_int, c_int> {
+        signals::begin();
+        if pointer::is_bad(self.message) {
+            return Err(libc::EFAULT);
+        }
+        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        let mtype = unsafe { self.message.read_unaligned() };
+        let queue = raw::find_to_send(self.id, mtype, self.len)?;
+        // SAFETY: by this function's contract; `len` is no more than a message of the queue has; bytes have no alignment.
+        let text =
+            unsafe { std::slice::from_raw_parts(self.message.add(1).cast::<u8>(), self.len) };
+        match queue.try_send(mtype, text) {
+            Ok(()) => Ok(0),
+            Err(libc::EAGAIN) if self.flags & libc::IPC_NOWAIT == 0 => {
+                drop(queue);
+                self.send_to_full(mtype, text)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    #[cold]
+    fn send_to_full(&self, mtype: c_long, text: &[u8]) -> Result<c_int, c_int> {
+        let outcome =
+            cancellation::while_blocked(|| raw::find(self.id)?.send(mtype, text, Until::Forever));
+        raw::reap();
+        outcome.map(|()| 0)
+    }
+}

@@ -1,0 +1,278 @@
+//! msgget, msgsnd, msgrcv and msgctl as C programs call them: by numbers, with errno and in the kernel's order of errors. For the
+//! C library and the drop-in.
+//!
+//! A process attaches to a queue when it first names it ([`super::attachments`]). A removed queue's identifier is EINVAL from then
+//! on; who was waiting in it is told EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
+
+mod control;
+
+use super::attachments::{Attachments, InUse};
+use super::error::{OpenError, ReceiveError};
+use super::queue::{Queue, Received};
+use super::registry::{self, Got, Wanted};
+use super::{Until, Want};
+use crate::namespace::Namespace;
+pub use control::{MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, seconds};
+
+/// What a call fails with.
+pub type Errno = i32;
+
+/// msgrcv: a copy of the message of a number. libc does not have it.
+pub const MSG_COPY: i32 = 0o40000;
+
+static ATTACHED: Attachments<Queue> = Attachments::new();
+
+/// The identifier of a key's queue. Source: msgget(2).
+///
+/// # Errors
+/// ENOENT, EEXIST, EACCES, ENOSPC, ENOMEM; and what the namespace can't be used for.
+pub fn msgget(key: i32, flags: i32) -> Result<i32, Errno> {
+    get(key, flags).map_err(|error| error.errno())
+}
+
+/// As [`msgget`], with all that is known about a failure.
+///
+/// # Errors
+/// As [`msgget`].
+pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
+    let namespace = Namespace::of_this_process()?;
+    let mode = flags as u32 & 0o777;
+    let wanted = Wanted {
+        create: flags & libc::IPC_CREAT != 0,
+        exclusive: flags & libc::IPC_EXCL != 0,
+        mode,
+        asked: mode,
+    };
+    let got = registry::get(namespace, key, wanted)?;
+    let id = got.id();
+    if matches!(got, Got::Made(_)) {
+        attach(id, Queue::new(got.attach(namespace)?));
+    }
+    Ok(id)
+}
+
+fn attach(id: i32, queue: Queue) -> Option<Used> {
+    ATTACHED.sweep(Queue::is_removed);
+    ATTACHED.attach(id, queue).map(Used)
+}
+
+/// A queue that a call is using.
+pub struct Used(InUse<Queue>);
+
+/// The queue with an identifier.
+///
+/// # Errors
+/// EINVAL if there is none; EACCES if the caller may do nothing with it.
+#[inline(always)]
+pub fn find(id: i32) -> Result<Used, Errno> {
+    match ATTACHED.get(id) {
+        Some(queue) => Ok(Used(queue)),
+        None => find_slow(id),
+    }
+}
+
+#[cold]
+fn find_slow(id: i32) -> Result<Used, Errno> {
+    if id < 0 {
+        return Err(libc::EINVAL);
+    }
+    let open = || {
+        let namespace = Namespace::of_this_process()?;
+        registry::attach_id(namespace, id)
+    };
+    let segment = open().map_err(|error: OpenError| error.errno())?;
+    attach(id, Queue::new(segment)).ok_or(libc::ENOMEM)
+}
+
+/// The queue with an identifier, for a message of a type and of a length in bytes, which is found to be one that it takes.
+///
+/// # Errors
+/// EINVAL, EACCES.
+#[inline(always)]
+pub fn find_to_send(id: i32, mtype: i64, len: usize) -> Result<Used, Errno> {
+    if mtype < 1 {
+        return Err(libc::EINVAL);
+    }
+    match find(id) {
+        Ok(queue) if len <= queue.msgmax() => Ok(queue),
+        Ok(_) => Err(libc::EINVAL),
+        Err(errno) => Err(without_queue(errno, len)),
+    }
+}
+
+/// The kernel judges a length before it looks for the queue.
+#[cold]
+fn without_queue(errno: Errno, len: usize) -> Errno {
+    let limits = Namespace::of_this_process().and_then(Namespace::limits);
+    match limits.is_ok_and(|limits| len > limits.msgmax as usize) {
+        true => libc::EINVAL,
+        false => errno,
+    }
+}
+
+impl Used {
+    /// The longest message of the queue, in bytes.
+    #[inline(always)]
+    pub fn msgmax(&self) -> usize {
+        self.0.msgmax()
+    }
+
+    /// Sends a message if there is room at once.
+    ///
+    /// # Errors
+    /// EAGAIN, EACCES, EINVAL if the queue was removed, and others of [`super::SendError`].
+    #[inline(always)]
+    pub fn try_send(&self, mtype: i64, text: &[u8]) -> Result<(), Errno> {
+        let sent = self.0.send_until(mtype, text, Until::Now);
+        sent.map_err(|error| self.at_once(error.errno()))
+    }
+
+    /// Sends a message; blocks while there is no room.
+    ///
+    /// # Errors
+    /// EINTR, EIDRM if the queue was removed, EACCES, ETIMEDOUT and others of [`super::SendError`].
+    #[cold]
+    pub fn send(&self, mtype: i64, text: &[u8], until: Until) -> Result<(), Errno> {
+        let sent = self.0.send_until(mtype, text, until);
+        sent.map_err(|error| self.after_waiting(error.errno()))
+    }
+
+    /// Receives a message as the flags of msgrcv(2) say, if there is one at once.
+    ///
+    /// # Errors
+    /// ENOMSG, E2BIG, EACCES, EINVAL if the queue was removed, and others of [`ReceiveError`].
+    #[inline(always)]
+    pub fn try_receive(&self, buffer: &mut [u8], which: Which) -> Result<Received, Errno> {
+        let received = match which {
+            Which::Want(want, truncate) => self.0.receive_until(want, buffer, truncate, Until::Now),
+            Which::Copy(n, truncate) => return self.copy(n, truncate, buffer),
+        };
+        received.map_err(|error| self.at_once(error.errno()))
+    }
+
+    /// Receives a message; blocks while there is none.
+    ///
+    /// # Errors
+    /// EINTR, EIDRM if the queue was removed, E2BIG, EACCES, ETIMEDOUT and others of [`ReceiveError`].
+    #[cold]
+    pub fn receive(
+        &self,
+        buffer: &mut [u8],
+        which: Which,
+        until: Until,
+    ) -> Result<Received, Errno> {
+        let received = match which {
+            Which::Want(want, truncate) => self.0.receive_until(want, buffer, truncate, until),
+            Which::Copy(n, truncate) => return self.copy(n, truncate, buffer),
+        };
+        received.map_err(|error| self.after_waiting(error.errno()))
+    }
+
+    /// Copies the message of a number in the order of arrival.
+    fn copy(&self, n: i64, truncate: bool, buffer: &mut [u8]) -> Result<Received, Errno> {
+        // No queue has so many.
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        self.0.copy(n, buffer).map_err(|error| match error {
+            ReceiveError::TooSmall { .. } if truncate => libc::EINVAL,
+            error => self.at_once(error.errno()),
+        })
+    }
+
+    /// The errno of a call that did not wait. What was removed before it began is no queue to it.
+    #[cold]
+    fn at_once(&self, errno: Errno) -> Errno {
+        if !self.0.is_removed() {
+            return errno;
+        }
+        ATTACHED.forget(&self.0);
+        libc::EINVAL
+    }
+
+    #[cold]
+    fn after_waiting(&self, errno: Errno) -> Errno {
+        if self.0.is_removed() {
+            ATTACHED.forget(&self.0);
+        }
+        errno
+    }
+}
+
+/// Which message is to be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The first that is wanted, and whether what does not fit is lost.
+    Want(Want, bool),
+    /// A copy of the one of this number, and whether the caller has said so in vain.
+    Copy(i64, bool),
+}
+
+impl Which {
+    /// What the arguments of msgrcv(2) say.
+    ///
+    /// # Errors
+    /// EINVAL: flags that don't go together.
+    #[inline(always)]
+    pub fn of(msgtyp: i64, flags: i32) -> Result<Which, Errno> {
+        let truncate = flags & libc::MSG_NOERROR != 0;
+        if flags & MSG_COPY != 0 {
+            return match flags & (libc::MSG_EXCEPT | libc::IPC_NOWAIT) {
+                libc::IPC_NOWAIT => Ok(Which::Copy(msgtyp, truncate)),
+                _ => Err(libc::EINVAL),
+            };
+        }
+        let want = match msgtyp {
+            0 => Want::Any,
+            // The least number of all has no opposite; the kernel takes the greatest for it.
+            ..0 => Want::Lowest(msgtyp.checked_neg().unwrap_or(i64::MAX)),
+            _ if flags & libc::MSG_EXCEPT != 0 => Want::Except(msgtyp),
+            _ => Want::Exactly(msgtyp),
+        };
+        Ok(Which::Want(want, truncate))
+    }
+}
+
+/// Sends a message of a type. Source: msgsnd(2).
+///
+/// # Errors
+/// EAGAIN, EINTR, EIDRM, EINVAL, EACCES, ENOMEM; ETIMEDOUT at the end of `until`.
+pub fn msgsnd(id: i32, mtype: i64, text: &[u8], flags: i32, until: Until) -> Result<(), Errno> {
+    let queue = find_to_send(id, mtype, text.len())?;
+    match queue.try_send(mtype, text) {
+        Err(libc::EAGAIN) if flags & libc::IPC_NOWAIT == 0 => {
+            let sent = queue.send(mtype, text, until);
+            drop(queue);
+            reap();
+            sent
+        }
+        outcome => outcome,
+    }
+}
+
+/// Receives a message. Source: msgrcv(2).
+///
+/// # Errors
+/// ENOMSG, E2BIG, EINTR, EIDRM, EINVAL, EACCES; ETIMEDOUT at the end of `until`.
+pub fn msgrcv(
+    id: i32,
+    buffer: &mut [u8],
+    msgtyp: i64,
+    flags: i32,
+    until: Until,
+) -> Result<Received, Errno> {
+    let which = Which::of(msgtyp, flags)?;
+    let queue = find(id)?;
+    match queue.try_receive(buffer, which) {
+        Err(libc::ENOMSG) if flags & libc::IPC_NOWAIT == 0 => {
+            let received = queue.receive(buffer, which, until);
+            drop(queue);
+            reap();
+            received
+        }
+        outcome => outcome,
+    }
+}
+
+/// Unmaps what was removed meanwhile. For after a call that blocked.
+pub fn reap() {
+    ATTACHED.reap();
+}

@@ -1,0 +1,117 @@
+//! msgctl.
+
+use super::{ATTACHED, Errno, find};
+use crate::namespace::Namespace;
+use crate::sysv::{Change, ControlError, Entry, MsgInfo, ipc_info, msg_info, msg_stat, remove};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// msgctl: as `MSG_STAT`, but what the queue's mode says about reading does not matter. libc does not have it.
+pub const MSG_STAT_ANY: i32 = 13;
+
+/// IPC_STAT, MSG_STAT and MSG_STAT_ANY: what the call returns, and what is known of the queue. The latter two take an index.
+///
+/// # Errors
+/// EINVAL, EACCES.
+pub fn msgctl_stat(id: i32, command: i32) -> Result<(i32, Entry), Errno> {
+    if command == libc::IPC_STAT {
+        return Ok((0, stat(id)?));
+    }
+    let namespace = Namespace::of_this_process().map_err(|error| error.errno())?;
+    let entry = msg_stat(namespace, id, command == MSG_STAT_ANY).map_err(|error| errno(&error))?;
+    Ok((entry.id, entry))
+}
+
+fn stat(id: i32) -> Result<Entry, Errno> {
+    let queue = find(id)?;
+    queue
+        .0
+        .entry()
+        .map_err(|error| queue.at_once(errno(&error)))
+}
+
+/// IPC_INFO, and MSG_INFO in place of it; the call returns the highest index in use.
+///
+/// # Errors
+/// What the namespace can't be used for.
+pub fn msgctl_info(command: i32) -> Result<MsgInfo, Errno> {
+    let read = || {
+        let namespace = Namespace::of_this_process()?;
+        match command {
+            libc::MSG_INFO => msg_info(namespace),
+            _ => ipc_info(namespace),
+        }
+    };
+    read().map_err(|error| error.errno())
+}
+
+/// IPC_SET.
+///
+/// # Errors
+/// EINVAL, EPERM.
+pub fn msgctl_set(id: i32, change: &Change) -> Result<(), Errno> {
+    let queue = find(id).map_err(owners_only)?;
+    let set = queue.0.set(change);
+    set.map_err(|error| queue.at_once(errno(&error)))
+}
+
+/// IPC_RMID.
+///
+/// # Errors
+/// EINVAL, EPERM.
+pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
+    if id < 0 {
+        return Err(libc::EINVAL);
+    }
+    let namespace = Namespace::of_this_process().map_err(|error| error.errno())?;
+    remove(namespace, id).map_err(|error| errno(&error))?;
+    if let Some(queue) = ATTACHED.get(id) {
+        ATTACHED.forget(&queue);
+    }
+    ATTACHED.reap();
+    Ok(())
+}
+
+/// Who may not open the queue is not its owner.
+fn owners_only(errno: Errno) -> Errno {
+    match errno {
+        libc::EACCES => libc::EPERM,
+        other => other,
+    }
+}
+
+/// A queue that was removed before its turn came is none.
+fn errno(error: &ControlError) -> Errno {
+    match error {
+        ControlError::Removed => libc::EINVAL,
+        error => error.errno(),
+    }
+}
+
+impl Entry {
+    /// Fills the structure of msgctl(2), of which nothing is left as it was but what has no name.
+    #[doc(hidden)]
+    pub fn fill(&self, to: &mut libc::msqid_ds) {
+        to.msg_perm.__key = self.key;
+        to.msg_perm.uid = self.uid;
+        to.msg_perm.gid = self.gid;
+        to.msg_perm.cuid = self.cuid;
+        to.msg_perm.cgid = self.cgid;
+        // Its width is the architecture's.
+        to.msg_perm.mode = self.mode as _;
+        to.msg_perm.__seq = (self.id >> 15) as _;
+        to.msg_stime = seconds(self.last_send);
+        to.msg_rtime = seconds(self.last_receive);
+        to.msg_ctime = seconds(self.changed);
+        to.__msg_cbytes = self.bytes;
+        to.msg_qnum = self.messages;
+        to.msg_qbytes = self.qbytes;
+        to.msg_lspid = self.last_sender.cast_signed();
+        to.msg_lrpid = self.last_receiver.cast_signed();
+    }
+}
+
+/// Since 1970; 0 for never.
+pub fn seconds(time: Option<SystemTime>) -> i64 {
+    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_secs().cast_signed())
+}

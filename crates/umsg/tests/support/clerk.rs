@@ -1,0 +1,138 @@
+//! As [`Actor`](super::journal::Actor), for a System V queue: the journal's priorities are types.
+
+use super::journal::{How, Journal, Role, SHORTEST};
+use std::sync::atomic::Ordering::SeqCst;
+use umsg::sysv::{Lease, LeaseError, Queue, ReceiveError, Received, SendError, Until, Want};
+
+/// A process's part: a queue and the record of what it does with it.
+pub struct Clerk<'a> {
+    pub queue: &'a Queue,
+    pub journal: &'a Journal,
+    pub role: usize,
+    buffer: Vec<u8>,
+}
+
+fn until(how: How) -> Until {
+    match how {
+        How::Try => Until::Now,
+        How::Block => Until::Forever,
+        How::Within(time) => Until::After(time),
+    }
+}
+
+impl<'a> Clerk<'a> {
+    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize) -> Clerk<'a> {
+        Clerk {
+            queue,
+            journal,
+            role,
+            buffer: vec![0; queue.msgmax()],
+        }
+    }
+
+    pub fn me(&self) -> &'a Role {
+        &self.journal.roles[self.role]
+    }
+
+    /// Sends the next message; returns its number.
+    pub fn send(&mut self, how: How, mtype: u16, len: usize) -> Result<usize, SendError> {
+        let len = len.clamp(SHORTEST, self.buffer.len());
+        let (number, records) = self.journal.next(1);
+        let bytes = &mut self.buffer[..len];
+        records[0].begin(number, self.role, mtype, bytes);
+        self.journal.begin(self.role);
+        let result = self.queue.send_until(mtype.into(), bytes, until(how));
+        records[0].end(result.is_ok());
+        self.journal.end(self.role);
+        result.map(|()| number)
+    }
+
+    /// Sends the next messages as one batch, each with its type and length; returns the number of the first.
+    pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
+        let (first, records) = self.journal.next(batch.len());
+        let mut letters: Vec<(i64, Vec<u8>)> = Vec::new();
+        for (number, (record, &(mtype, len))) in (first..).zip(records.iter().zip(batch)) {
+            let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
+            record.begin(number, self.role, mtype, &mut bytes);
+            letters.push((mtype.into(), bytes));
+        }
+        let messages: Vec<(i64, &[u8])> = letters
+            .iter()
+            .map(|(mtype, bytes)| (*mtype, &bytes[..]))
+            .collect();
+        self.journal.begin(self.role);
+        let result = self.queue.send_batch_until(&messages, until(how));
+        for record in records {
+            record.end(result.is_ok());
+        }
+        self.journal.end(self.role);
+        result.map(|()| first)
+    }
+
+    /// Receives a message; returns its number.
+    pub fn receive(&mut self, how: How, want: Want) -> Result<usize, ReceiveError> {
+        self.me().receiving.store(1, SeqCst);
+        self.journal.begin(self.role);
+        let result = self
+            .queue
+            .receive_until(want, &mut self.buffer, false, until(how));
+        let result = result.map(|received| {
+            let bytes = &self.buffer[..received.len];
+            self.journal.note(bytes, received.mtype as u64)
+        });
+        self.me().receiving.store(0, SeqCst);
+        self.journal.end(self.role);
+        result
+    }
+
+    /// Receives up to `most` messages, those that are there; returns their numbers.
+    pub fn receive_batch(
+        &mut self,
+        how: How,
+        want: Want,
+        most: usize,
+    ) -> Result<Vec<usize>, ReceiveError> {
+        self.me().receiving.store(most as u32, SeqCst);
+        self.journal.begin(self.role);
+        let mut buffer = vec![0; most * self.buffer.len()];
+        let mut received = vec![Received::default(); most];
+        let result = self
+            .queue
+            .receive_batch_until(want, &mut buffer, &mut received, until(how));
+        let mut rest = &buffer[..];
+        let result = result.map(|count| {
+            let messages = received[..count].iter();
+            messages
+                .map(|message| {
+                    let (bytes, behind) = rest.split_at(message.len);
+                    rest = behind;
+                    self.journal.note(bytes, message.mtype as u64)
+                })
+                .collect()
+        });
+        self.me().receiving.store(0, SeqCst);
+        self.journal.end(self.role);
+        result
+    }
+
+    /// Leases a message.
+    pub fn lease(&self, how: How, want: Want) -> Result<Lease<'a>, ReceiveError> {
+        self.journal.begin(self.role);
+        let result = self.queue.lease_until(want, until(how));
+        self.journal.end(self.role);
+        result
+    }
+
+    /// Acknowledges a lease: only now its message counts as received. Returns its number.
+    pub fn acknowledge(&mut self, lease: Lease<'a>) -> Result<usize, LeaseError> {
+        let (bytes, mtype) = (lease.to_vec(), lease.mtype() as u64);
+        if let Some(message) = self.journal.of(&bytes) {
+            message.ending.store(1, SeqCst);
+        }
+        self.journal.begin(self.role);
+        let result = lease.acknowledge();
+        let result = result.map(|()| self.journal.note(&bytes, mtype));
+        self.journal.end(self.role);
+        result
+    }
+}
