@@ -375,6 +375,25 @@ fn what_root_gives_away_belongs_to_the_new_owner_names_and_all() {
 }
 
 #[test]
+fn a_new_owner_who_does_not_own_the_file_is_told_what_he_can_not_change() {
+    with_both(|place| {
+        let id = provide(place, MAKER, 0o600);
+        let ours = Ours(&place.namespace);
+        MAKER.does(|| assert_eq!(ours.set(id, [1002, 1002, 0o600, 100]), 0));
+        User(1002, 1002, &[]).does(|| {
+            // The kernel's queues have no files.
+            assert_eq!(ours.set(id, [1002, 1002, 0o666, 100]), -libc::EPERM);
+            assert_eq!(ours.set(id, [1002, 1002, 0o600, 200]), 0);
+            assert_eq!(ours.stat(id), (0, [1002, 1002, 1001, 1001, 0o600]));
+            assert_eq!(ours.remove(id), 0);
+            // Its names are in nobody's way.
+            assert_eq!(ours.get(KEY, 0), -libc::ENOENT);
+            assert!(ours.get(KEY, libc::IPC_CREAT | 0o600) > id);
+        });
+    });
+}
+
+#[test]
 fn who_is_blocked_is_judged_again_when_the_rights_change() {
     with_both(|place| {
         let queue = OpenOptions::new()

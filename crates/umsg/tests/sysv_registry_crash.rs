@@ -231,6 +231,34 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_nobodys_way() {
 }
 
 #[test]
+fn a_queue_whose_label_is_behind_a_dead_ones_is_found_whoever_sweeps() {
+    let _turn = turn();
+    let Some(place) = shared() else { return };
+    die(VICTIM, "MSG_REMOVED", || {
+        open(&place, KEY).remove().unwrap()
+    });
+    as_user(STRANGER, "the next", || drop(open(&place, KEY)));
+    assert_eq!(names(&place), ["0", "1", "k-00001234", "k-00001234-1"]);
+    as_user(VICTIM, "the dead one's user", || {
+        for _ in 0..ROUND {
+            open(&place, PRIVATE).remove().unwrap();
+        }
+        find(&place, KEY).unwrap().try_send(1, b"found").unwrap();
+    });
+    assert_eq!(names(&place), ["1", "k-00001234", "k-00001234-1"]);
+    assert_eq!(keys(&place), [KEY]);
+    as_user(STRANGER, "its maker", || {
+        find(&place, KEY).unwrap().remove().unwrap()
+    });
+    as_user(VICTIM, "another", || drop(open(&place, KEY)));
+    assert_eq!(names(&place).last().unwrap(), "k-00001234");
+    as_user(VICTIM, "its maker", || {
+        find(&place, KEY).unwrap().remove().unwrap()
+    });
+    tidy(&place, &[], "in the end");
+}
+
+#[test]
 fn a_killed_sweeper_is_swept_after() {
     let _turn = turn();
     let place = Place::new();

@@ -31,7 +31,8 @@ pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<
     crash_point!(MSGGET_EMPTY);
     let mut segment = build(&new, key, wanted.mode & 0o777, &limits)?;
     let quota = Quota::of(namespace.clone());
-    if !quota.allows(0) {
+    // Where there is no limit, there is nothing to ask.
+    if limits.max_bytes.is_some() && !quota.allows(0) {
         return Err(OpenError::NoSpace);
     }
     segment.set_quota(quota);

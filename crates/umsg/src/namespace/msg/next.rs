@@ -131,7 +131,11 @@ impl Files {
             Err(_) => return Ok(()),
         };
         io::pwrite(&file, &next.encode(), 0).map_err(|e| FileError::of("pwrite", e))?;
-        fs::ftruncate(&file, SIZE as u64).map_err(|e| FileError::of("ftruncate", e))
+        let stat = fs::fstat(&file).map_err(|e| FileError::of("fstat", e))?;
+        if stat.st_size != SIZE as i64 {
+            fs::ftruncate(&file, SIZE as u64).map_err(|e| FileError::of("ftruncate", e))?;
+        }
+        Ok(())
     }
 
     fn open_next(&self) -> Result<OwnedFd, FileError> {
