@@ -39,3 +39,18 @@ fn a_logger_never_waits_and_counts_what_it_drops() {
 fn images_go_through_three_processes_in_place() {
     run("image_pipeline");
 }
+
+#[test]
+fn connections_are_handed_to_workers_and_answered() {
+    run("ring_http");
+}
+
+#[test]
+fn a_pool_of_threads_is_fed_by_rings() {
+    run("ring_pool");
+}
+
+#[test]
+fn a_ring_and_an_io_uring_are_waited_for_together() {
+    run("ring_and_io_uring");
+}

@@ -1,0 +1,120 @@
+//! An acceptor hands TCP connections to workers: each worker has a ring, and gets the descriptor with the message.
+//!
+//! Without arguments it serves on a port of its own, asks itself for some pages, checks the answers and ends. With a port it
+//! serves until it is killed: `ring_http 8080`, then `curl http://localhost:8080/hello`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::thread::JoinHandle;
+use umsg::ring::{Options, Post, Ring, Sender, Until};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+const WORKERS: usize = 3;
+/// `user_data` of a connection, and of the end.
+const CONNECTION: u64 = 1;
+const END: u64 = 2;
+
+struct Worker {
+    sender: Sender,
+    thread: JoinHandle<Result<u64>>,
+}
+
+fn main() -> Result<()> {
+    let port = match std::env::args().nth(1) {
+        Some(port) => port.parse()?,
+        None => 0,
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let address = listener.local_addr()?;
+    println!("http://{address}/");
+    let client = (port == 0).then(|| std::thread::spawn(move || ask(address.port())));
+    let workers = (0..WORKERS).map(|_| hire()).collect::<Result<Vec<_>>>()?;
+    for (count, connection) in listener.incoming().enumerate() {
+        // The worker gets a descriptor of its own; this one is closed when `connection` is dropped.
+        let worker = &workers[count % WORKERS];
+        worker
+            .sender
+            .send_fd(&Post::new(CONNECTION), connection?.as_fd(), Until::Forever)?;
+        if client.as_ref().is_some_and(JoinHandle::is_finished) {
+            break;
+        }
+    }
+    for worker in &workers {
+        worker.sender.send(&Post::new(END))?;
+    }
+    let mut served = 0;
+    for worker in workers {
+        served += worker.thread.join().expect("no panic")?;
+    }
+    if let Some(client) = client {
+        let asked = client.join().expect("no panic")?;
+        println!("{asked} pages asked for, {served} connections served");
+        assert!(served >= asked);
+    }
+    Ok(())
+}
+
+fn hire() -> Result<Worker> {
+    let ring = Options::new().entries(64).create()?;
+    let sender = ring.sender();
+    let thread = std::thread::spawn(move || work(ring));
+    Ok(Worker { sender, thread })
+}
+
+/// Serves one connection after another, until the end.
+fn work(mut ring: Ring) -> Result<u64> {
+    let mut served = 0;
+    loop {
+        let message = ring.recv()?;
+        if message.user_data == END {
+            return Ok(served);
+        }
+        let descriptor = message
+            .descriptor
+            .ok_or("a connection without its descriptor")?;
+        // A client that went away is its own affair.
+        let _ = serve(TcpStream::from(descriptor));
+        served += 1;
+    }
+}
+
+fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line)?;
+    let path = line.split(' ').nth(1).unwrap_or("/").to_owned();
+    let body = format!("you asked for {path}\n");
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+/// Asks for pages, and once more to let the acceptor see that it is over.
+fn ask(port: u16) -> Result<u64> {
+    let mut pages = 0;
+    for page in 0..30 {
+        let answer = get(port, &format!("/page/{page}"))?;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(
+            answer.ends_with(&format!("you asked for /page/{page}\n")),
+            "{answer}"
+        );
+        pages += 1;
+    }
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+    });
+    Ok(pages)
+}
+
+fn get(port: u16, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
