@@ -68,7 +68,7 @@ pub fn soak(workspace: &Workspace, seconds: u64) -> Result<()> {
 /// The library's unit, integration and documentation tests, with real SIGKILL at every named point; the soak that counts
 /// comes later and in a release build.
 fn library(workspace: &Workspace) -> Command {
-    let mut library = workspace.cargo(&["test", "-p", "umsg", "--features", "crash-points"]);
+    let mut library = workspace.cargo(&["test", "-p", "umsg", "--features", "crash-points,tokio"]);
     library.env("UMSG_SOAK_SECONDS", "2");
     library
 }

@@ -10,6 +10,8 @@
 //! A sender that is killed leaves a whole message or none, and holds up nobody. If the owner dies, senders are told so
 //! ([`SendError::OwnerDead`]), at the latest ten milliseconds later.
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod doorbell;
 mod error;
 mod message;
@@ -23,6 +25,8 @@ mod tests;
 
 pub use crate::pacing::Waiting;
 pub use crate::until::Until;
+#[cfg(feature = "tokio")]
+pub use asynchronous::AsyncRing;
 pub use error::{RecvError, RingError, SendError};
 pub use message::{INLINE, Message, Post, Tag};
 pub use options::Options;

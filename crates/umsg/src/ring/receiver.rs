@@ -165,6 +165,19 @@ impl Ring {
 
     #[inline]
     fn recv_by(&mut self, deadline: Deadline) -> Result<Message<'_>, RecvError> {
+        let taken = self.take(deadline)?;
+        self.message(taken)
+    }
+
+    /// What was taken into the buffer.
+    #[inline]
+    pub(super) fn message(&mut self, taken: Taken) -> Result<Message<'_>, RecvError> {
+        message(&self.buffer, taken, &mut self.doorbell).ok_or(RecvError::Damaged)
+    }
+
+    /// Takes the next message into the buffer.
+    #[inline]
+    pub(super) fn take(&mut self, deadline: Deadline) -> Result<Taken, RecvError> {
         let me = thread::current();
         let engine = &self.shared.engine;
         let mut waited = false;
@@ -189,7 +202,7 @@ impl Ring {
             // The bell was rung for the wait: what else there is, the descriptor has to say.
             self.shared.button.press();
         }
-        message(&self.buffer, taken, &mut self.doorbell).ok_or(RecvError::Damaged)
+        Ok(taken)
     }
 
     /// Waits until `at_least` messages are there, and is woken once, when the last of them is. Answers how many there are.

@@ -246,3 +246,32 @@ fn a_descriptor_can_come_without_a_message() {
     assert!(ring.take_fd(ticket).is_some());
     assert!(ring.take_fd(ticket).is_none());
 }
+
+#[cfg(feature = "tokio")]
+#[test]
+fn tokio_is_woken_for_each_of_many_messages() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let ring = ring(64, 1000);
+        let sender = ring.sender();
+        let mut ring = AsyncRing::new(ring).unwrap();
+        let poster = std::thread::spawn(move || {
+            for n in 0..500 {
+                sender.send(&Post::new(n)).unwrap();
+                if n % 7 == 0 {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+        });
+        for n in 0..500 {
+            let message = tokio::time::timeout(Duration::from_secs(20), ring.recv()).await;
+            assert_eq!(message.unwrap().unwrap().user_data, n);
+        }
+        let none = tokio::time::timeout(Duration::from_millis(20), ring.recv()).await;
+        assert!(none.is_err());
+        poster.join().unwrap();
+    });
+}

@@ -1,0 +1,75 @@
+//! Receiving with tokio.
+
+use super::error::RecvError;
+use super::message::Message;
+use super::receiver::Ring;
+use crate::sys::clock::Deadline;
+use std::os::fd::OwnedFd;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// The receiving end of a ring for tokio. It waits by the ring's [descriptor](Ring::pollable): no thread of its own, and no
+/// system call for a message that is there.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// use umsg::ring::{AsyncRing, Options, Post};
+/// let ring = Options::new().create()?;
+/// let sender = ring.sender();
+/// let mut ring = AsyncRing::new(ring)?;
+/// std::thread::spawn(move || sender.send(&Post::new(7)).unwrap());
+/// assert_eq!(ring.recv().await?.user_data, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct AsyncRing {
+    /// Another descriptor of the ring's socket.
+    descriptor: AsyncFd<OwnedFd>,
+    ring: Ring,
+}
+
+impl AsyncRing {
+    /// Registers a ring with the runtime that this is called in.
+    ///
+    /// # Errors
+    /// Those of the system.
+    ///
+    /// # Panics
+    /// Outside of a runtime with its I/O enabled.
+    pub fn new(mut ring: Ring) -> std::io::Result<AsyncRing> {
+        let descriptor = ring.pollable().try_clone_to_owned()?;
+        Ok(AsyncRing {
+            descriptor: AsyncFd::register_with_interest(descriptor, Interest::READABLE)?,
+            ring,
+        })
+    }
+
+    /// Receives the next message. If the future is dropped before it is ready, no message is lost.
+    ///
+    /// # Errors
+    /// `Damaged`, `WouldDeadlock`.
+    pub async fn recv(&mut self) -> Result<Message<'_>, RecvError> {
+        let taken = loop {
+            match self.ring.take(Deadline::Passed) {
+                Err(RecvError::Empty) => {}
+                other => break other?,
+            }
+            // The ring's bell is armed: the next message makes the descriptor readable.
+            let ready = self.descriptor.readable().await;
+            ready.map_err(|_| RecvError::Damaged)?.clear_ready();
+        };
+        self.ring.message(taken)
+    }
+
+    /// The ring, for what needs no waiting.
+    pub fn get_mut(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+
+    /// The ring back.
+    pub fn into_inner(self) -> Ring {
+        self.ring
+    }
+}
