@@ -40,10 +40,10 @@ impl AsyncRing {
     /// Outside of a runtime with its I/O enabled.
     pub fn new(mut ring: Ring) -> std::io::Result<AsyncRing> {
         let descriptor = ring.pollable().try_clone_to_owned()?;
-        Ok(AsyncRing {
-            descriptor: AsyncFd::register_with_interest(descriptor, Interest::READABLE)?,
-            ring,
-        })
+        // SAFETY: the descriptor is the registration's own, which closes it when it ends, and always the same.
+        let descriptor =
+            unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE)? };
+        Ok(AsyncRing { descriptor, ring })
     }
 
     /// Receives the next message. If the future is dropped before it is ready, no message is lost.

@@ -11,6 +11,7 @@
 //! ([`SendError::OwnerDead`]), at the latest ten milliseconds later.
 
 #[cfg(feature = "tokio")]
+#[allow(unsafe_code, reason = "a descriptor is registered with tokio")]
 mod asynchronous;
 mod doorbell;
 mod error;
