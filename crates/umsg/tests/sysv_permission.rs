@@ -394,6 +394,27 @@ fn a_new_owner_who_does_not_own_the_file_is_told_what_he_can_not_change() {
 }
 
 #[test]
+fn a_queue_that_one_may_not_read_is_listed_with_what_is_known_of_it() {
+    with_both(|place| {
+        let id = provide(place, MAKER, 0o640);
+        User(1003, 1003, &[]).does(|| {
+            let entry = sysv::list(&place.namespace).unwrap()[0];
+            assert_eq!((entry.id, entry.key, entry.readable), (id, KEY, false));
+            assert_eq!((entry.uid, entry.gid, entry.mode), (1001, 1001, 0o660));
+            assert_eq!((entry.messages, entry.qbytes, entry.changed), (0, 0, None));
+            assert_eq!(sysv::totals(&place.namespace).unwrap().queues, 1);
+        });
+        User(1002, 1001, &[]).does(|| {
+            let entry = sysv::list(&place.namespace).unwrap()[0];
+            assert_eq!(
+                (entry.mode, entry.qbytes, entry.readable),
+                (0o640, 16_384, true)
+            );
+        });
+    });
+}
+
+#[test]
 fn who_is_blocked_is_judged_again_when_the_rights_change() {
     with_both(|place| {
         let queue = OpenOptions::new()

@@ -430,3 +430,38 @@ fn identifiers_go_on_where_they_ended_and_a_lost_note_does_not_bring_them_back()
     let after = make(&place.namespace, PRIVATE).unwrap();
     assert_eq!(after.id(), next.id() + 1);
 }
+
+/// Leaves so many descriptor numbers.
+fn leave_descriptors(free: usize) {
+    // SAFETY: F_GETFD only asks whether the number is taken.
+    let is_free = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } == -1;
+    let last = (0..).filter(is_free).nth(free - 1).unwrap();
+    let limit = libc::rlimit {
+        rlim_cur: last as u64 + 1,
+        rlim_max: 1024,
+    };
+    // SAFETY: the structure is a live local.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!(result, 0);
+}
+
+#[test]
+fn one_descriptor_is_enough_to_find_a_queue_and_four_to_make_one() {
+    let place = Place::new();
+    make(&place.namespace, KEY).unwrap();
+    let mut child = Child::run(|| {
+        leave_descriptors(1);
+        assert_eq!(find(&place.namespace, KEY).unwrap().id(), 0);
+        options(&place.namespace).open_id(0).unwrap();
+        let error = make(&place.namespace, PRIVATE).unwrap_err();
+        assert_eq!(error.errno(), libc::EMFILE, "{error}");
+        leave_descriptors(3);
+        let error = make(&place.namespace, PRIVATE).unwrap_err();
+        assert_eq!(error.errno(), libc::EMFILE, "{error}");
+        leave_descriptors(4);
+        assert_eq!(make(&place.namespace, PRIVATE).unwrap().id(), 1);
+        0
+    });
+    assert_eq!(child.wait(Duration::from_secs(60)), Some(Exit::Code(0)));
+    assert_eq!(names(&place), ["0", "1", "k-00001234", "p-1"]);
+}

@@ -74,7 +74,7 @@ fn name(
     lock: &Locked,
 ) -> Result<(), OpenError> {
     let in_use = room(new.files(), limits, lock)?;
-    let last = new.files().next(in_use);
+    let last = new.files().next(in_use)?;
     for index in last.indices(in_use) {
         if !sweep::index(new.files(), index, lock) {
             continue;

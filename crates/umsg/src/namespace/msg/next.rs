@@ -99,19 +99,23 @@ impl Next {
 
 impl Files {
     /// The last identifier of a directory with so many queues. Under the lock.
-    pub(crate) fn next(&self, in_use: u32) -> Next {
+    ///
+    /// # Errors
+    /// `NoMemory`, `TooManyFiles`. What else the note is, it is not believed.
+    pub(crate) fn next(&self, in_use: u32) -> Result<Next, FileError> {
         match self.read_next() {
-            Some(next) => next,
-            None if in_use == 0 => Next::FIRST,
-            None => Next::by_the_clock(),
+            Ok(Some(next)) => Ok(next),
+            Err(error) if is_want(&error) => Err(error),
+            _ if in_use == 0 => Ok(Next::FIRST),
+            _ => Ok(Next::by_the_clock()),
         }
     }
 
-    fn read_next(&self) -> Option<Next> {
-        let file = self.open_next().ok()?;
+    fn read_next(&self) -> Result<Option<Next>, FileError> {
+        let file = self.open_next()?;
         let mut bytes = [0; SIZE + 1];
-        let len = io::pread(&file, &mut bytes, 0).ok()?;
-        Next::decode(bytes[..len].try_into().ok()?)
+        let len = io::pread(&file, &mut bytes, 0).map_err(|e| FileError::of("pread", e))?;
+        Ok(bytes[..len].try_into().ok().and_then(Next::decode))
     }
 
     /// Notes the last identifier, before there is a queue with it. Under the lock.
@@ -125,9 +129,7 @@ impl Files {
         let file = match self.open_next() {
             Ok(file) => file,
             Err(FileError::NotFound) => return self.make_next(next),
-            Err(error @ (FileError::TooManyFiles { .. } | FileError::NoMemory)) => {
-                return Err(error);
-            }
+            Err(error) if is_want(&error) => return Err(error),
             Err(_) => return Ok(()),
         };
         io::pwrite(&file, &next.encode(), 0).map_err(|e| FileError::of("pwrite", e))?;
@@ -154,6 +156,11 @@ impl Files {
         staged.discard(self.directory());
         outcome.map_err(|e| FileError::of("link", e))
     }
+}
+
+/// The caller has too little of something, which says nothing of the file.
+fn is_want(error: &FileError) -> bool {
+    matches!(error, FileError::TooManyFiles { .. } | FileError::NoMemory)
 }
 
 fn write(staged: &Staged, next: Next) -> io::Result<()> {
@@ -222,7 +229,7 @@ mod tests {
         let namespace = dir.namespace();
         let change = || {
             let mut files = namespace.msg_files().unwrap();
-            assert_eq!(files.next(1), last(5, 6));
+            assert_eq!(files.next(1).unwrap(), last(5, 6));
             files.note_next(last(7, 8)).unwrap();
         };
         if is_root() {
@@ -230,7 +237,10 @@ mod tests {
         } else {
             change();
         }
-        assert_eq!(dir.namespace().msg_files().unwrap().next(1), last(7, 8));
+        assert_eq!(
+            dir.namespace().msg_files().unwrap().next(1).unwrap(),
+            last(7, 8)
+        );
     }
 
     #[test]
@@ -254,9 +264,9 @@ mod tests {
             changed(15, 1),
         ] {
             std::fs::write(&path, &bad).unwrap();
-            let next = files.next(1);
+            let next = files.next(1).unwrap();
             assert_eq!(next.index, None, "{bad:?}");
-            assert_eq!(files.next(0), Next::FIRST);
+            assert_eq!(files.next(0).unwrap(), Next::FIRST);
             files.note_next(next.with(0)).unwrap();
             let noted = std::fs::read(&path).unwrap();
             assert_eq!(noted[..16], next.with(0).encode(), "{bad:?}");
@@ -275,12 +285,12 @@ mod tests {
         chmod(&dir.path().join("msg/.next"), 0o600);
         as_user(STRANGER, || {
             let mut files = namespace.msg_files().unwrap();
-            assert_eq!(files.next(1).index, None);
+            assert_eq!(files.next(1).unwrap().index, None);
             files.note_next(last(7, 8)).unwrap();
         });
-        assert_eq!(files.next(1), last(5, 6));
+        assert_eq!(files.next(1).unwrap(), last(5, 6));
         std::fs::remove_file(dir.path().join("msg/.next")).unwrap();
         std::fs::create_dir(dir.path().join("msg/.next")).unwrap();
-        files.note_next(files.next(1).with(0)).unwrap();
+        files.note_next(files.next(1).unwrap().with(0)).unwrap();
     }
 }
