@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod clerk;
+pub mod harass;
 pub mod journal;
 pub mod place;
 pub mod shared;
