@@ -58,7 +58,7 @@ pub fn start_as<'a, B: Basics + ?Sized, T: Carried>(
     work: impl FnOnce() -> T,
 ) -> Child<'a, T> {
     start(backend, || {
-        user.assume().expect("becoming another user");
+        backend.assume(user).expect("becoming another user");
         work()
     })
 }

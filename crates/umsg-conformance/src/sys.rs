@@ -438,14 +438,14 @@ impl User {
     ///
     /// # Errors
     /// Those of `setgroups`, `setresgid` and `setresuid`.
-    pub fn assume(self) -> Result<(), Errno> {
+    pub fn assume(self, by: &Credentials) -> Result<(), Errno> {
         let groups: Vec<u32> = self.supplementary.into_iter().collect();
         // SAFETY: a live slice and its length.
-        check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
+        check(unsafe { (by.setgroups)(groups.len(), groups.as_ptr()) })?;
         // SAFETY: has no preconditions.
-        check(unsafe { libc::setresgid(self.gid, self.gid, self.gid) })?;
+        check(unsafe { (by.setresgid)(self.gid, self.gid, self.gid) })?;
         // SAFETY: has no preconditions.
-        check(unsafe { libc::setresuid(self.uid, self.uid, self.uid) })?;
+        check(unsafe { (by.setresuid)(self.uid, self.uid, self.uid) })?;
         Ok(())
     }
 
@@ -453,14 +453,32 @@ impl User {
     ///
     /// # Errors
     /// Those of `setresgid` and `setresuid`.
-    pub fn assume_effective(self) -> Result<(), Errno> {
+    pub fn assume_effective(self, by: &Credentials) -> Result<(), Errno> {
         const SAME: u32 = u32::MAX;
         // SAFETY: has no preconditions.
-        check(unsafe { libc::setresgid(SAME, self.gid, SAME) })?;
+        check(unsafe { (by.setresgid)(SAME, self.gid, SAME) })?;
         // SAFETY: has no preconditions.
-        check(unsafe { libc::setresuid(SAME, self.uid, SAME) })?;
+        check(unsafe { (by.setresuid)(SAME, self.uid, SAME) })?;
         Ok(())
     }
+}
+
+/// The functions by which a process becomes another user's, whoever provides them.
+#[allow(missing_docs)]
+#[derive(Clone, Copy)]
+pub struct Credentials {
+    pub setgroups: unsafe extern "C" fn(libc::size_t, *const libc::gid_t) -> i32,
+    pub setresgid: unsafe extern "C" fn(libc::gid_t, libc::gid_t, libc::gid_t) -> i32,
+    pub setresuid: unsafe extern "C" fn(libc::uid_t, libc::uid_t, libc::uid_t) -> i32,
+}
+
+impl Credentials {
+    /// What this program is linked to.
+    pub const OF_LIBC: Credentials = Credentials {
+        setgroups: libc::setgroups,
+        setresgid: libc::setresgid,
+        setresuid: libc::setresuid,
+    };
 }
 
 /// The user and group that this process acts as.

@@ -10,9 +10,10 @@ mod native;
 
 pub use c::C;
 pub use calls::{Called, Calls};
-pub(crate) use calls::{answer, nothing};
+pub(crate) use calls::{Library, answer, nothing};
 pub use flawed::{Flaw, Flawed};
 pub use native::Native;
+pub(crate) use native::handle_deferred;
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -22,6 +23,7 @@ use umsg::{Limits, Namespace, NamespaceError};
 
 use crate::errno::Errno;
 use crate::site::Site;
+use crate::sys::{Credentials, User};
 
 /// A message queue descriptor: a real one for the kernel and the drop-in, a number of the backend's own otherwise.
 pub type Fd = i32;
@@ -128,6 +130,22 @@ pub trait Basics: Send + Sync {
     /// To be held around a fork, so that the child finds the backend's own table in order.
     fn hold(&self) -> Option<Box<dyn Held + '_>> {
         None
+    }
+
+    /// Becomes another user, for good. Needs root.
+    ///
+    /// # Errors
+    /// Those of `setgroups`, `setresgid` and `setresuid`.
+    fn assume(&self, user: User) -> Result<(), Errno> {
+        user.assume(&Credentials::OF_LIBC)
+    }
+
+    /// Becomes another user, but for the real and the saved ids.
+    ///
+    /// # Errors
+    /// Those of `setresgid` and `setresuid`.
+    fn assume_effective(&self, user: User) -> Result<(), Errno> {
+        user.assume_effective(&Credentials::OF_LIBC)
     }
 
     /// `sigaction`: installs a handler with these flags.
@@ -286,7 +304,7 @@ pub trait Backend: Basics {
 }
 
 /// Changes the limits of a namespace.
-fn set_limits(namespace: &Namespace, change: impl FnOnce(&mut Limits)) -> Answer<()> {
+pub(crate) fn set_limits(namespace: &Namespace, change: impl FnOnce(&mut Limits)) -> Answer<()> {
     let set = || {
         let mut limits = namespace.limits()?;
         change(&mut limits);

@@ -151,6 +151,16 @@ extern "C" fn enter(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
     handler(signal);
 }
 
+/// `sigaction`: a handler that is put off while the library must not be interrupted.
+pub(crate) fn handle_deferred(signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+    HANDLERS[signal as usize].store(handler as *const () as usize, Ordering::Release);
+    // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
+    let entrance =
+        unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
+    let flags = flags | libc::SA_SIGINFO;
+    sys::handle_signal(libc::sigaction, signal, entrance, flags).map_err(Failure::from)
+}
+
 impl Basics for Native {
     fn label(&self) -> &'static str {
         "native API"
@@ -161,12 +171,7 @@ impl Basics for Native {
     }
 
     fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-        HANDLERS[signal as usize].store(handler as *const () as usize, Ordering::Release);
-        // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
-        let entrance =
-            unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
-        let flags = flags | libc::SA_SIGINFO;
-        sys::handle_signal(libc::sigaction, signal, entrance, flags).map_err(Failure::from)
+        handle_deferred(signal, handler, flags)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use crate::backend::{Attributes, Ownership};
 use crate::errno::Errno;
 use crate::site::{Site, message};
-use crate::sys::{self, User};
+use crate::sys::{self, Credentials, User};
 
 subject! { $ open_and_modes, open_and_modes_cases:
     opening_a_missing_queue_is_no_entry
@@ -264,7 +264,9 @@ fn one_queue_too_many_is_no_space(site: &Site) {
     site.ask(site.backend().limit_queues(3)).expect("a limit");
     // As nobody that the limit does not hold for.
     if sys::is_root() {
-        User::NOBODY.assume().expect("becoming nobody");
+        User::NOBODY
+            .assume(&Credentials::OF_LIBC)
+            .expect("becoming nobody");
     }
     let names: Vec<_> = (0..4).map(|_| site.name("many")).collect();
     for name in &names[..3] {
@@ -344,7 +346,9 @@ fn the_owner_is_the_effective_user_and_group(site: &Site) {
     // Whoever stands in for the kernel may find out where its queues are before the user changes.
     site.queue(1, 8);
     let child = site.child(|| {
-        User::NOBODY.assume_effective().expect("becoming nobody");
+        User::NOBODY
+            .assume_effective(&Credentials::OF_LIBC)
+            .expect("becoming nobody");
         site.open_with(&name, CREATE, 0o600, Some(&SMALL)).map(drop)
     });
     assert_eq!(child.result(), Ok(()));

@@ -128,7 +128,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
             Ok(Forked::Child) => {
                 self.number = child;
                 self.hand.begin();
-                let became = user.map_or(Ok(()), sys::User::assume);
+                let became = user.map_or(Ok(()), |user| self.shared.backend.assume(user));
                 self.answer(&plain(became.map_err(Failure::from)));
                 None
             }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use crate::backend::{Family, Kind};
 use crate::sys;
-use backend::{Backend, Called, Flaw, Flawed};
+use backend::{Backend, Called, Flaw, Flawed, Native};
 use site::Site;
 
 /// System V message queues: `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
@@ -27,11 +27,14 @@ impl Family for SystemV {
     type Backend = dyn Backend;
     type Site = Site;
 
-    fn make(kind: &Kind<SystemV>, _directory: &Path) -> Result<Box<dyn Backend>, String> {
+    fn make(kind: &Kind<SystemV>, directory: &Path) -> Result<Box<dyn Backend>, String> {
         Ok(match kind {
             Kind::Kernel => Box::new(Called::kernel()),
+            Kind::Dropin(library) => Box::new(Called::dropin(library, directory)?),
+            Kind::Preloaded(_) => Box::new(Called::preloaded(directory)?),
+            Kind::Native => Box::new(Native::new(directory)?),
+            Kind::C(library) => Box::new(Called::c(library, directory)?),
             Kind::Flawed(flaw) => Box::new(Flawed::new(Called::kernel(), *flaw)),
-            other => return Err(format!("no System V queues on the {}", other.label())),
         })
     }
 

@@ -2,28 +2,72 @@
 
 use std::ffi::{c_int, c_long, c_void};
 use std::mem;
+use std::path::Path;
 use std::ptr;
 
 use libc::{key_t, msginfo, msqid_ds, pthread_t, size_t, ssize_t};
+use umsg::Namespace;
 
+use super::native::like_the_kernel;
 use super::{Answer, Backend, Change, Id, Info, Status};
-use crate::backend::{Basics, Failure, answer, nothing};
+use crate::backend::{Basics, Failure, Library, answer, nothing, set_limits};
 use crate::errno::Errno;
-use crate::sys;
+use crate::sys::{self, Credentials, User};
 
 macro_rules! functions {
-    ($($name:ident: $signature:ty,)*) => {
+    ($($name:ident: $signature:ty,)* / $($other:ident: $others_signature:ty,)*) => {
         /// The C functions, whoever provides them.
         #[allow(missing_docs)]
         #[derive(Clone, Copy)]
         pub struct Functions {
             $(pub $name: $signature,)*
+            $(pub $other: $others_signature,)*
         }
 
         impl Functions {
             /// What this program is linked to: glibc's.
             pub fn of_libc() -> Functions {
-                Functions { $($name: libc::$name,)* }
+                Functions {
+                    $($name: libc::$name,)*
+                    $($other: libc::$other,)*
+                }
+            }
+
+            /// What a library provides, or else the libraries that it depends on: what a program sees that preloads it.
+            ///
+            /// # Errors
+            /// The loader's message.
+            pub fn of_dropin(path: &Path) -> Result<Functions, String> {
+                let library = Library::load(path)?;
+                Ok(Functions {
+                    $($name: {
+                        let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
+                        // SAFETY: the library promises the C declaration of the function by this name, and it is
+                        // never unloaded.
+                        unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
+                    },)*
+                    $($other: {
+                        let symbol = library.symbol(concat!(stringify!($other), "\0"))?;
+                        // SAFETY: as above.
+                        unsafe { mem::transmute::<*mut c_void, $others_signature>(symbol) }
+                    },)*
+                })
+            }
+
+            /// What the C library provides under names of its own; signals and threads are libc's.
+            ///
+            /// # Errors
+            /// The loader's message.
+            pub fn of_c(path: &Path) -> Result<Functions, String> {
+                let library = Library::load(path)?;
+                Ok(Functions {
+                    $($name: {
+                        let symbol = library.symbol(concat!("umsg_", stringify!($name), "\0"))?;
+                        // SAFETY: as above.
+                        unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
+                    },)*
+                    $($other: libc::$other,)*
+                })
             }
         }
     };
@@ -34,8 +78,12 @@ functions! {
     msgsnd: unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> c_int,
     msgrcv: unsafe extern "C" fn(c_int, *mut c_void, size_t, c_long, c_int) -> ssize_t,
     msgctl: unsafe extern "C" fn(c_int, c_int, *mut msqid_ds) -> c_int,
+    /
     sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
     pthread_cancel: unsafe extern "C" fn(pthread_t) -> c_int,
+    setgroups: unsafe extern "C" fn(size_t, *const libc::gid_t) -> c_int,
+    setresgid: unsafe extern "C" fn(libc::gid_t, libc::gid_t, libc::gid_t) -> c_int,
+    setresuid: unsafe extern "C" fn(libc::uid_t, libc::uid_t, libc::uid_t) -> c_int,
 }
 
 /// A place that a call is given for a message or a structure.
@@ -79,6 +127,17 @@ impl Place {
                 unsafe { last.cast::<c_long>().write(1) };
                 last
             }
+        }
+    }
+}
+
+impl Functions {
+    /// Those by which a process becomes another user's.
+    fn credentials(&self) -> Credentials {
+        Credentials {
+            setgroups: self.setgroups,
+            setresgid: self.setresgid,
+            setresuid: self.setresuid,
         }
     }
 }
@@ -147,6 +206,8 @@ impl Buffer {
 pub struct Called {
     label: &'static str,
     functions: Functions,
+    /// Where it has its queues, if they are not the kernel's.
+    namespace: Option<Namespace>,
 }
 
 impl Called {
@@ -155,7 +216,44 @@ impl Called {
         Called {
             label: "kernel",
             functions: Functions::of_libc(),
+            namespace: None,
         }
+    }
+
+    /// The drop-in's, each taken by `dlsym`, with its queues in `directory`.
+    ///
+    /// # Errors
+    /// The loader's message, when the library can't be loaded; or why the directory is no namespace.
+    pub fn dropin(library: &Path, directory: &Path) -> Result<Called, String> {
+        Ok(Called {
+            label: "drop-in",
+            functions: Functions::of_dropin(library)?,
+            namespace: Some(like_the_kernel(directory)?),
+        })
+    }
+
+    /// What this program is linked to, in a process that was started with the drop-in preloaded.
+    ///
+    /// # Errors
+    /// Why the directory is no namespace.
+    pub fn preloaded(directory: &Path) -> Result<Called, String> {
+        Ok(Called {
+            label: "preloaded drop-in",
+            functions: Functions::of_libc(),
+            namespace: Some(like_the_kernel(directory)?),
+        })
+    }
+
+    /// Those of the C library that lies here, with its queues in `directory`.
+    ///
+    /// # Errors
+    /// The loader's message, or why the directory is no namespace.
+    pub fn c(library: &Path, directory: &Path) -> Result<Called, String> {
+        Ok(Called {
+            label: "C library",
+            functions: Functions::of_c(library)?,
+            namespace: Some(like_the_kernel(directory)?),
+        })
     }
 
     /// `msgctl` with a structure of this type, that it may fill in.
@@ -168,6 +266,20 @@ impl Called {
 impl Basics for Called {
     fn label(&self) -> &'static str {
         self.label
+    }
+
+    fn enter(&self) {
+        if let Some(namespace) = &self.namespace {
+            sys::set_environment("UMSG_DIR", namespace.path());
+        }
+    }
+
+    fn assume(&self, user: User) -> Result<(), Errno> {
+        user.assume(&self.functions.credentials())
+    }
+
+    fn assume_effective(&self, user: User) -> Result<(), Errno> {
+        user.assume_effective(&self.functions.credentials())
     }
 
     fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
@@ -240,6 +352,9 @@ impl Backend for Called {
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
+        if let Some(namespace) = &self.namespace {
+            return set_limits(namespace, |limits| limits.msgmni = max_queues);
+        }
         std::fs::write("/proc/sys/kernel/msgmni", max_queues.to_string())
             .map_err(|_| Failure::Unsupported("only root can limit the kernel's queues"))
     }

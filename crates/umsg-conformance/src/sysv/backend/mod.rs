@@ -2,9 +2,11 @@
 
 mod calls;
 mod flawed;
+mod native;
 
 pub use calls::{Called, Functions, Place};
 pub use flawed::{Flaw, Flawed};
+pub use native::Native;
 
 use crate::backend::{Answer, Basics, Failure};
 use crate::sys::Pid;

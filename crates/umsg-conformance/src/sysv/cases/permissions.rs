@@ -172,7 +172,9 @@ fn real_and_saved_ids_do_not_count(site: &Site) {
     site.need_root();
     let queue = site.queue();
     let refused = site.child(|| {
-        User::NOBODY.assume_effective().expect("another user");
+        site.backend()
+            .assume_effective(User::NOBODY)
+            .expect("another user");
         [queue.send(1, "x"), queue.receive(0).map(drop)] == [Err(Errno::EACCES); 2]
     });
     assert!(refused.result());
@@ -292,7 +294,7 @@ fn a_permission_that_is_taken_away_is_gone_for_those_who_have_used_it(site: &Sit
     site.need_root();
     let [queue, go, done] = [(); 3].map(|()| site.queue_of_mode(0o666));
     let user = site.child(|| {
-        User::NOBODY.assume().expect("another user");
+        site.backend().assume(User::NOBODY).expect("another user");
         let before = [queue.send(1, "x"), queue.receive(0).map(drop)];
         let told = [
             done.send(1, ""),
@@ -315,7 +317,7 @@ fn a_permission_that_is_given_is_there_for_those_who_were_refused(site: &Site) {
     let queue = site.queue_of_mode(0o600);
     let [go, done] = [(); 2].map(|()| site.queue_of_mode(0o666));
     let user = site.child(|| {
-        User::NOBODY.assume().expect("another user");
+        site.backend().assume(User::NOBODY).expect("another user");
         let refused = [queue.send(1, "x"), queue.receive(0).map(drop)];
         let told = [
             done.send(1, ""),
@@ -336,7 +338,7 @@ fn a_user_who_becomes_another_is_judged_anew(site: &Site) {
     let queue = site.queue();
     let refused = site.child(|| {
         let before = [queue.send(1, "x"), queue.receive(0).map(drop)];
-        User::NOBODY.assume().expect("another user");
+        site.backend().assume(User::NOBODY).expect("another user");
         let after = [queue.send(1, "x"), queue.receive(0).map(drop)];
         before == [Ok(()); 2] && after == [Err(Errno::EACCES); 2]
     });

@@ -33,6 +33,15 @@ pub enum Size {
     Wrong(i64),
 }
 
+/// Whose look at queues that grant him nothing is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whose {
+    /// Everybody's.
+    Everybodys,
+    /// Root's only: others do not look.
+    Roots,
+}
+
 /// A call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -58,6 +67,7 @@ pub enum Call {
     Stat {
         target: Target,
         command: i32,
+        whose: Whose,
     },
     Set {
         target: Target,
@@ -71,6 +81,7 @@ pub enum Call {
     },
     Info {
         command: i32,
+        whose: Whose,
     },
     /// `msgctl` with a command that there is not.
     Control {
@@ -108,7 +119,7 @@ impl compare::Call for Call {
             Call::Send { .. } => "msgsnd",
             Call::Receive { flags, .. } if flags & MSG_COPY != 0 => "msgrcv with MSG_COPY",
             Call::Receive { .. } => "msgrcv",
-            Call::Stat { command, .. } | Call::Info { command } => command_name(command),
+            Call::Stat { command, .. } | Call::Info { command, .. } => command_name(command),
             Call::Set { .. } => "IPC_SET",
             Call::Remove { .. } => "IPC_RMID",
             Call::Control { .. } => "msgctl",
@@ -189,7 +200,9 @@ impl fmt::Display for Call {
                 let names = flag_names(flags, false);
                 write!(f, "msgrcv({target}, {size}, type {mtype}, 0{names})")
             }
-            Call::Stat { target, command } => {
+            Call::Stat {
+                target, command, ..
+            } => {
                 write!(f, "msgctl({target}, {})", command_name(command))
             }
             Call::Set {
@@ -203,7 +216,7 @@ impl fmt::Display for Call {
                 "msgctl({target}, IPC_SET, uid {uid}, gid {gid}, mode {mode:#o}, qbytes {max_bytes})"
             ),
             Call::Remove { target } => write!(f, "msgctl({target}, IPC_RMID)"),
-            Call::Info { command } => write!(f, "msgctl({})", command_name(command)),
+            Call::Info { command, .. } => write!(f, "msgctl({})", command_name(command)),
             Call::Control { target, command } => write!(f, "msgctl({target}, {command})"),
         }
     }

@@ -4,7 +4,7 @@ use libc::{
     IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_STAT, MSG_EXCEPT, MSG_INFO, MSG_NOERROR, MSG_STAT,
 };
 
-use super::call::{Call, SLOTS, Size, Target};
+use super::call::{Call, SLOTS, Size, Target, Whose};
 use crate::compare::{self, Histories, Random, processes};
 use crate::sysv::backend::{IPC_INFO, MSG_COPY, MSG_STAT_ANY};
 
@@ -21,6 +21,8 @@ pub struct Bounds {
     pub users: bool,
     /// Whether nobody else's queues can be seen.
     pub alone: bool,
+    /// Whether those see a queue's counts whom it grants nothing.
+    pub strangers: bool,
     /// Whether sizes can be asked about that no slice has.
     pub pointers: bool,
 }
@@ -98,13 +100,23 @@ impl Histories<Call> for Generator {
     }
 
     fn unasked(&self) -> String {
-        if self.bounds.alone {
+        let mut unasked = Vec::new();
+        if !self.bounds.alone {
+            unasked.push(format!(
+                "{} times for totals or for what has an index, because the queues of others are in sight",
+                self.unasked
+            ));
+        }
+        if !self.bounds.strangers {
+            unasked.push(
+                "what counts say to those whom a queue grants nothing, who may not map it"
+                    .to_string(),
+            );
+        }
+        if unasked.is_empty() {
             return "nothing".to_string();
         }
-        let unasked = self.unasked;
-        format!(
-            "{unasked} times for totals or for what has an index, because the queues of others are in sight"
-        )
+        unasked.join("; ")
     }
 }
 
@@ -313,10 +325,7 @@ impl Generator {
     fn control(&mut self) -> Call {
         let target = self.target();
         match self.random.below(30) {
-            0..10 => Call::Stat {
-                target,
-                command: IPC_STAT,
-            },
+            0..10 => look(target, IPC_STAT, Whose::Everybodys),
             10..15 => self.look(target),
             15..19 => self.total(),
             19 if self.bounds.pointers => Call::Control {
@@ -331,15 +340,22 @@ impl Generator {
     fn look(&mut self, target: Target) -> Call {
         if !self.bounds.alone {
             self.unasked += 1;
-            return Call::Stat {
-                target,
-                command: IPC_STAT,
-            };
+            return look(target, IPC_STAT, Whose::Everybodys);
         }
-        let slot = self.slot();
-        Call::Stat {
-            target: self.random.pick(&[target, Target::IndexOf(slot)]),
-            command: self.random.pick(&[MSG_STAT, MSG_STAT_ANY]),
+        let index = Target::IndexOf(self.slot());
+        let target = self.random.pick(&[target, index]);
+        if self.random.percent(50) {
+            return look(target, MSG_STAT, Whose::Everybodys);
+        }
+        look(target, MSG_STAT_ANY, self.whose())
+    }
+
+    /// Whose look at all there is can be asked about.
+    fn whose(&self) -> Whose {
+        if self.bounds.strangers {
+            Whose::Everybodys
+        } else {
+            Whose::Roots
         }
     }
 
@@ -349,7 +365,12 @@ impl Generator {
             self.unasked += 1;
             return self.look(Target::Slot(0));
         }
-        Call::Info { command }
+        let whose = if command == MSG_INFO {
+            self.whose()
+        } else {
+            Whose::Everybodys
+        };
+        Call::Info { command, whose }
     }
 
     fn set(&mut self, target: Target) -> Call {
@@ -385,6 +406,14 @@ impl Generator {
     }
 }
 
+fn look(target: Target, command: i32, whose: Whose) -> Call {
+    Call::Stat {
+        target,
+        command,
+        whose,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,6 +422,7 @@ mod tests {
         let bounds = Bounds {
             users: yes,
             alone: yes,
+            strangers: yes,
             pointers: yes,
         };
         Generator::new(seed, bounds)

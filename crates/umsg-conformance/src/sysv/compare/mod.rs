@@ -4,6 +4,9 @@
 //! the totals. Where the kernel's can't be had, identifiers and process ids count by the order in which they were met, and
 //! totals are not asked for.
 //!
+//! One thing differs by design: whom a queue grants nothing at all, he can't map its memory, and so sees no counts of it.
+//! Nobody but root is asked for totals, and for the status of any index, where that would show.
+//!
 //! What the kernel leaves to chance is not compared. `IPC_SET` has everybody look again, and those who have to go on
 //! waiting do so in the order in which they happened to run; and of several senders that find room at once, each may
 //! be first. So whoever else waits is interrupted before that, or after it.
@@ -98,7 +101,12 @@ impl Comparable for SystemV {
     fn begin(side: &Setup<SystemV>) {
         if side.kind.needs_directory() {
             // Identifiers begin anew. What is not there need not be removed.
-            let _ = fs::remove_dir_all(side.directory.join("msg"));
+            let entries = fs::read_dir(side.directory.join("msg"))
+                .into_iter()
+                .flatten();
+            for entry in entries.flatten() {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 
@@ -117,6 +125,7 @@ impl Comparable for SystemV {
         let bounds = Bounds {
             users: sys::is_root(),
             alone: can_be_alone(),
+            strangers: !other.kind.needs_directory(),
             pointers: other.backend.functions().is_ok(),
         };
         Ok(Generator::new(seed, bounds))
