@@ -114,6 +114,13 @@ impl Site {
         }
     }
 
+    /// Skips the case where a queue that grants somebody nothing can't be mapped by him.
+    pub fn need_sight_of_closed_queues(&self) {
+        if !self.backend.shows_closed_queues() {
+            self.skip("whom a queue grants nothing can't map it, and sees no counts");
+        }
+    }
+
     /// The C functions themselves.
     pub fn functions(&self) -> &Functions {
         match self.backend.functions() {

@@ -347,6 +347,10 @@ impl Backend for Called {
         Ok((returned, info.into()))
     }
 
+    fn shows_closed_queues(&self) -> bool {
+        self.namespace.is_none()
+    }
+
     fn functions(&self) -> Answer<&Functions> {
         Ok(&self.functions)
     }

@@ -134,6 +134,11 @@ pub trait Backend: Basics {
     /// `msgctl` with `IPC_INFO` or `MSG_INFO`: what it returns, and what it fills in.
     fn info(&self, command: i32) -> Answer<(i32, Info)>;
 
+    /// Whether everybody sees the counts of a queue that grants him nothing, in totals and by `MSG_STAT_ANY`.
+    fn shows_closed_queues(&self) -> bool {
+        true
+    }
+
     /// The C functions themselves, for sizes and places that no slice has.
     fn functions(&self) -> Answer<&Functions> {
         Err(Failure::Unsupported(

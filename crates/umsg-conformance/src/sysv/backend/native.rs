@@ -111,6 +111,10 @@ impl Backend for Native {
         Ok((info.highest_index, info.into()))
     }
 
+    fn shows_closed_queues(&self) -> bool {
+        false
+    }
+
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         set_limits(&self.namespace, |limits| limits.msgmni = max_queues)
     }

@@ -23,7 +23,9 @@ subject_of_sysv! { $ permissions, permissions_cases:
     msgget_without_bits_asks_for_nothing
     eexist_comes_before_eacces
     looking_needs_read_permission
-    msg_stat_any_needs_no_permission
+    msg_stat_any_needs_no_read_permission
+    msg_stat_any_needs_no_permission_at_all
+    msg_stat_any_of_a_closed_queue_says_its_identifier_owner_and_mode
     setting_needs_an_owner_and_no_mode
     removing_needs_an_owner_and_no_mode
     the_new_owner_may_set_and_remove
@@ -236,15 +238,37 @@ fn looking_needs_read_permission(site: &Site) {
     assert!(refused);
 }
 
-fn msg_stat_any_needs_no_permission(site: &Site) {
+/// Whether a stranger sees the counts of a queue of this mode.
+fn stranger_sees(site: &Site, mode: i32) -> bool {
     site.need_root();
-    let queue = site.queue();
+    let queue = site.queue_of_mode(mode);
     assert_eq!(queue.send(1, "four"), Ok(()));
+    let expected = queue.status().expect("its status");
     let seen = site.as_user(User::NOBODY, || {
         let (id, status) = site.at(queue.id() % INDICES).stat(MSG_STAT_ANY)?;
-        Ok(id == queue.id() && (status.messages, status.bytes, status.mode) == (1, 4, 0o600))
+        Ok::<bool, Errno>(id == queue.id() && status == expected)
     });
-    assert_eq!(seen, Ok::<bool, Errno>(true));
+    seen == Ok(true)
+}
+
+fn msg_stat_any_needs_no_read_permission(site: &Site) {
+    assert!(stranger_sees(site, 0o622));
+}
+
+fn msg_stat_any_needs_no_permission_at_all(site: &Site) {
+    site.need_sight_of_closed_queues();
+    assert!(stranger_sees(site, 0o600));
+}
+
+fn msg_stat_any_of_a_closed_queue_says_its_identifier_owner_and_mode(site: &Site) {
+    site.need_root();
+    let queue = site.queue_of_mode(0o660);
+    let seen = site.as_user(User::NOBODY, || {
+        let (id, status) = site.at(queue.id() % INDICES).stat(MSG_STAT_ANY)?;
+        let said = (status.uid, status.gid, status.mode);
+        Ok::<bool, Errno>(id == queue.id() && said == (0, 0, 0o660))
+    });
+    assert_eq!(seen, Ok(true));
 }
 
 fn setting_needs_an_owner_and_no_mode(site: &Site) {

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::thread;
 
 use libc::{SA_RESTART, SIGUSR1};
@@ -140,31 +140,28 @@ fn stop_and_continue_do_not_disturb_a_sender(site: &Site) {
 }
 
 /// What the handler below sends to, and through whom.
-static HANDLED_BY: AtomicI32 = AtomicI32::new(-1);
-static CALLS: std::sync::OnceLock<Functions> = std::sync::OnceLock::new();
+static ANSWERS: AtomicI32 = AtomicI32::new(-1);
+static SITE: AtomicPtr<Site> = AtomicPtr::new(ptr::null_mut());
 
 extern "C" fn send_from_handler(_: i32) {
-    let Some(functions) = CALLS.get() else {
-        return;
-    };
-    let text = [77_i64, 0];
-    let id = HANDLED_BY.load(Ordering::Relaxed);
-    // SAFETY: a message of the type 77 and eight bytes.
-    unsafe { (functions.msgsnd)(id, text.as_ptr().cast(), 8, libc::IPC_NOWAIT) };
+    // SAFETY: set by the case below before it installs this handler, and there until the process ends.
+    let site = unsafe { &*SITE.load(Ordering::Relaxed) };
+    let queue = site.at(ANSWERS.load(Ordering::Relaxed));
+    let _ = queue.send(77, "handled");
 }
 
 fn calls_from_a_signal_handler_work(site: &Site) {
     site.need_noticed_handlers();
-    let _ = CALLS.set(*site.functions());
     let [queue, answers] = [site.queue(), site.queue()];
-    HANDLED_BY.store(answers.id(), Ordering::Relaxed);
+    ANSWERS.store(answers.id(), Ordering::Relaxed);
+    SITE.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
     let receiver = site.blocked(|| {
         let handles = site.backend().handle_signal(SIGUSR1, send_from_handler, 0);
         site.ask(handles).expect("a handler");
         queue.receive_waiting(0)
     });
     receiver.signal(SIGUSR1);
-    assert_eq!(answers.receive_waiting(0), Ok(message(77, [0; 8])));
+    assert_eq!(answers.receive_waiting(0), Ok(message(77, "handled")));
     assert_eq!(receiver.result(), Err(Errno::EINTR));
 }
 

@@ -16,6 +16,7 @@ subject_of_sysv! { $ totals, totals_cases:
     a_removed_queue_takes_its_messages_out_of_the_totals
     a_message_handed_over_is_not_counted
     everybody_may_ask
+    queues_that_grant_nothing_are_counted
     other_limits_are_said
 }
 
@@ -118,14 +119,23 @@ fn a_message_handed_over_is_not_counted(site: &Site) {
     assert_eq!(totals(site), (1, 0, 0));
 }
 
-fn everybody_may_ask(site: &Site) {
+/// What a stranger says of the totals when there is a queue of this mode.
+fn asked_by_a_stranger(site: &Site, mode: i32) -> Result<bool, Errno> {
     site.need_to_be_alone();
-    assert_eq!(site.queue().send(1, "four"), Ok(()));
-    let asked = site.as_user(User::NOBODY, || {
+    assert_eq!(site.queue_of_mode(mode).send(1, "four"), Ok(()));
+    site.as_user(User::NOBODY, || {
         site.info(IPC_INFO)?;
         Ok(totals(site) == (1, 1, 4))
-    });
-    assert_eq!(asked, Ok::<bool, Errno>(true));
+    })
+}
+
+fn everybody_may_ask(site: &Site) {
+    assert_eq!(asked_by_a_stranger(site, 0o604), Ok(true));
+}
+
+fn queues_that_grant_nothing_are_counted(site: &Site) {
+    site.need_sight_of_closed_queues();
+    assert_eq!(asked_by_a_stranger(site, 0o600), Ok(true));
 }
 
 fn other_limits_are_said(site: &Site) {

@@ -11,9 +11,20 @@ use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
 /// How many identifiers, and how many processes, a history has at most.
 const MOST: usize = 1000;
 
-/// The words that the workers of a side share: the identifiers in the slots, each one more than it is; and lists of the
-/// identifiers and of the processes that there were.
-pub const WORDS: usize = SLOTS + 2 * (1 + MOST);
+/// The words that the workers of a side share: the identifiers in the slots, each one more than it is; lists of the
+/// identifiers and of the processes that there were; and, for each identifier, whose the queue is.
+pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
+
+/// What is known of whose a queue is.
+#[derive(Clone, Copy)]
+enum Person {
+    /// Who made it.
+    Maker = 0,
+    /// Whom `IPC_SET` has named.
+    Owner = 1,
+    /// Who owns its file, if it has one: the maker, until root names another owner.
+    OfFile = 2,
+}
 
 /// The identifier that a target stands for.
 pub fn identifier(target: Target, words: &[AtomicU32]) -> Id {
@@ -100,8 +111,9 @@ impl compare::Hand<Call> for Hand<'_> {
                     mode,
                     max_bytes,
                 };
-                plain(self.backend.set(self.id(target), &change))
+                self.set(self.id(target), &change)
             }
+            Call::Remove { target } if self.needs_the_file(self.id(target)) => returned(0),
             Call::Remove { target } => plain(self.backend.remove(self.id(target))),
             Call::Info { command, .. } => Reply::of(self.backend.info(command), told),
             Call::Control { target, command } => self.control(self.id(target), command),
@@ -124,16 +136,23 @@ impl<'a> Hand<'a> {
     }
 
     fn known(&self) -> &'static [AtomicU32] {
-        &self.words[SLOTS..]
+        &self.words[SLOTS..][..1 + MOST]
     }
 
     fn processes(&self) -> &'static [AtomicU32] {
-        &self.words[SLOTS + 1 + MOST..]
+        &self.words[SLOTS + 1 + MOST..][..1 + MOST]
     }
 
     /// An identifier, and which it is in the order in which they were met.
     fn identified(&self, id: Id) -> Reply {
-        let at = find(self.known(), id as u32).unwrap_or_else(|| add(self.known(), id as u32));
+        let at = find(self.known(), id as u32).unwrap_or_else(|| {
+            let at = add(self.known(), id as u32);
+            for person in [Person::Maker, Person::Owner, Person::OfFile] {
+                self.person(at, person)
+                    .store(sys::user().uid, Ordering::Relaxed);
+            }
+            at
+        });
         Reply::new(Outcome::Identifier(id)).with([at as i64])
     }
 
@@ -143,6 +162,37 @@ impl<'a> Hand<'a> {
             self.words[slot].store((id + 1) as u32, Ordering::Release);
             self.identified(id)
         })
+    }
+
+    /// Who has to do with a queue, by its place in the list.
+    fn person(&self, at: usize, person: Person) -> &'static AtomicU32 {
+        let persons = &self.words[SLOTS + 2 * (1 + MOST)..];
+        &persons[person as usize * (1 + MOST) + at]
+    }
+
+    /// Whether the caller may change the queue in the kernel, and not in a directory, because the queue's file is another's.
+    fn needs_the_file(&self, id: Id) -> bool {
+        let Some(at) = find(self.known(), id as u32).filter(|_| !sys::is_root()) else {
+            return false;
+        };
+        let is_me = |person| self.person(at, person).load(Ordering::Relaxed) == sys::user().uid;
+        !is_me(Person::OfFile) && (is_me(Person::Maker) || is_me(Person::Owner))
+    }
+
+    fn set(&self, id: Id, change: &Change) -> Reply {
+        if self.needs_the_file(id) {
+            return returned(0);
+        }
+        let answer = self.backend.set(id, change);
+        if let (Ok(()), Some(at)) = (answer, find(self.known(), id as u32)) {
+            self.person(at, Person::Owner)
+                .store(change.uid, Ordering::Relaxed);
+            if sys::is_root() {
+                self.person(at, Person::OfFile)
+                    .store(change.uid, Ordering::Relaxed);
+            }
+        }
+        plain(answer)
     }
 
     fn send(&self, id: Id, mtype: i64, size: Size, flags: i32, number: u32) -> Reply {

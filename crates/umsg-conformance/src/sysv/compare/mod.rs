@@ -4,8 +4,10 @@
 //! the totals. Where the kernel's can't be had, identifiers and process ids count by the order in which they were met, and
 //! totals are not asked for.
 //!
-//! One thing differs by design: whom a queue grants nothing at all, he can't map its memory, and so sees no counts of it.
-//! Nobody but root is asked for totals, and for the status of any index, where that would show.
+//! Two things differ by design, because queues are files: whom a queue grants nothing at all, he can't map its memory, and so
+//! sees no counts of it; nobody but root is asked for totals and for the status of any index, where that would show. And a
+//! queue that root has given away can be changed by its new owner, as its file can, but no more by an unprivileged
+//! creator; who would be let in by the kernel alone does not try.
 //!
 //! What the kernel leaves to chance is not compared. `IPC_SET` has everybody look again, and those who have to go on
 //! waiting do so in the order in which they happened to run; and of several senders that find room at once, each may
@@ -125,7 +127,7 @@ impl Comparable for SystemV {
         let bounds = Bounds {
             users: sys::is_root(),
             alone: can_be_alone(),
-            strangers: !other.kind.needs_directory(),
+            strangers: other.backend.shows_closed_queues(),
             pointers: other.backend.functions().is_ok(),
         };
         Ok(Generator::new(seed, bounds))
