@@ -59,7 +59,7 @@ unsafe fn read_change(data: *const msqid_ds) -> Result<Change, c_int> {
         uid: Some(wanted.msg_perm.uid),
         gid: Some(wanted.msg_perm.gid),
         mode: Some(wanted.msg_perm.mode.into()),
-        qbytes: Some(wanted.msg_qbytes),
+        qbytes: Some(raw::qbytes(wanted.msg_qbytes)),
     })
 }
 

@@ -12,7 +12,9 @@ use super::queue::{Queue, Received};
 use super::registry::{self, Got, Wanted};
 use super::{Until, Want};
 use crate::namespace::Namespace;
-pub use control::{MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, seconds};
+pub use control::{
+    MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
+};
 
 /// What a call fails with.
 pub type Errno = i32;

@@ -96,8 +96,8 @@ impl Backend for Native {
             uid: Some(change.uid),
             gid: Some(change.gid),
             mode: Some(change.mode),
-            // As those do who take a structure of C: to the kernel it is an int.
-            qbytes: Some(i64::from(change.max_bytes as i32) as u64),
+            // As those do who take a structure of C.
+            qbytes: Some(raw::qbytes(change.max_bytes)),
         };
         answer(raw::msgctl_set(id, &change))
     }

@@ -110,6 +110,11 @@ impl Entry {
     }
 }
 
+/// The `msg_qbytes` that IPC_SET sets if a structure says this: the kernel takes it for an int. Source: `msgctl_down` in ipc/msg.c.
+pub fn qbytes(said: u64) -> u64 {
+    i64::from(said as i32).cast_unsigned()
+}
+
 /// Since 1970; 0 for never.
 pub fn seconds(time: Option<SystemTime>) -> i64 {
     let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
