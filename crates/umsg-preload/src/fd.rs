@@ -1,7 +1,7 @@
 //! What the drop-in asks the kernel about a descriptor, by bare system calls: libc's names lead back to us.
 
 use std::ffi::c_int;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -23,6 +23,19 @@ pub(crate) fn status_flags(descriptor: BorrowedFd<'_>) -> Result<c_int, Errno> {
 pub(crate) fn is_nonblocking(number: c_int) -> Result<bool, Errno> {
     let flags = rustix::fs::fcntl_getfl(borrow(number).ok_or(Errno::BADF)?)?;
     Ok(flags.contains(OFlags::NONBLOCK))
+}
+
+/// The descriptor on the lowest free number: others may have been in use while it was opened.
+pub(crate) fn lowest(descriptor: OwnedFd, close_on_exec: bool) -> OwnedFd {
+    let lower = if close_on_exec {
+        rustix::io::fcntl_dupfd_cloexec(&descriptor, 0)
+    } else {
+        rustix::io::dup(&descriptor)
+    };
+    match lower {
+        Ok(lower) if lower.as_raw_fd() < descriptor.as_raw_fd() => lower,
+        _ => descriptor,
+    }
 }
 
 /// Device and inode of the open file.

@@ -13,6 +13,7 @@
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg::reclaim` |
 //! | whose table it is, after fork and vfork | `process` |
+//! | what /proc says of System V queues | `procfs` |
 //! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
 //! | ending threads that are blocked | `cancellation` |
 //! | memory that is not from the program's malloc | `memory` |
@@ -42,6 +43,7 @@ mod next;
 mod ours;
 mod pointer;
 mod process;
+mod procfs;
 mod signals;
 mod start;
 mod table;

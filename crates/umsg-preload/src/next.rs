@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, sighandler_t,
+    FILE, gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, sighandler_t,
     size_t, ssize_t, stat, timespec, uid_t,
 };
 
@@ -85,6 +85,10 @@ impl Failure for ssize_t {
 impl Failure for *mut c_void {
     /// As mmap fails.
     const FAILED: *mut c_void = libc::MAP_FAILED;
+}
+
+impl Failure for *mut FILE {
+    const FAILED: *mut FILE = std::ptr::null_mut();
 }
 
 impl Failure for () {
@@ -185,6 +189,16 @@ next_functions! {
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn pthread_cancel(thread: pthread_t) -> c_int;
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int;
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
+    fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn setuid(user: uid_t) -> c_int;
     fn seteuid(user: uid_t) -> c_int;
     fn setreuid(real: uid_t, effective: uid_t) -> c_int;

@@ -22,6 +22,7 @@ mod msgctl;
 mod msgget;
 mod msgrcv;
 mod msgsnd;
+mod open;
 mod read;
 mod readlink;
 mod recvmsg;

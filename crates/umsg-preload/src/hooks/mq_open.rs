@@ -169,7 +169,7 @@ impl Request<'_> {
     }
 
     fn finish(&self, queue: Queue, descriptor: OwnedFd, access: c_int) -> Result<mqd_t, Refusal> {
-        let descriptor = lowest(descriptor);
+        let descriptor = fd::lowest(descriptor, true);
         self.set_further_flags(&descriptor);
         let attached = Attached::new(queue, self.name);
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
@@ -192,14 +192,6 @@ impl Request<'_> {
             // What the kernel refuses is left out: nothing depends on it.
             let _ = rustix::fs::fcntl_setfl(descriptor, OFlags::from_bits_retain(all));
         }
-    }
-}
-
-/// The descriptor on the lowest free number: others may have been in use while it was opened.
-fn lowest(descriptor: OwnedFd) -> OwnedFd {
-    match rustix::io::fcntl_dupfd_cloexec(&descriptor, 0) {
-        Ok(lower) if lower.as_raw_fd() < descriptor.as_raw_fd() => lower,
-        _ => descriptor,
     }
 }
 

@@ -1,0 +1,123 @@
+//! open and fopen of the files that tell of System V queues ([`crate::procfs`]); all others are handed on.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+
+use libc::{FILE, mode_t};
+
+use crate::procfs::{self, File};
+use crate::{errno, next, start};
+
+/// A function of libc that opens a file by its path. What it is called with before this library's constructor is given to the kernel:
+/// an allocator may be starting, from inside of which no dlsym should be called.
+macro_rules! opens {
+    ($($(#[$doc:meta])* fn $name:ident([$($directory:ident)?] $($mode:ident)?);)*) => {
+        $(
+            $(#[$doc])*
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name(
+                $($directory: c_int,)?
+                path: *const c_char,
+                flags: c_int,
+                $($mode: mode_t,)?
+            ) -> c_int {
+                // SAFETY: the caller's promises to libc's function are handed on.
+                unsafe {
+                    match procfs::wanted(path, flags) {
+                        Some(file) => answer(file, flags),
+                        None if start::is_done() => next::$name($($directory,)? path, flags $(, $mode)?),
+                        None => {
+                            let directory = [$($directory,)? libc::AT_FDCWD][0];
+                            let mode = [$($mode,)? 0][0];
+                            early(directory, path, flags, mode)
+                        }
+                    }
+                }
+            }
+        )*
+    };
+}
+
+opens! {
+    /// Opens a file.
+    fn open([] mode);
+    /// open, in programs compiled for files larger than 2 GB.
+    fn open64([] mode);
+    /// Opens a file by a path from a directory.
+    fn openat([directory] mode);
+    /// openat, in programs compiled for files larger than 2 GB.
+    fn openat64([directory] mode);
+    /// open, as _FORTIFY_SOURCE calls it.
+    fn __open_2([]);
+    /// open64, as _FORTIFY_SOURCE calls it.
+    fn __open64_2([]);
+    /// openat, as _FORTIFY_SOURCE calls it.
+    fn __openat_2([directory]);
+    /// openat64, as _FORTIFY_SOURCE calls it.
+    fn __openat64_2([directory]);
+}
+
+#[cold]
+fn answer(file: File, flags: c_int) -> c_int {
+    file.open(flags).unwrap_or_else(errno::fail)
+}
+
+/// # Safety
+/// As for libc's openat.
+#[cold]
+unsafe fn early(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let [directory, flags] = [directory, flags].map(c_long::from);
+    // SAFETY: by this function's contract.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_openat, directory, path, flags, c_long::from(mode)) };
+    opened as c_int
+}
+
+/// Opens a file as a stream.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's promises to libc's fopen are handed on.
+    unsafe { stream(path, mode).unwrap_or_else(|| next::fopen(path, mode)) }
+}
+
+/// fopen, in programs compiled for files larger than 2 GB.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's promises to libc's fopen64 are handed on.
+    unsafe { stream(path, mode).unwrap_or_else(|| next::fopen64(path, mode)) }
+}
+
+/// A stream of a file that is answered.
+///
+/// # Safety
+/// As for libc's fopen.
+#[inline(always)]
+unsafe fn stream(path: *const c_char, mode: *const c_char) -> Option<*mut FILE> {
+    // SAFETY: by this function's contract.
+    let file = unsafe { procfs::wanted(path, libc::O_RDONLY)? };
+    // SAFETY: by this function's contract.
+    unsafe { stream_of(file, mode) }
+}
+
+/// # Safety
+/// `mode` is a C string.
+#[cold]
+unsafe fn stream_of(file: File, mode: *const c_char) -> Option<*mut FILE> {
+    // SAFETY: by this function's contract.
+    let letters = unsafe { CStr::from_ptr(mode) }.to_bytes();
+    if letters.first() != Some(&b'r') || letters.contains(&b'+') {
+        return None;
+    }
+    let close_on_exec = if letters.contains(&b'e') {
+        libc::O_CLOEXEC
+    } else {
+        0
+    };
+    Some(match file.open(close_on_exec) {
+        // SAFETY: a descriptor that is nobody else's, and a C string.
+        Ok(descriptor) => unsafe { libc::fdopen(descriptor, mode) },
+        Err(errno) => {
+            errno::set(errno);
+            std::ptr::null_mut()
+        }
+    })
+}

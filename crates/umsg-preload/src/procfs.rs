@@ -1,0 +1,195 @@
+//! Files of /proc that tell of System V queues, as the kernel would write them if the queues were its own.
+//!
+//! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, three files below /proc/sys/kernel. Who opens one of them by its
+//! full path for reading gets a file in memory, with what was true at that moment. All else about these paths (stat, access,
+//! opening them for writing) is left to the kernel, which has them, too.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt::Write;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use umsg::Limits;
+use umsg::sysv::{self, Entry, raw};
+
+use crate::{debug, fd, home, pointer};
+
+/// What the paths have in common, and few others: told apart without reading all of a path.
+const BEGINNING: &[u8] = b"/proc/sys";
+
+/// A file that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum File {
+    /// All queues, a line each.
+    Queues,
+    /// Bytes in a message, at most.
+    MsgMax,
+    /// Bytes in a queue, unless it is given more.
+    MsgMnb,
+    /// Queues.
+    MsgMni,
+}
+
+/// Which of the files a path names, if it is to be opened with these flags for reading.
+///
+/// # Safety
+/// `path` is a C string, or an address that a pointer check refuses.
+#[inline(always)]
+pub(crate) unsafe fn wanted(path: *const c_char, flags: c_int) -> Option<File> {
+    // SAFETY: by this function's contract.
+    if unsafe { begins(path) } {
+        // SAFETY: a C string, as it has a beginning.
+        named(unsafe { CStr::from_ptr(path) }.to_bytes(), flags)
+    } else {
+        None
+    }
+}
+
+/// # Safety
+/// As for [`wanted`].
+#[inline(always)]
+unsafe fn begins(path: *const c_char) -> bool {
+    !pointer::is_bad(path)
+        && (0..BEGINNING.len()).all(|index| {
+            // SAFETY: the bytes before this one are none that ends the string.
+            unsafe { *path.add(index) }.cast_unsigned() == BEGINNING[index]
+        })
+}
+
+#[cold]
+fn named(path: &[u8], flags: c_int) -> Option<File> {
+    const OTHERS: c_int =
+        libc::O_ACCMODE | libc::O_DIRECTORY | libc::O_PATH | libc::O_EXCL | libc::O_TRUNC;
+    let file = match path {
+        b"/proc/sysvipc/msg" => File::Queues,
+        b"/proc/sys/kernel/msgmax" => File::MsgMax,
+        b"/proc/sys/kernel/msgmnb" => File::MsgMnb,
+        b"/proc/sys/kernel/msgmni" => File::MsgMni,
+        _ => return None,
+    };
+    (flags & OTHERS == 0).then_some(file)
+}
+
+impl File {
+    /// Opens it: a descriptor of the program's, on the lowest free number.
+    #[cold]
+    pub(crate) fn open(self, flags: c_int) -> Result<c_int, c_int> {
+        let text = self.text()?;
+        let filled = filled(text.as_bytes()).map_err(|error| error.raw_os_error())?;
+        // Opened once more, because that one can be written to.
+        let path = format!("/proc/self/fd/{}", filled.as_raw_fd());
+        let flags = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
+        let flags = OFlags::from_bits_retain(flags.cast_unsigned());
+        let file = rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())
+            .map_err(|error| error.raw_os_error())?;
+        drop(filled);
+        Ok(fd::lowest(file, flags.contains(OFlags::CLOEXEC)).into_raw_fd())
+    }
+
+    fn text(self) -> Result<String, c_int> {
+        let namespace = home::namespace().map_err(|error| {
+            debug::explain("open", b"/proc/sysvipc/msg", &error);
+            error.errno()
+        })?;
+        let limit = |which: fn(&Limits) -> u32| {
+            let limits = namespace.limits().map_err(|error| error.errno())?;
+            Ok(format!("{}\n", which(&limits)))
+        };
+        match self {
+            File::Queues => {
+                let mut entries = sysv::list(namespace).map_err(|error| error.errno())?;
+                entries.sort_unstable_by_key(|entry| entry.id % INDICES);
+                Ok(table(&entries))
+            }
+            File::MsgMax => limit(|limits| limits.msgmax),
+            File::MsgMnb => limit(|limits| limits.msgmnb),
+            File::MsgMni => limit(|limits| limits.msgmni),
+        }
+    }
+}
+
+/// How many queues a namespace can have; an identifier modulo this is the queue's place.
+const INDICES: i32 = 32_768;
+
+/// A file in memory.
+fn filled(text: &[u8]) -> Result<OwnedFd, rustix::io::Errno> {
+    let file = rustix::fs::memfd_create("umsg", MemfdFlags::CLOEXEC)?;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    Ok(file)
+}
+
+/// Source: `sysvipc_msg_proc_show` in ipc/msg.c of the kernel.
+fn table(entries: &[Entry]) -> String {
+    let mut text = String::from(
+        "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n",
+    );
+    for entry in entries {
+        let [sent, received, changed] =
+            [entry.last_send, entry.last_receive, entry.changed].map(raw::seconds);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{:10} {:10}  {:4o}  {:10} {:10} {:5} {:5} {:5} {:5} {:5} {:5} {sent:10} {received:10} {changed:10}",
+            entry.key,
+            entry.id,
+            entry.mode,
+            entry.bytes,
+            entry.messages,
+            entry.last_sender,
+            entry.last_receiver,
+            entry.uid,
+            entry.gid,
+            entry.cuid,
+            entry.cgid,
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{File, wanted};
+    use std::ffi::CStr;
+
+    fn of(path: &CStr, flags: i32) -> Option<File> {
+        // SAFETY: a C string.
+        unsafe { wanted(path.as_ptr(), flags) }
+    }
+
+    #[test]
+    fn full_paths_for_reading_are_recognised() {
+        assert_eq!(
+            of(c"/proc/sysvipc/msg", libc::O_CLOEXEC),
+            Some(File::Queues)
+        );
+        assert_eq!(of(c"/proc/sys/kernel/msgmni", 0), Some(File::MsgMni));
+        for other in [
+            c"/proc/sysvipc/sem",
+            c"/proc/sys/kernel/msgmax2",
+            c"/proc/sys",
+            c"/proc",
+            c"msg",
+            c"",
+        ] {
+            assert_eq!(of(other, 0), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_reading_is_the_kernels() {
+        for flags in [
+            libc::O_WRONLY,
+            libc::O_RDWR,
+            libc::O_DIRECTORY,
+            libc::O_PATH,
+        ] {
+            assert_eq!(of(c"/proc/sysvipc/msg", flags), None);
+        }
+        // SAFETY: addresses that are refused.
+        assert_eq!(unsafe { wanted(std::ptr::null(), 0) }, None);
+    }
+}
