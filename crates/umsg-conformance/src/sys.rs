@@ -583,6 +583,22 @@ pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_MSGQUEUE, &limit) }).map(drop)
 }
 
+/// Limits how many System V queues there can be in this process's IPC namespace. Between fork and exec, too.
+///
+/// # Errors
+/// Those of `open` and `write`.
+pub fn limit_kernel_system_v_queues(count: u8) -> io::Result<()> {
+    let digits = [
+        b'0' + count / 100,
+        b'0' + count / 10 % 10,
+        b'0' + count % 10,
+    ];
+    let mut file = std::fs::File::options()
+        .write(true)
+        .open("/proc/sys/kernel/msgmni")?;
+    io::Write::write_all(&mut file, &digits)
+}
+
 /// A point of the wall clock, `milliseconds` from now (or before now).
 pub fn from_now(milliseconds: i64) -> libc::timespec {
     let mut now = libc::timespec {

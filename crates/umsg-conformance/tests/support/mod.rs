@@ -1,0 +1,206 @@
+//! Runs programs that others wrote, on the kernel's queues and with the drop-in preloaded.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use umsg_conformance::library;
+use umsg_conformance::runner::{namespace_directory, say};
+use umsg_conformance::sys::{self, Pause};
+
+/// How long a program may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a program printed, and whether it was content.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub success: bool,
+    pub text: String,
+}
+
+/// Whether a program may use the kernel's queues.
+#[derive(Clone, Copy)]
+pub enum Kernel {
+    Open,
+    /// It may make none, so what works is proved to work on umsg.
+    Barred,
+}
+
+/// Has the kernel refuse POSIX queues to this process, and System V queues in a namespace of its own, if that may be had. System
+/// calls only.
+fn bar_kernel_queues(is_private: bool) -> io::Result<()> {
+    if is_private {
+        let _ = sys::limit_kernel_system_v_queues(0);
+    }
+    Ok(sys::limit_kernel_queues(0)?)
+}
+
+/// Runs a program to its end, in an IPC namespace of its own if that is allowed, and in a group of its own that is
+/// killed if it hangs. Both of its outputs are taken together.
+pub fn finish(mut command: Command, kernel: Kernel) -> Ran {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("output");
+    let output = File::create(&path).expect("a file");
+    let errors = output.try_clone().expect("the file again");
+    command
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .process_group(0);
+    // SAFETY: system calls only.
+    unsafe {
+        command.pre_exec(move || {
+            let is_private = sys::enter_private_ipc_namespace().is_some();
+            match kernel {
+                Kernel::Open => Ok(()),
+                Kernel::Barred => bar_kernel_queues(is_private),
+            }
+        });
+    }
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut pause = Pause::new(PATIENCE);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("waiting for a child") {
+            break Some(status);
+        }
+        if !pause.again() {
+            break None;
+        }
+    };
+    sys::kill(-(child.id() as i32), libc::SIGKILL);
+    if status.is_none() {
+        let _ = child.wait();
+    }
+    let text = String::from_utf8_lossy(&fs::read(&path).expect("the output")).into_owned();
+    let status =
+        status.unwrap_or_else(|| panic!("{command:?} had not ended after {PATIENCE:?}:\n{text}"));
+    Ran {
+        success: status.success(),
+        text,
+    }
+}
+
+/// The same program on the kernel and on umsg.
+pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
+    let library = library::path().unwrap_or_else(|why| panic!("{why}"));
+    let kernel = finish(command(), Kernel::Open);
+    let directory = namespace_directory();
+    // As `umsg run` does: a program may begin with another user than root.
+    umsg::Namespace::at(directory.path()).expect("a namespace");
+    let mut preloaded = command();
+    preloaded
+        .env("LD_PRELOAD", library)
+        .env("UMSG_DIR", directory.path());
+    let umsg = finish(preloaded, Kernel::Barred);
+    assert!(kernel.success, "on the kernel:\n{}", kernel.text);
+    assert!(
+        umsg.success,
+        "on umsg:\n{}\non the kernel:\n{}",
+        umsg.text, kernel.text
+    );
+    let left = queues_in(directory.path());
+    assert!(left.is_empty(), "left behind: {left:?}");
+    (kernel, umsg)
+}
+
+/// The files of the queues in a namespace.
+fn queues_in(namespace: &Path) -> Vec<PathBuf> {
+    ["mq", "msg"]
+        .iter()
+        .filter_map(|kind| fs::read_dir(namespace.join(kind)).ok())
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        // The number of the next queue.
+        .filter(|path| !path.ends_with("msg/.next"))
+        .collect()
+}
+
+/// A program is not there: a failure where everything has to be, else only said.
+pub fn missing(what: &str) {
+    assert!(std::env::var_os("CI").is_none(), "missing: {what}");
+    say(&format!("skipped: {what} is missing\n"));
+}
+
+/// The program of this name on the path.
+pub fn on_the_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
+}
+
+/// A Python that has a module, and the version that it has.
+pub fn python_with(module: &str) -> Option<(PathBuf, String)> {
+    let candidates = [std::env::var_os("UMSG_TEST_PYTHON"), Some("python3".into())];
+    for candidate in candidates.into_iter().flatten() {
+        let ask = format!("import {module}; print({module}.VERSION)");
+        let Ok(output) = Command::new(&candidate).args(["-c", &ask]).output() else {
+            continue;
+        };
+        if output.status.success() {
+            return Some((
+                candidate.into(),
+                String::from_utf8_lossy(&output.stdout).trim().to_string(),
+            ));
+        }
+    }
+    None
+}
+
+/// The source of a package of PyPI with its tests: what `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE` names, or fetched by
+/// pip.
+pub fn source_of(package: &str, python: &Path, version: &str) -> Option<PathBuf> {
+    let variable = format!("UMSG_{}_SOURCE", package.to_uppercase());
+    if let Some(source) = std::env::var_os(variable) {
+        return Some(source.into());
+    }
+    let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
+    let (source, archive) = (
+        into.join(format!("{package}-{version}")),
+        into.join(format!("{package}-{version}.tar.gz")),
+    );
+    if source.join("tests/test_message_queues.py").exists() {
+        return Some(source);
+    }
+    let mut pip = Command::new(python);
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]);
+    pip.args(["--no-binary", ":all:", "--dest"])
+        .arg(&into)
+        .arg(format!("{package}=={version}"));
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(&archive).arg("-C").arg(&into);
+    for step in [pip, tar] {
+        let ran = finish(step, Kernel::Open);
+        if !ran.success {
+            say(&format!("{}\n", ran.text));
+            return None;
+        }
+    }
+    Some(source)
+}
+
+/// The tests that Python's unittest says are ok.
+pub fn passed(ran: &Ran) -> Vec<&str> {
+    let mut passed: Vec<&str> = ran
+        .text
+        .lines()
+        .filter_map(|line| line.split_once(' ').filter(|_| line.starts_with("test_")))
+        .map(|(name, _)| name)
+        .collect();
+    passed.sort_unstable();
+    passed
+}
