@@ -72,6 +72,12 @@ impl<T: Send + Sync> Attachments<T> {
         (held.id == id).then_some(InUse(held))
     }
 
+    /// As [`get`](Self::get), for longer than a call, and perhaps for another thread.
+    pub(crate) fn keep(&'static self, id: i32) -> Option<InUse<T>> {
+        let held = self.entries.get(index_of(id))?.hold_counted()?;
+        (held.id == id).then_some(InUse(held))
+    }
+
     /// Attaches to a queue, whose id the caller has found to be in use, and uses it. What was attached by the same index is let go.
     /// Gives the queue back if there is no memory.
     pub(crate) fn attach(&'static self, id: i32, queue: T) -> Option<InUse<T>> {
@@ -187,6 +193,21 @@ mod tests {
         assert!(TABLE.get(3).is_none() && are_left(&TABLE, &COUNT, 1));
         assert_eq!(second.id, 3);
         drop(second);
+        assert!(are_left(&TABLE, &COUNT, 0));
+    }
+
+    #[test]
+    fn a_queue_that_is_kept_may_be_let_go_by_another_thread() {
+        table!(TABLE, COUNT);
+        assert!(TABLE.keep(3).is_none());
+        drop(TABLE.attach(3, fake(3, &COUNT)));
+        let kept = TABLE.keep(3).unwrap();
+        assert!(TABLE.keep(3 + INDICES as i32).is_none());
+        TABLE.forget(&kept);
+        assert!(TABLE.get(3).is_none() && COUNT.load(Relaxed) == 1);
+        std::thread::spawn(move || assert_eq!(kept.id, 3))
+            .join()
+            .unwrap();
         assert!(are_left(&TABLE, &COUNT, 0));
     }
 

@@ -8,16 +8,63 @@ use crate::typed::{Batch, Call, Refused, Sink, Taken};
 use crate::until::Until;
 use std::time::Duration;
 
-/// Messages in slices: types and bytes.
-struct Slices<'a>(&'a [(i64, &'a [u8])]);
+/// Messages that are somewhere: their types and their bytes.
+#[doc(hidden)]
+pub trait Outgoing {
+    /// How many.
+    fn count(&self) -> usize;
+    /// One of them. It may be asked for several times, and has to be the same each time.
+    fn at(&self, index: usize) -> (i64, &[u8]);
+}
 
-impl Batch for Slices<'_> {
+impl Outgoing for [(i64, &[u8])] {
     fn count(&self) -> usize {
-        self.0.len()
+        self.len()
     }
 
     fn at(&self, index: usize) -> (i64, &[u8]) {
-        self.0[index]
+        self[index]
+    }
+}
+
+/// What the engine takes messages out of.
+struct OutOf<'a, O: ?Sized>(&'a O);
+
+impl<O: Outgoing + ?Sized> Batch for OutOf<'_, O> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    #[inline(always)]
+    fn at(&self, index: usize) -> (i64, &[u8]) {
+        self.0.at(index)
+    }
+}
+
+/// Where received messages go.
+#[doc(hidden)]
+pub trait Incoming {
+    /// Room for the next message, which has `len` bytes: a slice of that length at least. None leaves it in the queue and ends the
+    /// call. Called with the queue's lock held: it must not use a queue, nor panic, nor wait.
+    fn place(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// The message stands at the beginning of that room now.
+    fn taken(&mut self, received: Received);
+}
+
+/// What the engine puts messages into.
+struct Into<'a, I: ?Sized>(&'a mut I);
+
+impl<I: Incoming + ?Sized> Sink for Into<'_, I> {
+    #[inline(always)]
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.0.place(len)
+    }
+
+    #[inline(always)]
+    fn taken(&mut self, taken: Taken) {
+        self.0.taken(taken.into());
     }
 }
 
@@ -29,14 +76,14 @@ struct Packed<'a> {
     filled: usize,
 }
 
-impl Sink for Packed<'_> {
+impl Incoming for Packed<'_> {
     fn place(&mut self, len: usize) -> Option<&mut [u8]> {
         self.buffer.get_mut(self.filled..)?.get_mut(..len)
     }
 
-    fn taken(&mut self, taken: Taken) {
+    fn taken(&mut self, taken: Received) {
         if let Some(received) = self.received.get_mut(self.count) {
-            *received = taken.into();
+            *received = taken;
         }
         self.filled += taken.len;
         self.count += 1;
@@ -55,7 +102,7 @@ impl Queue {
     /// # If the process dies
     /// Before the call returns: all were sent, or none.
     pub fn send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
-        self.send_batch_until(messages, Until::Forever)
+        self.send_all_of(messages, Until::Forever)
     }
 
     /// As [`send_batch`](Queue::send_batch), if there is room for all at once.
@@ -63,7 +110,7 @@ impl Queue {
     /// # Errors
     /// [`SendError::Full`] and those of [`send_batch`](Queue::send_batch).
     pub fn try_send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
-        self.send_batch_until(messages, Until::Now)
+        self.send_all_of(messages, Until::Now)
     }
 
     /// As [`send_batch`](Queue::send_batch); waits for room at most `timeout`, on the monotonic clock.
@@ -75,20 +122,31 @@ impl Queue {
         messages: &[(i64, &[u8])],
         timeout: Duration,
     ) -> Result<(), SendError> {
-        self.send_batch_until(messages, Until::After(timeout))
+        self.send_all_of(messages, Until::After(timeout))
     }
 
-    /// For the faces that speak C.
+    /// For those who implement another interface.
     #[doc(hidden)]
     pub fn send_batch_until(
         &self,
         messages: &[(i64, &[u8])],
         until: Until,
     ) -> Result<(), SendError> {
-        for &(mtype, message) in messages {
+        self.send_all_of(messages, until)
+    }
+
+    /// As [`send_batch`](Queue::send_batch), of messages wherever they are. For the faces that speak C.
+    #[doc(hidden)]
+    pub fn send_all_of<O: Outgoing + ?Sized>(
+        &self,
+        messages: &O,
+        until: Until,
+    ) -> Result<(), SendError> {
+        for index in 0..messages.count() {
+            let (mtype, message) = messages.at(index);
             self.check_to_send(mtype, message.len())?;
         }
-        let batch = Slices(messages);
+        let batch = OutOf(messages);
         let mut call = Call::new(thread::current(), until.deadline());
         loop {
             call.rights = self.may_send()?;
@@ -154,7 +212,7 @@ impl Queue {
         self.receive_batch_until(want, buffer, received, Until::After(timeout))
     }
 
-    /// For the faces that speak C.
+    /// For those who implement another interface.
     #[doc(hidden)]
     pub fn receive_batch_until(
         &self,
@@ -170,8 +228,21 @@ impl Queue {
             count: 0,
             filled: 0,
         };
+        self.receive_into(want, &mut packed, most, until)
+    }
+
+    /// Receives up to `most` messages to wherever they are to go. For the faces that speak C.
+    #[doc(hidden)]
+    pub fn receive_into<I: Incoming + ?Sized>(
+        &self,
+        want: Want,
+        places: &mut I,
+        most: usize,
+        until: Until,
+    ) -> Result<usize, ReceiveError> {
         self.judged_receive(until.deadline(), |call| {
-            self.engine.receive_batch(call, want, most, &mut packed)
+            let mut sink = Into(&mut *places);
+            self.engine.receive_batch(call, want, most, &mut sink)
         })
     }
 }

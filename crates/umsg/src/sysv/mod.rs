@@ -60,6 +60,8 @@ pub use crate::order::Want;
 pub use crate::pacing::Waiting;
 #[doc(hidden)]
 pub use crate::until::Until;
+#[doc(hidden)]
+pub use batch::{Incoming, Outgoing};
 pub use control::{Change, remove_id as remove, set_id as set};
 pub use entry::Entry;
 pub use error::{ControlError, LeaseError, OpenError, ReceiveError, SendError};

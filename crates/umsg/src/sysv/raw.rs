@@ -15,6 +15,7 @@ use crate::namespace::Namespace;
 pub use control::{
     MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
 };
+use std::ops::Deref;
 
 /// What a call fails with.
 pub type Errno = i32;
@@ -73,6 +74,17 @@ pub fn find(id: i32) -> Result<Used, Errno> {
     }
 }
 
+/// As [`find`], for longer than a call, and perhaps for another thread.
+///
+/// # Errors
+/// As [`find`].
+pub fn keep(id: i32) -> Result<Used, Errno> {
+    match ATTACHED.keep(id) {
+        Some(queue) => Ok(Used(queue)),
+        None => find_slow(id),
+    }
+}
+
 #[cold]
 fn find_slow(id: i32) -> Result<Used, Errno> {
     if id < 0 {
@@ -112,7 +124,28 @@ fn without_queue(errno: Errno, len: usize) -> Errno {
     }
 }
 
+/// For calls that System V does not have.
+impl Deref for Used {
+    type Target = Queue;
+
+    #[inline(always)]
+    fn deref(&self) -> &Queue {
+        &self.0
+    }
+}
+
 impl Used {
+    /// The queue, unless it was removed: then its identifier names none any more.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn unless_removed(self) -> Result<Used, Errno> {
+        match self.0.is_removed() {
+            true => Err(self.at_once(libc::EINVAL)),
+            false => Ok(self),
+        }
+    }
+
     /// The longest message of the queue, in bytes.
     #[inline(always)]
     pub fn msgmax(&self) -> usize {

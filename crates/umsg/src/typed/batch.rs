@@ -147,6 +147,9 @@ impl Engine {
             Err(Refused::NotNow) => {}
             other => return other.map_err(|refused| refused.by(call.deadline)),
         }
+        if call.deadline.has_passed() {
+            return Err(Refused::NotNow.by(call.deadline));
+        }
         let Some(buffer) = sink.place(self.segment().layout().msgmax) else {
             return Err(Refused::TooSmall {
                 len: self.segment().layout().msgmax,
