@@ -2,7 +2,8 @@
  * Message queues of Linux in shared memory: the C library.
  *
  * Link with -lumsg, or ask pkg-config for umsg. Each function has a manual page: man 3 umsg_mq_open.
- * <umsg/mqueue.h> gives the functions and types the names of POSIX, for programs that have these.
+ * <umsg/mqueue.h> gives the functions and types the names of POSIX, and <umsg/msg.h> those of System V, for programs that
+ * have these.
  *
  * Made by `cargo xtask c-header` from crates/umsg-c/src, and to be changed there.
  */
@@ -18,6 +19,7 @@
 #define UMSG_VERSION_MINOR 1
 #define UMSG_VERSION_PATCH 0
 
+struct msqid_ds;
 struct timespec;
 
 #ifdef __cplusplus
@@ -1091,6 +1093,706 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * umsg_mq_open_with(3), umsg_mq_receive(3), umsg_mq_send(3)
  */
 int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
+
+/* ---- System V queues: finding and making ---- */
+
+/*
+ * Finds the System V queue of a key, or creates one.
+ *
+ * key is a key_t, as ftok(3) makes them. msgflg is 0, to find a queue, or has these bits, which are those of <sys/msg.h>:
+ *
+ * - IPC_CREAT: create the queue if there is none of this key. The lowest nine bits of msgflg are its permission bits,
+ *   whatever the umask: read is to receive, write to send.
+ * - IPC_EXCL: with IPC_CREAT, fail if there is a queue of this key.
+ *
+ * With the key IPC_PRIVATE, which is 0, a new queue is made each time, which has no key. Of a queue that exists, the lowest nine
+ * bits are permissions that the caller asks for.
+ *
+ * The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues. Limits belong to its owner, who
+ * sets them without privilege (umsg limits): the longest message, msgmax; how many bytes a new queue may hold, msgmnb; up to
+ * how many umsg_msgctl(3) may raise that, max_qbytes; and how many queues there may be, msgmni. What they are unless set
+ * equals the kernel's.
+ *
+ * Return value:
+ * The queue's identifier, from 0 up, which is no descriptor; or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not grant what the lowest nine bits ask for, or the namespace is not to be trusted or is
+ *   that of other containers; umsg_last_error(3) says which.
+ * - EBUSY: a process was stopped while it made or removed a queue.
+ * - EEXIST: the queue exists, and msgflg has IPC_CREAT and IPC_EXCL.
+ * - ENOENT: there is no queue of this key, and msgflg lacks IPC_CREAT; or UMSG_DIR names a directory that does not
+ *   exist.
+ * - ENOMEM: there is no memory, or no address space to map the queue.
+ * - ENOSPC: the namespace has as many queues or bytes as its limits allow, or its file system is full.
+ * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
+ *
+ * If the process dies:
+ * While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until it is removed.
+ *
+ * See also:
+ * umsg_msgctl(3), umsg_msgrcv(3), umsg_msgsnd(3), umsg(1), msgget(2), sysvipc(7)
+ */
+int umsg_msgget(int key, int msgflg);
+
+/* ---- System V queues: sending ---- */
+
+/*
+ * Sends a message to a System V queue.
+ *
+ * msgp points to a long, which is the message's type, and behind it stand the msgsz bytes of its text, as in the
+ * struct msgbuf of msgsnd(2). The type is 1 or more, and what receivers pick messages by. If there is no room, the call waits;
+ * with IPC_NOWAIT in msgflg it fails. There is room if the queue's messages have no more than msg_qbytes bytes with this one, and
+ * are fewer than that.
+ *
+ * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller send.
+ * - EAGAIN: there is no room, and msgflg has IPC_NOWAIT; or then a process was stopped inside of an operation on this queue
+ *   and holds it up for more than a second.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+ * - EFAULT: msgp is at an address that can't be read.
+ * - EIDRM: the queue was removed while the call waited.
+ * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more; the type is below 1; or msgsz is more than msgmax was
+ *   when the queue was made.
+ * - ENOMEM: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
+ *   reached.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
+ */
+int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
+
+/*
+ * Sends a message to a System V queue, and waits for room no longer than until a certain time.
+ *
+ * As umsg_msgsnd(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
+ * ever. If there is room, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_msgsnd(3), and these:
+ *
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ETIMEDOUT: the time came before there was room.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
+ */
+int umsg_msg_timedsend(int msqid,
+                       const void *msgp,
+                       size_t msgsz,
+                       int msgflg,
+                       const struct timespec *abs_timeout);
+
+/* ---- System V queues: receiving ---- */
+
+/*
+ * Receives a message from a System V queue.
+ *
+ * Takes the first message that is wanted out of the queue, and writes its type, a long, to msgp and its bytes behind
+ * that; msgsz is the room for these. Which is wanted is said by msgtyp:
+ *
+ * - 0: the oldest of all
+ * - above 0: the oldest of this type; with MSG_EXCEPT in msgflg the oldest of any other type
+ * - below 0: the oldest of the lowest type that there is, up to the number without its sign
+ *
+ * If there is no such message, the call waits until one comes; with IPC_NOWAIT in msgflg it fails. Of those that wait for the
+ * same message the first gets it. Receiving by type costs the same however many other messages wait.
+ *
+ * A message that is longer than msgsz stays in the queue and the call fails; with MSG_NOERROR it is received, and its rest
+ * is lost. With MSG_COPY and IPC_NOWAIT, msgtyp is a number in order of arrival, from 0, and the message is copied and stays;
+ * umsg_msg_peek(3) tells more of it.
+ *
+ * A message that has no place to go because of the address is gone. It is no cancellation point of pthread_cancel(3).
+ *
+ * Return value:
+ * How many bytes were written behind the type, or -1 with errno set.
+ *
+ * Errors:
+ * - E2BIG: the message is longer than msgsz, and msgflg lacks MSG_NOERROR. It is still in the queue, or the next
+ *   receiver got it.
+ * - EACCES: the queue's mode does not let the caller receive.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+ * - EFAULT: msgp is at an address that can't be written.
+ * - EIDRM: the queue was removed while the call waited.
+ * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more; msgsz is more than the half of all addresses; or
+ *   msgflg has MSG_COPY without IPC_NOWAIT, with MSG_EXCEPT, or with MSG_NOERROR and the message is longer than msgsz.
+ * - ENOMEM: the system has no memory left.
+ * - ENOMSG: there is no such message, and msgflg has IPC_NOWAIT; or then a process was stopped inside of an operation on this
+ *   queue and holds it up for more than a second.
+ *
+ * If the process dies:
+ * Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
+ * lose it.
+ *
+ * See also:
+ * umsg_msg_lease(3), umsg_msg_receive_batch(3), umsg_msg_timedreceive(3), umsg_msgsnd(3), msgrcv(2)
+ */
+ssize_t umsg_msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg);
+
+/*
+ * Receives a message from a System V queue, and waits for one no longer than until a certain time.
+ *
+ * As umsg_msgrcv(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
+ * ever. If there is a message, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
+ *
+ * Return value:
+ * How many bytes were written behind the type, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_msgrcv(3), and these:
+ *
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ETIMEDOUT: the time came before a message that is wanted.
+ *
+ * If the process dies:
+ * As with umsg_msgrcv(3).
+ *
+ * See also:
+ * umsg_msg_timedsend(3), umsg_msgrcv(3), clock_gettime(2)
+ */
+ssize_t umsg_msg_timedreceive(int msqid,
+                              void *msgp,
+                              size_t msgsz,
+                              long msgtyp,
+                              int msgflg,
+                              const struct timespec *abs_timeout);
+
+/* ---- System V queues: looking, changing and removing ---- */
+
+/*
+ * Tells of System V queues, changes and removes them.
+ *
+ * cmd is one of these, whose names are those of <sys/msg.h>:
+ *
+ * - IPC_STAT: write to buf what the queue says of itself: key, owner, creator, mode, times, counts, last sender and receiver.
+ * - IPC_SET: set owner, group, mode and msg_qbytes to those in buf. Whoever waits in the queue asks again whether he may, and
+ *   whether there is room.
+ * - IPC_RMID: remove the queue with its messages. Whoever waits in it gets EIDRM.
+ * - IPC_INFO: write the limits to buf, which is a struct msginfo * then.
+ * - MSG_INFO: the same with how many queues, messages and bytes there are.
+ * - MSG_STAT: as IPC_STAT, of the queue whose index is msqid: with the indices from 0 to what MSG_INFO returns all queues
+ *   can be listed.
+ * - MSG_STAT_ANY: as MSG_STAT, whether the caller may read the queue or not.
+ *
+ * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), 1 GiB unless set; the kernel's limit is
+ * msgmnb. What the caller may not read at all is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
+ * more than IPC_STAT.
+ *
+ * Return value:
+ * For IPC_INFO and MSG_INFO the highest index of a queue, 0 if there is none; for MSG_STAT and MSG_STAT_ANY the
+ * queue's identifier; else 0. Or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the command tells of a queue whose mode does not let the caller read.
+ * - EAGAIN: a process was stopped inside of an operation on this queue.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBUSY: a process was stopped while it made or removed a queue.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+ * - EFAULT: buf is at an address that can't be read or written.
+ * - EINVAL: no queue has the identifier or index msqid, cmd is none of the commands, or a user or group to be set is -1.
+ * - EPERM: for IPC_SET and IPC_RMID, the caller is neither owner nor creator and lacks CAP_SYS_ADMIN; msg_qbytes is more than
+ *   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; or the file system can't give the queue's file such
+ *   rights.
+ *
+ * If the process dies:
+ * A change is made or is not. A removed queue is removed for everybody.
+ *
+ * See also:
+ * umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
+ */
+int umsg_msgctl(int msqid, int cmd, struct msqid_ds *buf);
+
+/* ---- System V queues: sending several messages in one call ---- */
+
+/* A message of several. Sending reads data, len and mtype; receiving reads data and size, and sets len and mtype. */
+struct umsg_msg_message {
+    /* Its bytes, or where they are to be copied to; NULL if there are none. Sending does not change them. */
+    void *data;
+    /* How many bytes there is room for at data: for receiving. */
+    size_t size;
+    /* How many bytes it has. */
+    size_t len;
+    /* Its type. */
+    long mtype;
+};
+
+/*
+ * Sends several messages to a System V queue as one: all of them or none.
+ *
+ * No receiver finds one of the n messages while another is not there yet. They take one lock and at most one round of
+ * wake-ups, and arrive in the order given. If there is no room for all of them, the call waits; with IPC_NOWAIT in msgflg, the
+ * only flag that there is, it fails. The messages must not change during the call.
+ *
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL stands for ever.
+ *
+ * Return value:
+ * 0, or -1 with errno set; then nothing was sent.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller send.
+ * - EAGAIN: there is no room for all of them, and msgflg has IPC_NOWAIT.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
+ * - EIDRM: the queue was removed during the call.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more; a type is below 1; a message is longer than msgmax was
+ *   when the queue was made; msgflg has other flags; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to
+ *   999,999,999.
+ * - EMSGSIZE: there are more messages, or more bytes, than the queue ever holds (msg_qbytes).
+ * - ENOMEM: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
+ *   reached.
+ * - ETIMEDOUT: the time came before there was room for all of them.
+ *
+ * If the process dies:
+ * Before the call returns: all of them were sent, or none.
+ *
+ * See also:
+ * umsg_msg_receive_batch(3), umsg_msgsnd(3)
+ */
+int umsg_msg_send_batch(int msqid,
+                        const struct umsg_msg_message *messages,
+                        size_t n,
+                        int msgflg,
+                        const struct timespec *abs_timeout);
+
+/* ---- System V queues: receiving several messages in one call ---- */
+
+/*
+ * Receives several messages from a System V queue.
+ *
+ * Up to n messages that are wanted, those that are there, are received under one lock, in the order in which as many calls of
+ * umsg_msgrcv(3) would get them. Which are wanted is said by msgtyp as there, with or without MSG_EXCEPT in msgflg. Each is
+ * copied to the data of one of messages, the first to that of the first, and len and mtype are set. A message that
+ * is longer than the size of its place stays in the queue and ends the call.
+ *
+ * If there is none, the call waits for one message; it does not wait for more. With IPC_NOWAIT it fails instead. To wait, the first
+ * place needs room for the longest message that the queue takes, its msgmax: umsg_msg_status(3) tells it. A call that waits ends
+ * at abs_timeout, a time of the clock CLOCK_REALTIME; NULL stands for ever. The places must not overlap, and while many
+ * messages are copied other users of the queue wait.
+ *
+ * Return value:
+ * How many messages were received, which is 0 only if n is; or -1 with errno set, and then none was received.
+ *
+ * Errors:
+ * - E2BIG: the first message, or one that is waited for, may be longer than the size of the first place.
+ * - EACCES: the queue's mode does not let the caller receive.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read or written.
+ * - EIDRM: the queue was removed during the call.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more; msgflg has other flags than IPC_NOWAIT and
+ *   MSG_EXCEPT; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ENOMEM: the system has no memory left.
+ * - ENOMSG: there is no such message, and msgflg has IPC_NOWAIT.
+ * - ETIMEDOUT: the time came before a message that is wanted.
+ *
+ * If the process dies:
+ * Before the call returns: those messages are lost that were copied out already, the others are in the queue.
+ *
+ * See also:
+ * umsg_msg_lease(3), umsg_msg_send_batch(3), umsg_msgrcv(3)
+ */
+ssize_t umsg_msg_receive_batch(int msqid,
+                               struct umsg_msg_message *messages,
+                               size_t n,
+                               long msgtyp,
+                               int msgflg,
+                               const struct timespec *abs_timeout);
+
+/* ---- System V queues: receiving in place ---- */
+
+/*
+ * A message of a System V queue that was received where it lies. The members describe it; changing them changes nothing, but
+ * id must stay as it is.
+ */
+struct umsg_msg_lease {
+    /* Where the message lies: valid until the lease ends. */
+    const void *data;
+    /* The length of the message in bytes. */
+    size_t len;
+    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    int64_t sent;
+    /* Its type. */
+    long mtype;
+    /* How often it was delivered as a lease, this time included: 1 the first time. */
+    unsigned int deliveries;
+    /* Process id of the sender. */
+    pid_t pid;
+    /* By which the library knows the lease; 0 once it has ended. */
+    uint64_t id;
+};
+
+/*
+ * Receives a message of a System V queue where it lies.
+ *
+ * As umsg_msgrcv(3), with msgtyp, and MSG_EXCEPT and IPC_NOWAIT in msgflg; but nothing is copied: data and len of lease
+ * say where the message lies in the queue's memory and how long it is. The bytes must not be written. The message counts for the
+ * queue's capacity until umsg_msg_acknowledge(3) removes it for good; umsg_msg_return(3), the death of the process and the end of a
+ * time limit set by umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
+ *
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL stands for ever.
+ *
+ * Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller receive.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+ * - EFAULT: lease or abs_timeout is at an address that can't be read or written.
+ * - EIDRM: the queue was removed during the call.
+ * - EINTR: a signal handler ran while the call waited.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more; msgflg has other flags; or tv_sec of abs_timeout is
+ *   negative, or tv_nsec is not from 0 to 999,999,999.
+ * - EMFILE: the process has 65,536 leases of System V queues.
+ * - ENOMEM: the system has no memory left.
+ * - ENOMSG: there is no such message, and msgflg has IPC_NOWAIT.
+ * - ETIMEDOUT: the time came before a message that is wanted.
+ *
+ * If the process dies:
+ * The message goes back to its place in the queue: whoever finds no message or no room looks for dead holders, and who is blocked
+ * does so ten times a second.
+ *
+ * See also:
+ * umsg_msg_acknowledge(3), umsg_msg_lease_limit(3), umsg_msg_return(3), umsg_msgrcv(3)
+ */
+int umsg_msg_lease(int msqid,
+                   struct umsg_msg_lease *lease,
+                   long msgtyp,
+                   int msgflg,
+                   const struct timespec *abs_timeout);
+
+/*
+ * Removes a leased message of a System V queue for good.
+ *
+ * To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
+ * ended, whatever the call returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+ *   handler run later instead. The lease goes on.
+ * - EFAULT: lease is at an address that can't be read and written.
+ * - EINVAL: lease is no lease that this process has.
+ * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+ *
+ * If the process dies:
+ * Before the call returns: the message is gone, or goes back to its place in the queue.
+ *
+ * See also:
+ * umsg_defer_signal(3), umsg_msg_lease(3), umsg_msg_return(3)
+ */
+int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
+
+/*
+ * Returns a leased message to its System V queue.
+ *
+ * The message goes back to its place in the queue, and the next receiver gets it. The lease is ended, whatever the call
+ * returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+ *   handler run later instead. The lease goes on.
+ * - EFAULT: lease is at an address that can't be read and written.
+ * - EINVAL: lease is no lease that this process has.
+ * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+ *
+ * If the process dies:
+ * The message goes back all the same.
+ *
+ * See also:
+ * umsg_defer_signal(3), umsg_msg_acknowledge(3), umsg_msg_lease(3)
+ */
+int umsg_msg_return(struct umsg_msg_lease *lease);
+
+/*
+ * Lets a lease of a message of a System V queue end by itself after some time.
+ *
+ * When time, counted from now, is over, the message goes back to its place in the queue, whatever its holder does meanwhile; the
+ * holder's umsg_msg_acknowledge(3) then fails. That happens when somebody finds no message or no room; who is blocked looks ten
+ * times a second. A further call sets another limit.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: lease or time is at an address that can't be read.
+ * - EINVAL: lease is no lease that this process has; or tv_sec of time is negative, or tv_nsec is not from 0 to
+ *   999,999,999.
+ * - ESTALE: an earlier limit or another thread has ended the lease, the queue was removed, or this is a forked child of its
+ *   holder.
+ *
+ * If the process dies:
+ * The message goes back at once.
+ *
+ * See also:
+ * umsg_msg_acknowledge(3), umsg_msg_lease(3)
+ */
+int umsg_msg_lease_limit(const struct umsg_msg_lease *lease, const struct timespec *time);
+
+/* ---- System V queues: looking at messages that stay ---- */
+
+/* A message of a System V queue that was looked at. The program sets data and size, the call the other members. */
+struct umsg_msg_peeked {
+    /* Where the bytes are to be copied to; NULL if size is 0. */
+    void *data;
+    /* How many bytes there is room for. */
+    size_t size;
+    /* The length of the message in bytes, which may be more than size. */
+    size_t len;
+    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    int64_t sent;
+    /* Its type. */
+    long mtype;
+    /* Process id of the sender. */
+    pid_t pid;
+    /* How often it was leased and came back. */
+    uint32_t returns;
+    /* Set to 0. */
+    uint32_t reserved[4];
+};
+
+/*
+ * Looks at a message of a System V queue without receiving it.
+ *
+ * n counts in the order of arrival, from 0: the oldest message. As many bytes of it as there is room for are copied; len tells
+ * its whole length, so with a size of 0 the call tells what there is. Going on from one message to the next takes constant
+ * time. The message may be gone when the call returns.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller receive.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: peeked or its data is at an address that can't be written.
+ * - EIDRM: the queue was removed during the call.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more.
+ * - ENOMSG: there are no more than n messages in the queue; or a process was stopped inside of an operation on it and
+ *   holds it up for more than a second.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_msg_status(3), umsg_msg_types(3), umsg_msgrcv(3)
+ */
+int umsg_msg_peek(int msqid, size_t n, struct umsg_msg_peeked *peeked);
+
+/* ---- System V queues: which types there are ---- */
+
+/* A type of which messages are queued. */
+struct umsg_msg_type {
+    /* The type. */
+    long mtype;
+    /* How many messages of it are queued. */
+    uint32_t messages;
+    /* Set to 0. */
+    uint32_t reserved;
+};
+
+/*
+ * Tells of which types messages are queued in a System V queue, and how many of each.
+ *
+ * Up to n types are written to types, the lowest first.
+ *
+ * Return value:
+ * How many types were written, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller receive.
+ * - EAGAIN, ENOMSG: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: types is at an address that can't be written.
+ * - EIDRM: the queue was removed during the call.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_msg_peek(3), umsg_msg_status(3)
+ */
+ssize_t umsg_msg_types(int msqid, struct umsg_msg_type *types, size_t n);
+
+/* ---- System V queues: what a queue says of itself ---- */
+
+/*
+ * All that can be said about a System V queue without looking at its messages. Times are in nanoseconds since 1970, those of the last
+ * calls in whole seconds, and 0 stands for never. The counts of events are since the queue was created.
+ */
+struct umsg_msg_status {
+    /* How many messages are queued now. */
+    uint64_t messages;
+    /* How many bytes these have together. */
+    uint64_t bytes;
+    /* How many bytes may be queued. */
+    uint64_t qbytes;
+    /* How long a message may be, in bytes. */
+    uint64_t msgmax;
+    /* The queue's identifier. */
+    int32_t id;
+    /* Its key; 0 if it has none. */
+    int32_t key;
+    /* Permission bits. */
+    uint32_t mode;
+    /* The owner's user id. */
+    uint32_t uid;
+    /* The owner's group id. */
+    uint32_t gid;
+    /* The creator's user id. */
+    uint32_t cuid;
+    /* The creator's group id. */
+    uint32_t cgid;
+    /* Process id of the creator. */
+    uint32_t creator;
+    /* Process id of who sent last; 0 if nobody has. */
+    uint32_t last_sender;
+    /* Process id of who received last; 0 if nobody has. */
+    uint32_t last_receiver;
+    /* When the queue was created. */
+    int64_t created;
+    /* When it was created, or its owner, mode or size was set last. */
+    int64_t changed;
+    /* When the last message was sent. */
+    int64_t last_send;
+    /* When the last message was received. */
+    int64_t last_receive;
+    /* Threads that wait for room. */
+    uint64_t blocked_senders;
+    /* Threads that wait for a message. */
+    uint64_t blocked_receivers;
+    /* Messages that were received in place and not acknowledged. They count for the capacity. */
+    uint64_t leased;
+    /* How many bytes these have together. */
+    uint64_t leased_bytes;
+    /* Bytes of memory in use by slots and blocks. */
+    uint64_t memory;
+    /* Sends that found no room and waited. */
+    uint64_t sends_blocked;
+    /* Receives that found no message that they wanted and waited. */
+    uint64_t receives_blocked;
+    /* Messages handed to a waiting receiver. */
+    uint64_t handed_over;
+    /* Waits that ended while their thread was still spinning. */
+    uint64_t spins_paid;
+    /* Waits that ended with a time-out or a signal. */
+    uint64_t given_up;
+    /* Waiting threads whose death was noticed. */
+    uint64_t waiters_died;
+    /* Leased messages that went back to the queue. */
+    uint64_t returned;
+    /* Repairs after a death. */
+    uint64_t repairs;
+    /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
+    uint64_t damaged;
+};
+
+/*
+ * Tells all that can be said about a System V queue.
+ *
+ * Writes to status what the queue says of itself, all counts of one instant. size is sizeof(struct umsg_msg_status): a
+ * program that was compiled with an older umsg.h has a shorter structure and gets the members that it knows; in one that was
+ * compiled with a newer umsg.h, members that this version of the library does not know are set to 0.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller receive.
+ * - EAGAIN: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: status is at an address that can't be written.
+ * - EIDRM: the queue was removed during the call.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_msg_peek(3), umsg_msg_types(3), umsg_msgctl(3)
+ */
+int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
+
+/* ---- System V queues: how calls wait, and as whom they ask ---- */
+
+/*
+ * Chooses how this process's calls on a System V queue wait.
+ *
+ * waiting is one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING, which umsg_mq_set_waiting(3)
+ * describes. The choice counts from the next call on, for all threads of the process.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode grants the caller nothing.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more; or waiting is none of the three.
+ *
+ * If the process dies:
+ * Nothing is left: the choice is this process's own.
+ *
+ * See also:
+ * umsg_mq_set_waiting(3), umsg_msgrcv(3), umsg_msgsnd(3)
+ */
+int umsg_msg_set_waiting(int msqid, int waiting);
+
+/*
+ * Has each System V queue ask again who the process is.
+ *
+ * Whether a process may send and receive is found out when it first does so, and again whenever the queue's owner or mode has changed.
+ * A program that changes its user or group, by setuid(2) or setgroups(2) for example, and goes on using queues that it has
+ * used before calls this afterwards. The kernel asks at each call; here that would cost more than the call itself.
+ *
+ * Return value:
+ * 0.
+ *
+ * Errors:
+ * None.
+ *
+ * If the process dies:
+ * Nothing is left.
+ *
+ * See also:
+ * umsg_msgget(3), credentials(7)
+ */
+int umsg_msg_forget_caller(void);
 
 /* ---- Signal handlers that use queues ---- */
 

@@ -159,18 +159,9 @@ unsafe fn slice<'a>(
     if n == 0 {
         return Ok(&[]);
     }
-    check_array(messages, n)?;
+    pointer::check_array(messages, n, "messages")?;
     // SAFETY: by this function's contract; `check_array` has seen to the rest.
     Ok(unsafe { std::slice::from_raw_parts(messages, n) })
-}
-
-/// Whether there can be `n` messages: the address is not NULL, aligned, and they are no longer than an object can be.
-pub(crate) fn check_array(messages: *const umsg_mq_message, n: size_t) -> Result<(), Failure> {
-    pointer::check(messages, "messages")?;
-    if !messages.is_aligned() || n > isize::MAX as usize / size_of::<umsg_mq_message>() {
-        return Err(Failure::BadAddress("messages"));
-    }
-    Ok(())
 }
 
 /// Messages of a program.

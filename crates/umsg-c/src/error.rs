@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 
+use crate::msg;
 use umsg::NamespaceError;
 use umsg::posix::{
     LeaseError, OpenError, ReceiveError, RestoreError, SendError, SnapshotError, UnlinkError,
@@ -53,6 +54,12 @@ pub(crate) enum Failure {
     Restore(#[from] RestoreError),
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
+    /// Of System V queues.
+    #[error(transparent)]
+    SystemV(#[from] msg::Refusal),
+    /// E2BIG
+    #[error("the message is longer than the {0} bytes that there is room for")]
+    TooShort(usize),
 }
 
 impl Failure {
@@ -61,7 +68,7 @@ impl Failure {
             Failure::NotOpen => libc::EBADF,
             Failure::BadAddress(_) => libc::EFAULT,
             Failure::BadTime | Failure::Invalid(_) => libc::EINVAL,
-            Failure::TooNew => libc::E2BIG,
+            Failure::TooNew | Failure::TooShort(_) => libc::E2BIG,
             Failure::TooManyHandles | Failure::TooManyHolds => libc::EMFILE,
             Failure::NoMessage => libc::ENOMSG,
             Failure::Open(error) => error.errno(),
@@ -72,6 +79,7 @@ impl Failure {
             Failure::Snapshot(error) => error.errno(),
             Failure::Restore(error) => error.errno(),
             Failure::Namespace(error) => error.errno(),
+            Failure::SystemV(refusal) => refusal.errno(),
         }
     }
 }

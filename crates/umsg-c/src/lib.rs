@@ -6,6 +6,7 @@
 //! | what | where |
 //! |---|---|
 //! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `signals`, `version` |
+//! | those of System V queues | `msg` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
 //! | leases and reservations under a number | `keep` |
 //! | where both find their places | `table` |
@@ -35,6 +36,7 @@ mod handle;
 mod holds;
 mod keep;
 mod lease;
+mod msg;
 mod open;
 mod options;
 mod peek;

@@ -28,6 +28,19 @@ pub(crate) fn check<T: ?Sized>(pointer: *const T, what: &'static str) -> Result<
     Ok(())
 }
 
+/// Whether there can be `n` things: the address is not NULL, aligned, and they are no longer than an object can be.
+pub(crate) fn check_array<T>(
+    things: *const T,
+    n: usize,
+    what: &'static str,
+) -> Result<(), Failure> {
+    check(things, what)?;
+    if !things.is_aligned() || n > isize::MAX as usize / size_of::<T>() {
+        return Err(Failure::BadAddress(what));
+    }
+    Ok(())
+}
+
 /// Reads a structure, unaligned as the kernel would take it; None for NULL.
 ///
 /// # Safety

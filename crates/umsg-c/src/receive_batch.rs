@@ -3,7 +3,7 @@
 use libc::{size_t, ssize_t, timespec};
 use umsg::posix::{Incoming, ReceiveError};
 
-use crate::batch::{check_array, umsg_mq_message};
+use crate::batch::umsg_mq_message;
 use crate::error::{Failure, answer};
 use crate::handle::{self, umsg_mqd_t};
 use crate::pointer;
@@ -88,7 +88,7 @@ impl Places<'_> {
             longest,
         };
         if n != 0 {
-            check_array(messages, n)?;
+            pointer::check_array(messages, n, "messages")?;
             // SAFETY: by this function's contract; `check_array` has seen to the rest.
             places.messages = unsafe { std::slice::from_raw_parts_mut(messages, n) };
             places.check()?;

@@ -126,10 +126,12 @@ pub unsafe extern "C" fn umsg_mq_status(
     answer(tell())
 }
 
+/// Writes of a structure what both sides know, and 0 for the rest.
+///
 /// # Safety
 /// `status` has `size` writable bytes.
-unsafe fn write_as_far_as_known(told: &umsg_mq_status, status: *mut umsg_mq_status, size: size_t) {
-    let common = size.min(size_of::<umsg_mq_status>());
+pub(crate) unsafe fn write_as_far_as_known<T: Copy>(told: &T, status: *mut T, size: size_t) {
+    let common = size.min(size_of::<T>());
     let from = std::ptr::from_ref(told).cast::<u8>();
     let to = status.cast::<u8>();
     // SAFETY: `common` bytes are in ours and in the program's structure, which do not overlap; the rest of the program's is

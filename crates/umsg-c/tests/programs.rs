@@ -105,7 +105,7 @@ macro_rules! programs {
     };
 }
 
-programs!(everywhere: open, messages, batch, look, threads, in_place, snapshot);
+programs!(everywhere: open, messages, batch, look, threads, in_place, snapshot, typed);
 
 // valgrind makes a handler's context of its own, whose signal mask, by which a signal is put off, it does not take over.
 programs! {
@@ -165,6 +165,31 @@ fn a_fortified_posix_program_is_recompiled_without_a_change() {
         output: "posix-fortified",
         options: &options,
     }));
+}
+
+/// As above, of System V.
+#[test]
+fn an_ordinary_program_of_system_v_works_with_the_kernel() {
+    if !Path::new("/proc/sysvipc/msg").exists() {
+        return skip("this kernel's System V queues");
+    }
+    let program = compile(&Build {
+        source: "sysv.c",
+        output: "sysv-kernel",
+        options: &["-std=c99", "-D_GNU_SOURCE"],
+    });
+    succeed(&mut Command::new(program));
+}
+
+#[test]
+fn an_ordinary_program_of_system_v_is_recompiled_without_a_change() {
+    for (standard, output) in [("-std=c99", "sysv-c99"), ("-std=gnu17", "sysv-gnu17")] {
+        run(&compile(&Build {
+            source: "sysv.c",
+            output,
+            options: &[standard, "-D_GNU_SOURCE", "-include", "umsg/msg.h"],
+        }));
+    }
 }
 
 #[test]

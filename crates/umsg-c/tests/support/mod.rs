@@ -67,13 +67,14 @@ impl Namespace {
         command
     }
 
-    /// The names of the queues that there are.
+    /// The names of the queues that there are, and the files of those of System V.
     pub fn queues(&self) -> Vec<String> {
-        let Ok(entries) = self.0.path().join("mq").read_dir() else {
-            return Vec::new();
-        };
+        let directories = ["mq", "msg"].map(|kind| self.0.path().join(kind));
+        let entries = directories.iter().flat_map(|kind| kind.read_dir());
         entries
+            .flatten()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with('.'))
             .collect()
     }
 }

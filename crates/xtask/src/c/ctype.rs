@@ -5,7 +5,7 @@ use syn::{Expr, Lit, Type};
 use crate::failure::{Failure, Result};
 
 /// Types that have another name in C.
-const NAMES: [(&str, &str); 16] = [
+const NAMES: [(&str, &str); 17] = [
     ("c_char", "char"),
     ("c_int", "int"),
     ("c_uint", "unsigned int"),
@@ -14,6 +14,7 @@ const NAMES: [(&str, &str); 16] = [
     ("i32", "int32_t"),
     ("i64", "int64_t"),
     ("mode_t", "mode_t"),
+    ("msqid_ds", "struct msqid_ds"),
     ("pid_t", "pid_t"),
     ("size_t", "size_t"),
     ("ssize_t", "ssize_t"),

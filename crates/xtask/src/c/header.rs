@@ -51,7 +51,8 @@ fn opening(version: &str) -> String {
  * Message queues of Linux in shared memory: the C library.
  *
  * Link with -lumsg, or ask pkg-config for umsg. Each function has a manual page: man 3 umsg_mq_open.
- * <umsg/mqueue.h> gives the functions and types the names of POSIX, for programs that have these.
+ * <umsg/mqueue.h> gives the functions and types the names of POSIX, and <umsg/msg.h> those of System V, for programs that
+ * have these.
  *
  * Made by `cargo xtask c-header` from crates/umsg-c/src, and to be changed there.
  */
@@ -69,7 +70,9 @@ fn opening(version: &str) -> String {
     for (name, number) in names.iter().zip(version.split('.')) {
         let _ = writeln!(text, "#define UMSG_VERSION_{name} {number}");
     }
-    text.push_str("\nstruct timespec;\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    text.push_str(
+        "\nstruct msqid_ds;\nstruct timespec;\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+    );
     text
 }
 

@@ -4,7 +4,7 @@
 //! lib/libumsg.so -> libumsg.so.0 -> libumsg.so.0.1.0
 //! lib/libumsg.a
 //! lib/pkgconfig/umsg.pc
-//! include/umsg.h, include/umsg/mqueue.h
+//! include/umsg.h, include/umsg/mqueue.h, include/umsg/msg.h
 //! share/man/man3/umsg_*.3
 //! ```
 //!
@@ -34,10 +34,9 @@ pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()
     put(&archive, &library.join("libumsg.a"))?;
     link(workspace, &archive, &library)?;
     put(&header::path(root), &prefix.join("include/umsg.h"))?;
-    put(
-        &package.join("include/umsg/mqueue.h"),
-        &prefix.join("include/umsg/mqueue.h"),
-    )?;
+    for names in ["include/umsg/mqueue.h", "include/umsg/msg.h"] {
+        put(&package.join(names), &prefix.join(names))?;
+    }
     let template = package.join("umsg.pc.in");
     let description = fs::read_to_string(&template).context(template.display())?;
     let description = description.replace("@version@", env!("CARGO_PKG_VERSION"));

@@ -123,7 +123,11 @@ impl<'a> Page<'a> {
     }
 
     fn synopsis(&mut self, function: &Function) {
-        self.text.push_str(".nf\n.B #include <umsg.h>\n.P\n");
+        self.text.push_str(".nf\n");
+        if function.takes_flags_of_system_v() {
+            self.text.push_str(".B #include <sys/msg.h>\n");
+        }
+        self.text.push_str(".B #include <umsg.h>\n.P\n");
         for line in header::prototype(function).lines() {
             let _ = writeln!(self.text, ".B \"{}\"", escape(line));
         }

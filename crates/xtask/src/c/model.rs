@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 15] = [
+const FILES: [&str; 26] = [
     "handle",
     "attributes",
     "open",
@@ -25,6 +25,17 @@ const FILES: [&str; 15] = [
     "peek",
     "snapshot",
     "waiting",
+    "msg/get",
+    "msg/send",
+    "msg/receive",
+    "msg/control",
+    "msg/batch",
+    "msg/receive_batch",
+    "msg/lease",
+    "msg/peek",
+    "msg/types",
+    "msg/status",
+    "msg/waiting",
     "signals",
 ];
 /// Those that come last in the header.
@@ -115,6 +126,18 @@ impl Library {
             .iter()
             .flat_map(|chapter| &chapter.types)
             .find(|one| one.name == name)
+    }
+}
+
+impl Function {
+    /// Whether a program needs names of the system's header to call it.
+    pub fn takes_flags_of_system_v(&self) -> bool {
+        let named = |name| {
+            self.parameters
+                .iter()
+                .any(|parameter| parameter.name == name)
+        };
+        named("msgflg") || self.name == "umsg_msgctl"
     }
 }
 

@@ -1,0 +1,143 @@
+//! System V queues: sending several messages in one call.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use libc::{IPC_NOWAIT, size_t, timespec};
+use umsg::sysv::Outgoing;
+
+use super::refusal::{Refusal, find};
+use super::until;
+use crate::error::{Failure, answer};
+use crate::pointer;
+use crate::time;
+
+/// A message of several. Sending reads `data`, `len` and `mtype`; receiving reads `data` and `size`, and sets `len` and `mtype`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_msg_message {
+    /// Its bytes, or where they are to be copied to; NULL if there are none. Sending does not change them.
+    pub data: *mut c_void,
+    /// How many bytes there is room for at `data`: for receiving.
+    pub size: size_t,
+    /// How many bytes it has.
+    pub len: size_t,
+    /// Its type.
+    pub mtype: c_long,
+}
+
+/// Sends several messages to a System V queue as one: all of them or none.
+///
+/// No receiver finds one of the `n` messages while another is not there yet. They take one lock and at most one round of
+/// wake-ups, and arrive in the order given. If there is no room for all of them, the call waits; with `IPC_NOWAIT` in `msgflg`, the
+/// only flag that there is, it fails. The messages must not change during the call.
+///
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL stands for ever.
+///
+/// # Return value
+/// 0, or -1 with errno set; then nothing was sent.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not let the caller send.
+/// - `EAGAIN`: there is no room for all of them, and `msgflg` has `IPC_NOWAIT`.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.
+/// - `EIDRM`: the queue was removed during the call.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; a type is below 1; a message is longer than `msgmax` was
+///   when the queue was made; `msgflg` has other flags; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to
+///   999,999,999.
+/// - `EMSGSIZE`: there are more messages, or more bytes, than the queue ever holds (`msg_qbytes`).
+/// - `ENOMEM`: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
+///   reached.
+/// - `ETIMEDOUT`: the time came before there was room for all of them.
+///
+/// # If the process dies
+/// Before the call returns: all of them were sent, or none.
+///
+/// # See also
+/// umsg_msg_receive_batch(3), umsg_msgsnd(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_send_batch(
+    msqid: c_int,
+    messages: *const umsg_msg_message,
+    n: size_t,
+    msgflg: c_int,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let send = || {
+        // SAFETY: the caller promises NULL or a readable timespec.
+        let deadline = unsafe { time::deadline(abs_timeout)? };
+        check_flags(msgflg, IPC_NOWAIT)?;
+        // SAFETY: the caller promises as many readable messages.
+        let messages = Messages(unsafe { slice(messages, n)? });
+        let queue = find(msqid)?;
+        messages.check(queue.msgmax())?;
+        let sent = queue.send_all_of(&messages, until(msgflg, deadline));
+        sent.map_err(Refusal::from)?;
+        Ok(0)
+    };
+    answer(send())
+}
+
+/// Refuses flags that mean nothing in a call, so that they may come to mean something.
+pub(super) fn check_flags(flags: c_int, known: c_int) -> Result<(), Failure> {
+    match flags & !known {
+        0 => Ok(()),
+        _ => Err(Failure::Invalid(
+            "msgflg has flags that this call does not know",
+        )),
+    }
+}
+
+/// # Safety
+/// `messages` has `n` readable members that don't change as long as the result is used, or it is an address that a pointer
+/// check refuses.
+unsafe fn slice<'a>(
+    messages: *const umsg_msg_message,
+    n: size_t,
+) -> Result<&'a [umsg_msg_message], Failure> {
+    if n == 0 {
+        return Ok(&[]);
+    }
+    pointer::check_array(messages, n, "messages")?;
+    // SAFETY: by this function's contract; `check_array` has seen to the rest.
+    Ok(unsafe { std::slice::from_raw_parts(messages, n) })
+}
+
+/// Messages of a program.
+struct Messages<'a>(&'a [umsg_msg_message]);
+
+impl Messages<'_> {
+    fn check(&self, max: usize) -> Result<(), Failure> {
+        for message in self.0 {
+            if message.len > max {
+                let len = message.len;
+                return Err(Refusal::from(umsg::sysv::SendError::TooLong { len, max }).into());
+            }
+            if message.len != 0 {
+                pointer::check(message.data, "the data of a message")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Outgoing for Messages<'_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    fn at(&self, index: usize) -> (i64, &[u8]) {
+        let message = &self.0[index];
+        if message.len == 0 {
+            return (message.mtype, &[]);
+        }
+        // SAFETY: the program promises that many bytes, which don't change; `check` saw that the address is none of the bad
+        // ones and that the length is at most a message's.
+        let bytes = unsafe { std::slice::from_raw_parts(message.data.cast(), message.len) };
+        (message.mtype, bytes)
+    }
+}

@@ -1,0 +1,130 @@
+//! System V queues: looking, changing and removing.
+//!
+//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, who may, and last the address where
+//! the answer goes.
+
+use std::ffi::c_int;
+
+use libc::{msginfo, msqid_ds};
+use umsg::sysv::{Change, ControlError, MsgInfo, OpenError, raw};
+
+use super::Refusal;
+use crate::error::{Failure, answer};
+use crate::pointer;
+
+/// Tells of System V queues, changes and removes them.
+///
+/// `cmd` is one of these, whose names are those of `<sys/msg.h>`:
+///
+/// - `IPC_STAT`: write to `buf` what the queue says of itself: key, owner, creator, mode, times, counts, last sender and receiver.
+/// - `IPC_SET`: set owner, group, mode and `msg_qbytes` to those in `buf`. Whoever waits in the queue asks again whether he may, and
+///   whether there is room.
+/// - `IPC_RMID`: remove the queue with its messages. Whoever waits in it gets `EIDRM`.
+/// - `IPC_INFO`: write the limits to `buf`, which is a `struct msginfo *` then.
+/// - `MSG_INFO`: the same with how many queues, messages and bytes there are.
+/// - `MSG_STAT`: as `IPC_STAT`, of the queue whose index is `msqid`: with the indices from 0 to what `MSG_INFO` returns all queues
+///   can be listed.
+/// - `MSG_STAT_ANY`: as `MSG_STAT`, whether the caller may read the queue or not.
+///
+/// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), 1 GiB unless set; the kernel's limit is
+/// `msgmnb`. What the caller may not read at all is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
+/// more than `IPC_STAT`.
+///
+/// # Return value
+/// For `IPC_INFO` and `MSG_INFO` the highest index of a queue, 0 if there is none; for `MSG_STAT` and `MSG_STAT_ANY` the
+/// queue's identifier; else 0. Or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the command tells of a queue whose mode does not let the caller read.
+/// - `EAGAIN`: a process was stopped inside of an operation on this queue.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBUSY`: a process was stopped while it made or removed a queue.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+/// - `EFAULT`: `buf` is at an address that can't be read or written.
+/// - `EINVAL`: no queue has the identifier or index `msqid`, `cmd` is none of the commands, or a user or group to be set is -1.
+/// - `EPERM`: for `IPC_SET` and `IPC_RMID`, the caller is neither owner nor creator and lacks CAP_SYS_ADMIN; `msg_qbytes` is more than
+///   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; or the file system can't give the queue's file such
+///   rights.
+///
+/// # If the process dies
+/// A change is made or is not. A removed queue is removed for everybody.
+///
+/// # See also
+/// umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msgctl(msqid: c_int, cmd: c_int, buf: *mut msqid_ds) -> c_int {
+    // SAFETY: the caller promises what the command asks for.
+    answer(unsafe { control(msqid, cmd, buf) })
+}
+
+/// # Safety
+/// `buf` is what the command asks for, or an address that a pointer check refuses.
+unsafe fn control(id: c_int, command: c_int, buf: *mut msqid_ds) -> Result<c_int, Failure> {
+    if id < 0 || command < 0 {
+        return Err(Refusal::of_id(libc::EINVAL, id).into());
+    }
+    let refused = |errno| Refusal::of_control(errno, id);
+    match command {
+        libc::IPC_RMID => raw::msgctl_remove(id).map_err(refused)?,
+        libc::IPC_SET => {
+            // SAFETY: by this function's contract.
+            set(id, &unsafe { change(buf)? })?;
+        }
+        libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
+            let (answer, entry) = raw::msgctl_stat(id, command).map_err(refused)?;
+            // SAFETY: numbers and padding, for which zero is a value.
+            let mut told: msqid_ds = unsafe { std::mem::zeroed() };
+            entry.fill(&mut told);
+            // SAFETY: by this function's contract.
+            unsafe { pointer::write(buf, told, "buf")? };
+            return Ok(answer);
+        }
+        libc::IPC_INFO | libc::MSG_INFO => {
+            let info = raw::msgctl_info(command).map_err(refused)?;
+            // SAFETY: by this function's contract; these commands take the address of another structure.
+            unsafe { pointer::write(buf.cast(), in_c(&info), "buf")? };
+            return Ok(info.highest_index);
+        }
+        _ => return Err(Failure::Invalid("cmd is none of the commands of msgctl(2)")),
+    }
+    Ok(0)
+}
+
+fn set(id: c_int, change: &Change) -> Result<(), Refusal> {
+    let queue = raw::find(id).map_err(|errno| match errno {
+        // Who may not open the queue is not its owner.
+        libc::EACCES => ControlError::NotOwner.into(),
+        errno => Refusal::of_id(errno, id),
+    })?;
+    queue.set(change).map_err(|error| match error {
+        ControlError::Removed => OpenError::NoSuchId.into(),
+        error => error.into(),
+    })
+}
+
+/// # Safety
+/// `buf` is readable, or an address that a pointer check refuses.
+unsafe fn change(buf: *const msqid_ds) -> Result<Change, Failure> {
+    pointer::check(buf, "buf")?;
+    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    let wanted = unsafe { buf.read_unaligned() };
+    Ok(Change {
+        uid: Some(wanted.msg_perm.uid),
+        gid: Some(wanted.msg_perm.gid),
+        mode: Some(wanted.msg_perm.mode.into()),
+        qbytes: Some(raw::qbytes(wanted.msg_qbytes)),
+    })
+}
+
+fn in_c(info: &MsgInfo) -> msginfo {
+    msginfo {
+        msgpool: info.msgpool,
+        msgmap: info.msgmap,
+        msgmax: info.msgmax,
+        msgmnb: info.msgmnb,
+        msgmni: info.msgmni,
+        msgssz: info.msgssz,
+        msgtql: info.msgtql,
+        msgseg: info.msgseg,
+    }
+}

@@ -1,0 +1,48 @@
+//! System V queues: finding and making.
+
+use libc::c_int;
+use umsg::sysv::raw;
+
+use super::Refusal;
+use crate::error::answer;
+
+/// Finds the System V queue of a key, or creates one.
+///
+/// `key` is a `key_t`, as ftok(3) makes them. `msgflg` is 0, to find a queue, or has these bits, which are those of `<sys/msg.h>`:
+///
+/// - `IPC_CREAT`: create the queue if there is none of this key. The lowest nine bits of `msgflg` are its permission bits,
+///   whatever the umask: read is to receive, write to send.
+/// - `IPC_EXCL`: with `IPC_CREAT`, fail if there is a queue of this key.
+///
+/// With the key `IPC_PRIVATE`, which is 0, a new queue is made each time, which has no key. Of a queue that exists, the lowest nine
+/// bits are permissions that the caller asks for.
+///
+/// The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues. Limits belong to its owner, who
+/// sets them without privilege (`umsg limits`): the longest message, `msgmax`; how many bytes a new queue may hold, `msgmnb`; up to
+/// how many umsg_msgctl(3) may raise that, `max_qbytes`; and how many queues there may be, `msgmni`. What they are unless set
+/// equals the kernel's.
+///
+/// # Return value
+/// The queue's identifier, from 0 up, which is no descriptor; or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not grant what the lowest nine bits ask for, or the namespace is not to be trusted or is
+///   that of other containers; umsg_last_error(3) says which.
+/// - `EBUSY`: a process was stopped while it made or removed a queue.
+/// - `EEXIST`: the queue exists, and `msgflg` has `IPC_CREAT` and `IPC_EXCL`.
+/// - `ENOENT`: there is no queue of this key, and `msgflg` lacks `IPC_CREAT`; or `UMSG_DIR` names a directory that does not
+///   exist.
+/// - `ENOMEM`: there is no memory, or no address space to map the queue.
+/// - `ENOSPC`: the namespace has as many queues or bytes as its limits allow, or its file system is full.
+/// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening.
+///
+/// # If the process dies
+/// While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until it is removed.
+///
+/// # See also
+/// umsg_msgctl(3), umsg_msgrcv(3), umsg_msgsnd(3), umsg(1), msgget(2), sysvipc(7)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_msgget(key: c_int, msgflg: c_int) -> c_int {
+    let id = raw::get(key, msgflg);
+    answer(id.map_err(|error| Refusal::from(error).into()))
+}

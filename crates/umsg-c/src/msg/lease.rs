@@ -1,0 +1,257 @@
+//! System V queues: receiving in place.
+
+use std::ffi::{c_int, c_long, c_uint, c_void};
+
+use libc::{pid_t, size_t, timespec};
+use umsg::posix::LeaseError;
+use umsg::sysv::raw::Used;
+use umsg::sysv::{Lease, Queue};
+
+use super::receive_batch::want;
+use super::refusal::{Refusal, keep};
+use super::until;
+use crate::error::{Failure, answer};
+use crate::keep::Keep;
+use crate::pointer;
+use crate::time::{self, told};
+
+/// A message of a System V queue that was received where it lies. The members describe it; changing them changes nothing, but
+/// `id` must stay as it is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_msg_lease {
+    /// Where the message lies: valid until the lease ends.
+    pub data: *const c_void,
+    /// The length of the message in bytes.
+    pub len: size_t,
+    /// When it was sent, in nanoseconds since 1970, to a few milliseconds.
+    pub sent: i64,
+    /// Its type.
+    pub mtype: c_long,
+    /// How often it was delivered as a lease, this time included: 1 the first time.
+    pub deliveries: c_uint,
+    /// Process id of the sender.
+    pub pid: pid_t,
+    /// By which the library knows the lease; 0 once it has ended.
+    pub id: u64,
+}
+
+/// A lease and its queue, which stays attached meanwhile.
+struct Leased {
+    lease: Lease<'static>,
+    /// Dropped after the lease.
+    _queue: Used,
+}
+
+static LEASES: Keep<Leased> = Keep::new();
+
+/// Receives a message of a System V queue where it lies.
+///
+/// As umsg_msgrcv(3), with `msgtyp`, and `MSG_EXCEPT` and `IPC_NOWAIT` in `msgflg`; but nothing is copied: `data` and `len` of `lease`
+/// say where the message lies in the queue's memory and how long it is. The bytes must not be written. The message counts for the
+/// queue's capacity until umsg_msg_acknowledge(3) removes it for good; umsg_msg_return(3), the death of the process and the end of a
+/// time limit set by umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
+///
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL stands for ever.
+///
+/// Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not let the caller receive.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+/// - `EFAULT`: `lease` or `abs_timeout` is at an address that can't be read or written.
+/// - `EIDRM`: the queue was removed during the call.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; `msgflg` has other flags; or `tv_sec` of `abs_timeout` is
+///   negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `EMFILE`: the process has 65,536 leases of System V queues.
+/// - `ENOMEM`: the system has no memory left.
+/// - `ENOMSG`: there is no such message, and `msgflg` has `IPC_NOWAIT`.
+/// - `ETIMEDOUT`: the time came before a message that is wanted.
+///
+/// # If the process dies
+/// The message goes back to its place in the queue: whoever finds no message or no room looks for dead holders, and who is blocked
+/// does so ten times a second.
+///
+/// # See also
+/// umsg_msg_acknowledge(3), umsg_msg_lease_limit(3), umsg_msg_return(3), umsg_msgrcv(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_lease(
+    msqid: c_int,
+    lease: *mut umsg_msg_lease,
+    msgtyp: c_long,
+    msgflg: c_int,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let receive = || {
+        // SAFETY: the caller promises NULL or a readable timespec.
+        let deadline = unsafe { time::deadline(abs_timeout)? };
+        let want = want(msgtyp, msgflg)?;
+        let used = keep(msqid)?;
+        pointer::check(lease, "lease")?;
+        // SAFETY: the lease is kept together with `used` and dropped before it.
+        let queue = unsafe { unbounded(&used) };
+        let received = queue.lease_until(want, until(msgflg, deadline));
+        let told = put(received.map_err(Refusal::from)?, used)?;
+        // SAFETY: the caller promises a writable structure.
+        unsafe { pointer::write(lease, told, "lease")? };
+        Ok(0)
+    };
+    answer(receive())
+}
+
+/// Removes a leased message of a System V queue for good.
+///
+/// To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
+/// ended, whatever the call returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+///   handler run later instead. The lease goes on.
+/// - `EFAULT`: `lease` is at an address that can't be read and written.
+/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+///
+/// # If the process dies
+/// Before the call returns: the message is gone, or goes back to its place in the queue.
+///
+/// # See also
+/// umsg_defer_signal(3), umsg_msg_lease(3), umsg_msg_return(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_int {
+    // SAFETY: the caller promises a readable and writable structure.
+    answer(unsafe { end(lease, Lease::acknowledge_kept) })
+}
+
+/// Returns a leased message to its System V queue.
+///
+/// The message goes back to its place in the queue, and the next receiver gets it. The lease is ended, whatever the call
+/// returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
+///   handler run later instead. The lease goes on.
+/// - `EFAULT`: `lease` is at an address that can't be read and written.
+/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+///
+/// # If the process dies
+/// The message goes back all the same.
+///
+/// # See also
+/// umsg_defer_signal(3), umsg_msg_acknowledge(3), umsg_msg_lease(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
+    // SAFETY: the caller promises a readable and writable structure.
+    answer(unsafe { end(lease, Lease::give_back_kept) })
+}
+
+/// Lets a lease of a message of a System V queue end by itself after some time.
+///
+/// When `time`, counted from now, is over, the message goes back to its place in the queue, whatever its holder does meanwhile; the
+/// holder's umsg_msg_acknowledge(3) then fails. That happens when somebody finds no message or no room; who is blocked looks ten
+/// times a second. A further call sets another limit.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `lease` or `time` is at an address that can't be read.
+/// - `EINVAL`: `lease` is no lease that this process has; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
+///   999,999,999.
+/// - `ESTALE`: an earlier limit or another thread has ended the lease, the queue was removed, or this is a forked child of its
+///   holder.
+///
+/// # If the process dies
+/// The message goes back at once.
+///
+/// # See also
+/// umsg_msg_acknowledge(3), umsg_msg_lease(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_lease_limit(
+    lease: *const umsg_msg_lease,
+    time: *const timespec,
+) -> c_int {
+    let limit = || {
+        pointer::check(time, "time")?;
+        // SAFETY: the caller promises a readable timespec and a readable structure.
+        let (time, lease) = unsafe {
+            let time = time::span(time.read_unaligned())?;
+            pointer::check(lease, "lease")?;
+            (time, lease.read_unaligned())
+        };
+        LEASES.get(lease.id).ok_or(NO_LEASE)?.lease.limit(time)?;
+        Ok(0)
+    };
+    answer(limit())
+}
+
+const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process has");
+
+/// The queue with a lifetime that the compiler does not check.
+///
+/// # Safety
+/// The result, and what is made of it, is used no longer than the queue is in use.
+unsafe fn unbounded(queue: &Queue) -> &'static Queue {
+    // SAFETY: by this function's contract; a queue in use stays where it is.
+    unsafe { &*std::ptr::from_ref(queue) }
+}
+
+/// Keeps a lease and says what a program has to know of it.
+fn put(lease: Lease<'static>, queue: Used) -> Result<umsg_msg_lease, Failure> {
+    let mut told = umsg_msg_lease {
+        data: lease.as_ptr().cast(),
+        len: lease.len(),
+        sent: told(Some(lease.sent())),
+        mtype: lease.mtype(),
+        deliveries: lease.deliveries(),
+        pid: lease.pid().cast_signed(),
+        id: 0,
+    };
+    let kept = LEASES.put(Leased {
+        lease,
+        _queue: queue,
+    });
+    // What can't be kept is returned by its drop.
+    told.id = kept.map_err(|_| Failure::TooManyHolds)?;
+    Ok(told)
+}
+
+/// Ends a lease and marks the program's structure as that of none, unless the lease goes on because the queue could not be
+/// asked.
+///
+/// # Safety
+/// `lease` is readable and writable, or an address that a pointer check refuses.
+unsafe fn end(
+    lease: *mut umsg_msg_lease,
+    end: impl FnOnce(&Lease<'static>) -> Result<(), LeaseError>,
+) -> Result<c_int, Failure> {
+    pointer::check(lease, "lease")?;
+    // SAFETY: by this function's contract.
+    let mut ended = unsafe { lease.read_unaligned() };
+    let result = end(&LEASES.get(ended.id).ok_or(NO_LEASE)?.lease);
+    if result != Err(LeaseError::WouldDeadlock) {
+        // In vain for the second of two threads that end it at the same time.
+        LEASES.end(ended.id);
+        ended.data = std::ptr::null();
+        ended.id = 0;
+        // SAFETY: by this function's contract.
+        unsafe { lease.write_unaligned(ended) };
+    }
+    result?;
+    Ok(0)
+}

@@ -1,0 +1,32 @@
+//! System V queues: those of sys/msg.h, and what System V never had.
+//!
+//! A queue is named by a number in each call; the process attaches to it when it first does so, see `umsg::sysv::raw`.
+
+mod batch;
+mod control;
+mod get;
+mod lease;
+mod peek;
+mod receive;
+mod receive_batch;
+mod refusal;
+mod send;
+mod status;
+mod types;
+mod waiting;
+
+pub(crate) use refusal::Refusal;
+
+use std::time::SystemTime;
+
+use libc::{IPC_NOWAIT, c_int};
+use umsg::sysv::Until;
+
+/// Until when a call waits: not at all with IPC_NOWAIT, whatever the time.
+fn until(flags: c_int, deadline: Option<SystemTime>) -> Until {
+    match deadline {
+        _ if flags & IPC_NOWAIT != 0 => Until::Now,
+        Some(time) => Until::Time(time),
+        None => Until::Forever,
+    }
+}

@@ -1,0 +1,108 @@
+//! System V queues: looking at messages that stay.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use libc::{pid_t, size_t};
+use umsg::sysv::Peeked;
+
+use super::refusal::{Refusal, find};
+use crate::error::{Failure, answer};
+use crate::pointer;
+use crate::time::told;
+
+/// A message of a System V queue that was looked at. The program sets `data` and `size`, the call the other members.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_msg_peeked {
+    /// Where the bytes are to be copied to; NULL if `size` is 0.
+    pub data: *mut c_void,
+    /// How many bytes there is room for.
+    pub size: size_t,
+    /// The length of the message in bytes, which may be more than `size`.
+    pub len: size_t,
+    /// When it was sent, in nanoseconds since 1970, to a few milliseconds.
+    pub sent: i64,
+    /// Its type.
+    pub mtype: c_long,
+    /// Process id of the sender.
+    pub pid: pid_t,
+    /// How often it was leased and came back.
+    pub returns: u32,
+    /// Set to 0.
+    pub reserved: [u32; 4],
+}
+
+/// Looks at a message of a System V queue without receiving it.
+///
+/// `n` counts in the order of arrival, from 0: the oldest message. As many bytes of it as there is room for are copied; `len` tells
+/// its whole length, so with a `size` of 0 the call tells what there is. Going on from one message to the next takes constant
+/// time. The message may be gone when the call returns.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not let the caller receive.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
+/// - `EIDRM`: the queue was removed during the call.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more.
+/// - `ENOMSG`: there are no more than `n` messages in the queue; or a process was stopped inside of an operation on it and
+///   holds it up for more than a second.
+///
+/// # If the process dies
+/// Nothing is left: the call changes nothing.
+///
+/// # See also
+/// umsg(1), umsg_msg_status(3), umsg_msg_types(3), umsg_msgrcv(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_peek(
+    msqid: c_int,
+    n: size_t,
+    peeked: *mut umsg_msg_peeked,
+) -> c_int {
+    let peek = || {
+        let queue = find(msqid)?;
+        pointer::check(peeked, "peeked")?;
+        // SAFETY: the caller promises a structure.
+        let room = unsafe { peeked.read_unaligned() };
+        if room.size != 0 {
+            pointer::check(room.data, "data")?;
+        }
+        // No queue has so many.
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        let seen = queue.look(n, 1, room.size).map_err(Refusal::from)?;
+        let message = seen.first().ok_or(Failure::NoMessage)?;
+        // SAFETY: the caller promises `size` writable bytes at `data`, and a structure that is writable.
+        unsafe {
+            copy(&message.data, &room);
+            peeked.write_unaligned(told_of(message, &room));
+        }
+        Ok(0)
+    };
+    answer(peek())
+}
+
+/// # Safety
+/// There are `room.size` writable bytes at `room.data`.
+unsafe fn copy(bytes: &[u8], room: &umsg_msg_peeked) {
+    let fits = bytes.len().min(room.size);
+    if fits != 0 {
+        // SAFETY: `fits` bytes are in the vector and, by this function's contract, in the program's buffer.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), room.data.cast(), fits) };
+    }
+}
+
+fn told_of(message: &Peeked, room: &umsg_msg_peeked) -> umsg_msg_peeked {
+    umsg_msg_peeked {
+        data: room.data,
+        size: room.size,
+        len: message.len,
+        sent: told(Some(message.sent)),
+        mtype: message.mtype,
+        pid: message.pid.cast_signed(),
+        returns: message.returns,
+        reserved: [0; 4],
+    }
+}

@@ -1,0 +1,204 @@
+//! System V queues: receiving.
+//!
+//! Order of errors, as in the kernel: length and flags, queue, permission, then whether there is a message, its length, and last
+//! the addresses: a message that can't be delivered is gone.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::time::SystemTime;
+
+use libc::{size_t, ssize_t, timespec};
+use umsg::sysv::Received;
+use umsg::sysv::raw::{self, Used, Which};
+
+use super::{Refusal, until};
+use crate::error::{Failure, answer};
+use crate::pointer;
+use crate::time;
+
+/// Receives a message from a System V queue.
+///
+/// Takes the first message that is wanted out of the queue, and writes its type, a `long`, to `msgp` and its bytes behind
+/// that; `msgsz` is the room for these. Which is wanted is said by `msgtyp`:
+///
+/// - 0: the oldest of all
+/// - above 0: the oldest of this type; with `MSG_EXCEPT` in `msgflg` the oldest of any other type
+/// - below 0: the oldest of the lowest type that there is, up to the number without its sign
+///
+/// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. Of those that wait for the
+/// same message the first gets it. Receiving by type costs the same however many other messages wait.
+///
+/// A message that is longer than `msgsz` stays in the queue and the call fails; with `MSG_NOERROR` it is received, and its rest
+/// is lost. With `MSG_COPY` and `IPC_NOWAIT`, `msgtyp` is a number in order of arrival, from 0, and the message is copied and stays;
+/// umsg_msg_peek(3) tells more of it.
+///
+/// A message that has no place to go because of the address is gone. It is no cancellation point of pthread_cancel(3).
+///
+/// # Return value
+/// How many bytes were written behind the type, or -1 with errno set.
+///
+/// # Errors
+/// - `E2BIG`: the message is longer than `msgsz`, and `msgflg` lacks `MSG_NOERROR`. It is still in the queue, or the next
+///   receiver got it.
+/// - `EACCES`: the queue's mode does not let the caller receive.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+/// - `EFAULT`: `msgp` is at an address that can't be written.
+/// - `EIDRM`: the queue was removed while the call waited.
+/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; `msgsz` is more than the half of all addresses; or
+///   `msgflg` has `MSG_COPY` without `IPC_NOWAIT`, with `MSG_EXCEPT`, or with `MSG_NOERROR` and the message is longer than `msgsz`.
+/// - `ENOMEM`: the system has no memory left.
+/// - `ENOMSG`: there is no such message, and `msgflg` has `IPC_NOWAIT`; or then a process was stopped inside of an operation on this
+///   queue and holds it up for more than a second.
+///
+/// # If the process dies
+/// Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
+/// lose it.
+///
+/// # See also
+/// umsg_msg_lease(3), umsg_msg_receive_batch(3), umsg_msg_timedreceive(3), umsg_msgsnd(3), msgrcv(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msgrcv(
+    msqid: c_int,
+    msgp: *mut c_void,
+    msgsz: size_t,
+    msgtyp: c_long,
+    msgflg: c_int,
+) -> ssize_t {
+    let call = Call {
+        id: msqid,
+        message: msgp.cast(),
+        len: msgsz,
+        mtype: msgtyp,
+        flags: msgflg,
+    };
+    // SAFETY: the caller promises a number and that many bytes behind it, all writable.
+    answer(unsafe { call.run(None) })
+}
+
+/// Receives a message from a System V queue, and waits for one no longer than until a certain time.
+///
+/// As umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
+/// ever. If there is a message, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
+///
+/// # Return value
+/// How many bytes were written behind the type, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_msgrcv(3), and these:
+///
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ETIMEDOUT`: the time came before a message that is wanted.
+///
+/// # If the process dies
+/// As with umsg_msgrcv(3).
+///
+/// # See also
+/// umsg_msg_timedsend(3), umsg_msgrcv(3), clock_gettime(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_timedreceive(
+    msqid: c_int,
+    msgp: *mut c_void,
+    msgsz: size_t,
+    msgtyp: c_long,
+    msgflg: c_int,
+    abs_timeout: *const timespec,
+) -> ssize_t {
+    let call = Call {
+        id: msqid,
+        message: msgp.cast(),
+        len: msgsz,
+        mtype: msgtyp,
+        flags: msgflg,
+    };
+    // SAFETY: the caller promises NULL or a readable timespec, and a number with that many bytes behind it, all writable.
+    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+}
+
+struct Call {
+    id: c_int,
+    /// The type, then the text.
+    message: *mut c_long,
+    len: size_t,
+    mtype: c_long,
+    flags: c_int,
+}
+
+impl Call {
+    /// # Safety
+    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the messages have that can come; or it is
+    /// an address that a pointer check refuses.
+    #[inline(always)]
+    unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<ssize_t, Failure> {
+        if self.len > isize::MAX.cast_unsigned() {
+            return Err(Failure::Invalid("msgsz is below 0, taken as a length"));
+        }
+        let which = Which::of(self.mtype, self.flags).map_err(|_| WRONG_COPY)?;
+        if pointer::is_bad(self.message) {
+            return self.receive_nowhere(which, deadline);
+        }
+        let queue = self.find()?;
+        let room = self.len.min(queue.msgmax());
+        // SAFETY: by this function's contract; no message of the queue has more bytes, and bytes have no alignment.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(self.message.add(1).cast(), room) };
+        let received = self.receive(queue, buffer, which, deadline)?;
+        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        unsafe { self.message.write_unaligned(received.mtype) };
+        Ok(received.len.cast_signed())
+    }
+
+    #[inline(always)]
+    fn find(&self) -> Result<Used, Failure> {
+        raw::find(self.id).map_err(|errno| Refusal::of_receive(errno, self.id).into())
+    }
+
+    #[inline(always)]
+    fn receive(
+        &self,
+        queue: Used,
+        buffer: &mut [u8],
+        which: Which,
+        deadline: Option<SystemTime>,
+    ) -> Result<Received, Failure> {
+        let received = match queue.try_receive(buffer, which) {
+            Err(libc::ENOMSG) if self.flags & libc::IPC_NOWAIT == 0 => {
+                let received = queue.receive(buffer, which, until(self.flags, deadline));
+                drop(queue);
+                raw::reap();
+                received
+            }
+            outcome => outcome,
+        };
+        received.map_err(|errno| self.refused(errno, which))
+    }
+
+    /// Receives into a buffer that can't be: the message is consumed all the same. A copy is not even begun.
+    #[cold]
+    fn receive_nowhere(
+        &self,
+        which: Which,
+        deadline: Option<SystemTime>,
+    ) -> Result<ssize_t, Failure> {
+        if matches!(which, Which::Copy(..)) && self.len > 0 {
+            return Err(Failure::BadAddress("msgp"));
+        }
+        let queue = self.find()?;
+        let mut elsewhere = vec![0; self.len.min(queue.msgmax())];
+        self.receive(queue, &mut elsewhere, which, deadline)?;
+        Err(Failure::BadAddress("msgp"))
+    }
+
+    #[cold]
+    fn refused(&self, errno: c_int, which: Which) -> Failure {
+        match (errno, which) {
+            (libc::E2BIG, _) => Failure::TooShort(self.len),
+            (libc::ENOMSG, Which::Copy(..)) => Failure::NoMessage,
+            (libc::EINVAL, Which::Copy(_, true)) => WRONG_COPY,
+            _ => Refusal::of_receive(errno, self.id).into(),
+        }
+    }
+}
+
+const WRONG_COPY: Failure =
+    Failure::Invalid("MSG_COPY needs IPC_NOWAIT, goes with no MSG_EXCEPT, and does not truncate");

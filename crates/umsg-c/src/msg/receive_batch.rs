@@ -1,0 +1,139 @@
+//! System V queues: receiving several messages in one call.
+
+use std::ffi::{c_int, c_long};
+
+use libc::{IPC_NOWAIT, MSG_EXCEPT, size_t, ssize_t, timespec};
+use umsg::sysv::raw::Which;
+use umsg::sysv::{Incoming, Received, Want};
+
+use super::batch::{check_flags, umsg_msg_message};
+use super::refusal::{Refusal, find};
+use super::until;
+use crate::error::{Failure, answer};
+use crate::pointer;
+use crate::time;
+
+/// Receives several messages from a System V queue.
+///
+/// Up to `n` messages that are wanted, those that are there, are received under one lock, in the order in which as many calls of
+/// umsg_msgrcv(3) would get them. Which are wanted is said by `msgtyp` as there, with or without `MSG_EXCEPT` in `msgflg`. Each is
+/// copied to the `data` of one of `messages`, the first to that of the first, and `len` and `mtype` are set. A message that
+/// is longer than the `size` of its place stays in the queue and ends the call.
+///
+/// If there is none, the call waits for one message; it does not wait for more. With `IPC_NOWAIT` it fails instead. To wait, the first
+/// place needs room for the longest message that the queue takes, its `msgmax`: umsg_msg_status(3) tells it. A call that waits ends
+/// at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL stands for ever. The places must not overlap, and while many
+/// messages are copied other users of the queue wait.
+///
+/// # Return value
+/// How many messages were received, which is 0 only if `n` is; or -1 with errno set, and then none was received.
+///
+/// # Errors
+/// - `E2BIG`: the first message, or one that is waited for, may be longer than the `size` of the first place.
+/// - `EACCES`: the queue's mode does not let the caller receive.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read or written.
+/// - `EIDRM`: the queue was removed during the call.
+/// - `EINTR`: a signal handler ran while the call waited.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; `msgflg` has other flags than `IPC_NOWAIT` and
+///   `MSG_EXCEPT`; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ENOMEM`: the system has no memory left.
+/// - `ENOMSG`: there is no such message, and `msgflg` has `IPC_NOWAIT`.
+/// - `ETIMEDOUT`: the time came before a message that is wanted.
+///
+/// # If the process dies
+/// Before the call returns: those messages are lost that were copied out already, the others are in the queue.
+///
+/// # See also
+/// umsg_msg_lease(3), umsg_msg_send_batch(3), umsg_msgrcv(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_receive_batch(
+    msqid: c_int,
+    messages: *mut umsg_msg_message,
+    n: size_t,
+    msgtyp: c_long,
+    msgflg: c_int,
+    abs_timeout: *const timespec,
+) -> ssize_t {
+    let receive = || {
+        // SAFETY: the caller promises NULL or a readable timespec.
+        let deadline = unsafe { time::deadline(abs_timeout)? };
+        let want = want(msgtyp, msgflg)?;
+        let queue = find(msqid)?;
+        // SAFETY: the caller promises as many messages, which are its own to be written.
+        let mut places = unsafe { Places::new(messages, n, queue.msgmax())? };
+        let received = queue.receive_into(want, &mut places, n, until(msgflg, deadline));
+        Ok(received.map_err(Refusal::from)?.cast_signed())
+    };
+    answer(receive())
+}
+
+/// What the arguments of umsg_msgrcv say, for calls that neither cut nor copy.
+pub(super) fn want(msgtyp: c_long, msgflg: c_int) -> Result<Want, Failure> {
+    check_flags(msgflg, IPC_NOWAIT | MSG_EXCEPT)?;
+    match Which::of(msgtyp, msgflg) {
+        Ok(Which::Want(want, _)) => Ok(want),
+        _ => Ok(Want::Any),
+    }
+}
+
+/// Where a program wants messages.
+struct Places<'a> {
+    messages: &'a mut [umsg_msg_message],
+    /// How many are filled.
+    filled: usize,
+    /// The queue's longest message.
+    longest: usize,
+}
+
+impl Places<'_> {
+    /// # Safety
+    /// `messages` has `n` readable and writable members that nobody else uses as long as the result is used, each with
+    /// `size` writable bytes at `data`; or they are addresses that a pointer check refuses.
+    unsafe fn new(
+        messages: *mut umsg_msg_message,
+        n: size_t,
+        longest: usize,
+    ) -> Result<Self, Failure> {
+        let mut places = Places {
+            messages: &mut [],
+            filled: 0,
+            longest,
+        };
+        if n != 0 {
+            pointer::check_array(messages, n, "messages")?;
+            // SAFETY: by this function's contract; `check_array` has seen to the rest.
+            places.messages = unsafe { std::slice::from_raw_parts_mut(messages, n) };
+        }
+        let mut with_room = places.messages.iter().filter(|message| message.size != 0);
+        with_room.try_for_each(|message| pointer::check(message.data, "the data of a message"))?;
+        Ok(places)
+    }
+}
+
+impl Incoming for Places<'_> {
+    #[inline(always)]
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        let message = self.messages.get(self.filled)?;
+        if message.size < len {
+            return None;
+        }
+        if message.size == 0 {
+            return Some(&mut []);
+        }
+        let room = message.size.min(self.longest);
+        // SAFETY: the program promises `size` bytes, which nobody else uses; `new` saw that the address is none of the bad
+        // ones, and the room is no more than a message's.
+        Some(unsafe { std::slice::from_raw_parts_mut(message.data.cast(), room) })
+    }
+
+    #[inline(always)]
+    fn taken(&mut self, received: Received) {
+        if let Some(message) = self.messages.get_mut(self.filled) {
+            message.len = received.len;
+            message.mtype = received.mtype;
+            self.filled += 1;
+        }
+    }
+}

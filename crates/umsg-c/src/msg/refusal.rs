@@ -1,0 +1,118 @@
+//! Why a call on a System V queue failed.
+//!
+//! The library's calls by number answer with errno, in the kernel's order of checks. The text that goes with it is looked for
+//! only when a call has failed.
+
+use libc::{c_int, size_t};
+use umsg::sysv::raw::{self, Used};
+use umsg::sysv::{ControlError, OpenError, OpenOptions, ReceiveError, SendError};
+
+/// A queue for the length of a call, of those that System V never had.
+///
+/// # Errors
+/// EINVAL if there is none, or none any more; EACCES. Who is told that a queue was removed (EIDRM) had found it.
+pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
+    there(raw::find(id), id)
+}
+
+/// As [`find`], for longer than the call.
+pub(super) fn keep(id: c_int) -> Result<Used, Refusal> {
+    there(raw::keep(id), id)
+}
+
+fn there(found: Result<Used, c_int>, id: c_int) -> Result<Used, Refusal> {
+    let found = found.and_then(Used::unless_removed);
+    found.map_err(|errno| Refusal::of_id(errno, id))
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// No more is known.
+    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
+    Errno(c_int),
+}
+
+impl Refusal {
+    pub(crate) fn errno(&self) -> c_int {
+        match self {
+            Refusal::Open(error) => error.errno(),
+            Refusal::Send(error) => error.errno(),
+            Refusal::Receive(error) => error.errno(),
+            Refusal::Control(error) => error.errno(),
+            Refusal::Errno(errno) => *errno,
+        }
+    }
+
+    /// Of a message that was not sent.
+    #[cold]
+    pub(super) fn of_send(errno: c_int, id: c_int, mtype: i64, len: size_t) -> Refusal {
+        let likely = match errno {
+            libc::EAGAIN => SendError::Full,
+            libc::ETIMEDOUT => SendError::TimedOut,
+            libc::EIDRM => SendError::Removed,
+            libc::EINTR => SendError::Interrupted,
+            libc::EDEADLK => SendError::WouldDeadlock,
+            libc::EBADMSG => SendError::Damaged,
+            libc::EINVAL if mtype < 1 => SendError::InvalidType,
+            _ => match raw::find(id) {
+                Ok(queue) if errno == libc::EINVAL && len > queue.msgmax() => {
+                    let max = queue.msgmax();
+                    SendError::TooLong { len, max }
+                }
+                Ok(_) if errno == libc::EACCES => SendError::PermissionDenied,
+                Ok(_) if errno == libc::ENOMEM => SendError::NoMemory,
+                _ => return Refusal::of_id(errno, id),
+            },
+        };
+        likely.into()
+    }
+
+    /// Of a message that was not received.
+    #[cold]
+    pub(super) fn of_receive(errno: c_int, id: c_int) -> Refusal {
+        let likely = match errno {
+            libc::ENOMSG => ReceiveError::NoMessage,
+            libc::ETIMEDOUT => ReceiveError::TimedOut,
+            libc::EIDRM => ReceiveError::Removed,
+            libc::EINTR => ReceiveError::Interrupted,
+            libc::EDEADLK => ReceiveError::WouldDeadlock,
+            libc::EBADMSG => ReceiveError::Damaged,
+            libc::EACCES if raw::find(id).is_ok() => ReceiveError::PermissionDenied,
+            _ => return Refusal::of_id(errno, id),
+        };
+        likely.into()
+    }
+
+    /// Of a queue that was not looked at, changed or removed.
+    #[cold]
+    pub(super) fn of_control(errno: c_int, id: c_int) -> Refusal {
+        let likely = match errno {
+            libc::EIDRM => ControlError::Removed,
+            libc::EPERM => ControlError::NotOwner,
+            libc::EDEADLK => ControlError::WouldDeadlock,
+            libc::EBADMSG => ControlError::Damaged,
+            libc::EACCES if raw::find(id).is_ok() => ControlError::PermissionDenied,
+            _ => return Refusal::of_id(errno, id),
+        };
+        likely.into()
+    }
+
+    /// Of a queue that was not found by its identifier: asks once more, in words.
+    #[cold]
+    pub(super) fn of_id(errno: c_int, id: c_int) -> Refusal {
+        match OpenOptions::new().open_id(id) {
+            Err(error) if error.errno() == errno => error.into(),
+            // It has changed since, or the error is about something else.
+            _ => Refusal::Errno(errno),
+        }
+    }
+}

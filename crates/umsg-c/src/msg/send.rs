@@ -1,0 +1,135 @@
+//! System V queues: sending.
+//!
+//! Order of errors, as in the kernel: the type's address, length and type, queue, permission, then whether it would wait.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::time::SystemTime;
+
+use libc::{size_t, timespec};
+use umsg::sysv::raw;
+
+use super::{Refusal, until};
+use crate::error::{Failure, answer};
+use crate::pointer;
+use crate::time;
+
+/// Sends a message to a System V queue.
+///
+/// `msgp` points to a `long`, which is the message's type, and behind it stand the `msgsz` bytes of its text, as in the
+/// `struct msgbuf` of msgsnd(2). The type is 1 or more, and what receivers pick messages by. If there is no room, the call waits;
+/// with `IPC_NOWAIT` in `msgflg` it fails. There is room if the queue's messages have no more than `msg_qbytes` bytes with this one, and
+/// are fewer than that.
+///
+/// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not let the caller send.
+/// - `EAGAIN`: there is no room, and `msgflg` has `IPC_NOWAIT`; or then a process was stopped inside of an operation on this queue
+///   and holds it up for more than a second.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+/// - `EFAULT`: `msgp` is at an address that can't be read.
+/// - `EIDRM`: the queue was removed while the call waited.
+/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; the type is below 1; or `msgsz` is more than `msgmax` was
+///   when the queue was made.
+/// - `ENOMEM`: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
+///   reached.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msgsnd(
+    msqid: c_int,
+    msgp: *const c_void,
+    msgsz: size_t,
+    msgflg: c_int,
+) -> c_int {
+    let call = Call {
+        id: msqid,
+        message: msgp.cast(),
+        len: msgsz,
+        flags: msgflg,
+    };
+    // SAFETY: the caller promises a number and that many readable bytes behind it.
+    answer(unsafe { call.run(None) })
+}
+
+/// Sends a message to a System V queue, and waits for room no longer than until a certain time.
+///
+/// As umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
+/// ever. If there is room, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_msgsnd(3), and these:
+///
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ETIMEDOUT`: the time came before there was room.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_timedsend(
+    msqid: c_int,
+    msgp: *const c_void,
+    msgsz: size_t,
+    msgflg: c_int,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let call = Call {
+        id: msqid,
+        message: msgp.cast(),
+        len: msgsz,
+        flags: msgflg,
+    };
+    // SAFETY: the caller promises NULL or a readable timespec, and a number with that many readable bytes behind it.
+    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+}
+
+struct Call {
+    id: c_int,
+    /// The type, then the text.
+    message: *const c_long,
+    len: size_t,
+    flags: c_int,
+}
+
+impl Call {
+    /// # Safety
+    /// `message` has a readable long and, behind it, `len` readable bytes unless these are more than a message can have; or it is
+    /// an address that a pointer check refuses.
+    #[inline(always)]
+    unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {
+        pointer::check(self.message, "msgp")?;
+        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        let mtype = unsafe { self.message.read_unaligned() };
+        let refused = |errno| Refusal::of_send(errno, self.id, mtype, self.len);
+        let queue = raw::find_to_send(self.id, mtype, self.len).map_err(refused)?;
+        // SAFETY: by this function's contract; `len` is no more than a message of the queue has, and bytes have no alignment.
+        let text =
+            unsafe { std::slice::from_raw_parts(self.message.add(1).cast::<u8>(), self.len) };
+        match queue.try_send(mtype, text) {
+            Err(libc::EAGAIN) if self.flags & libc::IPC_NOWAIT == 0 => {
+                let sent = queue.send(mtype, text, until(self.flags, deadline));
+                drop(queue);
+                raw::reap();
+                sent.map_err(refused)?;
+            }
+            outcome => outcome.map_err(refused)?,
+        }
+        Ok(0)
+    }
+}

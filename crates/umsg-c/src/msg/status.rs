@@ -1,0 +1,161 @@
+//! System V queues: what a queue says of itself.
+
+use std::ffi::c_int;
+
+use libc::size_t;
+use umsg::sysv::Status;
+
+use super::refusal::{Refusal, find};
+use crate::error::answer;
+use crate::pointer;
+use crate::status::write_as_far_as_known;
+use crate::time::told;
+
+/// All that can be said about a System V queue without looking at its messages. Times are in nanoseconds since 1970, those of the last
+/// calls in whole seconds, and 0 stands for never. The counts of events are since the queue was created.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_msg_status {
+    /// How many messages are queued now.
+    pub messages: u64,
+    /// How many bytes these have together.
+    pub bytes: u64,
+    /// How many bytes may be queued.
+    pub qbytes: u64,
+    /// How long a message may be, in bytes.
+    pub msgmax: u64,
+    /// The queue's identifier.
+    pub id: i32,
+    /// Its key; 0 if it has none.
+    pub key: i32,
+    /// Permission bits.
+    pub mode: u32,
+    /// The owner's user id.
+    pub uid: u32,
+    /// The owner's group id.
+    pub gid: u32,
+    /// The creator's user id.
+    pub cuid: u32,
+    /// The creator's group id.
+    pub cgid: u32,
+    /// Process id of the creator.
+    pub creator: u32,
+    /// Process id of who sent last; 0 if nobody has.
+    pub last_sender: u32,
+    /// Process id of who received last; 0 if nobody has.
+    pub last_receiver: u32,
+    /// When the queue was created.
+    pub created: i64,
+    /// When it was created, or its owner, mode or size was set last.
+    pub changed: i64,
+    /// When the last message was sent.
+    pub last_send: i64,
+    /// When the last message was received.
+    pub last_receive: i64,
+    /// Threads that wait for room.
+    pub blocked_senders: u64,
+    /// Threads that wait for a message.
+    pub blocked_receivers: u64,
+    /// Messages that were received in place and not acknowledged. They count for the capacity.
+    pub leased: u64,
+    /// How many bytes these have together.
+    pub leased_bytes: u64,
+    /// Bytes of memory in use by slots and blocks.
+    pub memory: u64,
+    /// Sends that found no room and waited.
+    pub sends_blocked: u64,
+    /// Receives that found no message that they wanted and waited.
+    pub receives_blocked: u64,
+    /// Messages handed to a waiting receiver.
+    pub handed_over: u64,
+    /// Waits that ended while their thread was still spinning.
+    pub spins_paid: u64,
+    /// Waits that ended with a time-out or a signal.
+    pub given_up: u64,
+    /// Waiting threads whose death was noticed.
+    pub waiters_died: u64,
+    /// Leased messages that went back to the queue.
+    pub returned: u64,
+    /// Repairs after a death.
+    pub repairs: u64,
+    /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
+    pub damaged: u64,
+}
+
+/// Tells all that can be said about a System V queue.
+///
+/// Writes to `status` what the queue says of itself, all counts of one instant. `size` is `sizeof(struct umsg_msg_status)`: a
+/// program that was compiled with an older `umsg.h` has a shorter structure and gets the members that it knows; in one that was
+/// compiled with a newer `umsg.h`, members that this version of the library does not know are set to 0.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not let the caller receive.
+/// - `EAGAIN`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `status` is at an address that can't be written.
+/// - `EIDRM`: the queue was removed during the call.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more.
+///
+/// # If the process dies
+/// Nothing is left: the call changes nothing.
+///
+/// # See also
+/// umsg(1), umsg_msg_peek(3), umsg_msg_types(3), umsg_msgctl(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_status(
+    msqid: c_int,
+    status: *mut umsg_msg_status,
+    size: size_t,
+) -> c_int {
+    let tell = || {
+        let queue = find(msqid)?;
+        pointer::check(status, "status")?;
+        let told = in_c(&queue.status().map_err(Refusal::from)?);
+        // SAFETY: the caller promises `size` writable bytes.
+        unsafe { write_as_far_as_known(&told, status, size) };
+        Ok(0)
+    };
+    answer(tell())
+}
+
+fn in_c(status: &Status) -> umsg_msg_status {
+    let (entry, counted) = (&status.entry, &status.statistics);
+    umsg_msg_status {
+        messages: entry.messages,
+        bytes: entry.bytes,
+        qbytes: entry.qbytes,
+        msgmax: status.msgmax as u64,
+        id: entry.id,
+        key: entry.key,
+        mode: entry.mode,
+        uid: entry.uid,
+        gid: entry.gid,
+        cuid: entry.cuid,
+        cgid: entry.cgid,
+        creator: status.creator,
+        last_sender: entry.last_sender,
+        last_receiver: entry.last_receiver,
+        created: told(Some(status.created)),
+        changed: told(entry.changed),
+        last_send: told(entry.last_send),
+        last_receive: told(entry.last_receive),
+        blocked_senders: status.blocked_senders as u64,
+        blocked_receivers: status.blocked_receivers as u64,
+        leased: status.leased,
+        leased_bytes: status.leased_bytes,
+        memory: status.memory,
+        sends_blocked: counted.sends_blocked,
+        receives_blocked: counted.receives_blocked,
+        handed_over: counted.handed_over,
+        spins_paid: counted.spins_paid,
+        given_up: counted.given_up,
+        waiters_died: counted.waiters_died,
+        returned: counted.returned,
+        repairs: counted.repairs.into(),
+        damaged: status.damaged.into(),
+    }
+}

@@ -1,0 +1,71 @@
+//! System V queues: which types there are.
+
+use std::ffi::{c_int, c_long};
+
+use libc::{size_t, ssize_t};
+
+use super::refusal::{Refusal, find};
+use crate::error::answer;
+use crate::pointer;
+
+/// A type of which messages are queued.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_msg_type {
+    /// The type.
+    pub mtype: c_long,
+    /// How many messages of it are queued.
+    pub messages: u32,
+    /// Set to 0.
+    pub reserved: u32,
+}
+
+/// Tells of which types messages are queued in a System V queue, and how many of each.
+///
+/// Up to `n` types are written to `types`, the lowest first.
+///
+/// # Return value
+/// How many types were written, or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not let the caller receive.
+/// - `EAGAIN`, `ENOMSG`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EFAULT`: `types` is at an address that can't be written.
+/// - `EIDRM`: the queue was removed during the call.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more.
+///
+/// # If the process dies
+/// Nothing is left: the call changes nothing.
+///
+/// # See also
+/// umsg(1), umsg_msg_peek(3), umsg_msg_status(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_types(
+    msqid: c_int,
+    types: *mut umsg_msg_type,
+    n: size_t,
+) -> ssize_t {
+    let tell = || {
+        let queue = find(msqid)?;
+        if n != 0 {
+            pointer::check_array(types, n, "types")?;
+        }
+        // There are no more types than messages.
+        let messages = queue.entry().map_err(Refusal::from)?.messages;
+        let most = n.min(usize::try_from(messages).unwrap_or(usize::MAX));
+        let found = queue.types(most).map_err(Refusal::from)?;
+        for (index, &(mtype, messages)) in found.iter().enumerate() {
+            let told = umsg_msg_type {
+                mtype,
+                messages,
+                reserved: 0,
+            };
+            // SAFETY: the caller promises `n` writable members, and there are no more.
+            unsafe { types.add(index).write(told) };
+        }
+        Ok(found.len().cast_signed())
+    };
+    answer(tell())
+}
