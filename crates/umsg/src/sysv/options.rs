@@ -84,7 +84,8 @@ impl OpenOptions {
     /// [`OpenError`] for all.
     ///
     /// # Blocking
-    /// To make a queue, for those who are just making or removing one, at most two seconds.
+    /// To make a queue, for those who are just making or removing one: some microseconds each, and two seconds for one who has been
+    /// stopped.
     ///
     /// # If the process dies
     /// While it makes a queue: there is no queue, or a whole one.

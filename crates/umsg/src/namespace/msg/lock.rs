@@ -1,7 +1,7 @@
 //! The lock under which names change: flock(2) on the directory.
 //!
 //! The kernel drops it when its holder dies, wherever that was. A holder that is *stopped* keeps it; then others are told who it is
-//! after [`PATIENCE`], and those who need no lock go on. So is whoever may read the directory able to keep others from making
+//! once no name has changed for [`PATIENCE`], and those who need no lock go on. So is whoever may read the directory able to keep others from making
 //! queues, as whoever may write in it is able to fill it up.
 
 use std::os::fd::OwnedFd;
@@ -15,8 +15,10 @@ use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
 use crate::sys::thread::{self, Thread};
 
-/// How long a change of names waits for others. Each takes some microseconds.
+/// How long a change of names waits for others that change none. Each takes some microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// How often as long it waits for others that do.
+const LONGER: u32 = 10;
 /// The first and the longest sleep between two attempts.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
@@ -28,7 +30,7 @@ pub(crate) struct Locked {
 }
 
 impl Files {
-    /// Waits for the lock, at most so long.
+    /// Waits for the lock, as long as names change within `patience`, but at most ten times that.
     ///
     /// # Errors
     /// `Namespace(Busy)`; `TooManyFiles`; `Namespace(NotAccessible)` if the caller may not read the directory.
@@ -37,16 +39,14 @@ impl Files {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = fs::openat(at, &here, flags, Mode::empty())
             .map_err(|e| NamespaceError::looking("open", self.directory().path(), e))?;
-        let (end, mut nap) = (Instant::now() + patience, NAPS[0]);
+        let mut wait = Wait::begin(&directory, patience);
         loop {
             match attempt(&directory) {
                 Ok(me) => return Ok(Locked { directory, me }),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {}
+                Err(Errno::WOULDBLOCK | Errno::INTR) if wait.goes_on(&directory) => {}
                 Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(self.busy(&directory)),
                 Err(e) => return Err(FileError::of("flock", e)),
             }
-            std::thread::sleep(nap);
-            nap = (nap * 2).min(NAPS[1]);
         }
     }
 
@@ -55,6 +55,50 @@ impl Files {
         let holder = holder(directory);
         NamespaceError::Busy { path, holder }.into()
     }
+}
+
+/// A wait for others who make and remove queues.
+struct Wait {
+    patience: Duration,
+    last: Instant,
+    /// When it ends unless a name has changed by then, and when that had happened last.
+    end: Instant,
+    changed: Option<(i64, i64)>,
+    nap: Duration,
+}
+
+impl Wait {
+    fn begin(directory: &OwnedFd, patience: Duration) -> Wait {
+        let now = Instant::now();
+        Wait {
+            patience,
+            last: now + patience * LONGER,
+            end: now + patience,
+            changed: changed(directory),
+            nap: NAPS[0],
+        }
+    }
+
+    /// Sleeps for a moment, unless it has lasted too long.
+    fn goes_on(&mut self, directory: &OwnedFd) -> bool {
+        let now = Instant::now();
+        if now >= self.end {
+            let changed = changed(directory);
+            if changed == self.changed || now >= self.last {
+                return false;
+            }
+            (self.changed, self.end) = (changed, now + self.patience);
+        }
+        std::thread::sleep(self.nap);
+        self.nap = (self.nap * 2).min(NAPS[1]);
+        true
+    }
+}
+
+/// When a name in the directory was made or taken away last.
+fn changed(directory: &OwnedFd) -> Option<(i64, i64)> {
+    let stat = fs::fstat(directory).ok()?;
+    Some((stat.st_mtime, stat.st_mtime_nsec as i64))
 }
 
 /// Of the lock and of the thread's critical section: no handler may come between the two.
@@ -109,6 +153,27 @@ mod tests {
         assert!(holder.is_none_or(|holder| holder == std::process::id()));
         drop(held);
         files.lock(PATIENCE).unwrap();
+    }
+
+    #[test]
+    fn who_waits_while_others_make_queues_is_patient() {
+        const SHORT: Duration = Duration::from_millis(400);
+        let dir = TestDir::new();
+        let files = dir.namespace().msg_files().unwrap();
+        let held = files.lock(PATIENCE).unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| files.lock(SHORT).map(drop));
+            let end = Instant::now() + 3 * SHORT;
+            for name in 0.. {
+                if Instant::now() > end {
+                    break;
+                }
+                std::fs::write(dir.path().join("msg").join(format!("x{name}")), b"").unwrap();
+                std::thread::sleep(SHORT / 20);
+            }
+            drop(held);
+            assert_eq!(waiter.join().unwrap(), Ok(()));
+        });
     }
 
     #[test]
