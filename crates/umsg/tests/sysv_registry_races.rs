@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
@@ -11,7 +12,7 @@ use support::place::Place;
 use support::shared::{Shared, Zeroed};
 use support::{Random, turn, wait_until};
 use umsg::NamespaceError;
-use umsg::sysv::{self, ControlError, OpenError, OpenOptions, PRIVATE, Queue, Want};
+use umsg::sysv::{self, Change, ControlError, OpenError, OpenOptions, PRIVATE, Queue, Want};
 
 const KEY: i32 = 0x1234;
 const PROCESSES: usize = 8;
@@ -201,6 +202,47 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
         assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1, "{n}");
     }
     assert_eq!(names(&place), ["0", "k-00001234"]);
+}
+
+#[test]
+fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
+    /// Where the lock of the queue is in its file; see docs/format.md.
+    const LOCK: u64 = 256;
+    let _turn = turn();
+    let place = Place::new();
+    let queue = open(&place, KEY, false).unwrap();
+    let sleeping = || -> i32 {
+        loop {
+            std::thread::sleep(STUCK);
+        }
+    };
+    // In place of one that was stopped with the lock: one that never took it, and lives.
+    let owner = Child::run(sleeping);
+    let options = fs::File::options().write(true).clone();
+    let file = options.open(place.path().join("msg/0")).unwrap();
+    file.write_all_at(&owner.pid().to_le_bytes(), LOCK).unwrap();
+
+    let mut maker = Child::run(|| {
+        for _ in 0..50 {
+            open(&place, PRIVATE, false).unwrap().remove().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        0
+    });
+    let change = Change {
+        mode: Some(0o640),
+        ..Change::default()
+    };
+    let busy = queue.set(&change).unwrap_err();
+    assert_eq!(busy.errno(), libc::EAGAIN, "{busy}");
+    maker.expect(Exit::Code(0), "a maker of other queues");
+    let busy = sysv::remove(&place.namespace, queue.id()).unwrap_err();
+    assert_eq!(busy.errno(), libc::EAGAIN, "{busy}");
+
+    file.write_all_at(&[0; 4], LOCK).unwrap();
+    queue.set(&change).unwrap();
+    assert_eq!(queue.entry().unwrap().mode, 0o640);
+    queue.remove().unwrap();
 }
 
 #[test]

@@ -17,13 +17,13 @@ const SECOND: u64 = 1_000_000_000;
 
 impl Engine {
     /// Changes the queue's rights or what it may hold, and has everybody who waits ask again. `change` runs under the lock and
-    /// may refuse.
+    /// may refuse. [`Trouble::Busy`] if the lock's owner was stopped: the caller holds the lock of all names meanwhile.
     pub(crate) fn change<E>(
         &self,
         me: &Thread,
         change: impl FnOnce(&Fixed) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
-        self.with_lock(me, Deadline::Never, |wakes| {
+        self.with_lock(me, Deadline::Passed, |wakes| {
             let result = change(self.fixed());
             if result.is_ok() {
                 let rights = &self.fixed().rights;
@@ -63,7 +63,7 @@ impl Engine {
         me: &Thread,
         may: impl FnOnce(&Fixed) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
-        self.with_lock(me, Deadline::Never, |wakes| {
+        self.with_lock(me, Deadline::Passed, |wakes| {
             let result = may(self.fixed());
             if result.is_ok() {
                 // The store that removes it. Release: for those who look without the lock.
