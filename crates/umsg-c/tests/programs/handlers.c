@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <signal.h>
+#include <sys/msg.h>
 #include <sys/time.h>
 
 enum { ENOUGH = 30, INTERVAL = 500 };
@@ -108,9 +109,74 @@ static void a_lease_goes_on_that_a_handler_could_not_end(void)
     done(queue, "/goes-on");
 }
 
+static int typed_queue;
+
+static void send_typed_from_handler(int signal, siginfo_t *info, void *context)
+{
+    struct {
+        long type;
+        char text[5];
+    } message = {2, "alarm"};
+    int before = errno;
+    if (umsg_defer_signal(signal, info, context) == 0) {
+        if (umsg_msgsnd(typed_queue, &message, sizeof message.text, IPC_NOWAIT) == 0)
+            sent++;
+        else if (errno != EAGAIN)
+            failed = errno;
+    }
+    errno = before;
+}
+
+/* How many messages of a type there were. */
+static int drain(long type)
+{
+    struct {
+        long type;
+        char text[16];
+    } message;
+    int count = 0;
+    while (umsg_msgrcv(typed_queue, &message, sizeof message.text, type, IPC_NOWAIT) > 0) {
+        CHECK(message.type == type);
+        count++;
+    }
+    CHECK(errno == ENOMSG);
+    return count;
+}
+
+static void a_handler_sends_to_the_system_v_queue_that_its_thread_was_using(void)
+{
+    struct {
+        long type;
+        char text[4];
+    } message = {1, "mine"};
+    struct sigaction action;
+    int mine = 0, alarms = 0;
+    typed_queue = umsg_msgget(IPC_PRIVATE, 0600);
+    CHECK(typed_queue >= 0);
+    sent = failed = 0;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = send_typed_from_handler;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    alarm_every(INTERVAL);
+    while (sent < ENOUGH && failed == 0) {
+        if (umsg_msgsnd(typed_queue, &message, sizeof message.text, IPC_NOWAIT) == 0)
+            mine++;
+        mine -= drain(1);
+        alarms += drain(2);
+    }
+    alarm_every(0);
+    mine -= drain(1);
+    alarms += drain(2);
+    CHECK(failed == 0);
+    CHECK(mine == 0 && alarms == sent);
+    CHECK(umsg_msgctl(typed_queue, IPC_RMID, NULL) == 0);
+}
+
 static const struct test_case cases[] = {
     CASE(a_handler_sends_to_the_queue_that_its_thread_was_using),
     CASE(a_lease_goes_on_that_a_handler_could_not_end),
+    CASE(a_handler_sends_to_the_system_v_queue_that_its_thread_was_using),
 };
 
 MAIN(cases)

@@ -522,6 +522,59 @@ static void a_process_that_changes_its_user_can_have_that_noticed(void)
     remove_typed(queue);
 }
 
+enum { USERS = 3, ROUNDS = 200 };
+
+static volatile int current, over;
+
+/* Sends and receives while there is anything to be had. */
+static void *use_whatever_there_is(void *unused)
+{
+    struct message message = {1, "x"};
+    (void)unused;
+    while (!over) {
+        int queue = current;
+        if (umsg_msgsnd(queue, &message, 1, IPC_NOWAIT) != 0)
+            CHECK(errno == EAGAIN || errno == EINVAL || errno == EIDRM);
+        if (umsg_msgrcv(queue, &message, sizeof message.text, 0, IPC_NOWAIT) < 0)
+            CHECK(errno == ENOMSG || errno == EINVAL || errno == EIDRM);
+        message.type = 1;
+    }
+    return NULL;
+}
+
+/* How many queues are mapped. */
+static int mapped(void)
+{
+    char line[1000];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int count = 0;
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL)
+        count += strstr(line, "/msg/") != NULL;
+    CHECK(fclose(maps) == 0);
+    return count;
+}
+
+static void queues_come_and_go_under_threads_that_use_them_and_are_unmapped(void)
+{
+    pthread_t threads[USERS];
+    int i, last;
+    current = make_typed();
+    over = 0;
+    for (i = 0; i < USERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, use_whatever_there_is, NULL) == 0);
+    for (i = 0; i < ROUNDS; i++) {
+        last = current;
+        current = make_typed();
+        remove_typed(last);
+    }
+    over = 1;
+    for (i = 0; i < USERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(mapped() <= 2 + USERS);
+    remove_typed(current);
+}
+
 static const struct test_case cases[] = {
     CASE(a_wait_ends_when_its_time_comes),
     CASE(a_time_that_is_none_is_the_first_error),
@@ -542,6 +595,7 @@ static const struct test_case cases[] = {
     CASE(the_status_tells_what_was_done),
     CASE(how_to_wait_can_be_chosen),
     CASE(a_process_that_changes_its_user_can_have_that_noticed),
+    CASE(queues_come_and_go_under_threads_that_use_them_and_are_unmapped),
 };
 
 MAIN(cases)
