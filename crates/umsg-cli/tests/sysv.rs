@@ -14,7 +14,7 @@ fn site_with_queue() -> Site {
 }
 
 fn send(site: &Site, message: &str, mtype: &str) {
-    site.umsg(&["send", KEY, message, "--type", mtype]).text();
+    site.umsg(&["send", KEY, message, "-t", mtype]).text();
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn messages_are_received_in_order_of_arrival_or_by_type() {
             .to_owned()
     };
     assert_eq!(receive(&[]), "a\n");
-    assert_eq!(receive(&["--type", "9"]), "c\n");
+    assert_eq!(receive(&["-t", "9"]), "c\n");
     assert_eq!(receive(&["--except", "3"]), "e\n");
     assert_eq!(receive(&["--lowest", "9"]), "b\n");
     assert_eq!(receive(&["--type", "4", "--all"]), "");
@@ -485,6 +485,8 @@ fn limits_of_system_v_are_shown_set_and_hold() {
         1,
         &["2 System V queues, its limit msgmni; `umsg limits` raises it"],
     );
+    site.umsg(&["limits", "--msgmni", "1"])
+        .fails(0, &["there are 2 System V queues already", "fewer than 1"]);
     site.umsg(&["limits", "--msgmax", "17M"])
         .fails(1, &["--msgmax is 17825792: choose between 0 and 16777216"]);
 }

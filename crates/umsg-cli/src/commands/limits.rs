@@ -7,7 +7,7 @@ use serde::Serialize;
 use umsg::Namespace;
 
 use crate::cli::Cli;
-use crate::failure::{Code, Failure, Result, say};
+use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json};
 use crate::place;
@@ -182,6 +182,7 @@ impl Limits {
 
     /// Limits that are reached already take nothing away from the queues that there are.
     fn warn(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
+        self.warn_of_typed(namespace, wanted)?;
         if self.max_queues.is_none() && self.max_bytes.is_none() {
             return Ok(());
         }
@@ -201,6 +202,25 @@ impl Limits {
         if self.max_bytes.is_some() && bytes > most {
             say(format_args!(
                 "the queues take {bytes} bytes already: they stay, and grow no further while they take more than {most}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    /// As [`Limits::warn`], of System V queues.
+    fn warn_of_typed(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
+        if self.msgmni.is_none() {
+            return Ok(());
+        }
+        let queues = umsg::sysv::list(namespace);
+        let queues = queues.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
+        if queues.len() > wanted.msgmni as usize {
+            say(format_args!(
+                "there are {} System V queues already: they stay, and new ones can be made once there are fewer than {}",
+                queues.len(),
+                wanted.msgmni
             ));
         }
         Ok(())

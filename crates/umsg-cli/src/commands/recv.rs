@@ -75,7 +75,7 @@ pub struct Recv {
 #[derive(Args, Debug)]
 pub struct Types {
     /// Of System V queues: the oldest message of this type
-    #[arg(long = "type", short, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true,
+    #[arg(long = "type", short = 't', value_name = "N", value_parser = values::message_type, allow_negative_numbers = true,
           conflicts_with_all = ["except", "lowest"])]
     exactly: Option<i64>,
     /// Of System V queues: the oldest message of any other type

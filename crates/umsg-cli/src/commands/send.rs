@@ -51,7 +51,7 @@ pub struct Send {
     #[arg(long, short, value_name = "N", allow_negative_numbers = true, value_parser = values::priority)]
     priority: Option<u32>,
     /// Of System V queues: the message's type, from 1 up, by which receivers pick [default: 1]
-    #[arg(long = "type", short, value_name = "N", allow_negative_numbers = true, value_parser = values::message_type,
+    #[arg(long = "type", short = 't', value_name = "N", allow_negative_numbers = true, value_parser = values::message_type,
           conflicts_with = "priority")]
     mtype: Option<i64>,
     #[command(flatten)]
