@@ -103,8 +103,10 @@ fn check_contents(path: &Path) -> Result {
     let Ok(entries) = std::fs::read_dir(path) else {
         return Ok(());
     };
-    let is_own =
-        |name: &OsStr| name == "mq" || name == "msg" || name.as_bytes().starts_with(b".namespace");
+    let is_own = |name: &OsStr| {
+        ["mq", "msg", "ring"].iter().any(|own| name == *own)
+            || name.as_bytes().starts_with(b".namespace")
+    };
     let other = entries.flatten().find(|entry| !is_own(&entry.file_name()));
     match other {
         Some(other) if !open_already => Err(Failure::new(
