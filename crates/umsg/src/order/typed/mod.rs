@@ -89,9 +89,10 @@ impl<'a, S: Shelf> Typed<'a, S> {
         place.sequence.set(sequence);
         place.next_of_kind.set(0);
         place.next.set(0);
-        place.previous.set(roots.tail.get());
+        let last = roots.tail.get();
+        place.previous.set(last);
         place.kind.set(link(index));
-        match target(&roots.tail) {
+        match last.checked_sub(1) {
             Some(last) => self.shelf.place(last)?.next.set(link(slot)),
             None => roots.head.set(link(slot)),
         }
@@ -122,8 +123,9 @@ impl<'a, S: Shelf> Typed<'a, S> {
         self.look_past(slot, place)?;
         self.unlink(place)?;
         kind.count.set(kind.count.get().wrapping_sub(1));
-        kind.head.set(place.next_of_kind.get());
-        match target(&place.next_of_kind) {
+        let next = place.next_of_kind.get();
+        kind.head.set(next);
+        match next.checked_sub(1) {
             Some(next) => kind.first.set(self.shelf.place(next)?.sequence.get()),
             None => {
                 kind.tail.set(0);
@@ -138,13 +140,14 @@ impl<'a, S: Shelf> Typed<'a, S> {
     #[inline(always)]
     fn unlink(&self, place: &Place) -> Result<(), Trouble> {
         let roots = self.shelf.kinds();
-        match target(&place.previous) {
-            Some(previous) => self.shelf.place(previous)?.next.set(place.next.get()),
-            None => roots.head.set(place.next.get()),
+        let (previous, next) = (place.previous.get(), place.next.get());
+        match previous.checked_sub(1) {
+            Some(before) => self.shelf.place(before)?.next.set(next),
+            None => roots.head.set(next),
         }
-        match target(&place.next) {
-            Some(next) => self.shelf.place(next)?.previous.set(place.previous.get()),
-            None => roots.tail.set(place.previous.get()),
+        match next.checked_sub(1) {
+            Some(behind) => self.shelf.place(behind)?.previous.set(previous),
+            None => roots.tail.set(previous),
         }
         place.kind.set(0);
         Ok(())
