@@ -1108,10 +1108,10 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * With the key IPC_PRIVATE, which is 0, a new queue is made each time, which has no key. Of a queue that exists, the lowest nine
  * bits are permissions that the caller asks for.
  *
- * The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues. Limits belong to its owner, who
- * sets them without privilege (umsg limits): the longest message, msgmax; how many bytes a new queue may hold, msgmnb; up to
- * how many umsg_msgctl(3) may raise that, max_qbytes; and how many queues there may be, msgmni. What they are unless set
- * equals the kernel's.
+ * The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues; which one that is, is found out at
+ * the process's first call, and stays so. Limits belong to its owner, who sets them without privilege (umsg limits): the
+ * longest message, msgmax; how many bytes a new queue may hold, msgmnb; up to how many umsg_msgctl(3) may raise that,
+ * max_qbytes; and how many queues there may be, msgmni. What they are unless set equals the kernel's.
  *
  * Return value:
  * The queue's identifier, from 0 up, which is no descriptor; or -1 with errno set.
