@@ -1,7 +1,7 @@
 //! msgget, msgsnd, msgrcv and msgctl as C programs call them: by numbers, with errno and in the kernel's order of errors. For the
 //! C library and the drop-in.
 //!
-//! A process attaches to a queue when it first names it ([`super::attachments`]). A removed queue's identifier is EINVAL from then
+//! A process attaches to a queue when it first names it (`attachments.rs`). A removed queue's identifier is EINVAL from then
 //! on; who was waiting in it is told EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
 
 mod control;

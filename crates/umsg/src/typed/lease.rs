@@ -84,11 +84,6 @@ impl Receipt for Lease {
 }
 
 impl Engine {
-    /// Leases the first message that is wanted, if there is one at once.
-    pub(crate) fn try_lease(&self, call: &Call<'_>, want: Want) -> Result<Grip, Refused> {
-        self.try_take(call, want, &mut Lease)
-    }
-
     /// Leases the first message that is wanted; waits for one until the call's deadline.
     pub(crate) fn lease(&self, call: &Call<'_>, want: Want) -> Result<Grip, Refused> {
         self.take_or_wait(call, want, &mut Lease)

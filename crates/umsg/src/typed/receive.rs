@@ -115,19 +115,7 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
-    /// Receives, if there is a message at once that is wanted.
-    #[inline]
-    pub(crate) fn try_receive(
-        &self,
-        call: &Call<'_>,
-        want: Want,
-        buffer: &mut [u8],
-        truncate: bool,
-    ) -> Result<Taken, Refused> {
-        self.try_take(call, want, &mut Copy { buffer, truncate })
-    }
-
-    /// Receives; waits for a message that is wanted until the call's deadline.
+    /// Receives the first message that is wanted; waits for one until the call's deadline.
     pub(crate) fn receive(
         &self,
         call: &Call<'_>,

@@ -211,12 +211,12 @@ fn a_leased_message_is_nobody_elses_until_it_comes_back_to_its_place() {
         engine.send(&now(), 1, message).unwrap();
     }
     let me = thread::current();
-    let grip = engine.try_lease(&now(), Want::Any).unwrap();
+    let grip = engine.lease(&now(), Want::Any).unwrap();
     assert_eq!((grip.len, grip.deliveries), (5, 1));
     assert_eq!(engine.counts(me).unwrap().messages, 1);
     assert_eq!(engine.give_back(me, &grip), Ok(true));
     assert_eq!(engine.give_back(me, &grip), Ok(false));
-    let grip = engine.try_lease(&now(), Want::Any).unwrap();
+    let grip = engine.lease(&now(), Want::Any).unwrap();
     assert_eq!(grip.deliveries, 2);
     assert_eq!(engine.acknowledge(me, &grip), Ok(true));
     assert_eq!(receive(&engine, Want::Any), Ok((1, b"later".to_vec())));
