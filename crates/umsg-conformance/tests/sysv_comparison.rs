@@ -19,6 +19,12 @@ fn the_library_does_not_differ_from_the_kernel() {
 }
 
 #[test]
+fn the_c_library_does_not_differ_from_the_kernel() {
+    let library = library::c_path().unwrap_or_else(|why| panic!("{why}"));
+    expect_no_difference::<SystemV>(Kind::C(library.to_path_buf()), operations(OPERATIONS));
+}
+
+#[test]
 fn the_drop_in_does_not_differ_from_the_kernel() {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     expect_no_difference::<SystemV>(Kind::Dropin(library.to_path_buf()), operations(OPERATIONS));

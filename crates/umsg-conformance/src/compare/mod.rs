@@ -316,6 +316,10 @@ fn set_up<F: Comparable>(
     let namespace = kept.map(OwnedFd::try_clone).transpose();
     let namespace = namespace.map_err(|error| error.to_string())?;
     let (backend, launch) = if let Kind::Preloaded(library) = kind {
+        // The loader would go on without it, and the worker on queues that are everybody's.
+        if !library.exists() {
+            return Err(format!("{}: no such file", library.display()));
+        }
         let program = program.ok_or("the program that is to be preloaded is not known")?;
         let launch = Launch::Program(Program {
             program: program.to_path_buf(),

@@ -106,11 +106,10 @@ impl Site {
         }
     }
 
-    /// Skips the case where the library does not learn of handlers: the kernel tells a call only of those that ran while
-    /// it was asleep.
-    pub fn need_noticed_handlers(&self) {
+    /// Skips the case where calls are no cancellation points.
+    pub fn need_cancellation_points(&self) {
         if self.backend.label() == "C library" {
-            self.skip("handlers can't tell it that they run");
+            self.skip("its calls are no cancellation points");
         }
     }
 

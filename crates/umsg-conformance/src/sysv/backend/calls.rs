@@ -22,6 +22,8 @@ macro_rules! functions {
         pub struct Functions {
             $(pub $name: $signature,)*
             $(pub $other: $others_signature,)*
+            /// Tells the library that the process has become another user's, if it has to be told.
+            pub forget_caller: Option<unsafe extern "C" fn() -> c_int>,
         }
 
         impl Functions {
@@ -30,6 +32,7 @@ macro_rules! functions {
                 Functions {
                     $($name: libc::$name,)*
                     $($other: libc::$other,)*
+                    forget_caller: None,
                 }
             }
 
@@ -51,6 +54,7 @@ macro_rules! functions {
                         // SAFETY: as above.
                         unsafe { mem::transmute::<*mut c_void, $others_signature>(symbol) }
                     },)*
+                    forget_caller: None,
                 })
             }
 
@@ -60,6 +64,7 @@ macro_rules! functions {
             /// The loader's message.
             pub fn of_c(path: &Path) -> Result<Functions, String> {
                 let library = Library::load(path)?;
+                let forget_caller = library.symbol("umsg_msg_forget_caller\0")?;
                 Ok(Functions {
                     $($name: {
                         let symbol = library.symbol(concat!("umsg_", stringify!($name), "\0"))?;
@@ -67,6 +72,10 @@ macro_rules! functions {
                         unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
                     },)*
                     $($other: libc::$other,)*
+                    // SAFETY: as above.
+                    forget_caller: Some(unsafe {
+                        mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(forget_caller)
+                    }),
                 })
             }
         }
@@ -138,6 +147,13 @@ impl Functions {
             setgroups: self.setgroups,
             setresgid: self.setresgid,
             setresuid: self.setresuid,
+        }
+    }
+
+    fn forget_caller(&self) {
+        if let Some(forget) = self.forget_caller {
+            // SAFETY: has no preconditions.
+            unsafe { forget() };
         }
     }
 }
@@ -275,11 +291,15 @@ impl Basics for Called {
     }
 
     fn assume(&self, user: User) -> Result<(), Errno> {
-        user.assume(&self.functions.credentials())
+        user.assume(&self.functions.credentials())?;
+        self.functions.forget_caller();
+        Ok(())
     }
 
     fn assume_effective(&self, user: User) -> Result<(), Errno> {
-        user.assume_effective(&self.functions.credentials())
+        user.assume_effective(&self.functions.credentials())?;
+        self.functions.forget_caller();
+        Ok(())
     }
 
     fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {

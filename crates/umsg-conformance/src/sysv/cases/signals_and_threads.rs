@@ -36,7 +36,6 @@ extern "C" fn nothing(_: i32) {}
 
 /// A child that waits for a message, with a handler for SIGUSR1.
 fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Message, Errno>> {
-    site.need_noticed_handlers();
     site.blocked(move || {
         let handles = site.backend().handle_signal(SIGUSR1, nothing, flags);
         site.ask(handles).expect("a handler");
@@ -46,7 +45,6 @@ fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Me
 
 /// A child that waits for room, with a handler for SIGUSR1; and the full queue.
 fn sender<'a>(site: &'a Site, flags: i32) -> (Queue<'a>, Child<'a, Result<(), Errno>>) {
-    site.need_noticed_handlers();
     let queue = site.queue_for(4);
     assert_eq!(queue.send(1, "1234"), Ok(()));
     let sender = site.blocked(move || {
@@ -151,7 +149,6 @@ extern "C" fn send_from_handler(_: i32) {
 }
 
 fn calls_from_a_signal_handler_work(site: &Site) {
-    site.need_noticed_handlers();
     let [queue, answers] = [site.queue(), site.queue()];
     ANSWERS.store(answers.id(), Ordering::Relaxed);
     SITE.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
@@ -254,6 +251,7 @@ extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
 
 /// Has a thread call, cancels it before that or while it waits, and says whether it was cancelled.
 fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
+    site.need_cancellation_points();
     let doomed_thread = Doomed {
         functions: *site.functions(),
         id: queue.id(),

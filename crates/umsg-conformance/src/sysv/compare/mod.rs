@@ -167,10 +167,15 @@ impl Comparable for SystemV {
             Call::Receive { .. } => all_but_one(waiting, queue, sends).collect(),
             Call::Set { .. } => {
                 let senders = all_but_one(waiting, queue, sends);
-                let sends = waiting
+                // A message for which there is room now may reach a receiver before he looks again.
+                let there = |waiting: &&Waiting<Call>| waiting.queue == queue;
+                let mut here = waiting.iter().filter(there);
+                let sends = here.any(|waiting| sends(waiting.call));
+                let receivers = waiting
                     .iter()
-                    .any(|waiting| waiting.queue == queue && sends(waiting.call));
-                let receivers = all_but_one(waiting, queue, receives).filter(|_| sends);
+                    .filter(there)
+                    .filter(|waiting| sends && receives(waiting.call))
+                    .map(|waiting| waiting.worker);
                 senders.chain(receivers).collect()
             }
             _ => Vec::new(),
