@@ -11,7 +11,7 @@ use umsg_conformance::sysv::SystemV;
 use umsg_conformance::sysv::backend::Flaw;
 
 /// How many operations are compared if it is not said.
-const OPERATIONS: u64 = 100_000;
+const OPERATIONS: u64 = 20_000;
 
 #[test]
 fn the_library_does_not_differ_from_the_kernel() {

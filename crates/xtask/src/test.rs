@@ -22,10 +22,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     steps.run("all other crates", &mut others(workspace))?;
     note_missing_programs(&mut steps);
     let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
-    steps.run(
-        "comparison with the kernel",
-        &mut comparison(workspace, operations),
-    )?;
+    compare_both(workspace, operations, &mut steps)?;
     if quick {
         steps.skip("loom models", "--quick");
         steps.skip("soak, repair time", "--quick");
@@ -53,10 +50,15 @@ fn note_missing_programs(steps: &mut Steps) {
 pub fn compare(workspace: &Workspace, operations: u64) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.run("release build", &mut workspace.build_release())?;
-    steps.run(
-        "comparison with the kernel",
-        &mut comparison(workspace, operations),
-    )
+    compare_both(workspace, operations, &mut steps)
+}
+
+/// Compares POSIX and System V queues with the kernel's.
+fn compare_both(workspace: &Workspace, operations: u64, steps: &mut Steps) -> Result<()> {
+    let mut posix = comparison(workspace, operations);
+    steps.run("comparison with the kernel", &mut posix)?;
+    let mut sysv = comparison(workspace, operations);
+    steps.run("comparison, System V", sysv.arg("--sysv"))
 }
 
 /// `cargo xtask soak`: only the soak.
