@@ -367,8 +367,8 @@ impl Backend for Called {
         Ok((returned, info.into()))
     }
 
-    fn shows_closed_queues(&self) -> bool {
-        self.namespace.is_none()
+    fn is_library(&self) -> bool {
+        self.namespace.is_some()
     }
 
     fn functions(&self) -> Answer<&Functions> {

@@ -134,9 +134,10 @@ pub trait Backend: Basics {
     /// `msgctl` with `IPC_INFO` or `MSG_INFO`: what it returns, and what it fills in.
     fn info(&self, command: i32) -> Answer<(i32, Info)>;
 
-    /// Whether everybody sees the counts of a queue that grants him nothing, in totals and by `MSG_STAT_ANY`.
-    fn shows_closed_queues(&self) -> bool {
-        true
+    /// Whether it is a library in the process, which touches memory itself and maps queues with the rights of its process:
+    /// whom a queue grants nothing sees no counts of it, and a bad address is no EFAULT.
+    fn is_library(&self) -> bool {
+        false
     }
 
     /// The C functions themselves, for sizes and places that no slice has.

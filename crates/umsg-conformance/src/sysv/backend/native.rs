@@ -111,8 +111,8 @@ impl Backend for Native {
         Ok((info.highest_index, info.into()))
     }
 
-    fn shows_closed_queues(&self) -> bool {
-        false
+    fn is_library(&self) -> bool {
+        true
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {

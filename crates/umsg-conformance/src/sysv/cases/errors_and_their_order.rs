@@ -13,6 +13,11 @@ subject_of_sysv! { $ errors_and_their_order, sysv_errors_and_their_order_cases:
     a_send_of_a_negative_size_is_einval
     a_send_from_a_null_pointer_is_efault
     a_send_from_a_null_pointer_is_efault_before_all_else
+    a_send_from_where_nothing_is_is_efault
+    a_send_of_a_text_that_is_not_there_is_efault
+    a_receive_to_where_nothing_is_is_efault_and_loses_the_message
+    a_receive_of_a_text_to_where_there_is_no_room_loses_the_message
+    a_status_to_where_nothing_is_is_efault
     a_wrong_size_and_a_wrong_type_come_before_a_full_queue
     a_missing_queue_comes_before_a_full_one
     a_missing_permission_comes_before_a_full_queue
@@ -112,6 +117,61 @@ fn a_send_from_a_null_pointer_is_efault_before_all_else(site: &Site) {
     assert_eq!(send(-1, 1), Err(Errno::EFAULT));
     assert_eq!(queue.remove(), Ok(()));
     assert_eq!(send(queue.id(), 1), Err(Errno::EFAULT));
+}
+
+fn a_send_from_where_nothing_is_is_efault(site: &Site) {
+    site.need_checked_memory();
+    let functions = site.functions();
+    let queue = site.queue();
+    for size in [0, 8] {
+        let sent = functions.send_at(queue.id(), Place::Nowhere, size, 0);
+        assert_eq!(site.ask(sent), Err(Errno::EFAULT), "{size} bytes");
+    }
+}
+
+fn a_send_of_a_text_that_is_not_there_is_efault(site: &Site) {
+    site.need_checked_memory();
+    let functions = site.functions();
+    let queue = site.queue();
+    let send = |id, size| site.ask(functions.send_at(id, Place::TypeOnly, size, 0));
+    assert_eq!(send(queue.id(), 8), Err(Errno::EFAULT));
+    assert_eq!(send(-1, 8), Err(Errno::EINVAL));
+    assert_eq!(send(queue.id(), LONGEST + 1), Err(Errno::EINVAL));
+    assert_eq!(send(queue.id(), 0), Ok(()));
+    assert_eq!(queue.drain(), [message(1, "")]);
+    assert_eq!(queue.remove(), Ok(()));
+    // Only a negative identifier is looked at before.
+    assert_eq!(send(queue.id(), 8), Err(Errno::EFAULT));
+}
+
+/// Receives to a place where the first of two messages can't go, and says what became of them.
+fn receive_in_vain(site: &Site, place: Place) {
+    site.need_checked_memory();
+    let functions = site.functions();
+    let queue = site.queue();
+    assert_eq!(queue.send(1, "lost"), Ok(()));
+    assert_eq!(queue.send(2, "next"), Ok(()));
+    let received = functions.receive_at(queue.id(), place, 8, 0, IPC_NOWAIT);
+    assert_eq!(site.ask(received), Err(Errno::EFAULT));
+    assert_eq!(queue.drain(), [message(2, "next")]);
+}
+
+fn a_receive_to_where_nothing_is_is_efault_and_loses_the_message(site: &Site) {
+    receive_in_vain(site, Place::Nowhere);
+}
+
+fn a_receive_of_a_text_to_where_there_is_no_room_loses_the_message(site: &Site) {
+    receive_in_vain(site, Place::TypeOnly);
+}
+
+fn a_status_to_where_nothing_is_is_efault(site: &Site) {
+    site.need_checked_memory();
+    let functions = site.functions();
+    let queue = site.queue();
+    for command in [IPC_STAT, IPC_SET, libc::MSG_INFO] {
+        let answer = functions.control_at(queue.id(), command, Place::Nowhere);
+        assert_eq!(site.ask(answer), Err(Errno::EFAULT), "command {command}");
+    }
 }
 
 fn a_wrong_size_and_a_wrong_type_come_before_a_full_queue(site: &Site) {

@@ -113,6 +113,11 @@ impl compare::Call for Call {
         }
     }
 
+    // A sender without room is not woken by it, and learns that he may no longer send when he begins anew.
+    fn changes_the_waiting(self) -> bool {
+        matches!(self, Call::Set { .. })
+    }
+
     fn kind(self) -> &'static str {
         match self {
             Call::Get { .. } => "msgget",

@@ -127,7 +127,7 @@ impl Comparable for SystemV {
         let bounds = Bounds {
             users: sys::is_root(),
             alone: can_be_alone(),
-            strangers: other.backend.shows_closed_queues(),
+            strangers: !other.backend.is_library(),
             pointers: other.backend.functions().is_ok(),
         };
         Ok(Generator::new(seed, bounds))
