@@ -32,9 +32,16 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
 /// Takes the place of the handlers that are installed by now, and from now on.
-#[inline]
+#[inline(always)]
 pub(crate) fn begin() {
-    if !BEGUN.load(Ordering::Relaxed) && !BEGUN.swap(true, Ordering::Relaxed) {
+    if !BEGUN.load(Ordering::Relaxed) {
+        begin_slow();
+    }
+}
+
+#[cold]
+fn begin_slow() {
+    if !BEGUN.swap(true, Ordering::Relaxed) {
         (1..SIGNALS as c_int).for_each(take_place);
         umsg::signals::all_handlers_defer();
     }

@@ -17,6 +17,7 @@ pub enum Until {
 }
 
 impl Until {
+    #[inline]
     pub(crate) fn deadline(self) -> Deadline {
         match self {
             Until::Now => Deadline::Passed,

@@ -1,6 +1,7 @@
 //! Words that lead to slots.
 
 use std::marker::PhantomData;
+use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,8 +11,8 @@ use super::{Slot, Zeroed};
 /// Bits that the address of a slot leaves free.
 const FLAGS: usize = 63;
 
-/// What a link says: a slot and up to six flags; or nothing.
-pub struct Word<T: 'static>(usize, PhantomData<&'static Slot<T>>);
+/// What a link says: a slot and up to six flags.
+pub struct Word<T: 'static>(NonZeroUsize, PhantomData<&'static Slot<T>>);
 
 impl<T> Clone for Word<T> {
     fn clone(&self) -> Self {
@@ -25,25 +26,31 @@ impl<T: Send + Sync> Word<T> {
     /// A slot, of which the word has one count, and flags below 64.
     pub fn new(slot: &'static Slot<T>, flags: usize) -> Word<T> {
         let address = std::ptr::from_ref(slot).expose_provenance();
+        // SAFETY: the address of a reference is not 0.
+        let address = unsafe { NonZeroUsize::new_unchecked(address) };
         Word(address | flags & FLAGS, PhantomData)
     }
 
-    fn from_bits(bits: usize) -> Word<T> {
-        Word(bits, PhantomData)
+    /// What a link says; `None` if it leads nowhere.
+    #[inline(always)]
+    fn from_bits(bits: usize) -> Option<Word<T>> {
+        NonZeroUsize::new(bits).map(|bits| Word(bits, PhantomData))
     }
 
     #[inline(always)]
-    fn slot(self) -> Option<&'static Slot<T>> {
-        let address = self.0 & !FLAGS;
-        // SAFETY: words hold 0 or the address of a slot of this type, and slots live for ever.
-        (address != 0).then(|| unsafe { &*std::ptr::with_exposed_provenance(address) })
+    fn bits(self) -> usize {
+        self.0.get()
+    }
+
+    #[inline(always)]
+    fn slot(self) -> &'static Slot<T> {
+        // SAFETY: words have the address of a slot of this type, and slots live for ever.
+        unsafe { &*std::ptr::with_exposed_provenance(self.bits() & !FLAGS) }
     }
 
     /// Gives back the word's count.
     pub fn release(self) {
-        if let Some(slot) = self.slot() {
-            slot.release();
-        }
+        self.slot().release();
     }
 }
 
@@ -70,14 +77,12 @@ impl<T: Send + Sync> Link<T> {
     #[inline(always)]
     pub fn hold(&'static self) -> Option<Held<T>> {
         // Acquire: pairs with the release in `put`; the slot is filled.
-        let word = Word::from_bits(self.0.load(Ordering::Acquire));
-        let slot = word.slot()?;
+        let word = Word::from_bits(self.0.load(Ordering::Acquire))?;
         if let Some(record) = notes::my_idle_record() {
-            record.note(std::ptr::from_ref(slot).addr());
-            if self.0.load(Ordering::Acquire) == word.0 {
+            record.note(std::ptr::from_ref(word.slot()).addr());
+            if self.0.load(Ordering::Acquire) == word.bits() {
                 return Some(Held {
                     word,
-                    slot,
                     note: Some(record),
                 });
             }
@@ -90,19 +95,14 @@ impl<T: Send + Sync> Link<T> {
     #[cold]
     pub fn hold_counted(&'static self) -> Option<Held<T>> {
         loop {
-            let word = Word::from_bits(self.0.load(Ordering::Acquire));
-            let slot = word.slot()?;
-            if !slot.count() {
+            let word = Word::from_bits(self.0.load(Ordering::Acquire))?;
+            if !word.slot().count() {
                 // Emptied since, and so is the link.
                 continue;
             }
-            let held = Held {
-                word,
-                slot,
-                note: None,
-            };
+            let held = Held { word, note: None };
             // The slot may have held another thing by the time it was counted.
-            if self.0.load(Ordering::Acquire) == word.0 {
+            if self.0.load(Ordering::Acquire) == word.bits() {
                 return Some(held);
             }
         }
@@ -111,8 +111,10 @@ impl<T: Send + Sync> Link<T> {
     /// Has the link lead elsewhere; it takes over the word's count, and gives back that of what was there before.
     pub fn put(&self, word: Word<T>) {
         // AcqRel: the slot is filled before it is found here; see `hold`.
-        let before: Word<T> = Word::from_bits(self.0.swap(word.0, Ordering::AcqRel));
-        before.release();
+        let before = self.0.swap(word.bits(), Ordering::AcqRel);
+        Word::<T>::from_bits(before)
+            .into_iter()
+            .for_each(Word::release);
     }
 
     /// Has an empty link lead somewhere; gives the word's count back if it is not empty.
@@ -120,7 +122,7 @@ impl<T: Send + Sync> Link<T> {
         // AcqRel: as in `put`.
         let put = self
             .0
-            .compare_exchange(0, word.0, Ordering::AcqRel, Ordering::Relaxed);
+            .compare_exchange(0, word.bits(), Ordering::AcqRel, Ordering::Relaxed);
         if put.is_err() {
             word.release();
         }
@@ -128,25 +130,24 @@ impl<T: Send + Sync> Link<T> {
 
     /// Empties the link; the caller has its count.
     pub fn take(&self) -> Option<Word<T>> {
-        let bits = self.0.swap(0, Ordering::AcqRel);
-        (bits != 0).then_some(Word::from_bits(bits))
+        Word::from_bits(self.0.swap(0, Ordering::AcqRel))
     }
 
     /// Empties the link if it still says `word`.
     pub fn forget(&self, word: Word<T>) {
-        let forgotten = self
-            .0
-            .compare_exchange(word.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let forgotten =
+            self.0
+                .compare_exchange(word.bits(), 0, Ordering::AcqRel, Ordering::Relaxed);
         if forgotten.is_ok() {
             word.release();
         }
     }
 }
 
-/// A thing that a call is using: it stays until this is dropped, whoever empties the link meanwhile.
+/// A thing that a call is using: it stays until this is dropped, whoever empties the link meanwhile. Two words: it is passed in
+/// registers.
 pub struct Held<T: Send + Sync + 'static> {
     word: Word<T>,
-    slot: &'static Slot<T>,
     /// `None` if the use is counted.
     note: Option<&'static Record>,
 }
@@ -156,7 +157,6 @@ impl<T: Send + Sync> Held<T> {
     pub fn counted(slot: &'static Slot<T>, flags: usize) -> Held<T> {
         Held {
             word: Word::new(slot, flags),
-            slot,
             note: None,
         }
     }
@@ -170,12 +170,12 @@ impl<T: Send + Sync> Held<T> {
     /// The flags of what the link said.
     #[inline(always)]
     pub fn flags(&self) -> usize {
-        self.word.0 & FLAGS
+        self.word.bits() & FLAGS
     }
 
     /// A further count of the slot, for a link.
     pub fn another(&self) -> Option<Word<T>> {
-        self.slot.count().then_some(self.word)
+        self.word.slot().count().then_some(self.word)
     }
 
     /// Whether the use is noted, not counted.
@@ -190,7 +190,7 @@ impl<T: Send + Sync> Deref for Held<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: the note or the count keeps the slot in use.
-        unsafe { self.slot.thing() }
+        unsafe { self.word.slot().thing() }
     }
 }
 
@@ -199,7 +199,7 @@ impl<T: Send + Sync> Drop for Held<T> {
     fn drop(&mut self) {
         match self.note {
             Some(record) => record.clear(),
-            None => self.slot.release(),
+            None => self.word.release(),
         }
     }
 }

@@ -380,7 +380,7 @@ impl Queue {
     }
 
     #[inline]
-    fn receive_by(
+    pub(super) fn receive_by(
         &self,
         want: Want,
         buffer: &mut [u8],

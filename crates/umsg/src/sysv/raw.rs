@@ -12,6 +12,7 @@ use super::queue::{Queue, Received};
 use super::registry::{self, Got, Wanted};
 use super::{Until, Want};
 use crate::namespace::Namespace;
+use crate::sys::clock::Deadline;
 pub use control::{
     MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
 };
@@ -68,10 +69,7 @@ pub struct Used(InUse<Queue>);
 /// EINVAL if there is none; EACCES if the caller may do nothing with it.
 #[inline(always)]
 pub fn find(id: i32) -> Result<Used, Errno> {
-    match ATTACHED.get(id) {
-        Some(queue) => Ok(Used(queue)),
-        None => find_slow(id),
-    }
+    find_by(id, || ATTACHED.get(id))
 }
 
 /// As [`find`], for longer than a call, and perhaps for another thread.
@@ -79,14 +77,23 @@ pub fn find(id: i32) -> Result<Used, Errno> {
 /// # Errors
 /// As [`find`].
 pub fn keep(id: i32) -> Result<Used, Errno> {
-    match ATTACHED.keep(id) {
-        Some(queue) => Ok(Used(queue)),
-        None => find_slow(id),
+    find_by(id, || ATTACHED.keep(id))
+}
+
+#[inline(always)]
+fn find_by(id: i32, look: impl Fn() -> Option<InUse<Queue>>) -> Result<Used, Errno> {
+    loop {
+        match look() {
+            Some(queue) => return Ok(Used(queue)),
+            // Once, unless others let it go meanwhile.
+            None => find_slow(id)?,
+        }
     }
 }
 
+/// Attaches to a queue.
 #[cold]
-fn find_slow(id: i32) -> Result<Used, Errno> {
+fn find_slow(id: i32) -> Result<(), Errno> {
     if id < 0 {
         return Err(libc::EINVAL);
     }
@@ -95,7 +102,10 @@ fn find_slow(id: i32) -> Result<Used, Errno> {
         registry::attach_id(namespace, id)
     };
     let segment = open().map_err(|error: OpenError| error.errno())?;
-    attach(id, Queue::new(segment)).ok_or(libc::ENOMEM)
+    match attach(id, Queue::new(segment)) {
+        Some(_) => Ok(()),
+        None => Err(libc::ENOMEM),
+    }
 }
 
 /// The queue with an identifier, for a message of a type and of a length in bytes, which is found to be one that it takes.
@@ -158,7 +168,7 @@ impl Used {
     /// EAGAIN, EACCES, EINVAL if the queue was removed, and others of [`super::SendError`].
     #[inline(always)]
     pub fn try_send(&self, mtype: i64, text: &[u8]) -> Result<(), Errno> {
-        let sent = self.0.send_until(mtype, text, Until::Now);
+        let sent = self.0.try_send(mtype, text);
         sent.map_err(|error| self.at_once(error.errno()))
     }
 
@@ -179,7 +189,9 @@ impl Used {
     #[inline(always)]
     pub fn try_receive(&self, buffer: &mut [u8], which: Which) -> Result<Received, Errno> {
         let received = match which {
-            Which::Want(want, truncate) => self.0.receive_until(want, buffer, truncate, Until::Now),
+            Which::Want(want, truncate) => {
+                self.0.receive_by(want, buffer, truncate, Deadline::Passed)
+            }
             Which::Copy(n, truncate) => return self.copy(n, truncate, buffer),
         };
         received.map_err(|error| self.at_once(error.errno()))
