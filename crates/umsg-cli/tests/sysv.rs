@@ -491,6 +491,47 @@ fn limits_of_system_v_are_shown_set_and_hold() {
         .fails(1, &["--msgmax is 17825792: choose between 0 and 16777216"]);
 }
 
+/// Overwrites the file of a queue from a byte on.
+fn damage(site: &Site, id: &Value, at: u64) {
+    let path = site.path().join(format!("msg/{id}"));
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4], at).unwrap();
+}
+
+#[test]
+fn a_damaged_queue_and_one_of_another_version_are_listed_and_can_be_removed() {
+    let site = Site::new();
+    set_mode(site.path(), 0o1777);
+    for (key, at, why) in [
+        ("key:1", 16, "damaged"),
+        ("key:2", 8, "another version of umsg"),
+    ] {
+        for by_key in [true, false] {
+            site.umsg(&["create", key]).text();
+            let found = site.umsg(&["stat", key, "--json"]).json();
+            let id = format!("id:{}", found["id"]);
+            damage(&site, &json!(found["id"].as_u64().unwrap() % 32_768), at);
+            for command in ["stat", "send", "recv", "create"] {
+                let outcome = site.umsg_with_input(&[command, key], b"");
+                outcome.fails(1, &[why, "`umsg rm`"]);
+            }
+            let listed = site.umsg(&["ls", "--kind", "sysv"]);
+            let line = listed.text().lines().last().unwrap();
+            assert!(
+                line.contains(why) && line.contains("root") == is_root(),
+                "{line}"
+            );
+            if let Some(others) = site.umsg_as_nobody(&["rm", key]) {
+                others.fails(1, &["only the queue's owner"]);
+            }
+            site.umsg(&["rm", if by_key { key } else { &id }]).text();
+            assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
+        }
+        site.umsg(&["create", key, "--exclusive"]).text();
+        site.umsg(&["rm", key]).text();
+    }
+}
+
 #[test]
 fn another_users_queue_is_listed_and_neither_read_nor_removed() {
     if !is_root() {

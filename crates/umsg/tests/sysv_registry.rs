@@ -397,7 +397,10 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
         let was = change(at, 0x5a);
         let by_id = options(&place.namespace).open_id(0).unwrap_err();
         assert_eq!(by_id.errno(), errno, "byte {at}: {by_id}");
-        assert!(sysv::list(&place.namespace).unwrap().is_empty());
+        // What is no queue's at all is not one; others are there, and that is all that is known.
+        let listed = sysv::list(&place.namespace).unwrap();
+        let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
+        assert_eq!(known, &[(KEY, false)][..usize::from(at != 0)], "byte {at}");
         let own = make(&place.namespace, KEY + 1).unwrap();
         own.remove().unwrap();
         change(at, was);
@@ -409,6 +412,26 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
     good.set_len(len).unwrap();
     // All but the first page is gone; it is not looked at before it is used.
     drop(find(&place.namespace, KEY).unwrap());
+}
+
+#[test]
+fn a_queue_that_can_not_be_used_can_be_removed() {
+    let place = Place::new();
+    for at in [8, 16] {
+        let queue = make(&place.namespace, KEY).unwrap();
+        let path = place.path().join(format!("msg/{}", queue.id()));
+        let file = fs::File::options().write(true).open(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0x5a], at).unwrap();
+        let wrong = queue.id() + 32_768;
+        let error = sysv::remove(&place.namespace, wrong).unwrap_err();
+        assert_eq!(error.errno(), libc::EINVAL, "{error}");
+        sysv::remove(&place.namespace, queue.id()).unwrap();
+        assert_eq!(
+            find(&place.namespace, KEY).unwrap_err().errno(),
+            libc::ENOENT
+        );
+        assert!(names(&place).is_empty());
+    }
 }
 
 #[test]

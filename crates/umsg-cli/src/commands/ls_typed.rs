@@ -1,9 +1,9 @@
 //! `umsg ls` of System V queues.
 
 use umsg::Namespace;
-use umsg::sysv::{self, Entry, OpenOptions, Status};
+use umsg::sysv::{self, ControlError, Entry, OpenError, OpenOptions, Status};
 
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{self, Code, Explain, Failure};
 use crate::output::json_typed::TypedQueue;
 use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
@@ -12,11 +12,11 @@ use crate::output::time;
 /// A queue of the list, and what only those may know who may receive from it.
 pub struct Row {
     pub entry: Entry,
-    status: Option<Status>,
+    status: Result<Status, String>,
 }
 
 /// All queues of the namespace, by identifier.
-pub fn rows(namespace: &Namespace) -> Result<Vec<Row>> {
+pub fn rows(namespace: &Namespace) -> failure::Result<Vec<Row>> {
     let entries = sysv::list(namespace);
     let entries = entries.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
     Ok(entries
@@ -27,14 +27,24 @@ pub fn rows(namespace: &Namespace) -> Result<Vec<Row>> {
 
 fn row(namespace: &Namespace, entry: Entry) -> Row {
     // What may not be looked at, or was removed a moment ago, is shown as it was listed.
-    let queue = OpenOptions::new()
-        .namespace(namespace)
-        .open_id(entry.id)
-        .ok();
-    let status = queue.and_then(|queue| queue.status().ok());
+    let status = status(namespace, entry.id);
     Row {
         entry: status.as_ref().map_or(entry, |status| status.entry),
-        status,
+        status: status.map_err(why),
+    }
+}
+
+fn status(namespace: &Namespace, id: i32) -> Result<Status, ControlError> {
+    let mut options = OpenOptions::new();
+    options.namespace(namespace).open_id(id)?.status()
+}
+
+fn why(error: ControlError) -> String {
+    match error {
+        ControlError::PermissionDenied | ControlError::Open(OpenError::PermissionDenied) => {
+            "permission denied".to_owned()
+        }
+        error => error.explain(),
     }
 }
 
@@ -66,7 +76,7 @@ fn cells(row: &Row, owners: &Owners) -> [String; 11] {
     };
     let waiting = |count: fn(&Status) -> usize| {
         let status = status.as_ref();
-        status.map_or_else(unknown, |status| count(status).to_string())
+        status.map_or_else(|_| unknown(), |status| count(status).to_string())
     };
     [
         format!("{:#010x}", entry.key),
@@ -88,8 +98,9 @@ fn cells(row: &Row, owners: &Owners) -> [String; 11] {
 
 /// What takes room without being queued, and what is wrong.
 fn remarks(row: &Row) -> String {
-    let Some(status) = &row.status else {
-        return "permission denied".to_owned();
+    let status = match &row.status {
+        Ok(status) => status,
+        Err(why) => return why.clone(),
     };
     let leased = (status.leased != 0).then(|| format!("{} leased", status.leased));
     let damaged = status.damaged.then(|| "damaged".to_owned());
@@ -98,6 +109,6 @@ fn remarks(row: &Row) -> String {
 }
 
 pub fn json(rows: &[Row]) -> Vec<TypedQueue> {
-    let one = |row: &Row| TypedQueue::new(&row.entry, row.status.as_ref());
+    let one = |row: &Row| TypedQueue::new(&row.entry, row.status.as_ref().ok());
     rows.iter().map(one).collect()
 }

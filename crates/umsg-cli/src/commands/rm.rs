@@ -72,9 +72,22 @@ fn remove(namespace: &Namespace, name: &Name) -> Result {
 }
 
 fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
-    let removed = match label {
-        Label::Key(_) => Attached::open(namespace, label)?.queue.remove(),
-        Label::Id(id) => sysv::remove(namespace, id),
+    let id = match label {
+        Label::Key(key) => id_of(namespace, key)?,
+        Label::Id(id) => Some(id),
+    };
+    let removed = match id {
+        Some(id) => sysv::remove(namespace, id),
+        // Says why.
+        None => Attached::open(namespace, label)?.queue.remove(),
     };
     removed.map_err(|error| Failure::of(label, error))
+}
+
+/// The identifier of a key's queue, whether it can be opened or not.
+fn id_of(namespace: &Namespace, key: i32) -> Result<Option<i32>> {
+    let queues = sysv::list(namespace);
+    let queues = queues.map_err(|error| Failure::of(Label::Key(key), error))?;
+    let found = queues.iter().find(|entry| entry.key == key);
+    Ok(found.filter(|_| key != sysv::PRIVATE).map(|entry| entry.id))
 }

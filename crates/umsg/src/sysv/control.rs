@@ -159,12 +159,18 @@ impl Queue {
     }
 }
 
-/// Removes the queue with an identifier.
+/// Removes the queue with an identifier. One that is damaged or of another version loses its names: who waits in it is not told.
 ///
 /// # Errors
 /// See [`Queue::remove`]; `Open` (EINVAL) if there is none.
 pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
-    open_own(namespace, id)?.remove()
+    match open_own(namespace, id).and_then(Queue::remove) {
+        Err(
+            ControlError::Damaged
+            | ControlError::Open(OpenError::Damaged(_) | OpenError::OtherVersion { .. }),
+        ) => sweep::unusable(namespace, id),
+        outcome => outcome,
+    }
 }
 
 /// Changes the queue with an identifier.

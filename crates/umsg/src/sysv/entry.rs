@@ -40,7 +40,8 @@ pub struct Entry {
     pub last_receive: Option<SystemTime>,
     /// When the queue was made, or its owner, mode or size changed last, in whole seconds; None if that can't be read.
     pub changed: Option<SystemTime>,
-    /// False if the system does not let the caller read the queue's memory, because its mode grants him nothing. Then the identifier and the
+    /// False if the system does not let the caller read the queue's memory, because its mode grants him nothing, or if the queue is
+    /// damaged or of another version. Then the identifier and the
     /// key are right, owner and mode are those of the file (read and write permission alike, where the mode has one of
     /// them), and the rest is 0 or None.
     pub readable: bool,
@@ -83,16 +84,9 @@ impl Entry {
         }
     }
 
-    /// Of a queue whose file may not be opened.
+    /// Of a queue whose file may not be opened, or is damaged.
     pub(super) fn of_file(id: i32, key: i32, stat: &Stat) -> Entry {
-        let rights = Rights {
-            uid: stat.st_uid,
-            gid: stat.st_gid,
-            cuid: stat.st_uid,
-            cgid: stat.st_gid,
-            mode: stat.st_mode & 0o777,
-        };
-        Entry::with(id, key, rights)
+        Entry::with(id, key, Rights::of_file(stat))
     }
 
     fn with(id: i32, key: i32, rights: Rights) -> Entry {

@@ -74,16 +74,20 @@ fn may_look(entry: &Entry) -> bool {
 
 /// The queue of a label; None if there is none by now, or never was.
 fn entry(files: &mut Files, label: &namespace::Entry) -> Result<Option<Entry>, OpenError> {
-    match files.open(label.index) {
-        Ok(file) => Ok(said(&file)
-            .unwrap_or(None) // a damaged one is no reason to see none
+    let told = match files.open(label.index) {
+        Ok(file) => said(&file),
+        Err(FileError::Denied) => Err(OpenError::PermissionDenied),
+        Err(error) if is_no_file(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    match told {
+        Ok(said) => Ok(said
             .filter(|said| said.id == label.id && said.key == label.key && !said.is_removed)
             .map(|said| Entry::of_summary(&said))),
-        Err(FileError::Denied) => Ok(files
+        // Not for the caller, damaged, or of another version: it is there all the same.
+        Err(_) => Ok(files
             .stat(label.index)?
             .map(|stat| Entry::of_file(label.id, label.key, &stat))),
-        Err(error) if is_no_file(&error) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

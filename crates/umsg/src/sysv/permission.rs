@@ -5,6 +5,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::typed::segment::{Fixed, Summary};
+use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::CapabilitySet;
 
@@ -42,6 +43,17 @@ impl Rights {
             cuid: word(&rights.cuid),
             cgid: word(&rights.cgid),
             mode: word(&rights.mode) & 0o777,
+        }
+    }
+
+    /// What can be said of a queue that can't be read.
+    pub(super) fn of_file(stat: &Stat) -> Rights {
+        Rights {
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            cuid: stat.st_uid,
+            cgid: stat.st_gid,
+            mode: stat.st_mode & 0o777,
         }
     }
 

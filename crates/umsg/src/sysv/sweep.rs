@@ -3,6 +3,8 @@
 //! In a sticky directory only a file's owner and root may do so. What others meet they go round: an index is left out, and a
 //! label has further names.
 
+use super::error::{ControlError, OpenError};
+use super::permission::Rights;
 use super::registry::{index_of, is_labelled, said};
 use crate::crash::crash_point;
 use crate::namespace::{Files, Label, Locked, Namespace, PATIENCE, labels};
@@ -18,6 +20,30 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
     }
 }
 
+/// Takes the names of a queue away that can't be removed as others are, whatever is in its file.
+///
+/// # Errors
+/// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
+pub(super) fn unusable(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
+    let files = namespace.msg_files()?;
+    let lock = files.lock(PATIENCE)?;
+    let entries = files.entries()?;
+    // An identifier is that of one queue only: its label says which file was meant.
+    let named = entries.iter().find(|entry| entry.id == id);
+    let named = named.ok_or(OpenError::NoSuchId)?;
+    let stat = files.stat(named.index)?.ok_or(OpenError::NoSuchId)?;
+    if !Rights::of_file(&stat).are_the_callers() {
+        return Err(ControlError::NotOwner);
+    }
+    take_label(&files, id, named.key);
+    let taken = files.take_file(named.index);
+    drop(lock);
+    match taken {
+        true => Ok(()),
+        false => Err(ControlError::NotOwner),
+    }
+}
+
 /// Whether an index is free: takes the file there away if it is no queue's, but was to be or has been one's.
 pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     if matches!(files.stat(index), Ok(None)) {
@@ -28,7 +54,7 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     };
     match said(&file) {
         Ok(Some(said)) if index_of(said.id) == index && is_none(files, &said) => {
-            take_label(files, &said);
+            take_label(files, said.id, said.key);
             crash_point!(MSGCTL_UNLABELLED);
             files.take_file(index)
         }
@@ -42,11 +68,11 @@ fn is_none(files: &Files, said: &Summary) -> bool {
 }
 
 /// Takes a label away, unless there are labels behind it: those would not be found any more.
-fn take_label(files: &Files, said: &Summary) {
-    let mut names = labels(said.key, index_of(said.id)).peekable();
+fn take_label(files: &Files, id: i32, key: i32) {
+    let mut names = labels(key, index_of(id)).peekable();
     while let Some(name) = names.next() {
         match files.label(&name) {
-            Ok(Label::Of(id)) if id == said.id => {
+            Ok(Label::Of(other)) if other == id => {
                 let is_last = names
                     .peek()
                     .is_none_or(|next| files.label(next) == Ok(Label::Missing));
