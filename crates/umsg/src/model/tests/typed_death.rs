@@ -10,15 +10,14 @@
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
 
 use super::stage::{DIRECTOR, LATER, Slices, alive, explore};
-use super::typed_stage::{Message, Queue, assert_each_once, optional};
+use super::typed_stage::{Message, Queue, assert_each_once, explore_death, optional};
 use crate::crash::Point;
+use crate::lock::SLICE;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::order::Want;
 use crate::sys::clock::Deadline;
 use crate::typed::Refused;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a thread of a scenario does: sends this, or receives what it wants.
 #[derive(Clone, Copy)]
@@ -62,18 +61,8 @@ impl Scenario {
     }
 
     fn dies(self, death: Death, fate: Fate, at: String) {
-        let died_once = Arc::new(AtomicBool::new(false));
-        let died = Arc::clone(&died_once);
         let name = format!("typed death: {} at {at}", self.name);
-        explore(&name, self.preemptions, Slices::End, move || {
-            if self.play(death, fate) {
-                died.store(true, Ordering::Relaxed);
-            }
-        });
-        assert!(
-            died_once.load(Ordering::Relaxed),
-            "{name}: the point is never reached"
-        );
+        explore_death(&name, self.preemptions, move || self.play(death, fate));
     }
 
     /// One execution. Answers whether the victim died.
@@ -307,7 +296,7 @@ fn a_blocked_sender_dies_and_leaves_no_slot_behind() {
 
 #[test]
 fn a_receiver_dies_while_it_clears_away_an_accepted_offer() {
-    explore("typed death: at MSG_REAPED", 2, Slices::End, || {
+    explore_death("typed death: at MSG_REAPED", 2, || {
         let queue = Queue::new(2);
         let receiver = queue.spawn(1, |queue, me| optional(queue.receive(me, Any, LATER)));
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
@@ -320,7 +309,34 @@ fn a_receiver_dies_while_it_clears_away_an_accepted_offer() {
         expected.extend(second);
         assert_each_once(&[received], &queue.empty(), &expected);
         queue.audit();
+        second.is_none()
     });
+}
+
+#[test]
+fn a_receiver_dies_while_it_takes_an_offer_back() {
+    for point in [Point::MSG_PUT_BACK, Point::MSG_COPIED, Point::MSG_ENDED] {
+        let name = format!("typed death: a newcomer at {point:?}");
+        explore_death(&name, 2, move || {
+            let queue = Queue::new(1);
+            let slow = queue.spawn(1, |queue, me| optional(queue.receive(me, Any, LATER)));
+            queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
+            world::doom(2, Death::At(point), 1);
+            let newcomer = queue.spawn(2, |queue, me| {
+                // For the newcomer the slow one has been stopped for long.
+                me.oversleep(2 * SLICE);
+                optional(queue.receive(me, Any, Deadline::Passed))
+            });
+            let newcomer = thread::join(newcomer);
+            let is_dead = newcomer.is_none();
+            // It has received what it dies with once that has ended.
+            let taken = (is_dead && point == Point::MSG_ENDED).then_some((1, 5));
+            let received = [alive(slow), newcomer.flatten(), taken];
+            assert_each_once(&received, &queue.empty(), &[(1, 5)]);
+            queue.audit();
+            is_dead
+        });
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the models of System V queues are made of: a queue, threads that use it, and the account at the end.
 
-use super::stage::DIRECTOR;
+use super::stage::{DIRECTOR, Slices, explore};
 use crate::holds::{Holds, State};
 use crate::lock::SLICE;
 use crate::model::crash::step;
@@ -14,6 +14,7 @@ use crate::typed::{Batch, Call, Engine, Grip, Refused, Sink, Taken};
 use crate::waiters::{self, List, State as Word, Waiters};
 use loom::thread::JoinHandle;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A queue that threads share.
 #[derive(Clone)]
@@ -315,6 +316,23 @@ fn refused(failed: Failed) -> Refused {
         Failed::By(refused) => refused,
         Failed::Denied => panic!("nobody forbade it"),
     }
+}
+
+/// Explores a model with a death that has to happen in one execution at least; the model says whether it did.
+pub(super) fn explore_death(
+    name: &str,
+    preemptions: usize,
+    model: impl Fn() -> bool + Send + Sync + 'static,
+) {
+    let has_died = Arc::new(AtomicBool::new(false));
+    let died = Arc::clone(&has_died);
+    explore(name, preemptions, Slices::End, move || {
+        if model() {
+            died.store(true, Ordering::Relaxed);
+        }
+    });
+    let has_died = has_died.load(Ordering::Relaxed);
+    assert!(has_died, "{name}: the point is never reached");
 }
 
 /// A message, or that there was none.
