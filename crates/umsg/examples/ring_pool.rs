@@ -58,6 +58,10 @@ fn work(mut jobs: Ring, answers: Sender) -> Result<()> {
 }
 
 fn primes_below(limit: u64) -> i32 {
-    let is_prime = |n: &u64| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
+    let is_prime = |n: &u64| {
+        (2..)
+            .take_while(|d| d * d <= *n)
+            .all(|d| !n.is_multiple_of(d))
+    };
     (2..limit).filter(is_prime).count() as i32
 }

@@ -112,7 +112,9 @@ impl List {
         groups.dedup_by_key(|(group, _)| *group);
         users.sort_unstable();
         users.dedup();
-        let owner = users.contains(&stat.st_uid) || others;
+        // Who has given the queue away and kept its file may be of a group that may; lists ask for the file's owner first.
+        let a_group = groups.iter().any(|(_, may)| *may);
+        let owner = users.contains(&stat.st_uid) || others || a_group;
         let of_file = groups.iter().find(|(group, _)| *group == stat.st_gid);
         let group = of_file.map_or(others, |(_, may)| *may);
         List {
@@ -226,6 +228,12 @@ mod tests {
         // To the file's former group they are others.
         let left = list(&[rights([10, 10], [21, 21], 0o602)]);
         assert_eq!((left.group, left.groups), (true, vec![(21, false)]));
+    }
+
+    #[test]
+    fn who_has_kept_the_file_only_may_what_one_of_the_groups_may() {
+        let owner = |mode| list(&[rights([11, 12], [21, 22], mode)]).owner;
+        assert_eq!([0o600, 0o640, 0o604].map(owner), [false, true, true]);
     }
 
     #[test]
