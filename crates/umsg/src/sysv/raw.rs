@@ -323,3 +323,48 @@ pub fn msgrcv(
 pub fn reap() {
     ATTACHED.reap();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MSG_COPY, Which, find, find_to_send};
+    use crate::sysv::Want;
+    use libc::{EINVAL, IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
+
+    #[test]
+    fn the_arguments_of_msgrcv_say_what_is_wanted() {
+        let wants = [
+            (0, 0, Want::Any),
+            (0, MSG_EXCEPT, Want::Any),
+            (7, 0, Want::Exactly(7)),
+            (7, MSG_EXCEPT, Want::Except(7)),
+            (-7, MSG_EXCEPT, Want::Lowest(7)),
+            (i64::MIN + 1, 0, Want::Lowest(i64::MAX)),
+            (i64::MIN, 0, Want::Lowest(i64::MAX)),
+        ];
+        for (mtype, flags, want) in wants {
+            assert_eq!(Which::of(mtype, flags), Ok(Which::Want(want, false)));
+            assert_eq!(
+                Which::of(mtype, flags | MSG_NOERROR | IPC_NOWAIT),
+                Ok(Which::Want(want, true))
+            );
+        }
+    }
+
+    #[test]
+    fn a_copy_neither_waits_nor_excepts() {
+        let copy = Which::of(-3, MSG_COPY | IPC_NOWAIT | MSG_NOERROR);
+        assert_eq!(copy, Ok(Which::Copy(-3, true)));
+        for flags in [0, MSG_EXCEPT, MSG_EXCEPT | IPC_NOWAIT] {
+            assert_eq!(Which::of(0, MSG_COPY | flags), Err(EINVAL));
+        }
+    }
+
+    #[test]
+    fn what_can_be_no_identifier_and_no_type_is_judged_without_a_namespace() {
+        for id in [-1, i32::MIN] {
+            assert_eq!(find(id).err(), Some(EINVAL));
+        }
+        assert_eq!(find_to_send(0, 0, 0).err(), Some(EINVAL));
+        assert_eq!(find_to_send(0, i64::MIN, usize::MAX).err(), Some(EINVAL));
+    }
+}
