@@ -41,6 +41,8 @@ pub(crate) struct Found<'a> {
     pub(crate) key: usize,
     /// What its sender has noted beside it.
     pub(crate) mark: u64,
+    /// Process id of the sender: of the message that was found, also when its slot is another's.
+    pid: u32,
     /// In the store, or next in the ring.
     stored: bool,
 }
@@ -54,6 +56,7 @@ impl<'a> Found<'a> {
             len,
             key: 0,
             mark: 0,
+            pid: 0,
             stored: false,
         }
     }
@@ -65,7 +68,7 @@ impl<'a> Found<'a> {
             len: self.len,
             key: self.key,
             mark: self.mark,
-            pid: self.cell.pid.get(),
+            pid: self.pid,
         }
     }
 
@@ -287,6 +290,7 @@ impl Engine {
             len,
             key,
             mark: label >> MARK,
+            pid: cell.pid.get(),
             stored,
         })
     }
