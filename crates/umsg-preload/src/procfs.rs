@@ -1,8 +1,9 @@
 //! Files of /proc that tell of System V queues, as the kernel would write them if the queues were its own.
 //!
 //! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, three files below /proc/sys/kernel. Who opens one of them by its
-//! full path for reading gets a file in memory, with what was true at that moment. All else about these paths (stat, access,
-//! opening them for writing) is left to the kernel, which has them, too.
+//! full path for reading gets a file in memory, with what was true at that moment. The limits are not to be opened for writing
+//! (EACCES): the kernel's own would be changed, and `umsg limits` sets the namespace's. All else about these paths is left to
+//! the kernel, which has them, too.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;
@@ -30,7 +31,7 @@ pub(crate) enum File {
     MsgMni,
 }
 
-/// Which of the files a path names, if it is to be opened with these flags for reading.
+/// Which of the files a path names, if it is to be opened with these flags for reading, or is a limit.
 ///
 /// # Safety
 /// `path` is a C string, or an address that a pointer check refuses.
@@ -58,8 +59,7 @@ unsafe fn begins(path: *const c_char) -> bool {
 
 #[cold]
 fn named(path: &[u8], flags: c_int) -> Option<File> {
-    const OTHERS: c_int =
-        libc::O_ACCMODE | libc::O_DIRECTORY | libc::O_PATH | libc::O_EXCL | libc::O_TRUNC;
+    const OTHERS: c_int = libc::O_DIRECTORY | libc::O_PATH;
     let file = match path {
         b"/proc/sysvipc/msg" => File::Queues,
         b"/proc/sys/kernel/msgmax" => File::MsgMax,
@@ -67,13 +67,24 @@ fn named(path: &[u8], flags: c_int) -> Option<File> {
         b"/proc/sys/kernel/msgmni" => File::MsgMni,
         _ => return None,
     };
-    (flags & OTHERS == 0).then_some(file)
+    let is_answered = file != File::Queues || !writes(flags);
+    (is_answered && flags & OTHERS == 0).then_some(file)
+}
+
+/// Whether a file that is opened with these flags can be written to, or is changed at once.
+fn writes(flags: c_int) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_EXCL | libc::O_TRUNC) != 0
 }
 
 impl File {
     /// Opens it: a descriptor of the program's, on the lowest free number.
     #[cold]
     pub(crate) fn open(self, flags: c_int) -> Result<c_int, c_int> {
+        if writes(flags) {
+            let error = "umsg's limits are set by `umsg limits`";
+            debug::explain("open", b"/proc/sys/kernel/msg*", &error);
+            return Err(libc::EACCES);
+        }
         let text = self.text()?;
         let filled = filled(text.as_bytes()).map_err(|error| error.raw_os_error())?;
         // Opened once more, because that one can be written to.
@@ -180,7 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_for_reading_is_the_kernels() {
+    fn limits_are_not_the_kernels_to_be_changed() {
+        for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_TRUNC] {
+            let limit = of(c"/proc/sys/kernel/msgmnb", flags | libc::O_CREAT).unwrap();
+            assert_eq!(limit.open(flags), Err(libc::EACCES));
+        }
+        assert_eq!(of(c"/proc/sys/kernel/msgmnb", libc::O_PATH), None);
+    }
+
+    #[test]
+    fn what_else_is_not_for_reading_is_the_kernels() {
         for flags in [
             libc::O_WRONLY,
             libc::O_RDWR,

@@ -104,15 +104,17 @@ unsafe fn stream(path: *const c_char, mode: *const c_char) -> Option<*mut FILE> 
 unsafe fn stream_of(file: File, mode: *const c_char) -> Option<*mut FILE> {
     // SAFETY: by this function's contract.
     let letters = unsafe { CStr::from_ptr(mode) }.to_bytes();
-    if letters.first() != Some(&b'r') || letters.contains(&b'+') {
+    let reads = letters.first() == Some(&b'r') && !letters.contains(&b'+');
+    if !reads && file == File::Queues {
         return None;
     }
+    let access = if reads { libc::O_RDONLY } else { libc::O_RDWR };
     let close_on_exec = if letters.contains(&b'e') {
         libc::O_CLOEXEC
     } else {
         0
     };
-    Some(match file.open(close_on_exec) {
+    Some(match file.open(access | close_on_exec) {
         // SAFETY: a descriptor that is nobody else's, and a C string.
         Ok(descriptor) => unsafe { libc::fdopen(descriptor, mode) },
         Err(errno) => {
