@@ -158,9 +158,8 @@ pub(crate) trait Lobby {
     /// The ticket that was given last.
     fn ticket(&self) -> &Guarded64;
 
-    /// Nodes that are real memory, and where the search for a free one begins.
+    /// Nodes that are real memory.
     fn nodes_in_use(&self) -> &Guarded32;
-    fn node_hint(&self) -> &Guarded32;
 
     /// Makes `more` nodes behind the `usable` first ones real memory.
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble>;
@@ -306,7 +305,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         slot: u32,
         rank: u32,
     ) -> Result<Option<(u32, &'a Node)>, Trouble> {
-        let Some(index) = self.find_free(Self::is_free)? else {
+        let Some(index) = self.find_free(thread.tid())? else {
             return Ok(None);
         };
         let node = self.segment.node(index)?;
@@ -331,14 +330,13 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 
     /// Finds a node, first among those in use, then by bringing a page more into use, at last among those whose
-    /// threads are proved dead.
-    fn find_free(&self, is_free: impl Fn(&Node) -> bool) -> Result<Option<u32>, Trouble> {
+    /// threads are proved dead. The search begins where `whose` number points to, so that a thread mostly gets the node that it
+    /// had before: its lines are still near.
+    fn find_free(&self, whose: u32) -> Result<Option<u32>, Trouble> {
         let usable = self.usable();
-        let hint = self.segment.node_hint().get();
         for step in 0..usable {
-            let index = (hint.wrapping_add(step)) % usable;
-            if is_free(self.segment.node(index)?) {
-                self.segment.node_hint().set(index + 1);
+            let index = (whose.wrapping_add(step)) % usable;
+            if Self::is_free(self.segment.node(index)?) {
                 return Ok(Some(index));
             }
         }

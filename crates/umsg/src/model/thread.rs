@@ -3,7 +3,7 @@
 use super::world::{self, World};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::{AtomicU32, Ordering};
-use crate::sys::thread::Interruptions;
+use crate::sys::thread::{Interruptions, TakenUp};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null;
@@ -36,6 +36,7 @@ pub(crate) struct Thread {
     pub(super) now: Cell<u64>,
     pub(crate) critical: Depth,
     pub(crate) interruptions: Interruptions,
+    pub(crate) taken_up: TakenUp,
     named: Cell<*const AtomicU32>,
 }
 
@@ -82,6 +83,7 @@ pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
         now: Cell::new(BEGINNING),
         critical: Depth::default(),
         interruptions: Interruptions::none(),
+        taken_up: TakenUp::none(),
         named: Cell::new(null()),
     };
     CURRENT.with(|current| current.set(&raw const thread));

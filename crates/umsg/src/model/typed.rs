@@ -120,10 +120,6 @@ impl Lobby for Segment {
         &self.fixed.hub.nodes
     }
 
-    fn node_hint(&self) -> &Guarded32 {
-        &self.fixed.hub.node_hint
-    }
-
     fn provide_nodes(&self, _usable: u32, _more: usize) -> Result<(), Trouble> {
         Ok(())
     }

@@ -171,8 +171,6 @@ pub(crate) struct ReceiverSide {
     // -- blocking and the store
     /// Nodes that are real memory.
     pub(crate) nodes: Guarded32,
-    /// Where the search for a free node begins.
-    pub(crate) node_hint: Guarded32,
     /// Next ticket of a waiter, next sequence number of a stored message.
     pub(crate) ticket: Guarded64,
     pub(crate) sequence: Guarded64,
@@ -302,7 +300,7 @@ const fn layout_hash() -> u32 {
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),
-        offset_of!(ReceiverSide, senders),
+        offset_of!(ReceiverSide, repairs),
         super::cell::SHORT_CELL,
         super::cell::LONG_CELL,
         offset_of!(Cell, sequence),

@@ -35,10 +35,6 @@ impl Lobby for Segment {
     }
 
     #[inline(always)]
-    fn node_hint(&self) -> &Guarded32 {
-        &self.fixed().receiver.node_hint
-    }
-
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble> {
         let offset = self.layout().nodes + usable as usize * size_of::<Node>();
         self.populate(offset, more * size_of::<Node>())

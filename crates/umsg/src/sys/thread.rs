@@ -11,6 +11,7 @@ pub(crate) use crate::model::thread::{Outer, Thread};
 #[cfg(not(loom))]
 pub(crate) use real::{Outer, Thread, current};
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 
 /// How often handlers have run on a thread. Counted by [`crate::signals::defer`], compared by calls that block: a futex sleep that a
@@ -105,9 +106,34 @@ impl<'a> Calm<'a> {
     }
 }
 
+/// The node whose message a thread has taken up last, and in which segment: its next call there clears the node away first.
+/// A hint: whoever follows it looks whether the node is to be cleared away.
+pub(crate) struct TakenUp(Cell<(usize, u32)>);
+
+impl TakenUp {
+    pub(crate) const fn none() -> TakenUp {
+        TakenUp(Cell::new((0, 0)))
+    }
+
+    /// Remembers a node of the segment that lies at this address.
+    pub(crate) fn remember(&self, segment: usize, node: u32) {
+        self.0.set((segment, node));
+    }
+
+    /// The node, if one of this segment is remembered; and forgets it.
+    #[inline(always)]
+    pub(crate) fn recall(&self, segment: usize) -> Option<u32> {
+        let (of, node) = self.0.get();
+        (of == segment).then(|| {
+            self.0.set((0, 0));
+            node
+        })
+    }
+}
+
 #[cfg(not(loom))]
 mod real {
-    use super::Interruptions;
+    use super::{Interruptions, TakenUp};
     use crate::signals;
     use crate::sync::AtomicU32;
     use crate::sys::process;
@@ -141,6 +167,7 @@ mod real {
         pub(crate) critical: signals::Depth,
         /// How often its calls were interrupted.
         pub(crate) interruptions: Interruptions,
+        pub(crate) taken_up: TakenUp,
         /// Head for a thread that libc did not register one for (made by a bare clone).
         own: RobustListHead,
     }
@@ -155,6 +182,7 @@ mod real {
                 robust: Cell::new(std::ptr::null()),
                 critical: signals::Depth::new(),
                 interruptions: Interruptions::none(),
+                taken_up: TakenUp::none(),
                 own: RobustListHead {
                     list: Cell::new(null_mut()),
                     futex_offset: Cell::new(0),

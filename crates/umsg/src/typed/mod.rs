@@ -135,6 +135,12 @@ impl Engine {
         Typed::of(&self.segment)
     }
 
+    /// Tells the segment from others of the process.
+    #[inline(always)]
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self.fixed()).addr()
+    }
+
     /// Whether the queue was removed.
     #[inline(always)]
     pub(crate) fn is_removed(&self) -> bool {
@@ -185,7 +191,7 @@ impl Engine {
     ) -> Result<T, Refused> {
         let mut wakes = Wakes::default();
         let held = self.lock(me, deadline, &mut wakes)?;
-        let result = self.enter(&mut wakes).and_then(|()| work(&mut wakes));
+        let result = self.enter(me, &mut wakes).and_then(|()| work(&mut wakes));
         self.leave(held, &wakes, Held::unlock);
         result
     }
@@ -205,12 +211,12 @@ impl Engine {
 
     /// What every operation does first: is there still a queue, and is there something to clear away?
     #[inline(always)]
-    fn enter(&self, wakes: &mut Wakes) -> Result<(), Refused> {
+    fn enter(&self, me: &Thread, wakes: &mut Wakes) -> Result<(), Refused> {
         if self.is_removed() {
             return Err(Refused::Removed);
         }
         if self.waiters().len(List::Offered) != 0 {
-            self.reap(wakes)?;
+            self.reap(me, wakes)?;
         }
         Ok(())
     }

@@ -11,8 +11,9 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::SLICE;
 use crate::order::{Shelf, Want};
-use crate::segment::NODES;
+use crate::segment::{NODES, Node};
 use crate::sys::clock;
+use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
 use crate::wakes::Wakes;
 
@@ -101,22 +102,22 @@ impl Engine {
     }
 
     /// Clears away what became of offers: accepted ones leave a free slot; those of the dead, of who gave up, and of who has
-    /// not reacted for a slice go back, because a stopped receiver must not swallow a message. In the order in which they
+    /// not reacted for a slice go back, because a stopped receiver must not swallow a message. First what the caller itself
+    /// has accepted: so it takes no more than one seat, and mostly the same. Then in the order in which they
     /// were made, up to one that still has its time: a call does not look at all who are about to wake.
     #[inline(never)]
-    pub(super) fn reap(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn reap(&self, me: &Thread, wakes: &mut Wakes) -> Result<(), Trouble> {
+        if let Some(index) = me.taken_up.recall(self.address()) {
+            let node = &self.segment().seat(index)?.node;
+            if List::of(node) == List::Offered && waiters::state(node) == State::Accepted {
+                self.clear_away(node)?;
+            }
+        }
         let now = clock::monotonic_coarse();
         self.each_seat(List::Offered, |who| {
             let node = who.node();
-            let slot = node.slot.get();
             match waiters::state(node) {
-                State::Accepted => {
-                    // The cell first: a node in this list owns its slot.
-                    self.segment().cell(slot)?.end();
-                    self.waiters().remove(node)?;
-                    crash_point!(MSG_REAPED);
-                    self.push_free(slot)?;
-                }
+                State::Accepted => self.clear_away(node)?,
                 State::Settled if now.saturating_sub(node.offered_at.get()) < SLICE => {
                     return Ok(Walk::Ends);
                 }
@@ -137,6 +138,16 @@ impl Engine {
             }
             Ok(Walk::GoesOn)
         })
+    }
+
+    /// An offer was accepted: the slot is free.
+    fn clear_away(&self, node: &Node) -> Result<(), Trouble> {
+        let slot = node.slot.get();
+        // The cell first: a node in this list owns its slot.
+        self.segment().cell(slot)?.end();
+        self.waiters().remove(node)?;
+        crash_point!(MSG_REAPED);
+        self.push_free(slot)
     }
 
     /// An offer was not taken up: the message is the next one's who waits for it, or goes back to its place.

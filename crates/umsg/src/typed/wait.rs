@@ -266,7 +266,9 @@ impl Engine {
     ) -> Result<Option<T>, Refused> {
         let mut wakes = Wakes::default();
         let held = self.lock(call.me, call.deadline, &mut wakes)?;
-        let enlisted = self.enter(&mut wakes).and_then(|()| enlist(&mut wakes));
+        let enlisted = self
+            .enter(call.me, &mut wakes)
+            .and_then(|()| enlist(&mut wakes));
         let (seated, outer) = match enlisted {
             Ok(Enlisted::Waiting(seated)) => {
                 let name = |held: Held<'_>| held.unlock_and_name(&seated.node().word);
@@ -370,7 +372,9 @@ impl Engine {
         };
         if reply == Some(Reply::Message) {
             let taken = accept(me);
-            if !matches!(taken, Ok(Some(_))) {
+            if matches!(taken, Ok(Some(_))) {
+                call.me.taken_up.remember(self.address(), me.index);
+            } else {
                 waiters::give_up(me.node());
             }
             return taken;

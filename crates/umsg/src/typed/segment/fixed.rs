@@ -99,11 +99,10 @@ pub(crate) struct Hub {
     pub(crate) receivers: Links,
     pub(crate) offered: Links,
     pub(crate) senders: Links,
-    // -- blocking and memory
-    /// Nodes that are real memory; where the search for a free one begins; the last ticket.
+    /// Nodes that are real memory; the last ticket.
     pub(crate) nodes: Guarded32,
-    pub(crate) node_hint: Guarded32,
     pub(crate) ticket: Guarded64,
+    // -- memory
     /// Slots that were ever used, and slots that are real memory.
     pub(crate) used: Guarded32,
     pub(crate) usable: Guarded32,
@@ -131,8 +130,9 @@ pub(crate) struct Fixed {
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Header>() == 128 && size_of::<Rights>() == 128);
-    // A send or a receive for which nobody waits writes one line of the hub, and reads another.
-    assert!(offset_of!(Hub, held) == 64 && offset_of!(Hub, nodes) <= 128);
+    // A send or a receive for which nobody waits writes one line of the hub, and reads another. To wait and to be served
+    // takes no third.
+    assert!(offset_of!(Hub, held) == 64 && offset_of!(Hub, used) == 128);
 };
 
 /// As [`crate::segment::LAYOUT_HASH`], for this layout.

@@ -172,10 +172,6 @@ impl waiters::Lobby for Segment {
         &self.fixed().hub.nodes
     }
 
-    fn node_hint(&self) -> &Guarded32 {
-        &self.fixed().hub.node_hint
-    }
-
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble> {
         let seat = size_of::<Seat>();
         self.memory
