@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::mixed_up;
 use super::sides::{Ablation, Sides, Workload};
-use crate::backends::typed::own_namespace::OwnNamespace;
 use crate::backends::typed::{SIZE, TypedQueue, Want, kernel};
 use crate::clock;
 use crate::failure::Failure;
@@ -19,6 +18,9 @@ use crate::suites::priorities::{Priorities as _, Random};
 
 /// Messages that stay in the queue.
 const DEPTHS: [u64; 2] = [1_000, 15_000];
+
+/// Bytes of the largest queue that is measured.
+pub const MOST_BYTES: u64 = (DEPTHS[DEPTHS.len() - 1] + BURST) * SIZE;
 
 /// Receives between two readings of the clock, and messages in the queue on top of the depth.
 const BURST: u64 = 64;
@@ -73,7 +75,6 @@ impl Crowd {
 }
 
 pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let _namespace = OwnNamespace::enter((DEPTHS[DEPTHS.len() - 1] + BURST) * SIZE);
     let mut rows = Vec::new();
     for depth in DEPTHS {
         let allowed = kernel::deepest(depth + BURST)?;
