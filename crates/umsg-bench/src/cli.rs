@@ -72,6 +72,8 @@ pub enum Suite {
     Msg,
     /// The totals of all System V queues: kept in one place, by CPU or by queue; 1 to 160 threads
     Counters,
+    /// Message rings beside io_uring's MSG_RING: a post every 10 and 20 us, and how much goes through
+    Ring,
     /// All of the above
     All,
 }
@@ -91,6 +93,7 @@ impl Suite {
                 Suite::Neighbour,
                 Suite::Msg,
                 Suite::Counters,
+                Suite::Ring,
             ],
             single => vec![single],
         }
@@ -108,6 +111,7 @@ impl Suite {
             Suite::Neighbour => "neighbour",
             Suite::Msg => "msg",
             Suite::Counters => "counters",
+            Suite::Ring => "ring",
             Suite::All => "all",
         }
     }

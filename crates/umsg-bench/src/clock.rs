@@ -27,6 +27,11 @@ pub fn cpu() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// CPU time of the calling thread so far, user and system, in nanoseconds.
+pub fn thread_cpu() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// What one [`now`] costs, in nanoseconds: to be subtracted where it stands inside what is timed.
 pub fn overhead() -> f64 {
     static OVERHEAD: OnceLock<f64> = OnceLock::new();

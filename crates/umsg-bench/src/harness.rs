@@ -16,6 +16,8 @@ pub struct Plan {
     pub rounds: u32,
     /// Whether to take the slow cases fewer times.
     pub quick: bool,
+    /// Whether the output is for programs.
+    pub json: bool,
     /// How long to repeat one cheap operation within a round.
     pub budget: Duration,
     /// How long two processes work within a round.
@@ -40,6 +42,7 @@ impl Plan {
         Ok(Self {
             rounds: cli.rounds(),
             quick: cli.quick,
+            json: cli.json,
             budget: milliseconds(20, 60),
             duo_budget: milliseconds(80, 250),
             cpus,

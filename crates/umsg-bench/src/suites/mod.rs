@@ -12,6 +12,7 @@ mod neighbour;
 mod pairs;
 mod pingpong;
 mod priorities;
+mod ring;
 mod stream;
 
 use crate::cli::Suite;
@@ -32,6 +33,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
         Suite::Neighbour => neighbour::run(plan),
         Suite::Msg => msg::run(plan),
         Suite::Counters => counters::run(plan),
+        Suite::Ring => ring::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
     }
 }

@@ -1,0 +1,31 @@
+//! Message rings: the test published with io_uring's faster MSG_RING (2024), and how much goes through.
+//!
+//! ```text
+//!   sender, on one CPU                          receiver, on the other
+//!   every 10 µs, every 20 µs for 3 s: post  ->  takes it
+//!   |<- sender's time ->|
+//!   |<------------- receiver's time -------------->|
+//! ```
+//!
+//! A sender that is late leaves out what it should have posted meanwhile, so the rate says how often it was. The same is
+//! done with all ways, a slice of each in turn, between threads and between processes.
+
+mod cadence;
+mod report;
+mod stage;
+mod throughput;
+mod wakeups;
+mod ways;
+
+use crate::failure::Failure;
+use crate::harness::Plan;
+use crate::report::Row;
+
+const SUITE: &str = "ring";
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let mut rows = cadence::rows(plan)?;
+    rows.extend(throughput::rows(plan)?);
+    rows.push(wakeups::row(plan)?);
+    Ok(rows)
+}

@@ -1,0 +1,83 @@
+//! crossbeam-channel, which goes from thread to thread.
+
+use crossbeam_channel as channel;
+
+use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
+use crate::failure::Failure;
+
+/// What goes through: as much as through a ring of umsg.
+type Message = (u64, u64, [u8; PAYLOAD]);
+
+/// A bounded channel.
+pub struct Channel {
+    sender: channel::Sender<Message>,
+    receiver: channel::Receiver<Message>,
+}
+
+impl Channel {
+    pub fn new() -> Self {
+        let (sender, receiver) = channel::bounded(ENTRIES);
+        Self { sender, receiver }
+    }
+}
+
+impl Way for Channel {
+    type Sender = channel::Sender<Message>;
+    type Receiver = Taking;
+
+    fn sender(&self) -> Result<Self::Sender, Failure> {
+        Ok(self.sender.clone())
+    }
+
+    fn receiver(&self) -> Result<Taking, Failure> {
+        Ok(Taking {
+            receiver: self.receiver.clone(),
+            first: None,
+        })
+    }
+}
+
+impl Sender for channel::Sender<Message> {
+    #[inline]
+    fn post(&mut self, value: u64) -> Result<(), Failure> {
+        self.send((value, 0, [7; PAYLOAD])).map_err(failure)
+    }
+
+    fn post_batch(&mut self, value: u64) -> Result<(), Failure> {
+        (0..BATCH).try_for_each(|_| self.post(value))
+    }
+}
+
+pub struct Taking {
+    receiver: channel::Receiver<Message>,
+    /// A channel's receiver can't wait without taking.
+    first: Option<u64>,
+}
+
+impl Receiver for Taking {
+    fn wait(&mut self, _count: usize) -> Result<(), Failure> {
+        self.first = Some(self.next()?);
+        Ok(())
+    }
+
+    fn drain(&mut self, mut visit: impl FnMut(u64)) -> Result<(), Failure> {
+        self.first.take().into_iter().for_each(&mut visit);
+        self.receiver
+            .try_iter()
+            .for_each(|message| visit(message.0));
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<u64, Failure> {
+        self.receiver
+            .recv()
+            .map(|message| message.0)
+            .map_err(failure)
+    }
+}
+
+#[cold]
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("crossbeam-channel: {error}"))
+}

@@ -1,0 +1,53 @@
+//! The ways by which messages go: umsg, io_uring's MSG_RING, a channel, a queue with an eventfd.
+
+mod channel;
+mod eventfd;
+mod umsg;
+mod uring;
+
+pub use self::channel::Channel;
+pub use self::eventfd::Eventfd;
+pub use self::umsg::Umsg;
+pub use self::uring::Uring;
+
+use crate::failure::Failure;
+
+/// Messages that a batch has.
+pub const BATCH: usize = 16;
+
+/// Messages that may be under way before a sender has to wait.
+pub const ENTRIES: usize = 1024;
+
+/// Both ends, made before the processes are forked.
+pub trait Way: Sync {
+    type Sender: Sender;
+    type Receiver: Receiver;
+
+    /// A sending end, made by its thread.
+    fn sender(&self) -> Result<Self::Sender, Failure>;
+
+    /// The receiving end, made by its thread, once.
+    fn receiver(&self) -> Result<Self::Receiver, Failure>;
+}
+
+pub trait Sender {
+    /// Posts a message, and waits while there is no room.
+    fn post(&mut self, value: u64) -> Result<(), Failure>;
+
+    /// Posts [`BATCH`] messages with one call, where there is one.
+    fn post_batch(&mut self, value: u64) -> Result<(), Failure>;
+}
+
+pub trait Receiver {
+    /// Waits until so many messages are there. Where nobody can wait for several: for one.
+    fn wait(&mut self, count: usize) -> Result<(), Failure>;
+
+    /// Takes all that are there.
+    fn drain(&mut self, visit: impl FnMut(u64)) -> Result<(), Failure>;
+
+    /// Waits for a message and takes it.
+    fn next(&mut self) -> Result<u64, Failure>;
+}
+
+/// Bytes of a message for those that carry any.
+const PAYLOAD: usize = 64;
