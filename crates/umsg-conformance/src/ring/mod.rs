@@ -1,0 +1,123 @@
+//! Message rings beside io_uring's: the same operations on an io_uring pair and on an umsg pair, one after the other, and the
+//! same answers.
+//!
+//! ```text
+//!   operations ──┬──► io_uring ── MSG_RING ──► io_uring        answers, and completions in order
+//!                └──► umsg Sender ───────────► umsg Ring                compared
+//! ```
+//!
+//! | operation | io_uring | umsg |
+//! |---|---|---|
+//! | post | a MSG_RING for each message, submitted together; what completes on the sender's ring | `try_send`, `try_send_batch` |
+//! | take | completions, those that overflowed too | `try_recv` |
+//! | wait for n | `io_uring_enter` for n completions, with a time-out | `wait` |
+//! | meet | the same, asleep, while another thread posts | the same |
+//! | enable | IORING_REGISTER_ENABLE_RINGS | `enable` |
+//! | close | the descriptor is closed | the ring is dropped |
+//!
+//! To post to a ring that is gone is EBADF for io_uring, where a descriptor names it, and EPIPE for umsg; it counts as the same.
+//! To wait on a ring that is disabled is EBADFD for io_uring; umsg waits until somebody has enabled it and posted, and in vain
+//! here. Everything else has to be the same number. io_uring waits for no more completions than its queue has room for, so no more
+//! are asked for.
+
+mod generate;
+mod ours;
+mod uring;
+
+pub use generate::operations;
+pub use ours::{Flaw, Ours};
+pub use uring::{Uring, unavailable};
+
+/// Completions that the ring has room for; more overflow.
+pub const ENTRIES: usize = 8;
+
+/// How long a wait in vain takes, in nanoseconds.
+const IN_VAIN: u64 = 50_000;
+
+/// A message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// As posted.
+    pub user_data: u64,
+    /// As posted.
+    pub res: i32,
+    /// As posted.
+    pub flags: u32,
+}
+
+/// What is done to a pair of rings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A new pair; whether its receiver is disabled at first.
+    Make {
+        /// Until it is enabled.
+        disabled: bool,
+    },
+    /// Messages, posted together.
+    Post(Vec<Completion>),
+    /// Takes up to so many messages.
+    Take(usize),
+    /// Waits for so many messages, for a moment.
+    Wait(usize),
+    /// Takes what there is, then sleeps until so many messages are there, while they are posted one by one, and takes them.
+    Meet(Vec<Completion>),
+    /// Lets senders in.
+    Enable,
+    /// The receiver goes.
+    Close,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It worked.
+    Done,
+    /// An error number.
+    Error(i32),
+    /// The receiver is gone.
+    Gone,
+    /// What was taken.
+    Taken(Vec<Completion>),
+    /// Whether as many messages as were waited for are there.
+    Waited(bool),
+    /// Whether it slept until the last message was posted, and what it found.
+    Met(bool, Vec<Completion>),
+    /// There is no pair, or no receiver.
+    Nothing,
+}
+
+/// A sender and a receiver.
+pub trait Pair {
+    /// Does it, and says what came of it.
+    fn apply(&mut self, operation: &Operation) -> Answer;
+}
+
+/// Where two pairs differ.
+#[derive(Debug)]
+pub struct Difference {
+    /// After so many operations.
+    pub step: usize,
+    /// At which one.
+    pub operation: Operation,
+    /// What either answered.
+    pub answers: [Answer; 2],
+}
+
+/// Applies operations to both until they differ. Answers how many were compared.
+pub fn compare(
+    operations: &[Operation],
+    one: &mut dyn Pair,
+    other: &mut dyn Pair,
+) -> Result<usize, Box<Difference>> {
+    for (step, operation) in operations.iter().enumerate() {
+        let answers = [one.apply(operation), other.apply(operation)];
+        if answers[0] != answers[1] {
+            return Err(Box::new(Difference {
+                step,
+                operation: operation.clone(),
+                answers,
+            }));
+        }
+    }
+    Ok(operations.len())
+}

@@ -1,0 +1,180 @@
+//! The pair of umsg's, and mistakes that it could have.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use umsg::ring::{Options, Post, Ring, SendError, Sender, Until, Waiting};
+
+use super::uring::post_one_by_one;
+use super::{Answer, Completion, ENTRIES, IN_VAIN, Operation, Pair};
+
+/// More than a history ever leaves in the ring.
+const OVERFLOW: u32 = 60_000;
+
+/// A mistake that the comparison has to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Drops what does not fit.
+    OverflowIsLost,
+    /// A batch comes backwards.
+    Disorder,
+    /// The highest bit of the flags is not the sender's.
+    FlagBit,
+    /// Takes messages before it is enabled.
+    TooEarly,
+    /// Says EPERM for EBADFD.
+    OtherError,
+    /// A wait is over with the first message.
+    WokenEarly,
+}
+
+/// Both ends; the receiver may be gone.
+#[derive(Default)]
+pub struct Ours {
+    sender: Option<Sender>,
+    receiver: Option<Ring>,
+    flaw: Option<Flaw>,
+}
+
+impl Ours {
+    /// A pair with a mistake.
+    pub fn flawed(flaw: Flaw) -> Ours {
+        Ours {
+            flaw: Some(flaw),
+            ..Ours::default()
+        }
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn make(&mut self, disabled: bool) {
+        let ring = Options::new()
+            .entries(ENTRIES as u32)
+            .overflow(if self.has(Flaw::OverflowIsLost) {
+                0
+            } else {
+                OVERFLOW
+            })
+            .disabled(disabled && !self.has(Flaw::TooEarly))
+            .create()
+            .expect("a ring can be made");
+        ring.set_waiting(Waiting::Blocking);
+        self.sender = Some(ring.sender());
+        self.receiver = Some(ring);
+    }
+
+    fn post(&self, messages: &[Completion]) -> Answer {
+        match &self.sender {
+            Some(sender) => post(sender, self.flaw, messages),
+            None => Answer::Nothing,
+        }
+    }
+
+    fn wait(&mut self, count: usize) -> Answer {
+        let count = if self.has(Flaw::WokenEarly) { 1 } else { count };
+        let Some(ring) = &mut self.receiver else {
+            return Answer::Nothing;
+        };
+        let time = Until::After(Duration::from_nanos(IN_VAIN));
+        Answer::Waited(ring.wait(count as u64, time).is_ok())
+    }
+
+    fn meet(&mut self, messages: &[Completion]) -> Answer {
+        let count = if self.has(Flaw::WokenEarly) {
+            1
+        } else {
+            messages.len()
+        };
+        let Some(mut ring) = self.receiver.take() else {
+            return Answer::Nothing;
+        };
+        if !ring.status().enabled {
+            self.receiver = Some(ring);
+            return Answer::Nothing;
+        }
+        let mut taken = take(&mut ring, usize::MAX);
+        let posted = AtomicBool::new(false);
+        let early = thread::scope(|scope| {
+            let (sender, flaw, posted) = (self.sender.as_ref(), self.flaw, &posted);
+            scope.spawn(move || {
+                let sender = sender.expect("it is made with the receiver");
+                post_one_by_one(messages, posted, |message| post(sender, flaw, &[message]));
+            });
+            ring.wait(count as u64, Until::Forever)
+                .expect("the messages come");
+            !posted.load(Ordering::Acquire)
+        });
+        taken.extend(take(&mut ring, usize::MAX));
+        self.receiver = Some(ring);
+        Answer::Met(!early, taken)
+    }
+}
+
+fn post(sender: &Sender, flaw: Option<Flaw>, messages: &[Completion]) -> Answer {
+    let has = |other| flaw == Some(other);
+    let kept = if has(Flaw::FlagBit) { !0 >> 1 } else { !0 };
+    let letter = |message: &Completion| {
+        Post::new(message.user_data)
+            .res(message.res)
+            .flags(message.flags & kept)
+    };
+    let mut posts: Vec<Post> = messages.iter().map(letter).collect();
+    if has(Flaw::Disorder) {
+        posts.reverse();
+    }
+    let sent = match &posts[..] {
+        [post] => sender.try_send(post),
+        posts => sender.try_send_batch(posts),
+    };
+    match sent {
+        Ok(()) => Answer::Done,
+        Err(SendError::Full) if has(Flaw::OverflowIsLost) => Answer::Done,
+        Err(SendError::Closed) => Answer::Gone,
+        Err(SendError::Disabled) if has(Flaw::OtherError) => Answer::Error(libc::EPERM),
+        Err(error) => Answer::Error(error.errno()),
+    }
+}
+
+fn take(ring: &mut Ring, most: usize) -> Vec<Completion> {
+    let next = || {
+        let message = ring.try_recv().ok()?;
+        Some(Completion {
+            user_data: message.user_data,
+            res: message.res,
+            flags: message.flags,
+        })
+    };
+    std::iter::from_fn(next).take(most).collect()
+}
+
+impl Pair for Ours {
+    fn apply(&mut self, operation: &Operation) -> Answer {
+        match operation {
+            Operation::Make { disabled } => {
+                self.make(*disabled);
+                Answer::Done
+            }
+            Operation::Post(messages) => self.post(messages),
+            Operation::Take(most) => match &mut self.receiver {
+                Some(ring) => Answer::Taken(take(ring, *most)),
+                None => Answer::Nothing,
+            },
+            Operation::Wait(count) => self.wait(*count),
+            Operation::Meet(messages) => self.meet(messages),
+            Operation::Enable => match &self.receiver {
+                Some(ring) => {
+                    ring.enable();
+                    Answer::Done
+                }
+                None => Answer::Nothing,
+            },
+            Operation::Close => {
+                self.receiver = None;
+                Answer::Done
+            }
+        }
+    }
+}

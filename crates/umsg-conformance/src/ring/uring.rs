@@ -1,0 +1,201 @@
+//! The pair of io_uring's.
+
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode, types};
+
+use super::{Answer, Completion, ENTRIES, IN_VAIN, Operation, Pair};
+
+/// Submissions that fit at once: as many as a post has messages.
+const SUBMISSIONS: u32 = 64;
+
+/// Why this machine has no io_uring for us, if so.
+pub fn unavailable() -> Option<String> {
+    let error = Uring::make(false).err()?;
+    Some(format!("no io_uring here: {error}"))
+}
+
+/// Both ends; the receiver may be gone.
+#[derive(Default)]
+pub struct Uring {
+    sender: Option<IoUring>,
+    receiver: Option<IoUring>,
+    /// The receiver's descriptor; one that names nothing when that is gone.
+    target: i32,
+    enabled: bool,
+}
+
+impl Uring {
+    fn make(disabled: bool) -> std::io::Result<Uring> {
+        let mut builder = IoUring::builder();
+        builder.setup_cqsize(ENTRIES as u32);
+        if disabled {
+            builder.setup_r_disabled();
+        }
+        let receiver = builder.build(ENTRIES as u32 / 2)?;
+        Ok(Uring {
+            sender: Some(IoUring::new(SUBMISSIONS)?),
+            target: receiver.as_raw_fd(),
+            receiver: Some(receiver),
+            enabled: !disabled,
+        })
+    }
+
+    /// What completes on the sender's ring says whether they were sent: all of them alike.
+    fn post(&mut self, messages: &[Completion]) -> Answer {
+        let target = self.target;
+        match &mut self.sender {
+            None => Answer::Nothing,
+            Some(sender) => post(sender, target, messages),
+        }
+    }
+
+    fn wait(&mut self, count: usize) -> Answer {
+        let Some(ring) = &mut self.receiver else {
+            return Answer::Nothing;
+        };
+        if ring.completion().len() >= count {
+            return Answer::Waited(true);
+        }
+        let timeout = types::Timespec::new().nsec(IN_VAIN as u32);
+        let args = types::SubmitArgs::new().timespec(&timeout);
+        match ring.submitter().submit_with_args(count, &args) {
+            Ok(_) => Answer::Waited(ring.completion().len() >= count),
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) => Answer::Waited(false),
+            // It refuses to wait for what can't come before another call.
+            Err(error) if !self.enabled && error.raw_os_error() == Some(libc::EBADFD) => {
+                Answer::Waited(false)
+            }
+            Err(error) => Answer::Error(error.raw_os_error().unwrap_or(0)),
+        }
+    }
+
+    fn meet(&mut self, messages: &[Completion]) -> Answer {
+        let target = self.target;
+        let (Some(sender), Some(ring)) = (&mut self.sender, &mut self.receiver) else {
+            return Answer::Nothing;
+        };
+        if !self.enabled {
+            return Answer::Nothing;
+        }
+        let mut taken = take(ring, usize::MAX);
+        let posted = AtomicBool::new(false);
+        let early = thread::scope(|scope| {
+            scope.spawn(|| {
+                post_one_by_one(messages, &posted, |message| {
+                    post(sender, target, &[message])
+                })
+            });
+            while ring.completion().len() < messages.len() {
+                match ring.submit_and_wait(messages.len()) {
+                    Err(error) if error.raw_os_error() != Some(libc::EINTR) => break,
+                    _ => {}
+                }
+            }
+            !posted.load(Ordering::Acquire)
+        });
+        taken.extend(take(ring, usize::MAX));
+        Answer::Met(!early, taken)
+    }
+}
+
+/// Posts with a rest before each message; says `posted` before the last.
+pub(super) fn post_one_by_one(
+    messages: &[Completion],
+    posted: &AtomicBool,
+    mut post: impl FnMut(Completion) -> Answer,
+) {
+    for (index, &message) in messages.iter().enumerate() {
+        thread::sleep(Duration::from_micros(200));
+        posted.store(index + 1 == messages.len(), Ordering::Release);
+        assert_eq!(post(message), Answer::Done);
+    }
+}
+
+fn post(sender: &mut IoUring, target: i32, messages: &[Completion]) -> Answer {
+    let target = types::Fd(target);
+    for message in messages {
+        let Completion {
+            user_data,
+            res,
+            flags,
+        } = *message;
+        let entry = opcode::MsgRingData::new(target, res, user_data, Some(flags)).build();
+        // SAFETY: the message names no memory.
+        let pushed = unsafe { sender.submission().push(&entry) };
+        assert!(
+            pushed.is_ok(),
+            "a post has more messages than submissions fit"
+        );
+    }
+    match sender.submit_and_wait(messages.len()) {
+        Ok(count) => assert_eq!(count, messages.len()),
+        Err(error) => return Answer::Error(error.raw_os_error().unwrap_or(0)),
+    }
+    let results: Vec<i32> = sender.completion().map(|done| done.result()).collect();
+    assert_eq!(results.len(), messages.len());
+    assert!(results.iter().all(|&result| result == results[0]));
+    match -results[0] {
+        0 => Answer::Done,
+        libc::EBADF => Answer::Gone,
+        error => Answer::Error(error),
+    }
+}
+
+/// Takes up to so many completions, those that the kernel kept when there was no room for them too.
+fn take(ring: &mut IoUring, most: usize) -> Vec<Completion> {
+    let mut taken = Vec::new();
+    while taken.len() < most {
+        let next = ring.completion().next();
+        match next {
+            Some(entry) => taken.push(Completion {
+                user_data: entry.user_data(),
+                res: entry.result(),
+                flags: entry.flags(),
+            }),
+            // It is only asked for what overflowed, and answers at once.
+            None if ring.submission().cq_overflow() => {
+                ring.submit().expect("io_uring gives out what overflowed");
+            }
+            None => break,
+        }
+    }
+    taken
+}
+
+impl Pair for Uring {
+    fn apply(&mut self, operation: &Operation) -> Answer {
+        match operation {
+            Operation::Make { disabled } => {
+                *self = Uring::default();
+                *self = Uring::make(*disabled).expect("io_uring works here");
+                Answer::Done
+            }
+            Operation::Post(messages) => self.post(messages),
+            Operation::Take(most) => match &mut self.receiver {
+                Some(ring) => Answer::Taken(take(ring, *most)),
+                None => Answer::Nothing,
+            },
+            Operation::Wait(count) => self.wait(*count),
+            Operation::Meet(messages) => self.meet(messages),
+            Operation::Enable => match &self.receiver {
+                // Of one that is enabled: EBADFD.
+                Some(ring) => {
+                    let _ = ring.submitter().register_enable_rings();
+                    self.enabled = true;
+                    Answer::Done
+                }
+                None => Answer::Nothing,
+            },
+            Operation::Close => {
+                self.receiver = None;
+                // Its number may soon name something else.
+                self.target = -1;
+                Answer::Done
+            }
+        }
+    }
+}
