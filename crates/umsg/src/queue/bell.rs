@@ -11,7 +11,7 @@
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::lock::SLICE;
-use crate::pacing::{give_way, spin_until};
+use crate::pacing::{give_way, look_away, spin_until};
 use crate::slots::Ring;
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
@@ -36,6 +36,17 @@ impl Engine {
         (sent.wrapping_sub(drained) as i64).max(0) as u64 + stored
     }
 
+    /// Messages that the one receiver of a ring has last seen to be there, less those that it has received. It reads nothing that
+    /// senders write.
+    pub(crate) fn known(&self) -> u64 {
+        let receiver = &self.segment().fixed().receiver;
+        // Relaxed: this thread's own.
+        let stored = receiver.stored.load(Ordering::Relaxed);
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        let ahead = receiver.sent_seen.get().wrapping_sub(drained) as i64;
+        stored + ahead.max(0) as u64
+    }
+
     /// Waits until so many messages are there. Only the one receiver of a ring may.
     pub(crate) fn wait_for_messages(
         &self,
@@ -44,7 +55,7 @@ impl Engine {
         calm: Calm<'_>,
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        if self.available() >= count {
+        if self.has(count) {
             return Ok(());
         }
         if deadline.has_passed() {
@@ -86,7 +97,7 @@ impl Engine {
     /// The last look of a wait: a message that came is better than an error.
     fn give_up_waiting(&self, count: u64, refused: Refused) -> Result<(), Refused> {
         self.silence();
-        match self.available() >= count {
+        match self.has(count) {
             true => Ok(()),
             false => Err(refused),
         }
@@ -96,6 +107,11 @@ impl Engine {
         let ready = || self.seems_to_have(count);
         let budget = self.pacing.allowance();
         let mut paid = false;
+        // In the midst of a stream it lets messages gather: see `pacing`. One that only spins wants the next at once.
+        if count == 1 && budget != 0 && budget != u32::MAX {
+            let max = self.segment().layout().max_messages;
+            look_away(self.pacing.gathering_time(max));
+        }
         if budget != 0 {
             paid = spin_until(budget, calm, deadline, ready);
             if budget != u32::MAX {
@@ -105,7 +121,14 @@ impl Engine {
                 self.segment().fixed().counters.count(Event::SpinPaid);
             }
         }
-        (paid || give_way(ready)) && self.available() >= count
+        (paid || give_way(ready)) && self.has(count)
+    }
+
+    /// Whether so many messages can be received. For one message it does not look at what senders write for each.
+    #[inline]
+    fn has(&self, count: u64) -> bool {
+        // The later messages of a batch are stamped before its first one, with which they all are sent.
+        self.seems_to_have(count) && (count <= 1 || self.available() >= count)
     }
 
     /// Whether the last of so many messages is there. It looks at that message's cell alone, which nobody writes before.

@@ -205,7 +205,8 @@ impl Ring {
         Ok(taken)
     }
 
-    /// Waits until `at_least` messages are there, and is woken once, when the last of them is. Answers how many there are.
+    /// Waits until `at_least` messages are there, and is woken once, when the last of them is. Answers how many are
+    /// known to be there, without asking senders for more: [`available`](Ring::available) does.
     ///
     /// # Blocking
     /// As `until` says.
@@ -218,7 +219,7 @@ impl Ring {
         engine
             .wait_for_messages(me, at_least, me.interruptions.calm(), until.deadline())
             .map_err(|refused| error(&self.shared, refused))?;
-        Ok(engine.available())
+        Ok(engine.known().max(at_least))
     }
 
     /// Receives all messages that are there, and calls `visit` with each. Answers how many. Messages that come meanwhile may be
@@ -227,10 +228,11 @@ impl Ring {
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
     pub fn drain(&mut self, mut visit: impl FnMut(Message<'_>)) -> Result<u64, RecvError> {
-        let mut left = self.available();
-        let mut count = 0;
-        while left != 0 {
-            let most = left.min((self.buffer.len() / self.stride) as u64) as usize;
+        // No more can have been there at first.
+        let bound = self.shared.engine.segment().layout().max_messages as u64;
+        let most = self.buffer.len() / self.stride;
+        let (mut count, mut is_empty) = (0, false);
+        while !is_empty && count < bound {
             let taken = match self.take_together(most) {
                 Ok(taken) => taken,
                 Err(Refused::NotNow) => break,
@@ -244,12 +246,23 @@ impl Ring {
                 visit(message(bytes, taken, &mut self.doorbell).ok_or(RecvError::Damaged)?);
             }
             count += taken as u64;
-            left -= (taken as u64).min(left);
+            is_empty = taken < most;
         }
+        self.note_pace(count);
         if self.polled && self.available() == 0 {
             self.silence_or_ring();
         }
         Ok(count)
+    }
+
+    /// Tells the next wait whether it is in the midst of a stream: whether several messages had gathered.
+    #[inline]
+    fn note_pace(&self, count: u64) {
+        let pacing = &self.shared.engine.pacing;
+        if count > 1 {
+            pacing.received();
+        }
+        pacing.found_nothing();
     }
 
     /// Takes up to so many messages under one lock.

@@ -236,7 +236,8 @@ impl Sender {
     /// As [`send_batch`](Sender::send_batch), and [`SendError::TimedOut`].
     pub fn send_batch_until(&self, posts: &[Post], until: Until) -> Result<(), SendError> {
         self.shared.check_state()?;
-        self.shared.check_owner()?;
+        let me = thread::current();
+        self.shared.check_owner(me)?;
         let layout = self.shared.engine.segment().layout();
         if posts.is_empty() {
             return Ok(());
@@ -252,7 +253,7 @@ impl Sender {
         };
         self.shared
             .engine
-            .send_batch(thread::current(), &batch, until.deadline())
+            .send_batch(me, &batch, until.deadline())
             .map_err(|refused| self.error(refused))
     }
 
@@ -270,12 +271,14 @@ impl Sender {
         deadline: Deadline,
     ) -> Result<(), SendError> {
         let shared = &*self.shared;
+        shared.prefetch();
+        let me = thread::current();
         shared.check_state()?;
-        shared.check_owner()?;
+        shared.check_owner(me)?;
         if wire.len() > shared.engine.segment().layout().message_size {
             self.check_len(wire.len() - super::message::HEAD)?;
         }
-        let (me, label) = (thread::current(), self.label(control));
+        let label = self.label(control);
         let result = match deadline {
             Deadline::Passed => shared.engine.try_send(me, wire, label, deadline),
             _ => shared.engine.send(me, wire, label, deadline),
