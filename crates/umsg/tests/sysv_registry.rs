@@ -377,6 +377,31 @@ fn a_file_with_another_identifier_or_key_than_its_names_is_not_taken_for_a_queue
 }
 
 #[test]
+fn nobody_takes_a_key_by_a_label_behind_that_of_its_queue() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let queue = make(&place.namespace, KEY).unwrap();
+    let at = |name: &str| place.path().join("msg").join(name);
+    let is_found = || {
+        let found = find(&place.namespace, KEY).unwrap().id();
+        let made = make(&place.namespace, KEY).unwrap().id();
+        let entries = sysv::list(&place.namespace).unwrap();
+        let is_listed = entries.iter().any(|entry| entry.id == queue.id());
+        assert_eq!((found, made, is_listed), (queue.id(), queue.id(), true));
+    };
+    symlink("nothing", at("k-00001234-1")).unwrap();
+    is_found();
+    // A whole queue of the same key.
+    drop(make(&elsewhere.namespace, PRIVATE).unwrap());
+    let other = make(&elsewhere.namespace, KEY).unwrap().id();
+    let file = elsewhere.path().join("msg").join(other.to_string());
+    fs::hard_link(file, at(&other.to_string())).unwrap();
+    symlink(other.to_string(), at("k-00001234-2")).unwrap();
+    is_found();
+    queue.remove().unwrap();
+    assert_eq!(find(&place.namespace, KEY).unwrap().id(), other);
+}
+
+#[test]
 fn a_damaged_or_foreign_header_is_told_and_not_believed() {
     let place = Place::new();
     let path = place.path().join("msg/0");

@@ -18,7 +18,8 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
     let mut entries: Vec<Entry> = Vec::new();
     for label in files.entries()? {
         if let Some(entry) = entry(&mut files, &label)? {
-            entries.retain(|known| known.id != entry.id);
+            // Two labels of one identifier are neighbours: the last is taken.
+            entries.pop_if(|known| known.id == entry.id);
             entries.push(entry);
         }
     }

@@ -114,19 +114,22 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     }
 }
 
-/// The queue of a key, if there is one: the last label's.
+/// The queue of a key, if there is one: that of the first label that leads to one. Not of the last: whoever may write in the directory could
+/// put a label behind another's, and have the key. One that the caller may not open counts if there is none that he may.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
-    let mut last = Label::Missing;
+    let mut denied = None;
     for name in labels(key, 0) {
-        match files.label(&name)? {
+        let found = match files.label(&name)? {
             Label::Missing => break,
-            label => last = label,
+            Label::Foreign => None,
+            Label::Of(id) => look(files, id, key)?,
+        };
+        match found {
+            Some(found) if found.file.is_some() => return Ok(Some(found)),
+            found => denied = denied.or(found),
         }
     }
-    match last {
-        Label::Of(id) => look(files, id, key),
-        Label::Missing | Label::Foreign => Ok(None),
-    }
+    Ok(denied)
 }
 
 /// The queue with this identifier and key, if there is one.

@@ -1,12 +1,11 @@
 //! What is in the directory: which queues there are, as far as names tell.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::files::Files;
 use super::label::Label;
-use super::names::{INDICES, behind, index_of, key_of};
+use super::names::{INDICES, index_of, key_of};
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
@@ -25,27 +24,24 @@ pub(crate) struct Entry {
 }
 
 impl Files {
-    /// The labels for which there are files, by index; of several names for one label the last.
+    /// The labels for which there are files, by index.
     ///
     /// # Errors
     /// `Namespace(NotAccessible)` if the caller may not list the directory; `TooManyFiles`, `System`.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, FileError> {
-        let (mut indices, mut labels) = (HashSet::new(), HashMap::new());
+        let (mut indices, mut labels) = (HashSet::new(), Vec::new());
         for_each_entry(self.directory(), |entry, is_file| {
             let name = entry.file_name();
             match (index_of(name).filter(|_| is_file), key_of(name)) {
                 (Some(index), _) => drop(indices.insert(index)),
-                (None, Some(key)) => drop(labels.insert(name.to_owned(), key)),
+                (None, Some(key)) => labels.push((name.to_owned(), key)),
                 _ => {}
             }
             Ok(())
         })?;
         let mut entries = Vec::new();
-        for (name, &key) in &labels {
-            let is_last = behind(name)
-                .and_then(|next| CString::new(next).ok())
-                .is_none_or(|next| !labels.contains_key(&next));
-            if is_last && let Label::Of(id) = self.label(name.to_str().unwrap_or_default())? {
+        for (name, key) in labels {
+            if let Label::Of(id) = self.label(name.to_str().unwrap_or_default())? {
                 let index = id as u32 % INDICES;
                 entries.push(Entry { index, id, key });
             }
@@ -150,7 +146,12 @@ mod tests {
         };
         assert_eq!(
             files.entries().unwrap(),
-            [entry(32_771, 0x1234), entry(65_540, -1), entry(9, 0)]
+            [
+                entry(3, -1),
+                entry(32_771, 0x1234),
+                entry(65_540, -1),
+                entry(9, 0)
+            ]
         );
         let mut indices = files.indices_in_use().unwrap();
         indices.sort_unstable();

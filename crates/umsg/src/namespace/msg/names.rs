@@ -8,7 +8,7 @@ pub(crate) const INDICES: u32 = 32_768;
 pub(super) const NEXT: &str = ".next";
 
 /// How many names a label can have. One that was left by the dead may be unlinked by its owner only; others put theirs behind it, and
-/// the last one counts.
+/// the first one that leads to a queue counts.
 const SPELLINGS: u32 = 8;
 
 /// The name of the file of the queue with an index.
@@ -49,18 +49,6 @@ pub(super) fn key_of(label: &CStr) -> Option<i32> {
     labels(key, index).any(|label| label == name).then_some(key)
 }
 
-/// The name behind that of a label; None if that is no label's, or its last.
-pub(super) fn behind(label: &CStr) -> Option<String> {
-    let key = key_of(label)?;
-    let name = label.to_str().ok()?;
-    let index = match key {
-        0 => name.split('-').nth(1)?.parse().ok()?,
-        _ => 0,
-    };
-    let mut names = labels(key, index).skip_while(|known| known != name);
-    names.nth(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,9 +74,6 @@ mod tests {
         }
         assert_eq!(labels(-2, 0).next().unwrap(), "k-fffffffe");
         assert_eq!(labels(0, 7).nth(1).unwrap(), "p-7-1");
-        assert_eq!(behind(c"p-7").unwrap(), "p-7-1");
-        assert_eq!(behind(c"k-fffffffe-6").unwrap(), "k-fffffffe-7");
-        assert_eq!((behind(c"k-fffffffe-7"), behind(c"7")), (None, None));
     }
 
     #[test]
