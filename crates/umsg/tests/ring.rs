@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
@@ -66,6 +67,7 @@ fn senders_learn_of_the_owners_death_and_another_takes_the_name() {
 fn a_forked_child_that_ends_does_not_close_its_parents_ring() {
     let place = Place::new();
     let mut ring = owner(&place, 16);
+    let descriptor = ring.pollable().as_raw_fd();
     let mut child = Child::run(|| {
         // SAFETY: the child has its own copy of all memory and leaves without running other destructors.
         drop(unsafe { std::ptr::read(&raw const ring) });
@@ -76,6 +78,14 @@ fn a_forked_child_that_ends_does_not_close_its_parents_ring() {
         .unwrap()
         .send(&Post::new(1))
         .unwrap();
+    let mut poll = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure of this function's.
+    let readable = unsafe { libc::poll(&raw mut poll, 1, LONG.as_millis() as i32) };
+    assert_eq!((readable, poll.revents), (1, libc::POLLIN));
     assert_eq!(ring.recv_timeout(LONG).unwrap().user_data, 1);
 }
 

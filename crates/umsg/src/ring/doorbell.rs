@@ -130,6 +130,11 @@ impl Doorbell {
         self.socket.as_fd()
     }
 
+    /// It is another process's: dropping it leaves its path.
+    pub(super) fn leave(&mut self) {
+        self.path = None;
+    }
+
     /// Takes everything out of the socket.
     pub(super) fn empty(&mut self) {
         while let Ok(Some(arrived)) = self.take_one() {

@@ -163,6 +163,13 @@ impl Ring {
         }
     }
 
+    /// A wait has had the bell for itself: what there is, and what comes, the descriptor has to say again.
+    fn speak_again(&mut self) {
+        if self.polled {
+            self.silence_or_ring();
+        }
+    }
+
     #[inline]
     fn recv_by(&mut self, deadline: Deadline) -> Result<Message<'_>, RecvError> {
         let taken = self.take(deadline)?;
@@ -185,9 +192,11 @@ impl Ring {
             match engine.try_receive(me, &mut self.buffer, deadline) {
                 Err(Refused::NotNow) if deadline != Deadline::Passed => {
                     let calm = me.interruptions.calm();
-                    engine
-                        .wait_for_messages(me, 1, calm, deadline)
-                        .map_err(|refused| error(&self.shared, refused))?;
+                    if let Err(refused) = engine.wait_for_messages(me, 1, calm, deadline) {
+                        let error = error(&self.shared, refused);
+                        self.speak_again();
+                        return Err(error);
+                    }
                     waited = true;
                 }
                 Err(Refused::NotNow) if self.polled => {
@@ -216,10 +225,11 @@ impl Ring {
     pub fn wait(&mut self, at_least: u64, until: Until) -> Result<u64, RecvError> {
         let me = thread::current();
         let engine = &self.shared.engine;
-        engine
-            .wait_for_messages(me, at_least, me.interruptions.calm(), until.deadline())
-            .map_err(|refused| error(&self.shared, refused))?;
-        Ok(engine.known().max(at_least))
+        let calm = me.interruptions.calm();
+        let waited = engine.wait_for_messages(me, at_least, calm, until.deadline());
+        let waited = waited.map_err(|refused| error(&self.shared, refused));
+        self.speak_again();
+        waited.map(|()| self.shared.engine.known().max(at_least))
     }
 
     /// Receives all messages that are there, and calls `visit` with each. Answers how many. Messages that come meanwhile may be
@@ -305,6 +315,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // A forked child's copy is not the ring.
         if !self.shared.is_owned() {
+            self.doorbell.leave();
             return;
         }
         self.close();

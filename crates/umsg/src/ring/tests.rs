@@ -155,6 +155,34 @@ fn the_descriptor_is_readable_exactly_while_there_are_messages() {
 }
 
 #[test]
+fn the_descriptor_says_what_there_is_after_a_wait_too() {
+    let mut ring = ring(8, 0);
+    let sender = ring.sender();
+    assert!(!is_readable(&mut ring));
+    let short = Duration::from_millis(5);
+    assert_eq!(ring.recv_timeout(short).unwrap_err(), RecvError::TimedOut);
+    sender.send(&Post::new(1)).unwrap();
+    assert!(is_readable(&mut ring));
+    ring.drain(|_| {}).unwrap();
+    let waited = ring.wait(2, Until::After(short)).unwrap_err();
+    assert_eq!(
+        (waited, is_readable(&mut ring)),
+        (RecvError::TimedOut, false)
+    );
+    sender.send(&Post::new(2)).unwrap();
+    assert!(is_readable(&mut ring));
+    let sent = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        sender.send(&Post::new(3)).unwrap();
+    });
+    ring.wait(2, Until::Forever).unwrap();
+    sent.join().unwrap();
+    assert!(is_readable(&mut ring));
+    ring.drain(|_| {}).unwrap();
+    assert!(!is_readable(&mut ring));
+}
+
+#[test]
 fn a_descriptor_goes_with_its_message() {
     use std::io::{Read as _, Write as _};
     let mut ring = ring(8, 0);
