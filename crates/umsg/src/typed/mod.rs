@@ -172,8 +172,11 @@ impl Engine {
             Ok((held, Left::InOrder)) => Ok(held),
             Ok((held, Left::ByTheDead)) => {
                 repair::repair(self)?;
-                self.serve(wakes)?;
-                wakes.add_everybody();
+                match self.serve(wakes) {
+                    Err(Trouble::Damaged) => return Err(Trouble::Damaged),
+                    // Without memory who waits is not served yet; others can take what there is.
+                    _ => wakes.add_everybody(),
+                }
                 Ok(held)
             }
             Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),

@@ -181,21 +181,43 @@ impl Engine {
     /// Serves everybody who can be served. Where nobody has died there is nobody: a message is offered when it comes.
     pub(super) fn serve(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
         self.each_seat(List::Receivers, |who| {
-            if waiters::state(who.node()) != State::Waiting {
-                self.waiters().remove(who.node())?;
-                return Ok(Walk::GoesOn);
-            }
-            let Some(slot) = self.order().first(want_of(who.seat))? else {
-                return Ok(Walk::GoesOn);
-            };
-            let len = self.len_of(self.segment().cell(slot)?)?;
-            if self.offer_to(who, slot, len, wakes)? {
-                self.order().remove(slot)?;
-                self.count(-1, -(len as i64));
-            }
-            Ok(Walk::GoesOn)
+            self.serve_receiver(who, wakes).map(|()| Walk::GoesOn)
         })?;
         self.admit(wakes)
+    }
+
+    /// Serves one that waits in a list, for itself: if all who wait did this for all others, each slice would cost the square of
+    /// their number.
+    pub(super) fn serve_one(
+        &self,
+        who: Seated<'_>,
+        list: List,
+        wakes: &mut Wakes,
+    ) -> Result<(), Trouble> {
+        // What it was offered is in another list: that is no more of our business.
+        if List::of(who.node()) != list {
+            return Ok(());
+        }
+        match list {
+            List::Senders if self.fits(who) => self.admit(wakes),
+            List::Receivers => self.serve_receiver(who, wakes),
+            _ => Ok(()),
+        }
+    }
+
+    fn serve_receiver(&self, who: Seated<'_>, wakes: &mut Wakes) -> Result<(), Trouble> {
+        if waiters::state(who.node()) != State::Waiting {
+            return self.waiters().remove(who.node());
+        }
+        let Some(slot) = self.order().first(want_of(who.seat))? else {
+            return Ok(());
+        };
+        let len = self.len_of(self.segment().cell(slot)?)?;
+        if self.offer_to(who, slot, len, wakes)? {
+            self.order().remove(slot)?;
+            self.count(-1, -(len as i64));
+        }
+        Ok(())
     }
 }
 

@@ -1,10 +1,13 @@
 //! The engine by itself: a segment without a name, threads of one process.
 
 use super::segment::{Identity, Layout, Segment, create};
+use super::wait::{Choice, Enlisted, Reply};
 use super::{Call, Engine, Refused, Taken};
+use crate::error::Trouble;
 use crate::order::Want;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
+use crate::waiters::{self, List};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -221,4 +224,67 @@ fn a_leased_message_is_nobody_elses_until_it_comes_back_to_its_place() {
     assert_eq!(engine.acknowledge(me, &grip), Ok(true));
     assert_eq!(receive(&engine, Want::Any), Ok((1, b"later".to_vec())));
     assert_eq!(receive(&engine, Want::Any), Err(Refused::NotNow));
+}
+
+#[test]
+fn who_was_left_behind_by_the_dead_finds_out_at_the_end_of_a_slice() {
+    let engine = engine(8);
+    std::thread::scope(|scope| {
+        let receiver =
+            scope.spawn(|| engine.receive(&soon(), Want::Exactly(2), &mut [0; 8], false));
+        while engine.counts(thread::current()).unwrap().receivers == 0 {
+            std::thread::yield_now();
+        }
+        let sent = engine.with_lock(thread::current(), Deadline::Passed, |_| {
+            let (slot, _) = engine.fill(thread::current(), 2, b"unserved", 0)?;
+            let sequence = engine.commit(slot)?;
+            engine.order().push_back(slot, 2, sequence)?;
+            engine.count(1, 8);
+            Ok(())
+        });
+        assert_eq!(sent, Ok(()));
+        assert_eq!(receiver.join().unwrap(), Ok(Taken { len: 8, mtype: 2 }));
+        engine.send(&now(), 1, &[1; 8]).unwrap();
+        let sender = scope.spawn(|| engine.send(&soon(), 3, &[3; 8]));
+        while engine.counts(thread::current()).unwrap().senders == 0 {
+            std::thread::yield_now();
+        }
+        let received = engine.with_lock(thread::current(), Deadline::Passed, |wakes| {
+            let found = engine.find(Want::Any, wakes)?;
+            Ok(engine.remove_and_free(found)?)
+        });
+        assert_eq!((received, sender.join().unwrap()), (Ok(()), Ok(())));
+    });
+    assert_eq!(receive(&engine, Want::Any), Ok((3, vec![3; 8])));
+}
+
+#[test]
+fn nonsense_in_place_of_a_message_that_was_withdrawn_is_no_damage() {
+    for is_withdrawn in [true, false] {
+        let engine = engine(8);
+        let call = soon();
+        let mut rounds = 0;
+        let mut enlist = |wakes: &mut _| {
+            rounds += 1;
+            if rounds > 1 {
+                return Ok(Enlisted::Done("again"));
+            }
+            let choice = Choice::Message {
+                want: Want::Any,
+                longest: 8,
+            };
+            let seated = engine.take_seat(&call, choice)?.unwrap();
+            assert!(engine.reply(seated, Reply::Message, wakes));
+            Ok(Enlisted::Waiting(seated))
+        };
+        let outcome = engine.wait_for(&call, List::Receivers, &mut enlist, &mut |me| {
+            assert!(!is_withdrawn || waiters::unsettle(me.node()));
+            Err(Refused::Trouble(Trouble::Damaged))
+        });
+        let expected = match is_withdrawn {
+            true => Ok("again"),
+            false => Err(Refused::Trouble(Trouble::Damaged)),
+        };
+        assert_eq!(outcome, expected);
+    }
 }

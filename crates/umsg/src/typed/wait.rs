@@ -349,7 +349,7 @@ impl Engine {
                 self.waiters().insert(list, me.index)?;
             }
             self.reclaim_if_due(wakes)?;
-            self.serve(wakes)?;
+            self.serve_one(me, list, wakes)?;
             Ok(())
         })
     }
@@ -371,13 +371,7 @@ impl Engine {
             _ => Some(Reply::Retry),
         };
         if reply == Some(Reply::Message) {
-            let taken = accept(me);
-            if matches!(taken, Ok(Some(_))) {
-                call.me.taken_up.remember(self.address(), me.index);
-            } else {
-                waiters::give_up(me.node());
-            }
-            return taken;
+            return self.end_offer(call, me, accept(me));
         }
         if reply == Some(Reply::Sent) {
             // MSG_ADMITTED: who let us in may be killed before the message has its number. The node goes on saying that it
@@ -401,6 +395,27 @@ impl Engine {
             }
             Some(Reply::Removed) => Err(Refused::Removed),
             Some(Reply::Message | Reply::Sent) | None => Err(Trouble::Damaged.into()),
+        }
+    }
+
+    /// What came of an offer. Lets go of the node unless the offer was taken up.
+    fn end_offer<T>(
+        &self,
+        call: &Call<'_>,
+        me: Seated<'_>,
+        taken: Result<Option<T>, Refused>,
+    ) -> Result<Option<T>, Refused> {
+        if matches!(taken, Ok(Some(_))) {
+            call.me.taken_up.remember(self.address(), me.index);
+            return taken;
+        }
+        // Who reads a message while it is withdrawn may find its slot in use again, with half of another message there: that
+        // is no damage.
+        let is_withdrawn = waiters::state(me.node()) != State::Settled;
+        waiters::give_up(me.node());
+        match taken {
+            Err(Refused::Trouble(Trouble::Damaged)) if is_withdrawn => Ok(None),
+            taken => taken,
         }
     }
 
