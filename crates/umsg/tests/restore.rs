@@ -281,7 +281,7 @@ fn a_process_killed_while_it_restores_leaves_a_whole_queue_or_none() {
     }
     println!("none, whole: {outcomes:?}");
     let beside = std::fs::read_dir(place.path()).unwrap().count();
-    assert_eq!(beside, 2, "the record and the directory of queues");
+    assert_eq!(beside, 4, "the record and the directories of each kind");
 }
 
 /// Senders number their messages; each has its priority, or all have the same.
