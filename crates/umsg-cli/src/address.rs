@@ -98,7 +98,7 @@ impl Label {
             key(number).map(Label::Key)
         } else if let Some(number) = text.strip_prefix("id:") {
             number.parse().ok().filter(|id| *id >= 0).map(Label::Id)
-        } else if text.starts_with("0x") {
+        } else if text.starts_with("0x") || text.starts_with("0X") {
             key(text).map(Label::Key)
         } else {
             return None;
@@ -120,7 +120,7 @@ impl fmt::Display for Label {
 
 /// A key, which is 32 bits: as ipcs(1) prints it, or as a number with or without a sign.
 fn key(text: &str) -> Option<i32> {
-    if let Some(digits) = text.strip_prefix("0x") {
+    if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         let all_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let key = u32::from_str_radix(digits, 16).ok().filter(|_| all_hex)?;
         return Some(key.cast_signed());

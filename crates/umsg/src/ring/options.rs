@@ -120,15 +120,21 @@ impl Options {
             let mode = new.mode();
             match new.publish(&name, file_mode(mode)) {
                 Ok(file) => {
-                    let path = bell(namespace, file.as_fd())?;
-                    let doorbell = Doorbell::at(path.clone(), file_mode(mode))
-                        .map_err(|e| OpenError::from_errno("bind", e))?;
                     let name = Name {
                         namespace: namespace.clone(),
                         name,
                     };
-                    let shared = Shared::new(segment, Button::Named(path));
-                    return Ok(Ring::new(shared, doorbell, Some(name)));
+                    return match doorbell_of(namespace, file.as_fd(), file_mode(mode)) {
+                        Ok((path, doorbell)) => {
+                            let shared = Shared::new(segment, Button::Named(path));
+                            Ok(Ring::new(shared, doorbell, Some(name)))
+                        }
+                        Err(error) => {
+                            // A ring that nobody can wait for is none.
+                            name.remove();
+                            Err(error.into())
+                        }
+                    };
                 }
                 Err(FileError::AlreadyExists) => replace_dead(namespace, &name)?,
                 Err(error) => return Err(OpenError::from(error).into()),
@@ -179,6 +185,18 @@ fn replace_dead(namespace: &Namespace, name: &QueueName) -> Result<(), RingError
         Ok(()) | Err(FileError::NotFound) => Ok(()),
         Err(error) => Err(OpenError::from(error).into()),
     }
+}
+
+/// The doorbell of a ring that has just got its name.
+fn doorbell_of(
+    namespace: &Namespace,
+    file: BorrowedFd<'_>,
+    mode: u32,
+) -> Result<(PathBuf, Doorbell), OpenError> {
+    let path = bell(namespace, file)?;
+    let doorbell =
+        Doorbell::at(path.clone(), mode).map_err(|e| OpenError::from_errno("bind", e))?;
+    Ok((path, doorbell))
 }
 
 /// Where the doorbell of the ring in a file is.

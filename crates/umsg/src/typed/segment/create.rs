@@ -2,7 +2,7 @@
 
 use super::{Fixed, LAYOUT_HASH, LIVE, Layout, MAGIC, Seat, Segment, VERSION};
 use crate::error::OpenError;
-use crate::segment::{NODES, set_length};
+use crate::segment::{Hold, NODES, set_length};
 use crate::sync::Ordering;
 use crate::sys::clock;
 use rustix::fd::BorrowedFd;
@@ -36,6 +36,8 @@ pub(crate) fn create(
     let segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
     segment.provide(0, size_of::<Fixed>())?;
     segment.provide(layout.seats, PAGE)?;
+    // A lease is a way to empty a queue whose namespace has no memory left: it needs none.
+    segment.provide(layout.holds, PAGE)?;
     fill_in(&segment, identity);
     Ok(segment)
 }
@@ -66,6 +68,8 @@ fn fill_in(segment: &Segment, identity: &Identity) {
         .hub
         .nodes
         .set((PAGE / size_of::<Seat>()).min(NODES) as u32);
+    let holds = PAGE / size_of::<Hold>();
+    fixed.holding.usable.set(holds as u32);
     header.version.store(VERSION, Ordering::Relaxed);
     header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);
     header.capacity.store(layout.capacity, Ordering::Relaxed);

@@ -83,10 +83,13 @@ impl Layout {
 /// The arena is counted in granules that have 31 bits.
 const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
 
+/// What blocked senders bring has room for so many bytes at least, or as many as the queue itself.
+const WAITING: usize = 64 << 20;
+
 /// Room for all that may be queued: the shortest message that lies there takes less than twice its length. Those of blocked
 /// senders come on top, and a quarter for what lies between blocks.
 fn arena_len(capacity: u64, msgmax: usize) -> usize {
-    let waiting = NODES * (msgmax + 2 * GRANULE);
+    let waiting = (NODES * (msgmax + 2 * GRANULE)).min(WAITING.max(capacity as usize));
     let all = (capacity as usize)
         .saturating_mul(2)
         .saturating_add(waiting);
@@ -126,6 +129,9 @@ mod tests {
 
     #[test]
     fn the_addresses_of_a_process_suffice_for_as_many_queues_as_the_kernel_has() {
+        for msgmax in [8192, LONGEST as usize] {
+            assert!(Layout::new(1 << 30, msgmax).len < 6 << 30);
+        }
         assert!(Layout::new(1 << 30, 8192).len < (1 << 47) / 32_000);
     }
 }
