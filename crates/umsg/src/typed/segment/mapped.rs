@@ -142,12 +142,16 @@ impl Segment {
         Ok(copied)
     }
 
-    /// Bytes in use by everything but the arena and the holds.
+    /// Bytes in use by everything but the arena.
     pub(crate) fn memory(&self) -> u64 {
         let hub = &self.fixed().hub;
         let slots = (hub.usable.get() as usize).min(self.layout.slots);
         let seats = (hub.nodes.get() as usize).min(NODES);
+        let kinds = (self.fixed().kinds.usable.get() as usize).min(self.layout.slots);
+        let holds = (self.fixed().holding.usable.get() as usize).min(self.layout.slots);
         (self.layout.seats
+            + (kinds * size_of::<Kind>()).next_multiple_of(PAGE)
+            + (holds * size_of::<Hold>()).next_multiple_of(PAGE)
             + (seats * size_of::<Seat>()).next_multiple_of(PAGE)
             + slots * (CELL + size_of::<Place>())) as u64
     }
