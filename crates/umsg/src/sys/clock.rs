@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// When a blocking call gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,10 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::sync::Ordering;
-use crate::sys::clock::{self, Deadline};
+use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
 use crate::wakes::Wakes;
-
-/// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
 
 impl Engine {
     /// Changes the queue's rights or what it may hold, and has everybody who waits ask again. `change` runs under the lock and

@@ -7,12 +7,9 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::order::Shelf;
 use crate::sync::Ordering;
-use crate::sys::clock;
+use crate::sys::clock::{self, SECOND};
 use crate::waiters::List;
 use crate::wakes::Wakes;
-
-/// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
 
 impl Engine {
     /// Sends, if there is room at once.
