@@ -24,4 +24,5 @@ cases_on_both! { "sysv":
 cases_on_umsg! { "sysv":
     a_handler_that_runs_as_the_call_begins_ends_it,
     removed_queues_are_unmapped,
+    limits_are_read_but_not_written,
 }
