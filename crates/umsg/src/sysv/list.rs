@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
-use super::registry::{index_of, is_labelled, is_no_file, said};
+use super::registry::{index_of, is_labelled, is_marked, is_no_file, said};
 use super::status::TO_LOOK;
 use crate::namespace::{self, FileError, Files, INDICES, Namespace};
 use crate::typed::segment::Summary;
@@ -48,6 +48,7 @@ fn find(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
             _ => None,
         }),
         // Labels say which queue that is; there are no names of them by index.
+        Err(FileError::Denied) if is_marked(files, index)? => Ok(None),
         Err(FileError::Denied) => {
             let labels = files.entries()?;
             let label = labels.iter().rfind(|label| label.index == index);
@@ -77,6 +78,7 @@ fn may_look(entry: &Entry) -> bool {
 fn entry(files: &mut Files, label: &namespace::Entry) -> Result<Option<Entry>, OpenError> {
     let told = match files.open(label.index) {
         Ok(file) => said(&file),
+        Err(FileError::Denied) if is_marked(files, label.index)? => return Ok(None),
         Err(FileError::Denied) => Err(OpenError::PermissionDenied),
         Err(error) if is_no_file(&error) => return Ok(None),
         Err(error) => return Err(error.into()),

@@ -13,7 +13,7 @@ use super::permission::Rights;
 use crate::namespace::{FileError, Files, INDICES, Label, Namespace, labels};
 use crate::segment::Quota;
 use crate::sync::Ordering;
-use crate::typed::segment::{Segment, Summary, attach, summary};
+use crate::typed::segment::{Segment, Summary, attach, is_marked_removed, summary};
 use rustix::fd::{AsFd, OwnedFd};
 
 /// In place of a key: a queue without one, a new one each time (IPC_PRIVATE).
@@ -136,6 +136,7 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenErr
 fn look(files: &mut Files, id: i32, key: i32) -> Result<Option<Found>, OpenError> {
     let file = match files.open(index_of(id)) {
         Ok(file) => file,
+        Err(FileError::Denied) if is_marked(files, index_of(id))? => return Ok(None),
         Err(FileError::Denied) => return Ok(Some(Found { id, file: None })),
         Err(error) if is_no_file(&error) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -181,11 +182,18 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
 
 /// Whether an identifier is not for the caller, or no more.
 fn denied(files: &Files, id: i32) -> Result<OpenError, OpenError> {
-    let is = files.entries()?.iter().any(|entry| entry.id == id);
+    let is =
+        !is_marked(files, index_of(id))? && files.entries()?.iter().any(|entry| entry.id == id);
     Ok(match is {
         true => OpenError::PermissionDenied,
         false => OpenError::NoSuchId,
     })
+}
+
+/// Whether a file that the caller may not open is marked as that of a removed queue.
+pub(super) fn is_marked(files: &Files, index: u32) -> Result<bool, OpenError> {
+    let stat = files.stat(index)?;
+    Ok(stat.is_some_and(|stat| is_marked_removed(stat.st_size as u64)))
 }
 
 /// Whether a queue has its label, without which it was not finished.

@@ -8,7 +8,8 @@ use super::permission::Rights;
 use super::registry::{index_of, is_labelled, said};
 use crate::crash::crash_point;
 use crate::namespace::{Files, Label, Locked, Namespace, PATIENCE, labels};
-use crate::typed::segment::Summary;
+use crate::typed::segment::{Summary, mark_removed};
+use std::os::fd::AsFd;
 
 /// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: who needs one of them later
 /// does what is left.
@@ -16,7 +17,12 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files()
         && let Ok(lock) = files.lock(PATIENCE / 20)
     {
-        index(&mut files, index_of(id), &lock);
+        let swept = index(&mut files, index_of(id), &lock);
+        drop(lock);
+        if !swept && let Ok(file) = files.open(index_of(id)) {
+            // In vain where files may not be so long: then strangers take the key for taken until somebody comes who may.
+            let _ = mark_removed(file.as_fd());
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, VERSION};
 use crate::error::OpenError;
+use crate::segment::set_length;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use std::mem::offset_of;
@@ -35,6 +36,26 @@ pub(crate) struct Summary {
     pub(crate) receiver: u32,
 }
 
+/// Segments are as long as whole pages; the file of a removed queue whose names its remover could not take away is a byte longer:
+/// so they who may not open it see that it is none.
+const fn removed_len(len: usize) -> usize {
+    len + 1
+}
+
+/// Whether a file of this length is that of a removed queue, marked so.
+pub(crate) fn is_marked_removed(len: u64) -> bool {
+    len % 2 == 1
+}
+
+/// Marks the file of a removed queue, open for writing, for those who may not open it.
+pub(crate) fn mark_removed(file: BorrowedFd<'_>) -> Result<(), OpenError> {
+    let summary = summary(file)?;
+    match summary.is_removed {
+        true => set_length(file, removed_len(summary.layout.len)),
+        false => Ok(()),
+    }
+}
+
 /// Checks that a file that is open for reading is a System V queue's segment, and says what is in its header.
 pub(crate) fn summary(file: BorrowedFd<'_>) -> Result<Summary, OpenError> {
     use super::fixed::{Header, Hub, REMOVED, Rights};
@@ -44,7 +65,8 @@ pub(crate) fn summary(file: BorrowedFd<'_>) -> Result<Summary, OpenError> {
     }
     let bytes = Bytes::read(file)?;
     let layout = bytes.layout()?;
-    if stat.st_size as u64 != layout.len as u64 {
+    let is_marked = stat.st_size as u64 == removed_len(layout.len) as u64;
+    if !is_marked && stat.st_size as u64 != layout.len as u64 {
         return Err(OpenError::Damaged(
             "the file has another length than its header says",
         ));
@@ -55,7 +77,7 @@ pub(crate) fn summary(file: BorrowedFd<'_>) -> Result<Summary, OpenError> {
         layout,
         id: bytes.u32_at(offset_of!(Header, id)) as i32,
         key: bytes.u32_at(offset_of!(Header, key)) as i32,
-        is_removed: rights(offset_of!(Rights, state)) == REMOVED,
+        is_removed: is_marked || rights(offset_of!(Rights, state)) == REMOVED,
         mode: rights(offset_of!(Rights, mode)) & 0o777,
         uid: rights(offset_of!(Rights, uid)),
         gid: rights(offset_of!(Rights, gid)),

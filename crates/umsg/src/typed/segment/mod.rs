@@ -25,7 +25,7 @@ mod layout;
 mod mapped;
 
 #[cfg(not(loom))]
-pub(crate) use attach::{Summary, attach, summary};
+pub(crate) use attach::{Summary, attach, is_marked_removed, mark_removed, summary};
 pub(crate) use cell::{Cell, Seat};
 #[cfg(not(loom))]
 pub(crate) use create::{Identity, create};
