@@ -81,9 +81,13 @@ fn under_valgrind(name: &str) {
         output: &format!("{name}-valgrind"),
         options: &["-std=c11"],
     });
+    // To look for leaks valgrind reads whatever is mapped, and makes it real memory by that: gigabytes of a System V queue.
+    // The sanitizers find the leaks of that program.
+    let leaks = if name == "typed" { "no" } else { "full" };
     let mut valgrind = Command::new("valgrind");
     valgrind
-        .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
+        .args(["--quiet", "--error-exitcode=99"])
+        .arg(format!("--leak-check={leaks}"))
         .arg(program);
     run_with(valgrind);
 }
