@@ -86,7 +86,7 @@ fn under_valgrind(name: &str) {
     let leaks = if name == "typed" { "no" } else { "full" };
     let mut valgrind = Command::new("valgrind");
     valgrind
-        .args(["--quiet", "--error-exitcode=99"])
+        .args(["--quiet", "--error-exitcode=99", "--fair-sched=try"])
         .arg(format!("--leak-check={leaks}"))
         .arg(program);
     run_with(valgrind);
