@@ -38,9 +38,13 @@ pub(crate) enum Event {
     Expired,
     /// A message was moved to the dead-letter queue.
     DeadLettered,
+    /// A nanosecond that a ring's receiver spun.
+    Spun,
+    /// A nanosecond that a ring's receiver slept.
+    Asleep,
 }
 
-const EVENTS: usize = 10;
+const EVENTS: usize = 12;
 
 #[repr(C, align(128))]
 #[derive(Default)]
@@ -54,12 +58,17 @@ pub(crate) struct Counters([Line; LINES]);
 impl Counters {
     /// Counts one event.
     pub(crate) fn count(&self, event: Event) {
+        self.add(event, 1);
+    }
+
+    /// Counts several events of a kind.
+    pub(crate) fn add(&self, event: Event, events: u64) {
         // A model leaves it out: it would only multiply the interleavings.
         if cfg!(loom) {
             return;
         }
         // Relaxed: a number for people.
-        self.0[cpu::current() % LINES].0[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.0[cpu::current() % LINES].0[event as usize].fetch_add(events, Ordering::Relaxed);
     }
 
     /// How often the event happened, summed over the processors.

@@ -179,21 +179,46 @@ pub(crate) fn spin_until(
     deadline: Deadline,
     ready: impl Fn() -> bool,
 ) -> bool {
+    spin_timed(budget, calm, deadline, ready).paid
+}
+
+/// What came of a spin.
+#[must_use]
+pub(crate) struct Spun {
+    pub(crate) paid: bool,
+    /// How long it took, in nanoseconds, up to its last look at the clock: another, for the looks since, would be at the
+    /// expense of who has just found what it looked for.
+    pub(crate) time: u64,
+}
+
+/// As [`spin_until`], and says how long it took.
+pub(crate) fn spin_timed(
+    budget: u32,
+    calm: Calm<'_>,
+    deadline: Deadline,
+    ready: impl Fn() -> bool,
+) -> Spun {
     let time = if budget == u32::MAX {
         SLICE
     } else {
         u64::from(budget)
     };
-    let end = clock::monotonic().saturating_add(time);
+    let start = clock::monotonic();
+    let mut now = start;
+    let spun = |paid, now: u64| Spun {
+        paid,
+        time: now.saturating_sub(start),
+    };
     loop {
         for _ in 0..LOOKS {
             if ready() {
-                return true;
+                return spun(true, now);
             }
             spin_hint();
         }
-        if calm.is_over() || deadline.has_passed() || clock::monotonic() >= end {
-            return false;
+        now = clock::monotonic();
+        if calm.is_over() || deadline.has_passed() || now.saturating_sub(start) >= time {
+            return spun(false, now);
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct Limits {
     pub default_messages: u32,
     /// How many bytes a message of such a queue may have; 8,192 unless set.
     pub default_message_size: u32,
-    /// The most memory of all queues together, of both kinds, in bytes, charged when it is used; none unless set.
+    /// The most memory of all queues together, of both kinds, and of rings, in bytes, charged when it is used; none unless set.
     pub max_bytes: Option<u64>,
     /// Processes of other PID namespaces are let in; off unless set. Thread ids of different PID
     /// namespaces collide, so that the death of one process can be taken for another's.

@@ -140,13 +140,29 @@ impl Namespace {
         Ok((count(&queues)? as u64) < u64::from(max_queues))
     }
 
-    /// Memory that the queues of both kinds take up now, in bytes: what is allocated, not what was declared.
+    /// The names of all rings, in the order of their bytes; none where there is no directory of them that can be trusted.
+    ///
+    /// # Errors
+    /// As [`queue_names`](Self::queue_names).
+    pub(crate) fn ring_names(&self) -> Result<Vec<QueueName>, NamespaceError> {
+        let mut names = Vec::new();
+        if let Ok(rings) = self.queues_of(RINGS) {
+            for_each_queue(&rings, |_, name| {
+                names.push(name);
+                Ok(())
+            })?;
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Memory that queues of both kinds and rings take up now, in bytes: what is allocated, not what was declared.
     pub(crate) fn allocated_bytes(&self) -> Result<u64, NamespaceError> {
-        let mut bytes = 0u64;
-        for_each_queue(&self.queues()?, |queues, name| {
-            bytes = bytes.saturating_add(allocated(queues, name.as_os_str())?);
-            Ok(())
-        })?;
+        let mut bytes = allocated_in(&self.queues()?)?;
+        // As for System V queues: one of before rings has no directory for them.
+        if let Ok(rings) = self.queues_of(RINGS) {
+            bytes = bytes.saturating_add(allocated_in(&rings)?);
+        }
         Ok(bytes.saturating_add(self.msg_allocated_bytes()?))
     }
 }
@@ -165,6 +181,16 @@ pub(super) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
     let posix = count(&Directory::open(&path.join(POSIX))?)?;
     // One of before System V queues has no directory for them.
     Ok(posix + super::msg::count_below(path).unwrap_or(0))
+}
+
+/// Memory that all files of a directory take up, in bytes.
+fn allocated_in(queues: &Directory) -> Result<u64, NamespaceError> {
+    let mut bytes = 0u64;
+    for_each_queue(queues, |queues, name| {
+        bytes = bytes.saturating_add(allocated(queues, name.as_os_str())?);
+        Ok(())
+    })?;
+    Ok(bytes)
 }
 
 /// Memory that a file takes up, in bytes; 0 if there is none of that name.

@@ -11,10 +11,10 @@
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::lock::SLICE;
-use crate::pacing::{give_way, look_away, spin_until};
+use crate::pacing::{give_way, look_away, spin_timed};
 use crate::slots::Ring;
 use crate::sync::{Ordering, fence};
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
 
@@ -69,8 +69,7 @@ impl Engine {
             let Some(armed) = self.arm(count, ARMED) else {
                 return Ok(());
             };
-            let bell = &self.segment().fixed().board.bell;
-            match futex::wait_in_calm(bell, armed, calm, deadline.or_slice(SLICE)) {
+            match self.sleep_on_bell(armed, calm, deadline) {
                 Slept::Interrupted => return self.give_up_waiting(count, Refused::Interrupted),
                 Slept::TimedOut if deadline.has_passed() => {
                     return self.give_up_waiting(count, Refused::TimedOut);
@@ -83,6 +82,16 @@ impl Engine {
                 Slept::Awake => {}
             }
         }
+    }
+
+    /// Sleeps for a slice, and counts for how long.
+    fn sleep_on_bell(&self, armed: u32, calm: Calm<'_>, deadline: Deadline) -> Slept {
+        let fixed = self.segment().fixed();
+        let start = clock::monotonic();
+        let slept = futex::wait_in_calm(&fixed.board.bell, armed, calm, deadline.or_slice(SLICE));
+        let time = clock::monotonic().saturating_sub(start);
+        fixed.counters.add(Event::Asleep, time);
+        slept
     }
 
     /// Counts what a sender that died had sent: until the next send nobody else does.
@@ -106,22 +115,31 @@ impl Engine {
     fn spin_for_messages(&self, count: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
         let ready = || self.seems_to_have(count);
         let budget = self.pacing.allowance();
+        let counters = &self.segment().fixed().counters;
         let mut paid = false;
-        // In the midst of a stream it lets messages gather: see `pacing`. One that only spins wants the next at once.
-        if count == 1 && budget != 0 && budget != u32::MAX {
-            let max = self.segment().layout().max_messages;
-            look_away(self.pacing.gathering_time(max));
-        }
         if budget != 0 {
-            paid = spin_until(budget, calm, deadline, ready);
+            // In the midst of a stream it lets messages gather: see `pacing`. One that only spins wants the next at once.
+            let gathering = match count == 1 && budget != u32::MAX {
+                true => self.gathering_time(),
+                false => 0,
+            };
+            look_away(gathering);
+            let spun = spin_timed(budget, calm, deadline, ready);
+            counters.add(Event::Spun, gathering + spun.time);
+            paid = spun.paid;
             if budget != u32::MAX {
                 self.pacing.learn(budget, paid);
             }
             if paid {
-                self.segment().fixed().counters.count(Event::SpinPaid);
+                counters.count(Event::SpinPaid);
             }
         }
         (paid || give_way(ready)) && self.has(count)
+    }
+
+    fn gathering_time(&self) -> u64 {
+        let max = self.segment().layout().max_messages;
+        self.pacing.gathering_time(max)
     }
 
     /// Whether so many messages can be received. For one message it does not look at what senders write for each.

@@ -13,6 +13,7 @@
 #[cfg(feature = "tokio")]
 #[allow(unsafe_code, reason = "a descriptor is registered with tokio")]
 mod asynchronous;
+mod directory;
 mod doorbell;
 mod error;
 mod message;
@@ -28,6 +29,7 @@ pub use crate::pacing::Waiting;
 pub use crate::until::Until;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncRing;
+pub use directory::{Found, Listed, find, list, unlink_anyway_in, unlink_in};
 pub use error::{RecvError, RingError, SendError};
 pub use message::{INLINE, Message, Post, Tag};
 pub use options::Options;

@@ -1,20 +1,19 @@
 //! Making and opening rings.
 
-use super::doorbell::{self, Button, Doorbell};
+use super::directory::{self, Name};
+use super::doorbell::{Button, Doorbell};
 use super::error::RingError;
 use super::message::{HEAD, INLINE};
 use super::receiver::Ring;
-use super::sender::Sender;
 use super::shared::{DISABLED, ENABLED, Shared};
 use crate::error::OpenError;
-use crate::namespace::{FileAccess, FileError, Namespace, QueueName, RINGS, Unpublished};
+use crate::namespace::{FileError, Namespace, QueueName, RINGS, Unpublished};
 use crate::segment::{self, Layout, Policy, Quota, Segment};
 use crate::sync::Ordering;
 use crate::sys::{process, thread};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// What a ring is to be.
 ///
@@ -113,17 +112,18 @@ impl Options {
     ) -> Result<Ring, RingError> {
         let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
         loop {
+            let quota = Quota::of(namespace.clone());
+            if !quota.allows(0) {
+                return Err(OpenError::NoSpace.into());
+            }
             let new =
                 Unpublished::create_in(namespace, RINGS, self.mode).map_err(OpenError::from)?;
             let mut segment = self.fill(new.file(), new.mode())?;
-            segment.set_quota(Quota::of(namespace.clone()));
+            segment.set_quota(quota);
             let mode = new.mode();
             match new.publish(&name, file_mode(mode)) {
                 Ok(file) => {
-                    let name = Name {
-                        namespace: namespace.clone(),
-                        name,
-                    };
+                    let name = Name::new(namespace, name, file.as_fd())?;
                     return match doorbell_of(namespace, file.as_fd(), file_mode(mode)) {
                         Ok((path, doorbell)) => {
                             let shared = Shared::new(segment, Button::Named(path));
@@ -136,7 +136,11 @@ impl Options {
                         }
                     };
                 }
-                Err(FileError::AlreadyExists) => replace_dead(namespace, &name)?,
+                // One whose owner has died makes room.
+                Err(FileError::AlreadyExists) => match directory::remove(namespace, &name, false) {
+                    Ok(()) | Err(RingError::Open(OpenError::NotFound)) => {}
+                    Err(error) => return Err(error),
+                },
                 Err(error) => return Err(OpenError::from(error).into()),
             }
         }
@@ -169,72 +173,14 @@ fn file_mode(mode: u32) -> u32 {
     ((mode >> 1 & 0o111) * 6) | 0o600
 }
 
-/// Takes the name of a dead owner's ring away.
-fn replace_dead(namespace: &Namespace, name: &QueueName) -> Result<(), RingError> {
-    let (segment, bell) = match attach(namespace, name) {
-        Err(RingError::Open(OpenError::NotFound)) => return Ok(()),
-        other => other?,
-    };
-    let ownership = &segment.fixed().ownership;
-    let pid = ownership.pid.load(Ordering::Relaxed);
-    if !process::is_dead(pid, ownership.birth.load(Ordering::Relaxed)) {
-        return Err(RingError::Owned(pid));
-    }
-    let _ = rustix::fs::unlink(&bell);
-    match namespace.unlink_file_in(RINGS, name) {
-        Ok(()) | Err(FileError::NotFound) => Ok(()),
-        Err(error) => Err(OpenError::from(error).into()),
-    }
-}
-
 /// The doorbell of a ring that has just got its name.
 fn doorbell_of(
     namespace: &Namespace,
     file: BorrowedFd<'_>,
     mode: u32,
 ) -> Result<(PathBuf, Doorbell), OpenError> {
-    let path = bell(namespace, file)?;
+    let path = directory::bell(namespace, file)?;
     let doorbell =
         Doorbell::at(path.clone(), mode).map_err(|e| OpenError::from_errno("bind", e))?;
     Ok((path, doorbell))
-}
-
-/// Where the doorbell of the ring in a file is.
-fn bell(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<PathBuf, OpenError> {
-    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
-    Ok(doorbell::path_of(namespace, stat.st_ino))
-}
-
-fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, PathBuf), RingError> {
-    let file = namespace
-        .open_file_in(RINGS, name, FileAccess::ReadWrite, false)
-        .map_err(OpenError::from)?;
-    let mut segment = segment::attach(file.as_fd())?;
-    segment.set_quota(Quota::of(namespace.clone()));
-    if segment.fixed().ownership.state.load(Ordering::Acquire) == 0 {
-        return Err(RingError::NotARing);
-    }
-    Ok((segment, bell(namespace, file.as_fd())?))
-}
-
-/// Opens a named ring for sending.
-pub(super) fn open(namespace: &Namespace, name: &OsStr) -> Result<Sender, RingError> {
-    let name = QueueName::parse(name).map_err(OpenError::from)?;
-    let (segment, bell) = attach(namespace, &name)?;
-    let shared = Shared::new(segment, Button::Named(bell));
-    Ok(Sender::new(Arc::new(shared)))
-}
-
-/// A ring's name in its namespace.
-#[derive(Debug)]
-pub(super) struct Name {
-    namespace: Namespace,
-    name: QueueName,
-}
-
-impl Name {
-    /// Takes the name away; whoever has the ring open keeps it.
-    pub(super) fn remove(self) {
-        let _ = self.namespace.unlink_file_in(RINGS, &self.name);
-    }
 }

@@ -34,14 +34,14 @@ pub struct Ring {
     /// Messages that the filter did not let in.
     refused: u64,
     /// Removes what a named ring leaves in its namespace.
-    pub(super) name: Option<super::options::Name>,
+    pub(super) name: Option<super::directory::Name>,
 }
 
 impl Ring {
     pub(super) fn new(
         shared: Shared,
         doorbell: Doorbell,
-        name: Option<super::options::Name>,
+        name: Option<super::directory::Name>,
     ) -> Ring {
         let stride = shared.engine.segment().layout().message_size;
         let together = if stride <= HEAD + INLINE { TOGETHER } else { 1 };
@@ -237,12 +237,25 @@ impl Ring {
     ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
-    pub fn drain(&mut self, mut visit: impl FnMut(Message<'_>)) -> Result<u64, RecvError> {
+    pub fn drain(&mut self, visit: impl FnMut(Message<'_>)) -> Result<u64, RecvError> {
+        self.drain_some(u64::MAX, visit)
+    }
+
+    /// As [`drain`](Ring::drain), of at most `most` messages.
+    ///
+    /// # Errors
+    /// As [`drain`](Ring::drain).
+    pub fn drain_some(
+        &mut self,
+        most: u64,
+        mut visit: impl FnMut(Message<'_>),
+    ) -> Result<u64, RecvError> {
         // No more can have been there at first.
-        let bound = self.shared.engine.segment().layout().max_messages as u64;
-        let most = self.buffer.len() / self.stride;
+        let bound = most.min(self.shared.engine.segment().layout().max_messages as u64);
+        let together = self.buffer.len() / self.stride;
         let (mut count, mut is_empty) = (0, false);
         while !is_empty && count < bound {
+            let most = together.min((bound - count) as usize);
             let taken = match self.take_together(most) {
                 Ok(taken) => taken,
                 Err(Refused::NotNow) => break,

@@ -1,8 +1,8 @@
 //! The sending end of a ring.
 
+use super::directory;
 use super::error::SendError;
 use super::message::{Mark, Post, Tag, WITH_DESCRIPTOR};
-use super::options;
 use super::shared::Shared;
 use crate::queue::batch::Batch;
 use crate::queue::{Refused, marked};
@@ -42,7 +42,7 @@ impl Sender {
     /// # Errors
     /// See [`RingError`](super::RingError).
     pub fn open(name: impl AsRef<OsStr>) -> Result<Sender, super::RingError> {
-        options::open(
+        directory::open(
             &crate::Namespace::resolve().map_err(crate::error::OpenError::from)?,
             name.as_ref(),
         )
@@ -56,7 +56,7 @@ impl Sender {
         namespace: &crate::Namespace,
         name: impl AsRef<OsStr>,
     ) -> Result<Sender, super::RingError> {
-        options::open(namespace, name.as_ref())
+        directory::open(namespace, name.as_ref())
     }
 
     /// How the receiver tells this sender from others.

@@ -1,12 +1,23 @@
 //! What can be said of a ring.
 
+use super::message::HEAD;
 use super::receiver::Ring;
 use super::sender::Sender;
 use super::shared::{CLOSED, ENABLED, Shared};
 use crate::counters::Event;
+use crate::segment::Segment;
+use crate::slots::arena;
 use crate::sync::Ordering;
+use crate::sys::process;
+use crate::waiters::{List, Waiters};
+use std::time::{Duration, SystemTime};
 
-/// The state of a ring, as of a moment ago.
+/// The state of a ring, as of a moment ago. What is counted, is since the ring was made.
+///
+/// # CPU time
+/// What a receiver spends on waiting is [`time_spun`](Status::time_spun), and some microseconds for each time that it
+/// [`slept`](Status::slept); while it is [asleep](Status::time_asleep) it takes none. Both times are measured where it waits,
+/// and cost nothing where a message is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
@@ -14,41 +25,91 @@ pub struct Status {
     pub entries: u32,
     /// See [`entries`](Status::entries).
     pub overflow: u32,
+    /// The longest payload, in bytes.
+    pub longest: usize,
     /// Messages that wait.
     pub messages: u64,
+    /// How many of them are beyond the [`entries`](Status::entries).
+    pub overflowing: u64,
     /// Whether senders are let in.
     pub enabled: bool,
     /// Whether it was closed.
     pub closed: bool,
     /// The process that receives.
     pub owner: u32,
+    /// Whether that process lives, as far as can be told.
+    pub owner_alive: bool,
+    /// Permission bits: who may write may send.
+    pub mode: u32,
+    /// When the ring was made.
+    pub created: SystemTime,
+    /// Bytes of memory in use.
+    pub memory: u64,
+    /// How many senders were made.
+    pub senders: u32,
+    /// Threads that wait for room.
+    pub blocked_senders: usize,
+    /// Sends that found no room and waited.
+    pub sends_blocked: u64,
     /// Messages that senders have dropped.
     pub dropped: u64,
     /// How often the receiver went to sleep, and how often it did not need to because a message came while it looked.
     pub slept: u64,
     /// See [`slept`](Status::slept).
     pub spun: u64,
+    /// How long the receiver spun, looking for messages: CPU time, unless others ran in its place. Of a spin that paid, what
+    /// came after its last look at the clock (less than a microsecond) is not counted: the message is not kept back for it.
+    pub time_spun: Duration,
+    /// How long the receiver slept.
+    pub time_asleep: Duration,
+    /// Repairs after a process died in the middle of a call.
+    pub repairs: u32,
+    /// Something was found in the ring's memory that no operation could have left there.
+    pub damaged: bool,
 }
 
 impl Shared {
     fn status(&self) -> Status {
-        let ownership = self.ownership();
-        let counters = &self.engine.segment().fixed().counters;
-        // Relaxed: for people.
-        let entries = ownership.entries.load(Ordering::Relaxed);
-        let state = ownership.state.load(Ordering::Relaxed);
-        let max = self.engine.segment().layout().max_messages as u32;
-        Status {
-            entries,
-            overflow: max.saturating_sub(entries),
-            messages: self.engine.available(),
-            enabled: state == ENABLED,
-            closed: state == CLOSED,
-            owner: ownership.pid.load(Ordering::Relaxed),
-            dropped: ownership.dropped.load(Ordering::Relaxed),
-            slept: counters.sum(Event::ReceiveBlocked),
-            spun: counters.sum(Event::SpinPaid),
-        }
+        status(self.engine.segment(), self.engine.available())
+    }
+}
+
+/// Of the ring in a segment, with so many messages.
+pub(super) fn status(segment: &Segment, messages: u64) -> Status {
+    let (fixed, layout) = (segment.fixed(), segment.layout());
+    let (ownership, header) = (&fixed.ownership, &fixed.header);
+    let sum = |event| fixed.counters.sum(event);
+    // Relaxed: for people.
+    let entries = ownership.entries.load(Ordering::Relaxed);
+    let state = ownership.state.load(Ordering::Relaxed);
+    let owner = ownership.pid.load(Ordering::Relaxed);
+    let birth = ownership.birth.load(Ordering::Relaxed);
+    let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
+    let created = Duration::from_nanos(header.created_at.load(Ordering::Relaxed));
+    let repairs = fixed.receiver.repairs.iter();
+    Status {
+        entries,
+        overflow: (layout.max_messages as u32).saturating_sub(entries),
+        longest: layout.message_size.saturating_sub(HEAD),
+        messages,
+        overflowing: messages.saturating_sub(entries.into()),
+        enabled: state == ENABLED,
+        closed: state == CLOSED,
+        owner,
+        owner_alive: owner != 0 && !process::is_dead(owner, birth),
+        mode: header.mode.load(Ordering::Relaxed),
+        created: SystemTime::UNIX_EPOCH + created,
+        memory: segment.memory(slots) + arena::allocated(segment) as u64,
+        senders: ownership.senders.load(Ordering::Relaxed),
+        blocked_senders: Waiters::of(segment).len(List::Senders) as usize,
+        sends_blocked: sum(Event::SendBlocked),
+        dropped: ownership.dropped.load(Ordering::Relaxed),
+        slept: sum(Event::ReceiveBlocked),
+        spun: sum(Event::SpinPaid),
+        time_spun: Duration::from_nanos(sum(Event::Spun)),
+        time_asleep: Duration::from_nanos(sum(Event::Asleep)),
+        repairs: repairs.map(|count| count.load(Ordering::Relaxed)).sum(),
+        damaged: header.damaged.load(Ordering::Relaxed) != 0,
     }
 }
 
@@ -63,5 +124,50 @@ impl Sender {
     /// The state of the ring.
     pub fn status(&self) -> Status {
         self.shared.status()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ring::{Options, Post, RecvError, Ring, Waiting};
+    use std::time::Duration;
+
+    const WAIT: Duration = Duration::from_millis(30);
+    const NONE: Duration = Duration::ZERO;
+
+    fn waited(waiting: Waiting) -> Ring {
+        let mut ring = Options::new().entries(4).create().unwrap();
+        ring.set_waiting(waiting);
+        assert_eq!(ring.recv_timeout(WAIT).unwrap_err(), RecvError::TimedOut);
+        ring
+    }
+
+    #[test]
+    fn a_receiver_that_spins_is_told_the_time_that_it_took() {
+        let status = waited(Waiting::Spinning).status();
+        // It is made ready before it begins to spin.
+        assert!(status.time_spun > WAIT / 2, "{status:?}");
+        assert!(status.time_spun > status.time_asleep, "{status:?}");
+    }
+
+    #[test]
+    fn a_receiver_that_sleeps_takes_no_time_but_that_of_its_sleep() {
+        let status = waited(Waiting::Blocking).status();
+        let least = WAIT - Duration::from_millis(5);
+        assert!(status.time_asleep >= least, "{status:?}");
+        assert_eq!((status.time_spun, status.slept), (NONE, 1));
+    }
+
+    #[test]
+    fn messages_that_are_there_cost_no_waiting() {
+        let mut ring = Options::new().entries(4).overflow(4).create().unwrap();
+        let sender = ring.sender();
+        (0..6).for_each(|n| sender.send(&Post::new(n)).unwrap());
+        assert_eq!((ring.status().messages, ring.status().overflowing), (6, 2));
+        assert_eq!(ring.drain_some(2, |_| {}).unwrap(), 2);
+        (2..6).for_each(|n| assert_eq!(ring.recv().unwrap().user_data, n));
+        let status = ring.status();
+        assert_eq!((status.time_spun, status.time_asleep), (NONE, NONE));
+        assert!(status.owner_alive && status.owner == std::process::id());
     }
 }

@@ -61,11 +61,12 @@ impl Namespace {
 
 #[cfg(test)]
 mod tests {
+    use super::super::queues::RINGS;
     use super::*;
     use crate::namespace::testing::{STRANGER, TestDir, chown, is_root};
 
     #[test]
-    fn the_bytes_of_both_kinds_of_queues_are_counted() {
+    fn the_bytes_of_queues_of_all_kinds_are_counted() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let at = |name: &str| dir.path().join(SYSV).join(name);
@@ -73,6 +74,11 @@ mod tests {
         std::os::unix::fs::symlink("3", at("k-00001234")).unwrap();
         assert_eq!(namespace.msg_allocated_bytes().unwrap(), 3 * 4096);
         std::fs::write(dir.queue("posix"), [1; 4096]).unwrap();
+        assert_eq!(namespace.allocated_bytes().unwrap(), 4 * 4096);
+        let rings = dir.path().join(RINGS);
+        std::fs::write(rings.join("ring"), [1; 4096]).unwrap();
+        assert_eq!(namespace.allocated_bytes().unwrap(), 5 * 4096);
+        std::fs::remove_dir_all(&rings).unwrap();
         assert_eq!(namespace.allocated_bytes().unwrap(), 4 * 4096);
     }
 

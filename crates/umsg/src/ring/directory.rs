@@ -1,0 +1,275 @@
+//! The rings of a namespace: finding, listing and removing them.
+
+use super::doorbell;
+use super::error::RingError;
+use super::sender::Sender;
+use super::shared::Shared;
+use super::status::{Status, status};
+use crate::error::OpenError;
+use crate::namespace::{FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS};
+use crate::queue::Engine;
+use crate::segment::{self, Quota, Segment};
+use crate::sync::Ordering;
+use crate::sys::process;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A ring of a namespace.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Its name, with the slash.
+    pub name: OsString,
+    /// What it says of itself; or why it says nothing.
+    pub found: Result<Found, RingError>,
+}
+
+/// What a ring says of itself, and whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The owner's user id.
+    pub uid: u32,
+    /// The owner's group id.
+    pub gid: u32,
+    /// The rest.
+    pub status: Status,
+}
+
+/// The rings of a namespace, by name.
+///
+/// # Errors
+/// If the namespace can't be read.
+pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
+    let names = namespace.ring_names()?.into_iter();
+    let listed = names.map(|name| Listed {
+        name: with_slash(&name),
+        found: find_named(namespace, &name),
+    });
+    let is_gone =
+        |listed: &Listed| matches!(listed.found, Err(RingError::Open(OpenError::NotFound)));
+    Ok(listed.filter(|listed| !is_gone(listed)).collect())
+}
+
+/// Looks at a named ring, as only those may who may send.
+///
+/// # Errors
+/// As [`Sender::open_in`].
+pub fn find(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Found, RingError> {
+    let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+    find_named(namespace, &name)
+}
+
+/// Takes away the name of a ring whose owner has died without doing so, and all that it leaves in the namespace.
+///
+/// # Errors
+/// [`RingError::Owned`] if the owner lives: it removes the name itself. ENOENT; EACCES if the caller is neither the file's owner
+/// nor root; EINVAL, EACCES and ENAMETOOLONG for a name that can't be one.
+pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), RingError> {
+    let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+    remove(namespace, &name, false)
+}
+
+/// As [`unlink_in`], whether the owner lives or not. A living owner keeps its ring, and senders that have opened it; nobody finds it
+/// any more.
+///
+/// # Errors
+/// As [`unlink_in`], without `Owned`.
+pub fn unlink_anyway_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), RingError> {
+    let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+    remove(namespace, &name, true)
+}
+
+pub(super) fn remove(
+    namespace: &Namespace,
+    name: &QueueName,
+    anyway: bool,
+) -> Result<(), RingError> {
+    match attach(namespace, name) {
+        Ok((segment, file)) => match owner(&segment) {
+            Some(pid) if !anyway => return Err(RingError::Owned(pid)),
+            // Senders that have the ring go on ringing.
+            Some(_) => {}
+            None => {
+                let _ = rustix::fs::unlink(bell(namespace, file.as_fd())?);
+            }
+        },
+        // What is no ring has no owner.
+        Err(
+            RingError::NotARing | RingError::Open(OpenError::Damaged(_) | OpenError::NotAQueue(_)),
+        ) => {}
+        // Whose it is can't be told.
+        Err(_) if anyway => {}
+        Err(error) => return Err(error),
+    }
+    let unlinked = namespace.unlink_file_in(RINGS, name);
+    Ok(unlinked.map_err(OpenError::from)?)
+}
+
+/// The process that receives, if it lives.
+fn owner(segment: &Segment) -> Option<u32> {
+    let ownership = &segment.fixed().ownership;
+    // Relaxed: stored before the ring could be found.
+    let pid = ownership.pid.load(Ordering::Relaxed);
+    let birth = ownership.birth.load(Ordering::Relaxed);
+    (pid != 0 && !process::is_dead(pid, birth)).then_some(pid)
+}
+
+fn find_named(namespace: &Namespace, name: &QueueName) -> Result<Found, RingError> {
+    let (segment, file) = attach(namespace, name)?;
+    let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    let engine = Engine::new(segment);
+    Ok(Found {
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        status: status(engine.segment(), engine.available()),
+    })
+}
+
+fn with_slash(name: &QueueName) -> OsString {
+    let mut whole = OsString::from("/");
+    whole.push(name.as_os_str());
+    whole
+}
+
+fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, OwnedFd), RingError> {
+    let file = namespace
+        .open_file_in(RINGS, name, FileAccess::ReadWrite, false)
+        .map_err(OpenError::from)?;
+    let mut segment = segment::attach(file.as_fd())?;
+    segment.set_quota(Quota::of(namespace.clone()));
+    if segment.fixed().ownership.state.load(Ordering::Acquire) == 0 {
+        return Err(RingError::NotARing);
+    }
+    Ok((segment, file))
+}
+
+/// Where the doorbell of the ring in a file is.
+pub(super) fn bell(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<PathBuf, OpenError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    Ok(doorbell::path_of(namespace, stat.st_ino))
+}
+
+/// Opens a named ring for sending.
+pub(super) fn open(namespace: &Namespace, name: &OsStr) -> Result<Sender, RingError> {
+    let name = QueueName::parse(name).map_err(OpenError::from)?;
+    let (segment, file) = attach(namespace, &name)?;
+    let bell = bell(namespace, file.as_fd())?;
+    let shared = Shared::new(segment, doorbell::Button::Named(bell));
+    Ok(Sender::new(Arc::new(shared)))
+}
+
+/// A ring's name in its namespace.
+#[derive(Debug)]
+pub(super) struct Name {
+    namespace: Namespace,
+    name: QueueName,
+    /// Of its file.
+    inode: u64,
+}
+
+impl Name {
+    pub(super) fn new(
+        namespace: &Namespace,
+        name: QueueName,
+        file: BorrowedFd<'_>,
+    ) -> Result<Name, OpenError> {
+        let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        Ok(Name {
+            namespace: namespace.clone(),
+            name,
+            inode: stat.st_ino,
+        })
+    }
+
+    /// Takes the name away, unless it is another ring's by now; whoever has the ring open keeps it.
+    pub(super) fn remove(self) {
+        let found = self
+            .namespace
+            .open_file_in(RINGS, &self.name, FileAccess::ReadWrite, true);
+        let stat = found.map(rustix::fs::fstat);
+        if matches!(stat, Ok(Ok(stat)) if stat.st_ino == self.inode) {
+            let _: Result<(), FileError> = self.namespace.unlink_file_in(RINGS, &self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Options;
+
+    fn namespace() -> (tempfile::TempDir, Namespace) {
+        let home = tempfile::tempdir_in("/dev/shm").unwrap();
+        let namespace = Namespace::at(home.path()).unwrap();
+        (home, namespace)
+    }
+
+    #[test]
+    fn rings_are_listed_by_name_with_what_they_say_of_themselves() {
+        let (_home, namespace) = namespace();
+        let _two = Options::new().create_in(&namespace, "/two").unwrap();
+        let mut options = Options::new();
+        options.entries(5).overflow(7).longest(100).disabled(true);
+        let _one = options.create_in(&namespace, "/one").unwrap();
+        std::fs::write(namespace.path().join(RINGS).join("strange"), b"x").unwrap();
+        let listed = list(&namespace).unwrap();
+        let names: Vec<_> = listed.iter().map(|listed| &listed.name).collect();
+        assert_eq!(names, ["/one", "/strange", "/two"]);
+        let status = listed[0].found.as_ref().unwrap().status;
+        assert_eq!(
+            (status.entries, status.overflow, status.longest),
+            (5, 7, 100)
+        );
+        assert_eq!((status.enabled, status.senders), (false, 0));
+        assert!(listed[1].found.is_err());
+    }
+
+    #[test]
+    fn a_living_owner_keeps_the_name_and_gives_up_none_but_its_own() {
+        let (_home, namespace) = namespace();
+        let first = Options::new().create_in(&namespace, "/ring").unwrap();
+        let error = unlink_in(&namespace, "/ring").unwrap_err();
+        assert_eq!(error.errno(), libc::EBUSY);
+        unlink_anyway_in(&namespace, "/ring").unwrap();
+        assert_eq!(find(&namespace, "/ring").unwrap_err().errno(), libc::ENOENT);
+        let second = Options::new().create_in(&namespace, "/ring").unwrap();
+        drop(first);
+        assert!(find(&namespace, "/ring").unwrap().status.owner_alive);
+        drop(second);
+        let left = std::fs::read_dir(namespace.path().join(RINGS)).unwrap();
+        assert_eq!(left.count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_ring_can_be_removed() {
+        let (_home, namespace) = namespace();
+        std::fs::write(namespace.path().join(RINGS).join("strange"), b"x").unwrap();
+        unlink_in(&namespace, "/strange").unwrap();
+        assert_eq!(
+            unlink_in(&namespace, "/strange").unwrap_err().errno(),
+            libc::ENOENT
+        );
+    }
+
+    #[test]
+    fn a_ring_counts_in_the_bytes_of_its_namespace_and_is_bound_by_their_limit() {
+        let (_home, namespace) = namespace();
+        let ring = Options::new()
+            .entries(4)
+            .overflow(4)
+            .create_in(&namespace, "/ring");
+        let ring = ring.unwrap();
+        let bytes = namespace.allocated_bytes().unwrap();
+        assert!(bytes >= 32 << 10, "{bytes}");
+        let mut limits = namespace.limits().unwrap();
+        limits.max_bytes = Some(bytes - 1);
+        namespace.set_limits(&limits).unwrap();
+        let error = Options::new().create_in(&namespace, "/other").unwrap_err();
+        assert_eq!(error.errno(), libc::ENOSPC);
+        drop(ring);
+        assert_eq!(namespace.allocated_bytes().unwrap(), 0);
+    }
+}
