@@ -13,8 +13,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long a program may run before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a program may run before it counts as stuck: a minute beyond what it was asked to take.
+fn patience() -> Duration {
+    let asked = std::env::var("UMSG_SIGNAL_SECONDS").ok();
+    let asked = asked.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
+    Duration::from_secs(60 + asked)
+}
 
 /// The drop-in, built.
 pub fn library() -> &'static Path {
@@ -128,7 +132,7 @@ pub fn finish(command: &mut Command) -> Output {
 fn wait(mut child: Child, command: &Command) -> Output {
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > patience() {
             child.kill().unwrap();
             let output = child.wait_with_output().unwrap();
             panic!(
