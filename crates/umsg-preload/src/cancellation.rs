@@ -16,9 +16,12 @@
 //! | `CALLS` not `tested`? then begin again | is it noted? then end its call |
 //!
 //! Whichever thread comes second sees the other (SeqCst throughout), so no cancellation is slept through.
+//!
+//! A thread may ask to be ended at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). It is not, while it is in one of these calls: the
+//! assembly has it end at cancellation points only, and sets back what it asked for when the call is over.
 
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::pthread_t;
@@ -27,7 +30,7 @@ use umsg::signals::Caller;
 
 use crate::{errno, next};
 
-/// How often a thread of this process was cancelled.
+/// How often a thread of this process was cancelled, or asked to be ended at any instruction.
 pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// What a Rust function behind a [`cancellation_point`] returns to be called again, after a look whether the thread is
@@ -55,6 +58,82 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
         caller => unsafe { Caller::at(caller) }.end_call(),
     }
     outcome
+}
+
+/// The type of cancellation of a thread that ends only at cancellation points.
+pub(crate) const DEFERRED: c_int = 0;
+
+/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int) -> c_int {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 24",
+        "call {behind}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -24",
+        "jmp rax",
+        ".cfi_endproc",
+        behind = sym note_type,
+    )
+}
+
+/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below.
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int) -> c_int {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, -32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "stp x0, x1, [sp, 16]",
+        "bl {behind}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, 16]",
+        "ldp x29, x30, [sp], 32",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "br x16",
+        ".cfi_endproc",
+        behind = sym note_type,
+    )
+}
+
+/// What pthread_setcanceltype goes on in. From the first thread on that may be ended at any instruction, all calls look what type
+/// they are made with.
+extern "C" fn note_type(wanted: c_int) -> *const c_void {
+    if wanted != DEFERRED {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+    }
+    next::pthread_setcanceltype_address().unwrap_or(no_such_type as *const c_void)
+}
+
+extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
+    libc::EINVAL
+}
+
+/// Before a call in a process where threads are cancelled: has the thread end at cancellation points only, and tells what it did before.
+///
+/// The signal by which libc ends a thread at any instruction may be under way. A system call has it delivered, and if it was sent since,
+/// `CALLS` tells.
+pub(crate) extern "C" fn defer(before: &mut c_int) {
+    *before = DEFERRED;
+    // SAFETY: a writable number. This type ends no thread.
+    unsafe { next::pthread_setcanceltype(DEFERRED, before) };
+    if *before != DEFERRED {
+        rustix::thread::sched_yield();
+    }
 }
 
 /// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or is to be looked for first. A thread for which there
@@ -122,7 +201,7 @@ macro_rules! cancellation_point {
                 ".cfi_adjust_cfa_offset 40",
                 "cmp dword ptr [rip + {calls}], 0",
                 "jne 3f",
-                "2: call {function}",
+                "call {function}",
                 "cmp eax, {again}",
                 "je 3f",
                 ".cfi_remember_state",
@@ -130,17 +209,37 @@ macro_rules! cancellation_point {
                 ".cfi_adjust_cfa_offset -40",
                 "ret",
                 ".cfi_restore_state",
-                "3: call {test}@PLT",
-                "mov r8, [rsp]",
-                "mov rcx, [rsp + 8]",
-                "mov rdx, [rsp + 16]",
-                "mov rsi, [rsp + 24]",
-                "mov rdi, [rsp + 32]",
-                "jmp 2b",
+                // Two more: the type of cancellation, and the result.
+                "3: sub rsp, 16",
+                ".cfi_adjust_cfa_offset 16",
+                "4: mov rdi, rsp",
+                "call {defer}",
+                "call {test}@PLT",
+                "mov r8, [rsp + 16]",
+                "mov rcx, [rsp + 24]",
+                "mov rdx, [rsp + 32]",
+                "mov rsi, [rsp + 40]",
+                "mov rdi, [rsp + 48]",
+                "call {function}",
+                "mov [rsp + 8], rax",
+                "mov edi, [rsp]",
+                "cmp edi, {deferred}",
+                "je 5f",
+                "xor esi, esi",
+                "call {set_type}@PLT",
+                "5: mov rax, [rsp + 8]",
+                "cmp eax, {again}",
+                "je 4b",
+                "add rsp, 56",
+                ".cfi_adjust_cfa_offset -56",
+                "ret",
                 ".cfi_endproc",
                 calls = sym $crate::cancellation::CALLS,
                 again = const $crate::cancellation::BEGIN_AGAIN,
+                deferred = const $crate::cancellation::DEFERRED,
+                defer = sym $crate::cancellation::defer,
                 test = sym $crate::cancellation::pthread_testcancel,
+                set_type = sym $crate::cancellation::pthread_setcanceltype,
                 function = sym $function,
             )
         }
@@ -153,35 +252,55 @@ macro_rules! cancellation_point {
             std::arch::naked_asm!(
                 ".cfi_startproc",
                 $aarch64,
-                "stp x29, x30, [sp, -64]!",
-                ".cfi_def_cfa_offset 64",
-                ".cfi_offset x29, -64",
-                ".cfi_offset x30, -56",
+                "stp x29, x30, [sp, -80]!",
+                ".cfi_def_cfa_offset 80",
+                ".cfi_offset x29, -80",
+                ".cfi_offset x30, -72",
                 "stp x0, x1, [sp, 16]",
                 "stp x2, x3, [sp, 32]",
                 "str x4, [sp, 48]",
                 "adrp x16, {calls}",
                 "ldr w16, [x16, :lo12:{calls}]",
                 "cbnz w16, 3f",
-                "2: bl {function}",
+                "bl {function}",
                 "cmp w0, {again}",
                 "b.eq 3f",
                 ".cfi_remember_state",
-                "ldp x29, x30, [sp], 64",
+                "ldp x29, x30, [sp], 80",
                 ".cfi_def_cfa_offset 0",
                 ".cfi_restore x29",
                 ".cfi_restore x30",
                 "ret",
                 ".cfi_restore_state",
-                "3: bl {test}",
+                // At 56 the type of cancellation, at 64 the result.
+                "3: add x0, sp, 56",
+                "bl {defer}",
+                "bl {test}",
                 "ldr x4, [sp, 48]",
                 "ldp x2, x3, [sp, 32]",
                 "ldp x0, x1, [sp, 16]",
-                "b 2b",
+                "bl {function}",
+                "str x0, [sp, 64]",
+                "ldr w0, [sp, 56]",
+                "cmp w0, {deferred}",
+                "b.eq 5f",
+                "mov x1, xzr",
+                "bl {set_type}",
+                "5: ldr x0, [sp, 64]",
+                "cmp w0, {again}",
+                "b.eq 3b",
+                "ldp x29, x30, [sp], 80",
+                ".cfi_def_cfa_offset 0",
+                ".cfi_restore x29",
+                ".cfi_restore x30",
+                "ret",
                 ".cfi_endproc",
                 calls = sym $crate::cancellation::CALLS,
                 again = const $crate::cancellation::BEGIN_AGAIN,
+                deferred = const $crate::cancellation::DEFERRED,
+                defer = sym $crate::cancellation::defer,
                 test = sym $crate::cancellation::pthread_testcancel,
+                set_type = sym $crate::cancellation::pthread_setcanceltype,
                 function = sym $function,
             )
         }

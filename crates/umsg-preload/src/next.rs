@@ -189,6 +189,7 @@ next_functions! {
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn pthread_cancel(thread: pthread_t) -> c_int;
+    fn pthread_setcanceltype(wanted: c_int, before: *mut c_int) -> c_int;
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
@@ -213,6 +214,13 @@ next_functions! {
     fn initgroups(user: *const c_char, group: gid_t) -> c_int;
     fn capset(header: *mut c_void, data: *const c_void) -> c_int;
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+}
+
+/// Where pthread_setcanceltype is, for who must not be below it on the stack.
+pub(crate) fn pthread_setcanceltype_address() -> Option<*const c_void> {
+    symbols::pthread_setcanceltype
+        .address()
+        .map(<*mut c_void>::cast_const)
 }
 
 /// Looks up every name, so that no later call has to: not in a signal handler, not in a vfork child.

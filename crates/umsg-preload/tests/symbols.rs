@@ -76,6 +76,7 @@ const EXPORTED: &[&str] = &[
     "preadv",
     "preadv64",
     "pthread_cancel",
+    "pthread_setcanceltype",
     "pwrite",
     "pwrite64",
     "pwritev",

@@ -6,9 +6,5 @@ cases_on_both! { "threads":
     closing_the_descriptor_neither_wakes_nor_breaks_a_blocked_receiver,
     closing_and_opening_under_senders_loses_no_memory_access,
     a_closed_queue_is_unmapped,
-    a_cancelled_thread_ends_on_entry_to_mq_send,
-    cancelled_threads_end_in_a_blocked_receive,
-    cancelled_threads_end_in_a_blocked_send,
-    where_cancellation_is_disabled_a_blocked_receive_goes_on,
     threads_that_come_and_go_leave_nothing_mapped,
 }
