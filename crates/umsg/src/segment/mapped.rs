@@ -1,11 +1,10 @@
 //! A segment as it is: a mapped file.
 
 use super::quota::Quota;
-use super::{Cell, Fifo, Fixed, GRANULE, Hold, Layout, NODES, Node, PRIORITIES, Policy};
+use super::{Cell, Fifo, Fixed, GRANULE, Hold, Layout, Memory, NODES, Node, PRIORITIES, Policy};
 use crate::error::Trouble;
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
-use crate::sys::map::Mapping;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -14,31 +13,29 @@ use std::sync::atomic::Ordering;
 /// that a peer writes leads out of the mapping.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    map: Mapping,
+    memory: Memory,
     layout: Layout,
     policy: Policy,
-    quota: Option<Quota>,
 }
 
 impl Segment {
     /// Maps a file that is known to have this layout.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
         Ok(Segment {
-            map: Mapping::of_file(file, layout.len)?,
+            memory: Memory::map(file, layout.len)?,
             layout,
             policy: Policy::default(),
-            quota: None,
         })
     }
 
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
-        self.quota = Some(quota);
+        self.memory.set_quota(quota);
     }
 
     /// The namespace that its memory counts in, if it is known.
     pub(crate) fn namespace(&self) -> Option<&Namespace> {
-        self.quota.as_ref().map(Quota::namespace)
+        self.memory.namespace()
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
@@ -55,33 +52,30 @@ impl Segment {
         &self.layout
     }
 
-    /// The item at `index` of the region of `T`s at `offset`, which has `count` of them.
+    /// The item at `index` of the region of `count` items at `offset`, which is one of the layout's.
     #[inline(always)]
-    fn item<T>(&self, offset: usize, index: usize, count: usize) -> Option<&T> {
-        if index >= count {
-            return None;
-        }
-        debug_assert!(offset + (index + 1) * size_of::<T>() <= self.map.len());
-        // SAFETY: the item lies inside the mapping, which lives as long as `self`; offsets are multiples of 4096 and
-        // the types are `repr(C)`, so it is aligned; every bit pattern is valid, because the types consist of
-        // atomics.
-        Some(unsafe { &*self.map.base().add(offset).cast::<T>().add(index) })
+    fn item<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Trouble> {
+        // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all types of
+        // items consist of atomics.
+        unsafe { self.memory.item(offset, size_of::<T>(), index, count) }
     }
 
     #[inline(always)]
     pub(crate) fn fixed(&self) -> &Fixed {
-        // SAFETY: as in `item`; every layout begins with the fixed part.
-        unsafe { &*self.map.base().cast::<Fixed>() }
+        // SAFETY: every layout begins with the fixed part, which consists of atomics; a mapping is page-aligned.
+        unsafe { &*self.memory.base().cast::<Fixed>() }
     }
 
     #[inline(always)]
     pub(crate) fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
-        if slot as usize >= self.layout.slots {
-            return Err(Trouble::Damaged);
-        }
-        let offset = self.layout.cells + slot as usize * self.layout.cell_len;
+        let Layout {
+            cells,
+            cell_len,
+            slots,
+            ..
+        } = self.layout;
         // SAFETY: as in `item`; a cell is longer than its header, and its length a multiple of the header's alignment.
-        Ok(unsafe { &*self.map.base().add(offset).cast::<Cell>() })
+        unsafe { self.memory.item(cells, cell_len, slot as usize, slots) }
     }
 
     /// The ring's entry for a position.
@@ -97,11 +91,11 @@ impl Segment {
     #[inline(always)]
     pub(crate) fn ring_at(&self, index: usize) -> &AtomicU32 {
         let index = index & (self.layout.ring_len - 1);
-        debug_assert!(self.layout.ring + (index + 1) * 4 <= self.map.len());
+        debug_assert!(self.layout.ring + (index + 1) * 4 <= self.layout.len);
         // SAFETY: as in `item`; the index was masked with the length of the region, a power of two.
         unsafe {
             &*self
-                .map
+                .memory
                 .base()
                 .add(self.layout.ring)
                 .cast::<AtomicU32>()
@@ -114,18 +108,15 @@ impl Segment {
     #[inline(always)]
     pub(crate) fn link(&self, slot: u32) -> Result<&Guarded32, Trouble> {
         self.item(self.layout.links, slot as usize, self.layout.slots)
-            .ok_or(Trouble::Damaged)
     }
 
     #[inline(always)]
     pub(crate) fn node(&self, index: u32) -> Result<&Node, Trouble> {
         self.item(self.layout.nodes, index as usize, NODES)
-            .ok_or(Trouble::Damaged)
     }
 
     pub(crate) fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
         self.item(self.layout.holds, index as usize, self.layout.slots)
-            .ok_or(Trouble::Damaged)
     }
 
     /// Makes more records of holds real memory than `usable`; answers how many.
@@ -142,14 +133,12 @@ impl Segment {
     #[inline(always)]
     pub(crate) fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
         self.item(self.layout.fifos, priority, PRIORITIES)
-            .ok_or(Trouble::Damaged)
     }
 
     /// First level of the priority bitmap.
     #[inline(always)]
     pub(crate) fn level0(&self, word: usize) -> Result<&Guarded64, Trouble> {
         self.item(self.layout.levels, word, PRIORITIES / 64)
-            .ok_or(Trouble::Damaged)
     }
 
     /// One of the four words of the granule of the arena that heads a block.
@@ -160,14 +149,13 @@ impl Segment {
             granule as usize,
             self.layout.arena_len / GRANULE,
         )
-        .ok_or(Trouble::Damaged)
     }
 
     /// Where `len` bytes of payload lie: in the cell, or in the block that it names.
     #[inline(always)]
     pub(crate) fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Trouble> {
         let offset = if len <= self.layout.inline() {
-            std::ptr::from_ref(cell).addr() - self.map.base().addr() + size_of::<Cell>()
+            std::ptr::from_ref(cell).addr() - self.memory.base().addr() + size_of::<Cell>()
         } else {
             let offset = cell.block.get() as usize * GRANULE;
             if offset == 0 || offset + len > self.layout.arena_len {
@@ -177,7 +165,7 @@ impl Segment {
         };
         // SAFETY: in the cell, `len` bytes behind its header still belong to it; in the arena, offset + len was checked
         // against its length. Both lie inside the mapping.
-        Ok(unsafe { self.map.base().add(offset) })
+        Ok(unsafe { self.memory.base().add(offset) })
     }
 
     /// Copies a message into its slot; one that is too long for the cell into the block that the cell names.
@@ -220,13 +208,7 @@ impl Segment {
 
     /// Makes `len` bytes from `offset` on real memory.
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Trouble> {
-        if len == 0 {
-            return Ok(());
-        }
-        if self.quota.as_ref().is_some_and(|quota| !quota.allows(len)) {
-            return Err(Trouble::NoSpace);
-        }
-        self.map.populate(offset, len).map_err(Trouble::from_memory)
+        self.memory.populate(offset, len)
     }
 
     /// Bytes in use by everything but the arena, with `slots` in circulation.
