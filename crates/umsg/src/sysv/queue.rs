@@ -417,7 +417,6 @@ impl Queue {
     }
 
     /// For a measurement: wakes whom a call has served before it drops the queue's lock, as Linux did until 2016.
-    #[cfg(feature = "ablation")]
     #[doc(hidden)]
     pub fn set_wake_inside_lock(&self, inside: bool) {
         self.engine

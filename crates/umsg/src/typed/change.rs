@@ -63,8 +63,8 @@ impl Engine {
         self.with_lock(me, Deadline::Passed, |wakes| {
             let result = may(self.fixed());
             if result.is_ok() {
-                // The store that removes it. Release: for those who look without the lock.
-                self.fixed().rights.state.store(REMOVED, Ordering::Release);
+                // The store that removes it. Relaxed: under the lock; who looks without it sees it a moment later.
+                self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
                 crash_point!(MSG_REMOVED);
                 self.dismiss(wakes);
             }

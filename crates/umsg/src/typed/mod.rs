@@ -100,8 +100,7 @@ impl From<Trouble> for Refused {
 pub(crate) struct Engine {
     segment: Segment,
     pub(crate) pacing: Pacing,
-    /// For a comparison: wake before the lock is dropped.
-    #[cfg(feature = "ablation")]
+    /// For a measurement: wake before the lock is dropped.
     pub(crate) wakes_inside: std::sync::atomic::AtomicBool,
 }
 
@@ -110,7 +109,6 @@ impl Engine {
         Engine {
             segment,
             pacing: Pacing::default(),
-            #[cfg(feature = "ablation")]
             wakes_inside: std::sync::atomic::AtomicBool::new(false),
         }
     }
@@ -202,14 +200,10 @@ impl Engine {
     /// Drops the lock and wakes.
     #[inline(always)]
     fn leave<'a, T>(&self, held: Held<'a>, wakes: &Wakes, unlock: impl FnOnce(Held<'a>) -> T) -> T {
-        #[cfg(feature = "ablation")]
-        if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
-            self.wake(wakes);
+        if wakes.is_empty() {
             return unlock(held);
         }
-        let left = unlock(held);
-        self.wake(wakes);
-        left
+        self.leave_and_wake(held, wakes, unlock)
     }
 
     /// What every operation does first: is there still a queue, and is there something to clear away?
@@ -235,15 +229,24 @@ impl Engine {
         }
     }
 
-    #[inline(always)]
-    fn wake(&self, wakes: &Wakes) {
-        if !wakes.is_empty() {
-            self.wake_slow(wakes);
+    #[inline(never)]
+    fn leave_and_wake<'a, T>(
+        &self,
+        held: Held<'a>,
+        wakes: &Wakes,
+        unlock: impl FnOnce(Held<'a>) -> T,
+    ) -> T {
+        // Relaxed: a setting.
+        if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
+            self.wake(wakes);
+            return unlock(held);
         }
+        let left = unlock(held);
+        self.wake(wakes);
+        left
     }
 
-    #[inline(never)]
-    fn wake_slow(&self, wakes: &Wakes) {
+    fn wake(&self, wakes: &Wakes) {
         // ASLEEP: the CAS that ended the wait came before; pairs with the fence in `sleep`. Whichever comes second sees
         // the other: we that it sleeps, or it that it need not.
         fence_after_rmw();

@@ -299,7 +299,7 @@ impl Engine {
         }
         loop {
             me.seat.asleep.store(1, Ordering::Relaxed);
-            // ASLEEP: pairs with the fence in `wake_slow`.
+            // ASLEEP: pairs with the fence in `wake`.
             fence(Ordering::SeqCst);
             if settled() {
                 return End::Settled;
