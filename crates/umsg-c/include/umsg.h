@@ -3,7 +3,7 @@
  *
  * Link with -lumsg, or ask pkg-config for umsg. Each function has a manual page: man 3 umsg_mq_open.
  * <umsg/mqueue.h> gives the functions and types the names of POSIX, and <umsg/msg.h> those of System V, for programs that
- * have these.
+ * have these. <umsg/ring.h> makes messages and options of rings.
  *
  * Made by `cargo xtask c-header` from crates/umsg-c/src, and to be changed there.
  */
@@ -1793,6 +1793,970 @@ int umsg_msg_set_waiting(int msqid, int waiting);
  * umsg_msgget(3), credentials(7)
  */
 int umsg_msg_forget_caller(void);
+
+/* ---- Rings: making one ---- */
+
+/* As overflow of a ring that is created: there is none. */
+#define UMSG_RING_NO_OVERFLOW 4294967295
+
+/* As flags of a ring that is created: senders are refused until umsg_ring_enable. */
+#define UMSG_RING_DISABLED 1
+
+/*
+ * What umsg_ring_create is told. Every member that is 0 or NULL has its default.
+ *
+ * Initialise it by struct umsg_ring_options options = {.size = sizeof options}; and set further members by name: a
+ * later version of the library may have more of them.
+ */
+struct umsg_ring_options {
+    /* sizeof(struct umsg_ring_options): which members the program knows. */
+    size_t size;
+    /* The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none. */
+    const char *name;
+    /* The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses. */
+    const char *directory;
+    /* How many messages the ring holds without overflow; 0 for 1,024. */
+    uint32_t entries;
+    /* How many more it holds, in order, which take memory only while they are there; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none. */
+    uint32_t overflow;
+    /* The longest payload, in bytes; 0 for 64, which is the least. */
+    uint32_t longest;
+    /* Permission bits of a ring with a name, before the umask: who may write may send; 0 for 0600. */
+    uint32_t mode;
+    /* UMSG_RING_DISABLED or 0. */
+    uint32_t flags;
+    /* How the receiver waits: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING. */
+    uint32_t waiting;
+};
+
+/*
+ * Makes a ring, of which the caller is the one receiver.
+ *
+ * Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
+ * order of arrival. options may be NULL, for the defaults.
+ *
+ * A ring without a name is for the threads of the process and the children that it makes by fork(2). One with a name lies in a
+ * namespace, as umsg_mq_open(3) describes; its name goes with umsg_ring_free(3). If there is a ring of that name whose owner
+ * has died, the new one takes its place.
+ *
+ * One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that
+ * was compiled with an older umsg.h has a shorter structure, and the members that it does not know have their defaults. One that was
+ * compiled with a newer umsg.h is refused if it uses a member that this version of the library does not know.
+ *
+ * Return value:
+ * The ring, or NULL with errno set.
+ *
+ * Errors:
+ * - E2BIG: a member that this version of the library does not know is not 0.
+ * - EACCES: the name has a second slash, or the namespace is not to be trusted or may not be written; umsg_last_error(3) says which.
+ * - EBUSY: there is a ring of that name, and its owner lives.
+ * - EFAULT: options or one of its texts is at an address that can't be read.
+ * - EINVAL: size is not that of a version of the structure; entries and overflow are together more than 1,048,576; flags or
+ *   waiting is none of its values; or name does not begin with a slash.
+ * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ * - EMFILE, ENFILE: the process or the system has no descriptor left. A ring keeps one or two.
+ * - ENAMETOOLONG: name has more than 255 bytes after its slash.
+ * - ENOENT: UMSG_DIR names a directory that does not exist.
+ * - ENOMEM: there is no memory, or no address space to map the ring.
+ * - ENOSPC: the namespace has as many bytes as its limits allow, or its file system is full.
+ * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ *
+ * If the process dies:
+ * While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead, at the latest ten
+ * milliseconds later; the name stays until another ring takes it, or umsg_ring_unlink(3).
+ *
+ * See also:
+ * umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
+ */
+struct umsg_ring *umsg_ring_create(const struct umsg_ring_options *options);
+
+/* ---- Rings: their senders, and the end of both ---- */
+
+/*
+ * Frees a ring, which closes it.
+ *
+ * Senders that have it are refused with EPIPE from now on; messages that were not received are lost. The name of a ring
+ * that has one is free at once. A child made by fork(2) that frees its copy closes nothing.
+ *
+ * No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: a call that receives from the ring has not returned yet: the ring stays.
+ *
+ * If the process dies:
+ * The system frees its rings; senders are told that the owner is dead.
+ *
+ * See also:
+ * umsg_ring_close(3), umsg_ring_create(3), umsg_ring_sender_free(3)
+ */
+int umsg_ring_free(struct umsg_ring *ring);
+
+/*
+ * Makes a sender of a ring of this process.
+ *
+ * Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver tells the messages of one
+ * from those of another by its number: umsg_ring_tag(3).
+ *
+ * It may be used, and has to be freed, whether the ring is still there or not.
+ *
+ * Return value:
+ * The sender, or NULL with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ *
+ * If the process dies:
+ * The system frees it.
+ *
+ * See also:
+ * umsg_ring_create(3), umsg_ring_open(3), umsg_ring_send(3), umsg_ring_sender_free(3)
+ */
+struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
+
+/*
+ * Opens the ring of a name for sending.
+ *
+ * The ring is looked for in the namespace that umsg_mq_open(3) describes. It is there from its umsg_ring_create(3) until its
+ * umsg_ring_free(3).
+ *
+ * Return value:
+ * A sender, or NULL with errno set.
+ *
+ * Errors:
+ * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not to be trusted or is
+ *   that of other containers; umsg_last_error(3) says which.
+ * - EBADMSG: the ring's file is damaged.
+ * - EFAULT: name is at an address that can't be read.
+ * - EINVAL: name does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
+ * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
+ * - ENAMETOOLONG: name has more than 255 bytes after its slash.
+ * - ENOENT: there is no ring of this name; or UMSG_DIR names a directory that does not exist.
+ * - ENOMEM: there is no memory, or no address space to map the ring.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
+ *
+ * If the process dies:
+ * The system frees the sender.
+ *
+ * See also:
+ * umsg_ring_create(3), umsg_ring_open_in(3), umsg_ring_send(3), umsg_ring_sender_free(3)
+ */
+struct umsg_ring_sender *umsg_ring_open(const char *name);
+
+/*
+ * Opens the ring of a name for sending, in a namespace.
+ *
+ * As umsg_ring_open(3), in the namespace that is the directory directory and not the one that the environment names.
+ *
+ * Return value:
+ * A sender, or NULL with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_open(3), and what else can be wrong with the directory:
+ *
+ * - EFAULT: directory is at an address that can't be read.
+ * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ *
+ * If the process dies:
+ * The system frees the sender.
+ *
+ * See also:
+ * umsg_ring_open(3), umsg_ring_sender_free(3)
+ */
+struct umsg_ring_sender *umsg_ring_open_in(const char *directory, const char *name);
+
+/*
+ * Makes another sender of the same ring, which the receiver tells from the first.
+ *
+ * The two are freed each for itself.
+ *
+ * Return value:
+ * The new sender, or NULL with errno set.
+ *
+ * Errors:
+ * - EBADF: sender is NULL, or no address.
+ *
+ * If the process dies:
+ * The system frees it.
+ *
+ * See also:
+ * umsg_ring_open(3), umsg_ring_sender_of(3), umsg_ring_tag(3)
+ */
+struct umsg_ring_sender *umsg_ring_sender_clone(struct umsg_ring_sender *sender);
+
+/*
+ * Frees a sender.
+ *
+ * What it has sent stays in the ring. No other thread may use it any more.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: sender is NULL, or no address.
+ *
+ * If the process dies:
+ * The system frees it.
+ *
+ * See also:
+ * umsg_ring_open(3), umsg_ring_sender_of(3)
+ */
+int umsg_ring_sender_free(struct umsg_ring_sender *sender);
+
+/* ---- Rings: taking a name away that a dead owner has left ---- */
+
+/*
+ * Removes the name of a ring whose owner has died.
+ *
+ * A living owner's name goes with its umsg_ring_free(3); this is for what a killed one has left, in the namespace that
+ * umsg_mq_open(3) describes.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the caller is neither the owner of the ring's file nor root, or may not look into it; the name has a second slash;
+ *   or the namespace can't be used; umsg_last_error(3) says which.
+ * - EBUSY: the ring's owner lives.
+ * - EFAULT: name is at an address that can't be read.
+ * - EINVAL: name does not begin with a slash, or the ring was made by another version of umsg.
+ * - ENAMETOOLONG: name has more than 255 bytes after its slash.
+ * - ENOENT: there is no ring of this name.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
+ *
+ * If the process dies:
+ * The name is removed or is not.
+ *
+ * See also:
+ * umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
+ */
+int umsg_ring_unlink(const char *name);
+
+/*
+ * Removes the name of a ring whose owner has died from a namespace.
+ *
+ * As umsg_ring_unlink(3), in the namespace that is the directory directory and not the one that the environment names.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_unlink(3), and what else can be wrong with the directory:
+ *
+ * - EFAULT: directory is at an address that can't be read.
+ * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ *
+ * If the process dies:
+ * The name is removed or is not.
+ *
+ * See also:
+ * umsg_ring_open_in(3), umsg_ring_unlink(3)
+ */
+int umsg_ring_unlink_in(const char *directory, const char *name);
+
+/* ---- Rings: sending ---- */
+
+/* A call does not wait for room. */
+#define UMSG_RING_NOWAIT 1
+
+/* A message to be sent. */
+struct umsg_ring_post {
+    /* For the receiver. */
+    uint64_t user_data;
+    /* For the receiver; in a message that brings a descriptor the receiver finds its number here. */
+    int32_t res;
+    /* For the receiver: all bits are the sender's. */
+    uint32_t flags;
+    /* Bytes that go with it; NULL if there are none. They are copied. */
+    const void *payload;
+    /* How many. Up to 64 travel in the message itself. */
+    size_t len;
+};
+
+/*
+ * Sends a message to a ring.
+ *
+ * While the ring and its overflow are full, the call waits. What the sender wrote before the call is seen by whoever has received the
+ * message. It makes no system call unless somebody sleeps and has to be woken.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: sender is NULL, or no address.
+ * - EBADFD: the ring is disabled: umsg_ring_enable(3).
+ * - EBADMSG: the ring's memory holds what no operation could have left there.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
+ * - EFAULT: post or its payload is at an address that can't be read.
+ * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - EMSGSIZE: the payload is longer than the ring was made for.
+ * - ENOMEM: the system has no memory for the message.
+ * - ENOSPC: the namespace's file system is full or its limit of bytes is reached.
+ * - EOWNERDEAD: the process that received has died.
+ * - EPIPE: the ring was closed.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all. Other senders are not held up.
+ *
+ * See also:
+ * umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
+ */
+int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post *post);
+
+/*
+ * Sends a message to a ring if there is room.
+ *
+ * As umsg_ring_send(3), but the call does not wait. If a process was stopped inside of a call on the ring, it returns after a
+ * second.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_send(3) but EINTR, and this one:
+ *
+ * - EAGAIN: the ring and its overflow are full.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_ring_send(3), umsg_ring_send_or_drop(3)
+ */
+int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_post *post);
+
+/*
+ * Sends a message to a ring, and waits for room no longer than until a certain time.
+ *
+ * As umsg_ring_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
+ * ever. If there is room, the time does not matter.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_send(3), and these:
+ *
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ETIMEDOUT: the time came before there was room.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
+ */
+int umsg_ring_timedsend(struct umsg_ring_sender *sender,
+                        const struct umsg_ring_post *post,
+                        const struct timespec *abs_timeout);
+
+/*
+ * Sends a message to a ring if there is room, and else counts that it was dropped.
+ *
+ * The count is dropped of umsg_ring_status(3).
+ *
+ * Return value:
+ * 1 if the message was sent, 0 if it was dropped, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_send(3) but EINTR.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole, or not at all.
+ *
+ * See also:
+ * umsg_ring_status(3), umsg_ring_try_send(3)
+ */
+int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ring_post *post);
+
+/*
+ * Sends a message to a ring, and posts what came of it to another one.
+ *
+ * The other one is mostly the sender's own, where it receives: completion arrives there with 0 for res, or with the negative
+ * error number of umsg_ring_send(3). flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room; one that waits
+ * ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever. It never waits for room in the other
+ * ring.
+ *
+ * Return value:
+ * 0 if the completion was posted, whatever became of the message; or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_try_send(3) for own; and these, before anything is sent:
+ *
+ * - EBADF: sender or own is NULL, or no address.
+ * - EFAULT: post, its payload, completion, its payload or abs_timeout is at an address that can't be read.
+ * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent whole or not at all, and so was its completion, if the message was sent.
+ *
+ * See also:
+ * umsg_ring_send(3), umsg_ring_try_send(3)
+ */
+int umsg_ring_send_completing(struct umsg_ring_sender *sender,
+                              const struct umsg_ring_post *post,
+                              int flags,
+                              const struct timespec *abs_timeout,
+                              struct umsg_ring_sender *own,
+                              const struct umsg_ring_post *completion);
+
+/* ---- Rings: sending several messages in one call ---- */
+
+/*
+ * Sends several messages to a ring as one: all of them or none.
+ *
+ * There is one reservation and at most one wake-up, and the receiver finds none of the n messages while another is not there
+ * yet. Each payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait until there is room for
+ * all; one that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever.
+ *
+ * Return value:
+ * 0, or -1 with errno set; then nothing was sent.
+ *
+ * Errors:
+ * Those of umsg_ring_send(3), and these:
+ *
+ * - EAGAIN: there is no room for all of them and flags has UMSG_RING_NOWAIT, or never is because the ring and its overflow are not
+ *   made for so many.
+ * - EFAULT: posts, a payload or abs_timeout is at an address that can't be read.
+ * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - EMSGSIZE: a payload has more than 64 bytes.
+ * - ETIMEDOUT: the time came before there was room for all of them.
+ *
+ * If the process dies:
+ * Before the call returns: all of them were sent, or none.
+ *
+ * See also:
+ * umsg_ring_receive_batch(3), umsg_ring_send(3)
+ */
+int umsg_ring_send_batch(struct umsg_ring_sender *sender,
+                         const struct umsg_ring_post *posts,
+                         size_t n,
+                         int flags,
+                         const struct timespec *abs_timeout);
+
+/* ---- Rings: passing descriptors ---- */
+
+/*
+ * Sends a message that brings a descriptor to a ring.
+ *
+ * The receiver gets a descriptor of its own for the same open file, in fd and res of its message. The sender keeps fd, and may
+ * close it when the call has returned. The payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does
+ * not wait for room; one that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_send(3), and these:
+ *
+ * - EAGAIN: the receiver has not taken the descriptors that it was sent, or there is no room and flags has UMSG_RING_NOWAIT.
+ * - EBADF: fd is no open descriptor.
+ * - ECONNREFUSED, ENOENT: the receiver is gone.
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - EMSGSIZE: the payload has more than 64 bytes.
+ * - ETIMEDOUT: the time came before there was room.
+ *
+ * If the process dies:
+ * Before the call returns: the message was sent with its descriptor, or not at all.
+ *
+ * See also:
+ * umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
+ */
+int umsg_ring_send_fd(struct umsg_ring_sender *sender,
+                      const struct umsg_ring_post *post,
+                      int fd,
+                      int flags,
+                      const struct timespec *abs_timeout);
+
+/*
+ * Passes a descriptor to a ring's receiver without a message.
+ *
+ * The receiver is not woken. It takes the descriptor by umsg_ring_take_fd(3) with the ticket that is returned, which the sender
+ * tells it, in a message for example. The sender keeps fd, and may close it when the call has returned.
+ *
+ * Return value:
+ * The ticket, or -1 with errno set. No other descriptor of the ring has the same; the first one is 0.
+ *
+ * Errors:
+ * - EAGAIN: the receiver has not taken the descriptors that it was sent.
+ * - EBADF: sender is NULL, or no address; or fd is no open descriptor.
+ * - EBADFD: the ring is disabled: umsg_ring_enable(3).
+ * - ECONNREFUSED, ENOENT: the receiver is gone.
+ * - EPIPE: the ring was closed.
+ *
+ * If the process dies:
+ * Before the call returns: the descriptor may be on its way. The receiver closes those that nobody takes.
+ *
+ * See also:
+ * umsg_ring_send_fd(3), umsg_ring_take_fd(3)
+ */
+int umsg_ring_pass_fd(struct umsg_ring_sender *sender, int fd);
+
+/*
+ * Takes a descriptor that came without a message.
+ *
+ * ticket is what umsg_ring_pass_fd(3) returned to the sender. The descriptor has FD_CLOEXEC set, and is the caller's to close.
+ *
+ * Return value:
+ * The descriptor, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address; or no descriptor has come under this ticket, or it was taken.
+ * - EBUSY: a call that receives from the ring has not returned yet.
+ *
+ * If the process dies:
+ * The system closes its descriptors.
+ *
+ * See also:
+ * umsg_ring_pass_fd(3), umsg_ring_receive(3)
+ */
+int umsg_ring_take_fd(struct umsg_ring *ring, int ticket);
+
+/* ---- Rings: receiving ---- */
+
+/* A message that was received. */
+struct umsg_ring_message {
+    /* As sent. */
+    uint64_t user_data;
+    /* As sent; of a message that brings a descriptor: the same as fd, or -EBADF if it did not come. */
+    int32_t res;
+    /* As sent. */
+    uint32_t flags;
+    /* Its bytes, until the next call that receives from the ring; never NULL. */
+    const void *payload;
+    /* How many. */
+    size_t len;
+    /* Process id of the sender. */
+    uint32_t pid;
+    /* The sender's number, unlike that of any other sender of the ring. */
+    uint32_t index;
+    /* The descriptor that it brings, which is the receiver's to close and has FD_CLOEXEC set; -1 for none. */
+    int32_t fd;
+    /* Set to 0. */
+    uint32_t reserved;
+};
+
+/*
+ * Receives the next message of a ring.
+ *
+ * The call waits while there is none: by default it spins for some microseconds as long as that has paid lately, and then sleeps;
+ * umsg_ring_set_waiting(3) chooses. Its payload lies in the ring and need not be freed: it is there until the next call that
+ * receives.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBADMSG: the ring's memory holds what no operation could have left there.
+ * - EBUSY: another call that receives from the ring has not returned yet: that of another thread, or one that a signal handler
+ *   or the function of umsg_ring_drain(3) was called in.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
+ * - EFAULT: message is at an address that can't be written.
+ * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - ENOMEM: the system has no memory left.
+ *
+ * If the process dies:
+ * The messages are lost with it; senders are told.
+ *
+ * See also:
+ * umsg_ring_create(3), umsg_ring_drain(3), umsg_ring_receive_batch(3), umsg_ring_send(3), umsg_ring_timedreceive(3), umsg_ring_try_receive(3), umsg_ring_wait(3)
+ */
+int umsg_ring_receive(struct umsg_ring *ring, struct umsg_ring_message *message);
+
+/*
+ * Receives the next message of a ring, if there is one.
+ *
+ * As umsg_ring_receive(3), but the call does not wait.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_receive(3) but EINTR, and this one:
+ *
+ * - EAGAIN: there is no message.
+ *
+ * If the process dies:
+ * The messages are lost with it; senders are told.
+ *
+ * See also:
+ * umsg_ring_receive(3), umsg_ring_receive_batch(3)
+ */
+int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *message);
+
+/*
+ * Receives the next message of a ring, and waits for it no longer than until a certain time.
+ *
+ * As umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
+ * ever. If there is a message, the time does not matter.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of umsg_ring_receive(3), and these:
+ *
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ETIMEDOUT: the time came before a message.
+ *
+ * If the process dies:
+ * The messages are lost with it; senders are told.
+ *
+ * See also:
+ * umsg_ring_receive(3), umsg_ring_timedsend(3), clock_gettime(2)
+ */
+int umsg_ring_timedreceive(struct umsg_ring *ring,
+                           struct umsg_ring_message *message,
+                           const struct timespec *abs_timeout);
+
+/* ---- Rings: receiving several messages in one call ---- */
+
+/* A function that is called with each message. message and its payload are there until it returns. */
+typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void *argument);
+
+/*
+ * Receives all messages of a ring that are there, and calls a function with each.
+ *
+ * The messages are copied out of the ring some at a time, under one lock. Those that come meanwhile may be among them, but the
+ * call returns though senders go on. argument is handed to visit, which must return and not leave by longjmp(3) or an exception
+ * of C++. It may send, to this ring too, but not receive from it.
+ *
+ * The call does not wait; umsg_ring_wait(3) does.
+ *
+ * Return value:
+ * How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBADMSG: the ring's memory holds what no operation could have left there. Messages before may have been visited.
+ * - EBUSY: another call that receives from the ring has not returned yet.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
+ * - EFAULT: visit is NULL.
+ *
+ * If the process dies:
+ * The messages are lost with it; senders are told.
+ *
+ * See also:
+ * umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_wait(3)
+ */
+ssize_t umsg_ring_drain(struct umsg_ring *ring, umsg_ring_visitor visit, void *argument);
+
+/*
+ * Receives several messages of a ring.
+ *
+ * Up to n messages that are there are written to messages. Their payloads are there until the next call that receives from
+ * the ring. The call does not wait; umsg_ring_wait(3) does.
+ *
+ * Return value:
+ * How many messages were written, or -1 with errno set. 0 stands for none, or for some that umsg_ring_accept_only(3) keeps out.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBADMSG: the ring's memory holds what no operation could have left there, and no message came before it.
+ * - EBUSY: another call that receives from the ring has not returned yet.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
+ * - EFAULT: messages is at an address that can't be written.
+ *
+ * If the process dies:
+ * The messages are lost with it; senders are told.
+ *
+ * See also:
+ * umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_wait(3)
+ */
+ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
+                                struct umsg_ring_message *messages,
+                                size_t n);
+
+/* ---- Rings: waiting, and descriptors to poll ---- */
+
+/*
+ * Waits until several messages are in a ring, and leaves them there.
+ *
+ * The thread is woken once, when the last of at_least messages is there, and not before. The wait ends at abs_timeout, a time
+ * of the clock CLOCK_REALTIME; NULL stands for ever, and a time that is over for a call that only looks.
+ *
+ * Return value:
+ * How many messages are there, as far as is known without asking senders: at_least or more; or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: another call that receives from the ring has not returned yet.
+ * - EFAULT: abs_timeout is at an address that can't be read.
+ * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
+ * - ETIMEDOUT: the time came before the messages.
+ *
+ * If the process dies:
+ * The messages are lost with it; senders are told.
+ *
+ * See also:
+ * umsg_ring_descriptor(3), umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_set_waiting(3)
+ */
+ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct timespec *abs_timeout);
+
+/*
+ * Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
+ *
+ * It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
+ * umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls receives with
+ * one of these until there is no message left.
+ *
+ * The descriptor is the ring's: it must not be read, written or closed.
+ *
+ * Return value:
+ * The descriptor, the same each time; or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: a call that receives from the ring has not returned yet.
+ *
+ * If the process dies:
+ * The system closes it.
+ *
+ * See also:
+ * umsg_ring_drain(3), umsg_ring_try_receive(3), umsg_ring_wait(3), poll(2), epoll(7)
+ */
+int umsg_ring_descriptor(struct umsg_ring *ring);
+
+/*
+ * Chooses how the receiver of a ring waits.
+ *
+ * waiting is one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING, which umsg_mq_set_waiting(3)
+ * describes. What it costs is counted: umsg_ring_status(3).
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: a call that receives from the ring has not returned yet.
+ * - EINVAL: waiting is none of the three.
+ *
+ * If the process dies:
+ * Nothing is left: the choice is this process's own.
+ *
+ * See also:
+ * umsg_mq_set_waiting(3), umsg_ring_create(3), umsg_ring_wait(3)
+ */
+int umsg_ring_set_waiting(struct umsg_ring *ring, int waiting);
+
+/* ---- Rings: whom the receiver lets in ---- */
+
+/* A function that says whether messages of a sender are wanted, by other than 0. It is called by calls that receive. */
+typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
+
+/*
+ * Lets senders in, of a ring that was created with UMSG_RING_DISABLED.
+ *
+ * What the caller did before is seen by senders that are let in. A ring that is enabled or closed stays so.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: a call that receives from the ring has not returned yet.
+ *
+ * If the process dies:
+ * Senders are told that the owner is dead.
+ *
+ * See also:
+ * umsg_ring_close(3), umsg_ring_create(3)
+ */
+int umsg_ring_enable(struct umsg_ring *ring);
+
+/*
+ * Closes a ring for senders.
+ *
+ * They are refused with EPIPE from now on, for good. What was sent before can still be received.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: a call that receives from the ring has not returned yet.
+ *
+ * If the process dies:
+ * Senders are told that the owner is dead.
+ *
+ * See also:
+ * umsg_ring_enable(3), umsg_ring_free(3)
+ */
+int umsg_ring_close(struct umsg_ring *ring);
+
+/*
+ * Chooses whose messages a ring's receiver gets.
+ *
+ * From now on accept is called with the sender of each message that is met, and with argument; where it returns 0, the
+ * message is dropped and counted: umsg_ring_refused(3). Before, it counts as one that is there. NULL lets all in again. accept must
+ * return, and must not receive from the ring; any thread that receives calls it.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: a call that receives from the ring has not returned yet.
+ *
+ * If the process dies:
+ * Nothing is left: the choice is this process's own.
+ *
+ * See also:
+ * umsg_ring_receive(3), umsg_ring_refused(3), umsg_ring_tag(3)
+ */
+int umsg_ring_accept_only(struct umsg_ring *ring, umsg_ring_filter accept, void *argument);
+
+/*
+ * Tells how many messages of a ring were dropped because of who sent them.
+ *
+ * They are those that umsg_ring_accept_only(3) has kept out, in this process.
+ *
+ * Return value:
+ * Their number, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EBUSY: a call that receives from the ring has not returned yet.
+ *
+ * If the process dies:
+ * Nothing is left.
+ *
+ * See also:
+ * umsg_ring_accept_only(3), umsg_ring_status(3)
+ */
+int64_t umsg_ring_refused(struct umsg_ring *ring);
+
+/* ---- Rings: what one says of itself ---- */
+
+/* All that can be said about a ring without looking at its messages. What is counted, is since the ring was made. */
+struct umsg_ring_status {
+    /* How many messages are there now. */
+    uint64_t messages;
+    /* How many of them are beyond entries. */
+    uint64_t overflowing;
+    /* How many messages the ring holds without overflow. */
+    uint32_t entries;
+    /* How many more it holds. */
+    uint32_t overflow;
+    /* The longest payload, in bytes. */
+    uint64_t longest;
+    /* Process id of the owner. */
+    uint32_t owner;
+    /* 1 if that process lives, as far as can be told, else 0. */
+    uint32_t owner_alive;
+    /* 1 if senders are let in, else 0. */
+    uint32_t enabled;
+    /* 1 if the ring was closed, else 0. */
+    uint32_t closed;
+    /* Permission bits. */
+    uint32_t mode;
+    /* How many senders were made. */
+    uint32_t senders;
+    /* When the ring was made, in nanoseconds since 1970. */
+    int64_t created;
+    /* Bytes of memory in use. */
+    uint64_t memory;
+    /* Threads that wait for room. */
+    uint64_t blocked_senders;
+    /* Sends that found no room and waited. */
+    uint64_t sends_blocked;
+    /* Messages that umsg_ring_send_or_drop has dropped. */
+    uint64_t dropped;
+    /* How often the receiver went to sleep. */
+    uint64_t slept;
+    /* Waits of the receiver that ended while it was still spinning. */
+    uint64_t spun;
+    /* How long the receiver spun, in nanoseconds: CPU time, unless others ran in its place. */
+    uint64_t time_spun;
+    /* How long the receiver slept, in nanoseconds: that takes no CPU time but some microseconds each time. */
+    uint64_t time_asleep;
+    /* Repairs after a process died in the middle of a call. */
+    uint64_t repairs;
+    /* 1 if something was found in the ring's memory that no operation could have left there, else 0. */
+    uint64_t damaged;
+};
+
+/* Which sender it is. */
+struct umsg_ring_tag {
+    /* Process id. */
+    uint32_t pid;
+    /* The sender's number, unlike that of any other sender of the ring. */
+    uint32_t index;
+};
+
+/*
+ * Tells all that can be said about a ring.
+ *
+ * size is sizeof(struct umsg_ring_status): a program that was compiled with an older umsg.h has a shorter structure and gets
+ * the members that it knows; in one that was compiled with a newer umsg.h, members that this version of the library does not know
+ * are set to 0. It may be called while another thread receives.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: ring is NULL, or no address.
+ * - EFAULT: status is at an address that can't be written.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_ring_refused(3), umsg_ring_sender_status(3), umsg_ring_wait(3)
+ */
+int umsg_ring_status(struct umsg_ring *ring, struct umsg_ring_status *status, size_t size);
+
+/*
+ * Tells all that can be said about the ring of a sender.
+ *
+ * As umsg_ring_status(3).
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: sender is NULL, or no address.
+ * - EFAULT: status is at an address that can't be written.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_ring_send(3), umsg_ring_status(3)
+ */
+int umsg_ring_sender_status(struct umsg_ring_sender *sender,
+                            struct umsg_ring_status *status,
+                            size_t size);
+
+/*
+ * Tells how the receiver of a ring tells a sender from others.
+ *
+ * What is written to tag stands in the members pid and index of each message that the calling process sends by sender.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * - EBADF: sender is NULL, or no address.
+ * - EFAULT: tag is at an address that can't be written.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg_ring_accept_only(3), umsg_ring_receive(3), umsg_ring_sender_clone(3)
+ */
+int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
 
 /* ---- Signal handlers that use queues ---- */
 

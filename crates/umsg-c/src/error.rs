@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 
-use crate::msg;
+use crate::{msg, ring};
 use umsg::NamespaceError;
 use umsg::posix::{
     LeaseError, OpenError, ReceiveError, RestoreError, SendError, SnapshotError, UnlinkError,
@@ -57,6 +57,9 @@ pub(crate) enum Failure {
     /// Of System V queues.
     #[error(transparent)]
     SystemV(#[from] msg::Refusal),
+    /// Of rings.
+    #[error(transparent)]
+    Ring(#[from] ring::Refusal),
     /// E2BIG
     #[error("the message is longer than the {0} bytes that there is room for")]
     TooShort(usize),
@@ -80,6 +83,7 @@ impl Failure {
             Failure::Restore(error) => error.errno(),
             Failure::Namespace(error) => error.errno(),
             Failure::SystemV(refusal) => refusal.errno(),
+            Failure::Ring(refusal) => refusal.errno(),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `signals`, `version` |
 //! | those of System V queues | `msg` |
+//! | those of rings | `ring` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
 //! | leases and reservations under a number | `keep` |
 //! | where both find their places | `table` |
@@ -44,6 +45,7 @@ mod pointer;
 mod receive;
 mod receive_batch;
 mod reservation;
+mod ring;
 mod send;
 mod signals;
 mod snapshot;

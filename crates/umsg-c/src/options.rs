@@ -189,19 +189,8 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
             "the member size of the options is not sizeof(struct umsg_mq_options)",
         ));
     }
-    // SAFETY: zero is a value of every member.
-    let mut known: umsg_mq_options = unsafe { std::mem::zeroed() };
-    let common = size.min(size_of::<umsg_mq_options>());
-    // SAFETY: the program's structure has `size` bytes, ours has its own; `common` is in both, which do not overlap.
-    unsafe {
-        std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut known).cast::<u8>(), common);
-    }
-    // SAFETY: by this function's contract all bytes up to `size` are readable; bytes have no alignment.
-    let unknown =
-        unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(common), size - common) };
-    if unknown.iter().any(|&byte| byte != 0) {
-        return Err(Failure::TooNew);
-    }
+    // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
+    let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     if known.reserved != 0 {
         return Err(Failure::Invalid(
             "a reserved member of the options is not 0",

@@ -57,6 +57,30 @@ pub(crate) unsafe fn read<T: Copy>(
     Ok(Some(unsafe { pointer.read_unaligned() }))
 }
 
+/// Reads of a structure of `size` bytes what both sides know; the rest of ours is 0, and the rest of the program's has to be.
+///
+/// # Safety
+/// `options` has `size` readable bytes, and zero is a value of every member.
+pub(crate) unsafe fn read_as_far_as_known<T: Copy>(
+    options: *const T,
+    size: usize,
+) -> Result<T, Failure> {
+    // SAFETY: by this function's contract.
+    let mut known: T = unsafe { std::mem::zeroed() };
+    let common = size.min(size_of::<T>());
+    // SAFETY: the program's structure has `size` bytes, ours has its own; `common` is in both, which do not overlap.
+    unsafe {
+        std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut known).cast::<u8>(), common);
+    }
+    // SAFETY: by this function's contract all bytes up to `size` are readable; bytes have no alignment.
+    let unknown =
+        unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(common), size - common) };
+    match unknown.iter().all(|&byte| byte == 0) {
+        true => Ok(known),
+        false => Err(Failure::TooNew),
+    }
+}
+
 /// Writes a structure where the program wants it.
 ///
 /// # Safety

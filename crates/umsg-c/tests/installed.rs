@@ -102,12 +102,14 @@ fn headers_stand_alone() {
     }
     stands_alone("umsg/mqueue.h", "c", "gnu11");
     stands_alone("umsg/msg.h", "c", "gnu11");
+    stands_alone("umsg/ring.h", "c", "c99");
     if is_installed("c++") {
         for standard in ["c++98", "c++20"] {
             stands_alone("umsg.h", "c++", standard);
         }
         stands_alone("umsg/mqueue.h", "c++", "c++11");
         stands_alone("umsg/msg.h", "c++", "gnu++11");
+        stands_alone("umsg/ring.h", "c++", "c++98");
     }
 }
 

@@ -109,7 +109,7 @@ macro_rules! programs {
     };
 }
 
-programs!(everywhere: open, messages, batch, look, threads, in_place, snapshot, typed);
+programs!(everywhere: open, messages, batch, look, threads, in_place, snapshot, typed, ring);
 
 // valgrind makes a handler's context of its own, whose signal mask, by which a signal is put off, it does not take over.
 programs! {
@@ -121,11 +121,13 @@ fn cpp_takes_the_headers() {
     if !is_installed("c++") {
         return skip("a C++ compiler");
     }
-    run(&compile(&Build {
-        source: "header.cpp",
-        output: "header-cpp",
-        options: &["-std=c++11"],
-    }));
+    for (source, output) in [("header.cpp", "header-cpp"), ("ring.cpp", "ring-cpp")] {
+        run(&compile(&Build {
+            source,
+            output,
+            options: &["-std=c++11"],
+        }));
+    }
 }
 
 /// The program as it is, on the kernel's queues: what it expects is what POSIX queues do.

@@ -3,7 +3,7 @@
 //! ```text
 //! target/dist/bin/umsg
 //!             lib/libumsg_preload.so
-//!             lib/libumsg.so, .a, pkgconfig/umsg.pc and include/umsg.h, umsg/mqueue.h
+//!             lib/libumsg.so, .a, pkgconfig/umsg.pc and include/umsg.h, umsg/*.h
 //!             share/man/man1/umsg*.1, man3/umsg_*.3
 //!             share/bash-completion/completions/umsg
 //!             share/fish/vendor_completions.d/umsg.fish

@@ -67,9 +67,9 @@ impl Namespace {
         command
     }
 
-    /// The names of the queues that there are, and the files of those of System V.
+    /// The names of the queues and rings that there are, and the files of queues of System V.
     pub fn queues(&self) -> Vec<String> {
-        let directories = ["mq", "msg"].map(|kind| self.0.path().join(kind));
+        let directories = ["mq", "msg", "ring"].map(|kind| self.0.path().join(kind));
         let entries = directories.iter().flat_map(|kind| kind.read_dir());
         entries
             .flatten()

@@ -143,6 +143,14 @@ impl Ring {
         self.recv_by(Deadline::after(timeout))
     }
 
+    /// Receives the next message; waits for it as `until` says.
+    ///
+    /// # Errors
+    /// [`RecvError::Empty`] for [`Until::Now`]; [`RecvError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
+    pub fn recv_until(&mut self, until: Until) -> Result<Message<'_>, RecvError> {
+        self.recv_by(until.deadline())
+    }
+
     /// A descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call on
     /// an empty ring has a sender make it readable; it stays so until [`try_recv`](Ring::try_recv) or
     /// [`drain`](Ring::drain) have found the ring empty.

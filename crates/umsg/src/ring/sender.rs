@@ -108,6 +108,14 @@ impl Sender {
         self.send_wire(post.wire(), 0, Deadline::after(timeout))
     }
 
+    /// Sends a message; waits for room as `until` says.
+    ///
+    /// # Errors
+    /// As [`send_timeout`](Sender::send_timeout); [`SendError::Full`] for [`Until::Now`].
+    pub fn send_until(&self, post: &Post, until: Until) -> Result<(), SendError> {
+        self.send_wire(post.wire(), 0, until.deadline())
+    }
+
     /// Sends a message; waits for room at most until `deadline`, on the system's clock.
     ///
     /// # Errors
@@ -122,7 +130,19 @@ impl Sender {
     /// # Errors
     /// As [`try_send`](Sender::try_send) without `Full`.
     pub fn send_or_drop(&self, post: &Post) -> Result<bool, SendError> {
-        match self.try_send(post) {
+        self.or_drop(self.try_send(post))
+    }
+
+    /// As [`send_or_drop`](Sender::send_or_drop), with a payload as for [`send_long`](Sender::send_long).
+    ///
+    /// # Errors
+    /// As [`send_long`](Sender::send_long), without `Full` and `TimedOut`.
+    pub fn send_long_or_drop(&self, post: &Post, payload: &[u8]) -> Result<bool, SendError> {
+        self.or_drop(self.send_long(post, payload, Until::Now))
+    }
+
+    fn or_drop(&self, sent: Result<(), SendError>) -> Result<bool, SendError> {
+        match sent {
             Ok(()) => Ok(true),
             Err(SendError::Full) => {
                 let dropped = &self.shared.ownership().dropped;

@@ -1,6 +1,6 @@
 //! Types of Rust as C has them.
 
-use syn::{Expr, Lit, Type};
+use syn::{Expr, GenericArgument, Lit, PathArguments, ReturnType, Type};
 
 use crate::failure::{Failure, Result};
 
@@ -26,12 +26,21 @@ const NAMES: [(&str, &str); 17] = [
 ];
 
 /// The library's own types that are not structures.
-const ALIASES: [&str; 2] = ["umsg_mqd_t", "umsg_handle"];
+const ALIASES: [&str; 4] = [
+    "umsg_mqd_t",
+    "umsg_handle",
+    "umsg_ring_visitor",
+    "umsg_ring_filter",
+];
 
 /// The declaration of `name` with a type.
 pub fn declare(rust: &Type, name: &str) -> Result<String> {
     match rust {
-        Type::Path(path) => Ok(format!("{} {name}", base(path)?)),
+        Type::Path(path) => match optional(path) {
+            Some(function) => declare(function, name),
+            None => Ok(format!("{} {name}", base(path)?)),
+        },
+        Type::FnPtr(function) => pointer_to(function, name),
         Type::Ptr(pointer) => {
             let constant = match pointer.mutability {
                 syn::PointerMutability::Const(_) => "const ",
@@ -52,6 +61,34 @@ pub fn declare(rust: &Type, name: &str) -> Result<String> {
             declare(&array.elem, &format!("{name}[{length}]"))
         }
         _ => Err(Failure::new(format!("C does not have the type of {name}"))),
+    }
+}
+
+/// What an `Option` has in it: a pointer to a function, which may be NULL.
+fn optional(path: &syn::TypePath) -> Option<&Type> {
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    match arguments.args.first()? {
+        GenericArgument::Type(inside) if last.ident == "Option" => Some(inside),
+        _ => None,
+    }
+}
+
+/// The declaration of `name` as a pointer to a function.
+fn pointer_to(function: &syn::TypeFnPtr, name: &str) -> Result<String> {
+    let mut parameters = Vec::new();
+    for input in &function.inputs {
+        let Some((named, _)) = &input.name else {
+            return Err(Failure::new(format!("a parameter of {name} has no name")));
+        };
+        parameters.push(declare(&input.ty, &named.to_string())?);
+    }
+    let pointer = format!("(*{name})({})", parameters.join(", "));
+    match &function.output {
+        ReturnType::Default => Ok(format!("void {pointer}")),
+        ReturnType::Type(_, returned) => declare(returned, &pointer),
     }
 }
 

@@ -52,7 +52,7 @@ fn opening(version: &str) -> String {
  *
  * Link with -lumsg, or ask pkg-config for umsg. Each function has a manual page: man 3 umsg_mq_open.
  * <umsg/mqueue.h> gives the functions and types the names of POSIX, and <umsg/msg.h> those of System V, for programs that
- * have these.
+ * have these. <umsg/ring.h> makes messages and options of rings.
  *
  * Made by `cargo xtask c-header` from crates/umsg-c/src, and to be changed there.
  */

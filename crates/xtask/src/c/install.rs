@@ -4,7 +4,7 @@
 //! lib/libumsg.so -> libumsg.so.0 -> libumsg.so.0.1.0
 //! lib/libumsg.a
 //! lib/pkgconfig/umsg.pc
-//! include/umsg.h, include/umsg/mqueue.h, include/umsg/msg.h
+//! include/umsg.h, include/umsg/mqueue.h, include/umsg/msg.h, include/umsg/ring.h
 //! share/man/man3/umsg_*.3
 //! ```
 //!
@@ -34,7 +34,11 @@ pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()
     put(&archive, &library.join("libumsg.a"))?;
     link(workspace, &archive, &library)?;
     put(&header::path(root), &prefix.join("include/umsg.h"))?;
-    for names in ["include/umsg/mqueue.h", "include/umsg/msg.h"] {
+    for names in [
+        "include/umsg/mqueue.h",
+        "include/umsg/msg.h",
+        "include/umsg/ring.h",
+    ] {
         put(&package.join(names), &prefix.join(names))?;
     }
     let template = package.join("umsg.pc.in");

@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 26] = [
+const FILES: [&str; 37] = [
     "handle",
     "attributes",
     "open",
@@ -36,6 +36,17 @@ const FILES: [&str; 26] = [
     "msg/types",
     "msg/status",
     "msg/waiting",
+    "ring/create",
+    "ring/ends",
+    "ring/unlink",
+    "ring/send",
+    "ring/send_batch",
+    "ring/descriptor",
+    "ring/receive",
+    "ring/drain",
+    "ring/waiting",
+    "ring/control",
+    "ring/status",
     "signals",
 ];
 /// Those that come last in the header.
@@ -290,6 +301,9 @@ mod tests {
         /// A handle.
         pub type umsg_handle = *mut umsg_hidden;
 
+        /// Is told.
+        pub type umsg_listener = Option<unsafe extern \"C\" fn(thing: *const umsg_thing, how: c_int) -> c_int>;
+
         /// So many.
         pub const UMSG_MANY: c_int = 7;
         const NOT_FOR_C: c_int = 8;
@@ -344,6 +358,11 @@ mod tests {
             panic!("another name of a type comes second");
         };
         assert_eq!(alias, "struct umsg_hidden *umsg_handle");
+        let Shape::Alias(alias) = &chapter.types[2].shape else {
+            panic!("a function's type comes third");
+        };
+        let expected = "int (*umsg_listener)(const struct umsg_thing *thing, int how)";
+        assert_eq!(alias, expected);
     }
 
     #[test]

@@ -1,0 +1,143 @@
+//! Rings: whom the receiver lets in.
+
+use std::ffi::{c_int, c_void};
+
+use umsg::ring::Tag;
+
+use super::receiver::{enter, umsg_ring};
+use crate::error::{Failure, answer};
+
+/// A function that says whether messages of a sender are wanted, by other than 0. It is called by calls that receive.
+pub type umsg_ring_filter =
+    Option<unsafe extern "C" fn(pid: u32, index: u32, argument: *mut c_void) -> c_int>;
+
+/// Lets senders in, of a ring that was created with `UMSG_RING_DISABLED`.
+///
+/// What the caller did before is seen by senders that are let in. A ring that is enabled or closed stays so.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: a call that receives from the ring has not returned yet.
+///
+/// # If the process dies
+/// Senders are told that the owner is dead.
+///
+/// # See also
+/// umsg_ring_close(3), umsg_ring_create(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        unsafe { enter(ring)? }.ring.enable();
+        Ok::<_, Failure>(0)
+    };
+    answer(run())
+}
+
+/// Closes a ring for senders.
+///
+/// They are refused with `EPIPE` from now on, for good. What was sent before can still be received.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: a call that receives from the ring has not returned yet.
+///
+/// # If the process dies
+/// Senders are told that the owner is dead.
+///
+/// # See also
+/// umsg_ring_enable(3), umsg_ring_free(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        unsafe { enter(ring)? }.ring.close();
+        Ok::<_, Failure>(0)
+    };
+    answer(run())
+}
+
+/// Chooses whose messages a ring's receiver gets.
+///
+/// From now on `accept` is called with the sender of each message that is met, and with `argument`; where it returns 0, the
+/// message is dropped and counted: umsg_ring_refused(3). Before, it counts as one that is there. NULL lets all in again. `accept` must
+/// return, and must not receive from the ring; any thread that receives calls it.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: a call that receives from the ring has not returned yet.
+///
+/// # If the process dies
+/// Nothing is left: the choice is this process's own.
+///
+/// # See also
+/// umsg_ring_receive(3), umsg_ring_refused(3), umsg_ring_tag(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_accept_only(
+    ring: *mut umsg_ring,
+    accept: umsg_ring_filter,
+    argument: *mut c_void,
+) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        let mut turn = unsafe { enter(ring)? };
+        let argument = Argument(argument);
+        match accept {
+            // SAFETY: a function of the program, with what it is declared to take.
+            Some(accept) => turn.ring.accept_only(move |Tag { pid, index }| unsafe {
+                accept(pid, index, argument.get()) != 0
+            }),
+            None => turn.ring.accept_only(|_| true),
+        }
+        Ok::<_, Failure>(0)
+    };
+    answer(run())
+}
+
+/// Tells how many messages of a ring were dropped because of who sent them.
+///
+/// They are those that umsg_ring_accept_only(3) has kept out, in this process.
+///
+/// # Return value
+/// Their number, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: a call that receives from the ring has not returned yet.
+///
+/// # If the process dies
+/// Nothing is left.
+///
+/// # See also
+/// umsg_ring_accept_only(3), umsg_ring_status(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_refused(ring: *mut umsg_ring) -> i64 {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        let turn = unsafe { enter(ring)? };
+        Ok::<_, Failure>(turn.ring.refused().cast_signed())
+    };
+    answer(run())
+}
+
+/// What a program has its function called with.
+#[derive(Clone, Copy)]
+struct Argument(*mut c_void);
+
+impl Argument {
+    fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+// SAFETY: it is handed on, and never followed; the manual says that any thread that receives may do so.
+unsafe impl Send for Argument {}

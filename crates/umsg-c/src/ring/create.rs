@@ -1,0 +1,181 @@
+//! Rings: making one.
+
+use std::ffi::c_char;
+
+use libc::size_t;
+use umsg::Namespace;
+use umsg::ring::{Options, Waiting};
+
+use super::Refusal;
+use super::receiver::umsg_ring;
+use crate::error::{Failure, fail};
+use crate::pointer;
+use crate::waiting;
+
+/// What umsg_ring_create is told. Every member that is 0 or NULL has its default.
+///
+/// Initialise it by `struct umsg_ring_options options = {.size = sizeof options};` and set further members by name: a
+/// later version of the library may have more of them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_ring_options {
+    /// sizeof(struct umsg_ring_options): which members the program knows.
+    pub size: size_t,
+    /// The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none.
+    pub name: *const c_char,
+    /// The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses.
+    pub directory: *const c_char,
+    /// How many messages the ring holds without overflow; 0 for 1,024.
+    pub entries: u32,
+    /// How many more it holds, in order, which take memory only while they are there; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none.
+    pub overflow: u32,
+    /// The longest payload, in bytes; 0 for 64, which is the least.
+    pub longest: u32,
+    /// Permission bits of a ring with a name, before the umask: who may write may send; 0 for 0600.
+    pub mode: u32,
+    /// UMSG_RING_DISABLED or 0.
+    pub flags: u32,
+    /// How the receiver waits: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING.
+    pub waiting: u32,
+}
+
+/// As `overflow` of a ring that is created: there is none.
+pub const UMSG_RING_NO_OVERFLOW: u32 = 4_294_967_295;
+/// As `flags` of a ring that is created: senders are refused until umsg_ring_enable.
+pub const UMSG_RING_DISABLED: u32 = 1;
+
+/// The size of the first version, and the most of any.
+const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
+
+/// Makes a ring, of which the caller is the one receiver.
+///
+/// Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
+/// order of arrival. `options` may be NULL, for the defaults.
+///
+/// A ring without a name is for the threads of the process and the children that it makes by fork(2). One with a name lies in a
+/// namespace, as umsg_mq_open(3) describes; its name goes with umsg_ring_free(3). If there is a ring of that name whose owner
+/// has died, the new one takes its place.
+///
+/// One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that
+/// was compiled with an older `umsg.h` has a shorter structure, and the members that it does not know have their defaults. One that was
+/// compiled with a newer `umsg.h` is refused if it uses a member that this version of the library does not know.
+///
+/// # Return value
+/// The ring, or NULL with errno set.
+///
+/// # Errors
+/// - `E2BIG`: a member that this version of the library does not know is not 0.
+/// - `EACCES`: the name has a second slash, or the namespace is not to be trusted or may not be written; umsg_last_error(3) says which.
+/// - `EBUSY`: there is a ring of that name, and its owner lives.
+/// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
+/// - `EINVAL`: `size` is not that of a version of the structure; `entries` and `overflow` are together more than 1,048,576; `flags` or
+///   `waiting` is none of its values; or `name` does not begin with a slash.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left. A ring keeps one or two.
+/// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
+/// - `ENOENT`: `UMSG_DIR` names a directory that does not exist.
+/// - `ENOMEM`: there is no memory, or no address space to map the ring.
+/// - `ENOSPC`: the namespace has as many bytes as its limits allow, or its file system is full.
+/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+///
+/// # If the process dies
+/// While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead, at the latest ten
+/// milliseconds later; the name stays until another ring takes it, or umsg_ring_unlink(3).
+///
+/// # See also
+/// umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_create(options: *const umsg_ring_options) -> *mut umsg_ring {
+    // SAFETY: the caller promises NULL or a structure as long as its first member says.
+    unsafe { create(options) }.unwrap_or_else(|failure| {
+        fail(failure);
+        std::ptr::null_mut()
+    })
+}
+
+/// # Safety
+/// `options` is NULL, or a structure as long as its first member says whose texts are NULL or strings, or they are
+/// addresses that a pointer check refuses.
+unsafe fn create(options: *const umsg_ring_options) -> Result<*mut umsg_ring, Failure> {
+    // SAFETY: by this function's contract.
+    let Some(given) = (unsafe { read(options)? }) else {
+        let ring = Options::new().create().map_err(Refusal::from)?;
+        return Ok(umsg_ring::new(ring));
+    };
+    let waiting = waiting::of(given.waiting.cast_signed())?;
+    let options = prepared(&given)?;
+    let ring = match given.name.is_null() {
+        true => options.create(),
+        false => {
+            // SAFETY: by this function's contract.
+            let (name, namespace) = unsafe {
+                let name = pointer::text(given.name, "name")?;
+                (name, namespace(given.directory)?)
+            };
+            options.create_in(&namespace, name)
+        }
+    };
+    let ring = ring.map_err(Refusal::from)?;
+    set(&ring, waiting);
+    Ok(umsg_ring::new(ring))
+}
+
+fn set(ring: &umsg::ring::Ring, waiting: Waiting) {
+    if waiting != Waiting::default() {
+        ring.set_waiting(waiting);
+    }
+}
+
+fn prepared(given: &umsg_ring_options) -> Result<Options, Failure> {
+    if given.flags & !UMSG_RING_DISABLED != 0 {
+        return Err(Failure::Invalid(
+            "UMSG_RING_DISABLED is the only flag of a ring that is created",
+        ));
+    }
+    let mut options = Options::new();
+    options.disabled(given.flags & UMSG_RING_DISABLED != 0);
+    if given.entries != 0 {
+        options.entries(given.entries);
+    }
+    match given.overflow {
+        0 => {}
+        UMSG_RING_NO_OVERFLOW => drop(options.overflow(0)),
+        overflow => drop(options.overflow(overflow)),
+    }
+    options.longest(given.longest);
+    if given.mode != 0 {
+        options.mode(given.mode);
+    }
+    Ok(options)
+}
+
+/// The one of a directory, or of the environment.
+///
+/// # Safety
+/// `directory` is NULL, or a string, or an address that a pointer check refuses.
+pub(super) unsafe fn namespace(directory: *const c_char) -> Result<Namespace, Failure> {
+    if directory.is_null() {
+        return Ok(Namespace::resolve()?);
+    }
+    // SAFETY: by this function's contract.
+    let directory = unsafe { pointer::text(directory, "directory")? };
+    Ok(Namespace::at(directory)?)
+}
+
+/// The options, as far as the program knows them, with 0 for the rest.
+///
+/// # Safety
+/// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.
+unsafe fn read(options: *const umsg_ring_options) -> Result<Option<umsg_ring_options>, Failure> {
+    // SAFETY: by this function's contract; the size is the first member.
+    let Some(size) = (unsafe { pointer::read(options.cast::<size_t>(), "options")? }) else {
+        return Ok(None);
+    };
+    if !SIZES.contains(&size) {
+        return Err(Failure::Invalid(
+            "the member size of the options is not sizeof(struct umsg_ring_options)",
+        ));
+    }
+    // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
+    unsafe { pointer::read_as_far_as_known(options, size) }.map(Some)
+}

@@ -1,0 +1,129 @@
+//! Rings: passing descriptors.
+
+use std::ffi::c_int;
+use std::os::fd::{BorrowedFd, IntoRawFd as _};
+
+use libc::timespec;
+
+use super::ends::{sender, umsg_ring_sender};
+use super::receiver::{enter, umsg_ring};
+use super::send::{Wanted, umsg_ring_post};
+use super::{Refusal, until};
+use crate::error::{Failure, answer};
+use crate::time;
+
+/// Sends a message that brings a descriptor to a ring.
+///
+/// The receiver gets a descriptor of its own for the same open file, in `fd` and `res` of its message. The sender keeps `fd`, and may
+/// close it when the call has returned. The payload has up to 64 bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does
+/// not wait for room; one that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for ever.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_send(3), and these:
+///
+/// - `EAGAIN`: the receiver has not taken the descriptors that it was sent, or there is no room and `flags` has `UMSG_RING_NOWAIT`.
+/// - `EBADF`: `fd` is no open descriptor.
+/// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `EMSGSIZE`: the payload has more than 64 bytes.
+/// - `ETIMEDOUT`: the time came before there was room.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent with its descriptor, or not at all.
+///
+/// # See also
+/// umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_send_fd(
+    sender: *mut umsg_ring_sender,
+    post: *const umsg_ring_post,
+    fd: c_int,
+    flags: c_int,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises NULL or a readable timespec, a sender, and a structure with its payload.
+        let (until, sender, post) = unsafe {
+            let until = until(flags, time::deadline(abs_timeout)?)?;
+            (until, self::sender(sender)?, Wanted::read_short(post)?)
+        };
+        let sent = sender.send_fd(&post, borrow(fd)?, until);
+        sent.map_err(Refusal::from)?;
+        Ok(0)
+    };
+    answer(run())
+}
+
+/// Passes a descriptor to a ring's receiver without a message.
+///
+/// The receiver is not woken. It takes the descriptor by umsg_ring_take_fd(3) with the ticket that is returned, which the sender
+/// tells it, in a message for example. The sender keeps `fd`, and may close it when the call has returned.
+///
+/// # Return value
+/// The ticket, or -1 with errno set. No other descriptor of the ring has the same; the first one is 0.
+///
+/// # Errors
+/// - `EAGAIN`: the receiver has not taken the descriptors that it was sent.
+/// - `EBADF`: `sender` is NULL, or no address; or `fd` is no open descriptor.
+/// - `EBADFD`: the ring is disabled: umsg_ring_enable(3).
+/// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
+/// - `EPIPE`: the ring was closed.
+///
+/// # If the process dies
+/// Before the call returns: the descriptor may be on its way. The receiver closes those that nobody takes.
+///
+/// # See also
+/// umsg_ring_send_fd(3), umsg_ring_take_fd(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_pass_fd(sender: *mut umsg_ring_sender, fd: c_int) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises a sender.
+        let sender = unsafe { self::sender(sender)? };
+        let ticket = sender.pass_fd(borrow(fd)?);
+        Ok::<_, Failure>(ticket.map_err(Refusal::from)?)
+    };
+    answer(run())
+}
+
+/// Takes a descriptor that came without a message.
+///
+/// `ticket` is what umsg_ring_pass_fd(3) returned to the sender. The descriptor has `FD_CLOEXEC` set, and is the caller's to close.
+///
+/// # Return value
+/// The descriptor, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address; or no descriptor has come under this ticket, or it was taken.
+/// - `EBUSY`: a call that receives from the ring has not returned yet.
+///
+/// # If the process dies
+/// The system closes its descriptors.
+///
+/// # See also
+/// umsg_ring_pass_fd(3), umsg_ring_receive(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_take_fd(ring: *mut umsg_ring, ticket: c_int) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        let mut turn = unsafe { enter(ring)? };
+        let taken = turn.ring.take_fd(ticket);
+        let taken = taken.ok_or(Refusal::NoSuchTicket(ticket))?;
+        Ok::<_, Failure>(taken.into_raw_fd())
+    };
+    answer(run())
+}
+
+/// A program's descriptor for the length of a call; whether it is open, the system says.
+fn borrow<'a>(fd: c_int) -> Result<BorrowedFd<'a>, Refusal> {
+    match fd {
+        0.. => {
+            // SAFETY: not -1; if it is not open, or is closed meanwhile, the system calls that use it say so.
+            Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+        }
+        _ => Err(Refusal::NoDescriptor(fd)),
+    }
+}

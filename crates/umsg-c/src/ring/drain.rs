@@ -1,0 +1,128 @@
+//! Rings: receiving several messages in one call.
+
+use std::ffi::c_void;
+
+use libc::{size_t, ssize_t};
+
+use super::Refusal;
+use super::receive::{in_c, umsg_ring_message};
+use super::receiver::{Inner, enter, umsg_ring};
+use crate::error::{Failure, answer};
+use crate::pointer;
+
+/// A function that is called with each message. `message` and its payload are there until it returns.
+pub type umsg_ring_visitor =
+    Option<unsafe extern "C" fn(message: *const umsg_ring_message, argument: *mut c_void)>;
+
+/// Receives all messages of a ring that are there, and calls a function with each.
+///
+/// The messages are copied out of the ring some at a time, under one lock. Those that come meanwhile may be among them, but the
+/// call returns though senders go on. `argument` is handed to `visit`, which must return and not leave by longjmp(3) or an exception
+/// of C++. It may send, to this ring too, but not receive from it.
+///
+/// The call does not wait; umsg_ring_wait(3) does.
+///
+/// # Return value
+/// How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADMSG`: the ring's memory holds what no operation could have left there. Messages before may have been visited.
+/// - `EBUSY`: another call that receives from the ring has not returned yet.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
+/// - `EFAULT`: `visit` is NULL.
+///
+/// # If the process dies
+/// The messages are lost with it; senders are told.
+///
+/// # See also
+/// umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_wait(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_drain(
+    ring: *mut umsg_ring,
+    visit: umsg_ring_visitor,
+    argument: *mut c_void,
+) -> ssize_t {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        let mut turn = unsafe { enter(ring)? };
+        let visit = visit.ok_or(Failure::BadAddress("visit"))?;
+        let drained = turn.ring.drain(|message| {
+            let payload = message.payload.as_ptr();
+            let message = in_c(message, payload.cast());
+            // SAFETY: a function of the program, with what it is declared to take.
+            unsafe { visit(&raw const message, argument) };
+        });
+        Ok::<_, Failure>(drained.map_err(Refusal::from)?.cast_signed() as ssize_t)
+    };
+    answer(run())
+}
+
+/// Receives several messages of a ring.
+///
+/// Up to `n` messages that are there are written to `messages`. Their payloads are there until the next call that receives from
+/// the ring. The call does not wait; umsg_ring_wait(3) does.
+///
+/// # Return value
+/// How many messages were written, or -1 with errno set. 0 stands for none, or for some that umsg_ring_accept_only(3) keeps out.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADMSG`: the ring's memory holds what no operation could have left there, and no message came before it.
+/// - `EBUSY`: another call that receives from the ring has not returned yet.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
+/// - `EFAULT`: `messages` is at an address that can't be written.
+///
+/// # If the process dies
+/// The messages are lost with it; senders are told.
+///
+/// # See also
+/// umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_wait(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_receive_batch(
+    ring: *mut umsg_ring,
+    messages: *mut umsg_ring_message,
+    n: size_t,
+) -> ssize_t {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        let mut turn = unsafe { enter(ring)? };
+        if n == 0 {
+            return Ok(0);
+        }
+        pointer::check_array(messages, n, "messages")?;
+        // SAFETY: the caller promises `n` writable members.
+        unsafe { receive(&mut turn, messages, n) }
+    };
+    answer(run())
+}
+
+/// # Safety
+/// `messages` has `n` writable members.
+unsafe fn receive(
+    inner: &mut Inner,
+    messages: *mut umsg_ring_message,
+    n: size_t,
+) -> Result<ssize_t, Failure> {
+    let Inner { ring, payloads } = inner;
+    payloads.clear();
+    let mut filled = 0;
+    let drained = ring.drain_some(n as u64, |message| {
+        // The payloads may move until all are there: for now the place of each among them.
+        let place = std::ptr::without_provenance(payloads.len());
+        payloads.extend_from_slice(message.payload);
+        // SAFETY: no more than `n` messages come, and so many members are writable.
+        unsafe { messages.add(filled).write(in_c(message, place)) };
+        filled += 1;
+    });
+    match drained {
+        Err(error) if filled == 0 => return Err(Refusal::from(error).into()),
+        _ => {}
+    }
+    for index in 0..filled {
+        // SAFETY: written above.
+        let payload = unsafe { &mut (*messages.add(index)).payload };
+        *payload = payloads[payload.addr()..].as_ptr().cast();
+    }
+    Ok(filled.cast_signed())
+}

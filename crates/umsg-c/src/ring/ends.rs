@@ -1,0 +1,209 @@
+//! Rings: their senders, and the end of both.
+
+use std::ffi::{c_char, c_int};
+
+use umsg::ring::Sender;
+
+use super::Refusal;
+use super::create::namespace;
+use super::receiver::{self, umsg_ring};
+use crate::error::{Failure, answer, fail};
+use crate::pointer::{self, is_bad};
+
+/// A sending end of a ring. Threads may share one.
+pub struct umsg_ring_sender(Sender);
+
+/// Frees a ring, which closes it.
+///
+/// Senders that have it are refused with `EPIPE` from now on; messages that were not received are lost. The name of a ring
+/// that has one is free at once. A child made by fork(2) that frees its copy closes nothing.
+///
+/// No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: a call that receives from the ring has not returned yet: the ring stays.
+///
+/// # If the process dies
+/// The system frees its rings; senders are told that the owner is dead.
+///
+/// # See also
+/// umsg_ring_close(3), umsg_ring_create(3), umsg_ring_sender_free(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_free(ring: *mut umsg_ring) -> c_int {
+    // SAFETY: the caller promises a ring that nobody uses any more.
+    let freed = unsafe { receiver::free(ring) };
+    answer(freed.map(|()| 0).map_err(Failure::from))
+}
+
+/// Makes a sender of a ring of this process.
+///
+/// Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver tells the messages of one
+/// from those of another by its number: umsg_ring_tag(3).
+///
+/// It may be used, and has to be freed, whether the ring is still there or not.
+///
+/// # Return value
+/// The sender, or NULL with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+///
+/// # If the process dies
+/// The system frees it.
+///
+/// # See also
+/// umsg_ring_create(3), umsg_ring_open(3), umsg_ring_send(3), umsg_ring_sender_free(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_ring_sender {
+    // SAFETY: the caller promises a ring.
+    let sender = unsafe { receiver::look(ring) }.map(|ring| ring.sender.clone());
+    made(sender.map_err(Failure::from))
+}
+
+/// Opens the ring of a name for sending.
+///
+/// The ring is looked for in the namespace that umsg_mq_open(3) describes. It is there from its umsg_ring_create(3) until its
+/// umsg_ring_free(3).
+///
+/// # Return value
+/// A sender, or NULL with errno set.
+///
+/// # Errors
+/// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not to be trusted or is
+///   that of other containers; umsg_last_error(3) says which.
+/// - `EBADMSG`: the ring's file is damaged.
+/// - `EFAULT`: `name` is at an address that can't be read.
+/// - `EINVAL`: `name` does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
+/// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening.
+/// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
+/// - `ENOENT`: there is no ring of this name; or `UMSG_DIR` names a directory that does not exist.
+/// - `ENOMEM`: there is no memory, or no address space to map the ring.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
+///
+/// # If the process dies
+/// The system frees the sender.
+///
+/// # See also
+/// umsg_ring_create(3), umsg_ring_open_in(3), umsg_ring_send(3), umsg_ring_sender_free(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_sender {
+    // SAFETY: the caller promises a string.
+    made(unsafe { open(std::ptr::null(), name) })
+}
+
+/// Opens the ring of a name for sending, in a namespace.
+///
+/// As umsg_ring_open(3), in the namespace that is the directory `directory` and not the one that the environment names.
+///
+/// # Return value
+/// A sender, or NULL with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_open(3), and what else can be wrong with the directory:
+///
+/// - `EFAULT`: `directory` is at an address that can't be read.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+///
+/// # If the process dies
+/// The system frees the sender.
+///
+/// # See also
+/// umsg_ring_open(3), umsg_ring_sender_free(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_open_in(
+    directory: *const c_char,
+    name: *const c_char,
+) -> *mut umsg_ring_sender {
+    let opened = pointer::check(directory, "directory").and_then(|()| {
+        // SAFETY: the caller promises two strings.
+        unsafe { open(directory, name) }
+    });
+    made(opened)
+}
+
+/// Makes another sender of the same ring, which the receiver tells from the first.
+///
+/// The two are freed each for itself.
+///
+/// # Return value
+/// The new sender, or NULL with errno set.
+///
+/// # Errors
+/// - `EBADF`: `sender` is NULL, or no address.
+///
+/// # If the process dies
+/// The system frees it.
+///
+/// # See also
+/// umsg_ring_open(3), umsg_ring_sender_of(3), umsg_ring_tag(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_sender_clone(
+    sender: *mut umsg_ring_sender,
+) -> *mut umsg_ring_sender {
+    // SAFETY: the caller promises a sender.
+    let sender = unsafe { self::sender(sender) }.cloned();
+    made(sender.map_err(Failure::from))
+}
+
+/// Frees a sender.
+///
+/// What it has sent stays in the ring. No other thread may use it any more.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `sender` is NULL, or no address.
+///
+/// # If the process dies
+/// The system frees it.
+///
+/// # See also
+/// umsg_ring_open(3), umsg_ring_sender_of(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_sender_free(sender: *mut umsg_ring_sender) -> c_int {
+    if is_bad(sender) {
+        return answer(Err(Refusal::NoSender.into()));
+    }
+    // SAFETY: made by `Box::into_raw` in `made`, and the caller promises that nobody uses it any more.
+    drop(unsafe { Box::from_raw(sender) });
+    0
+}
+
+/// # Safety
+/// `directory` is NULL or a string, `name` is a string, or they are addresses that a pointer check refuses.
+unsafe fn open(directory: *const c_char, name: *const c_char) -> Result<Sender, Failure> {
+    // SAFETY: by this function's contract.
+    let (name, namespace) = unsafe { (pointer::text(name, "name")?, namespace(directory)?) };
+    Ok(Sender::open_in(&namespace, name).map_err(Refusal::from)?)
+}
+
+/// What the functions that make senders return.
+fn made(sender: Result<Sender, Failure>) -> *mut umsg_ring_sender {
+    match sender {
+        Ok(sender) => Box::into_raw(Box::new(umsg_ring_sender(sender))),
+        Err(failure) => {
+            fail(failure);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// A sender.
+///
+/// # Safety
+/// `sender` comes from one of the functions that make senders and is not freed while the result is used, or is an address that
+/// [`is_bad`] refuses.
+#[inline]
+pub(super) unsafe fn sender<'a>(sender: *const umsg_ring_sender) -> Result<&'a Sender, Refusal> {
+    if is_bad(sender) {
+        return Err(Refusal::NoSender);
+    }
+    // SAFETY: by this function's contract.
+    Ok(unsafe { &(*sender).0 })
+}

@@ -1,0 +1,56 @@
+//! Rings: `umsg::ring` for C.
+//!
+//! Both ends of a ring are addresses, and not numbers as the handles of queues are: what a sender shares with others is its ring,
+//! and a table that counts who uses what would be a line that all senders of a process write. As with `FILE *`, whoever frees one
+//! sees to it that nobody uses it any more.
+//!
+//! | what | where |
+//! |---|---|
+//! | making a ring, and its options | `create` |
+//! | senders; freeing both ends; names | `ends`, `unlink` |
+//! | sending | `send`, `send_batch`, `descriptor` |
+//! | receiving | `receive`, `drain` |
+//! | waiting without receiving, polling | `waiting` |
+//! | enabling, closing, choosing senders | `control` |
+//! | what is known | `status` |
+//! | one receiver at a time | `receiver` |
+//! | errors | `refusal` |
+
+mod control;
+mod create;
+mod descriptor;
+mod drain;
+mod ends;
+mod receive;
+mod receiver;
+mod refusal;
+mod send;
+mod send_batch;
+mod status;
+mod unlink;
+mod waiting;
+
+pub(crate) use refusal::Refusal;
+
+use std::time::SystemTime;
+
+use libc::c_int;
+use umsg::ring::Until;
+
+use self::send::UMSG_RING_NOWAIT;
+use crate::error::Failure;
+
+/// Until when a call waits: not at all with UMSG_RING_NOWAIT, whatever the time.
+fn until(flags: c_int, deadline: Option<SystemTime>) -> Result<Until, Failure> {
+    match (flags, deadline) {
+        (UMSG_RING_NOWAIT, _) => Ok(Until::Now),
+        (0, Some(time)) => Ok(Until::Time(time)),
+        (0, None) => Ok(Until::Forever),
+        _ => Err(Failure::Invalid("UMSG_RING_NOWAIT is the only flag")),
+    }
+}
+
+/// Of the calls without flags.
+fn deadline(deadline: Option<SystemTime>) -> Until {
+    deadline.map_or(Until::Forever, Until::Time)
+}

@@ -1,0 +1,165 @@
+//! Rings: receiving.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::IntoRawFd as _;
+
+use libc::{size_t, timespec};
+use umsg::ring::{Message, Until};
+
+use super::receiver::{enter, umsg_ring};
+use super::{Refusal, deadline};
+use crate::error::{Failure, answer};
+use crate::pointer;
+use crate::time;
+
+/// A message that was received.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_ring_message {
+    /// As sent.
+    pub user_data: u64,
+    /// As sent; of a message that brings a descriptor: the same as `fd`, or -EBADF if it did not come.
+    pub res: i32,
+    /// As sent.
+    pub flags: u32,
+    /// Its bytes, until the next call that receives from the ring; never NULL.
+    pub payload: *const c_void,
+    /// How many.
+    pub len: size_t,
+    /// Process id of the sender.
+    pub pid: u32,
+    /// The sender's number, unlike that of any other sender of the ring.
+    pub index: u32,
+    /// The descriptor that it brings, which is the receiver's to close and has `FD_CLOEXEC` set; -1 for none.
+    pub fd: i32,
+    /// Set to 0.
+    pub reserved: u32,
+}
+
+/// Receives the next message of a ring.
+///
+/// The call waits while there is none: by default it spins for some microseconds as long as that has paid lately, and then sleeps;
+/// umsg_ring_set_waiting(3) chooses. Its payload lies in the ring and need not be freed: it is there until the next call that
+/// receives.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADMSG`: the ring's memory holds what no operation could have left there.
+/// - `EBUSY`: another call that receives from the ring has not returned yet: that of another thread, or one that a signal handler
+///   or the function of umsg_ring_drain(3) was called in.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
+/// - `EFAULT`: `message` is at an address that can't be written.
+/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `ENOMEM`: the system has no memory left.
+///
+/// # If the process dies
+/// The messages are lost with it; senders are told.
+///
+/// # See also
+/// umsg_ring_create(3), umsg_ring_drain(3), umsg_ring_receive_batch(3), umsg_ring_send(3), umsg_ring_timedreceive(3), umsg_ring_try_receive(3), umsg_ring_wait(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_receive(
+    ring: *mut umsg_ring,
+    message: *mut umsg_ring_message,
+) -> c_int {
+    // SAFETY: the caller promises a ring and a writable structure.
+    answer(unsafe { receive(ring, message, Until::Forever) })
+}
+
+/// Receives the next message of a ring, if there is one.
+///
+/// As umsg_ring_receive(3), but the call does not wait.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_receive(3) but `EINTR`, and this one:
+///
+/// - `EAGAIN`: there is no message.
+///
+/// # If the process dies
+/// The messages are lost with it; senders are told.
+///
+/// # See also
+/// umsg_ring_receive(3), umsg_ring_receive_batch(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_try_receive(
+    ring: *mut umsg_ring,
+    message: *mut umsg_ring_message,
+) -> c_int {
+    // SAFETY: as in `umsg_ring_receive`.
+    answer(unsafe { receive(ring, message, Until::Now) })
+}
+
+/// Receives the next message of a ring, and waits for it no longer than until a certain time.
+///
+/// As umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
+/// ever. If there is a message, the time does not matter.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_receive(3), and these:
+///
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ETIMEDOUT`: the time came before a message.
+///
+/// # If the process dies
+/// The messages are lost with it; senders are told.
+///
+/// # See also
+/// umsg_ring_receive(3), umsg_ring_timedsend(3), clock_gettime(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_timedreceive(
+    ring: *mut umsg_ring,
+    message: *mut umsg_ring_message,
+    abs_timeout: *const timespec,
+) -> c_int {
+    // SAFETY: the caller promises NULL or a readable timespec; else as in `umsg_ring_receive`.
+    let received = unsafe {
+        time::deadline(abs_timeout).and_then(|time| receive(ring, message, deadline(time)))
+    };
+    answer(received)
+}
+
+/// # Safety
+/// `ring` is a ring and `to` is writable, or they are addresses that a pointer check refuses.
+#[inline]
+unsafe fn receive(
+    ring: *mut umsg_ring,
+    to: *mut umsg_ring_message,
+    until: Until,
+) -> Result<c_int, Failure> {
+    // SAFETY: by this function's contract.
+    let mut turn = unsafe { enter(ring)? };
+    pointer::check(to, "message")?;
+    let received = turn.ring.recv_until(until).map_err(Refusal::from)?;
+    let payload = received.payload.as_ptr();
+    // SAFETY: by this function's contract.
+    unsafe { to.write_unaligned(in_c(received, payload.cast())) };
+    Ok(0)
+}
+
+/// A message whose payload the program finds there.
+#[inline]
+pub(super) fn in_c(message: Message<'_>, payload: *const c_void) -> umsg_ring_message {
+    umsg_ring_message {
+        user_data: message.user_data,
+        res: message.res,
+        flags: message.flags,
+        payload,
+        len: message.payload.len(),
+        pid: message.tag.pid,
+        index: message.tag.index,
+        fd: message
+            .descriptor
+            .map_or(-1, |descriptor| descriptor.into_raw_fd()),
+        reserved: 0,
+    }
+}

@@ -1,0 +1,112 @@
+//! The receiving end as C has it: one call at a time.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use umsg::ring::{Ring, Sender};
+
+use super::Refusal;
+use crate::pointer::is_bad;
+
+/// The receiving end of a ring.
+pub struct umsg_ring {
+    /// Somebody is in `inner`.
+    busy: AtomicBool,
+    /// For what needs no turn: the state of the ring, and further senders.
+    pub(super) sender: Sender,
+    inner: UnsafeCell<Inner>,
+}
+
+/// What a call that receives has for itself.
+pub(super) struct Inner {
+    pub(super) ring: Ring,
+    /// Payloads that the last batch left for the program.
+    pub(super) payloads: Vec<u8>,
+}
+
+// SAFETY: `inner` is used by who has set `busy` alone; a ring may be received from by any thread, one after another.
+unsafe impl Sync for umsg_ring {}
+
+impl umsg_ring {
+    pub(super) fn new(ring: Ring) -> *mut umsg_ring {
+        let sender = ring.sender();
+        let payloads = Vec::new();
+        Box::into_raw(Box::new(umsg_ring {
+            busy: AtomicBool::new(false),
+            sender,
+            inner: UnsafeCell::new(Inner { ring, payloads }),
+        }))
+    }
+}
+
+/// A ring, without a turn.
+///
+/// # Safety
+/// `ring` comes from umsg_ring_create and is not freed while the result is used, or is an address that [`is_bad`] refuses.
+pub(super) unsafe fn look<'a>(ring: *const umsg_ring) -> Result<&'a umsg_ring, Refusal> {
+    if is_bad(ring) {
+        return Err(Refusal::NoRing);
+    }
+    // SAFETY: by this function's contract; made by `umsg_ring::new`.
+    Ok(unsafe { &*ring })
+}
+
+/// A turn to receive.
+///
+/// # Errors
+/// `Busy` if another call has it: of another thread, or below this one on the stack.
+///
+/// # Safety
+/// As for [`look`].
+#[inline]
+pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
+    // SAFETY: by this function's contract.
+    let ring = unsafe { look(ring)? };
+    // Acquire: what the last one did in there comes first.
+    match ring.busy.swap(true, Ordering::Acquire) {
+        true => Err(Refusal::Busy),
+        false => Ok(Turn(ring)),
+    }
+}
+
+/// Ends a ring, in its turn.
+///
+/// # Safety
+/// As for [`look`], and nobody uses it any more.
+pub(super) unsafe fn free(ring: *mut umsg_ring) -> Result<(), Refusal> {
+    // SAFETY: by this function's contract.
+    std::mem::forget(unsafe { enter(ring)? });
+    // SAFETY: made by `Box::into_raw` in `new`, and freed here alone; no call has a turn.
+    drop(unsafe { Box::from_raw(ring) });
+    Ok(())
+}
+
+/// Who has it may receive.
+pub(super) struct Turn<'a>(&'a umsg_ring);
+
+impl Deref for Turn<'_> {
+    type Target = Inner;
+
+    #[inline]
+    fn deref(&self) -> &Inner {
+        // SAFETY: this turn is the only one.
+        unsafe { &*self.0.inner.get() }
+    }
+}
+
+impl DerefMut for Turn<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Inner {
+        // SAFETY: this turn is the only one.
+        unsafe { &mut *self.0.inner.get() }
+    }
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `enter`.
+        self.0.busy.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,49 @@
+//! Why a call on a ring failed.
+
+use libc::c_int;
+use umsg::ring::{INLINE, RecvError, RingError, SendError};
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// EBADF
+    #[error("this is no ring")]
+    NoRing,
+    /// EBADF
+    #[error("this is no sender of a ring")]
+    NoSender,
+    /// EBADF
+    #[error("{0} is no descriptor")]
+    NoDescriptor(c_int),
+    /// EBADF
+    #[error("no descriptor has come under the ticket {0}")]
+    NoSuchTicket(c_int),
+    /// EBUSY
+    #[error("another call that receives from this ring has not returned yet")]
+    Busy,
+    /// EMSGSIZE
+    #[error("a payload of {0} bytes is too long for this call: it takes {INLINE}")]
+    TooLong(usize),
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error(transparent)]
+    Receive(#[from] RecvError),
+}
+
+impl Refusal {
+    pub(crate) fn errno(&self) -> c_int {
+        match self {
+            Refusal::NoRing
+            | Refusal::NoSender
+            | Refusal::NoDescriptor(_)
+            | Refusal::NoSuchTicket(_) => libc::EBADF,
+            Refusal::Busy => libc::EBUSY,
+            Refusal::TooLong(_) => libc::EMSGSIZE,
+            Refusal::Ring(error) => error.errno(),
+            Refusal::Send(error) => error.errno(),
+            Refusal::Receive(error) => error.errno(),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Rings: sending.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{size_t, timespec};
+use umsg::ring::{INLINE, Post, SendError, Sender, Until};
+
+use super::ends::{sender, umsg_ring_sender};
+use super::{Refusal, deadline, until};
+use crate::error::{Failure, answer};
+use crate::pointer;
+use crate::time;
+
+/// A message to be sent.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct umsg_ring_post {
+    /// For the receiver.
+    pub user_data: u64,
+    /// For the receiver; in a message that brings a descriptor the receiver finds its number here.
+    pub res: i32,
+    /// For the receiver: all bits are the sender's.
+    pub flags: u32,
+    /// Bytes that go with it; NULL if there are none. They are copied.
+    pub payload: *const c_void,
+    /// How many. Up to 64 travel in the message itself.
+    pub len: size_t,
+}
+
+/// A call does not wait for room.
+pub const UMSG_RING_NOWAIT: c_int = 1;
+
+/// Sends a message to a ring.
+///
+/// While the ring and its overflow are full, the call waits. What the sender wrote before the call is seen by whoever has received the
+/// message. It makes no system call unless somebody sleeps and has to be woken.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `sender` is NULL, or no address.
+/// - `EBADFD`: the ring is disabled: umsg_ring_enable(3).
+/// - `EBADMSG`: the ring's memory holds what no operation could have left there.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
+/// - `EFAULT`: `post` or its payload is at an address that can't be read.
+/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `EMSGSIZE`: the payload is longer than the ring was made for.
+/// - `ENOMEM`: the system has no memory for the message.
+/// - `ENOSPC`: the namespace's file system is full or its limit of bytes is reached.
+/// - `EOWNERDEAD`: the process that received has died.
+/// - `EPIPE`: the ring was closed.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all. Other senders are not held up.
+///
+/// # See also
+/// umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_send(
+    sender: *mut umsg_ring_sender,
+    post: *const umsg_ring_post,
+) -> c_int {
+    // SAFETY: the caller promises a sender, and a structure with as many bytes of payload as it says.
+    answer(unsafe { send(sender, post, Until::Forever) })
+}
+
+/// Sends a message to a ring if there is room.
+///
+/// As umsg_ring_send(3), but the call does not wait. If a process was stopped inside of a call on the ring, it returns after a
+/// second.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_send(3) but `EINTR`, and this one:
+///
+/// - `EAGAIN`: the ring and its overflow are full.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_ring_send(3), umsg_ring_send_or_drop(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_try_send(
+    sender: *mut umsg_ring_sender,
+    post: *const umsg_ring_post,
+) -> c_int {
+    // SAFETY: as in `umsg_ring_send`.
+    answer(unsafe { send(sender, post, Until::Now) })
+}
+
+/// Sends a message to a ring, and waits for room no longer than until a certain time.
+///
+/// As umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
+/// ever. If there is room, the time does not matter.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_send(3), and these:
+///
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ETIMEDOUT`: the time came before there was room.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_timedsend(
+    sender: *mut umsg_ring_sender,
+    post: *const umsg_ring_post,
+    abs_timeout: *const timespec,
+) -> c_int {
+    // SAFETY: the caller promises NULL or a readable timespec; else as in `umsg_ring_send`.
+    let sent =
+        unsafe { time::deadline(abs_timeout).and_then(|time| send(sender, post, deadline(time))) };
+    answer(sent)
+}
+
+/// Sends a message to a ring if there is room, and else counts that it was dropped.
+///
+/// The count is `dropped` of umsg_ring_status(3).
+///
+/// # Return value
+/// 1 if the message was sent, 0 if it was dropped, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_send(3) but `EINTR`.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole, or not at all.
+///
+/// # See also
+/// umsg_ring_status(3), umsg_ring_try_send(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_send_or_drop(
+    sender: *mut umsg_ring_sender,
+    post: *const umsg_ring_post,
+) -> c_int {
+    let run = || {
+        // SAFETY: as in `umsg_ring_send`.
+        let (sender, wanted) = unsafe { (self::sender(sender)?, Wanted::read(post)?) };
+        let sent = match wanted.long {
+            Some(payload) => sender.send_long_or_drop(&wanted.post, payload),
+            None => sender.send_or_drop(&wanted.post),
+        };
+        Ok(c_int::from(sent.map_err(Refusal::from)?))
+    };
+    answer(run())
+}
+
+/// Sends a message to a ring, and posts what came of it to another one.
+///
+/// The other one is mostly the sender's own, where it receives: `completion` arrives there with 0 for `res`, or with the negative
+/// error number of umsg_ring_send(3). `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room; one that waits
+/// ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for ever. It never waits for room in the other
+/// ring.
+///
+/// # Return value
+/// 0 if the completion was posted, whatever became of the message; or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_try_send(3) for `own`; and these, before anything is sent:
+///
+/// - `EBADF`: `sender` or `own` is NULL, or no address.
+/// - `EFAULT`: `post`, its payload, `completion`, its payload or `abs_timeout` is at an address that can't be read.
+/// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+///
+/// # If the process dies
+/// Before the call returns: the message was sent whole or not at all, and so was its completion, if the message was sent.
+///
+/// # See also
+/// umsg_ring_send(3), umsg_ring_try_send(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_send_completing(
+    sender: *mut umsg_ring_sender,
+    post: *const umsg_ring_post,
+    flags: c_int,
+    abs_timeout: *const timespec,
+    own: *mut umsg_ring_sender,
+    completion: *const umsg_ring_post,
+) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises NULL or a readable timespec; else as in `umsg_ring_send`, twice.
+        let (until, sender, wanted, own, mut completion) = unsafe {
+            let until = until(flags, time::deadline(abs_timeout)?)?;
+            let (sender, own) = (self::sender(sender)?, self::sender(own)?);
+            (
+                until,
+                sender,
+                Wanted::read(post)?,
+                own,
+                Wanted::read(completion)?,
+            )
+        };
+        let sent = wanted.send(sender, until);
+        let res = sent.map_or_else(|error| -error.errno(), |()| 0);
+        completion.post = completion.post.res(res);
+        completion.send(own, Until::Now).map_err(Refusal::from)?;
+        Ok(0)
+    };
+    answer(run())
+}
+
+/// # Safety
+/// `sender` is a sender; `post` has as many readable bytes of payload as it says; or they are addresses that a pointer check
+/// refuses.
+#[inline]
+unsafe fn send(
+    sender: *mut umsg_ring_sender,
+    post: *const umsg_ring_post,
+    until: Until,
+) -> Result<c_int, Failure> {
+    // SAFETY: by this function's contract.
+    let (sender, wanted) = unsafe { (self::sender(sender)?, Wanted::read(post)?) };
+    wanted.send(sender, until).map_err(Refusal::from)?;
+    Ok(0)
+}
+
+/// What a program wants to send.
+pub(super) struct Wanted<'a> {
+    pub(super) post: Post,
+    /// The payload, if it is too long for the post.
+    long: Option<&'a [u8]>,
+}
+
+impl<'a> Wanted<'a> {
+    /// # Safety
+    /// `post` is a readable structure with as many readable bytes of payload as it says, as long as the result is used; or they are
+    /// addresses that a pointer check refuses.
+    #[inline]
+    pub(super) unsafe fn read(post: *const umsg_ring_post) -> Result<Wanted<'a>, Failure> {
+        pointer::check(post, "post")?;
+        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        let given = unsafe { post.read_unaligned() };
+        let post = Post::new(given.user_data).res(given.res).flags(given.flags);
+        if given.len == 0 {
+            return Ok(Wanted { post, long: None });
+        }
+        pointer::check_array(given.payload.cast::<u8>(), given.len, "the payload")?;
+        // SAFETY: by this function's contract; no more bytes than an object can have.
+        let payload = unsafe { std::slice::from_raw_parts(given.payload.cast(), given.len) };
+        Ok(match given.len > INLINE {
+            true => Wanted {
+                post,
+                long: Some(payload),
+            },
+            false => Wanted {
+                post: post.payload(payload),
+                long: None,
+            },
+        })
+    }
+
+    /// As [`read`](Self::read), of a message whose payload has to travel in itself.
+    ///
+    /// # Safety
+    /// As for `read`.
+    pub(super) unsafe fn read_short(post: *const umsg_ring_post) -> Result<Post, Failure> {
+        // SAFETY: by this function's contract.
+        let wanted = unsafe { Wanted::read(post)? };
+        match wanted.long {
+            Some(payload) => Err(Refusal::TooLong(payload.len()).into()),
+            None => Ok(wanted.post),
+        }
+    }
+
+    #[inline]
+    fn send(&self, sender: &Sender, until: Until) -> Result<(), SendError> {
+        match (self.long, until) {
+            (Some(payload), until) => sender.send_long(&self.post, payload, until),
+            (None, Until::Now) => sender.try_send(&self.post),
+            (None, Until::Forever) => sender.send(&self.post),
+            (None, until) => sender.send_until(&self.post, until),
+        }
+    }
+}

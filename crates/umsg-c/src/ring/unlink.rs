@@ -1,0 +1,79 @@
+//! Rings: taking a name away that a dead owner has left.
+
+use std::ffi::{c_char, c_int};
+
+use umsg::ring;
+
+use super::Refusal;
+use super::create::namespace;
+use crate::error::{Failure, answer};
+use crate::pointer;
+
+/// Removes the name of a ring whose owner has died.
+///
+/// A living owner's name goes with its umsg_ring_free(3); this is for what a killed one has left, in the namespace that
+/// umsg_mq_open(3) describes.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the caller is neither the owner of the ring's file nor root, or may not look into it; the name has a second slash;
+///   or the namespace can't be used; umsg_last_error(3) says which.
+/// - `EBUSY`: the ring's owner lives.
+/// - `EFAULT`: `name` is at an address that can't be read.
+/// - `EINVAL`: `name` does not begin with a slash, or the ring was made by another version of umsg.
+/// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
+/// - `ENOENT`: there is no ring of this name.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
+///
+/// # If the process dies
+/// The name is removed or is not.
+///
+/// # See also
+/// umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
+    // SAFETY: the caller promises a string.
+    answer(unsafe { unlink(std::ptr::null(), name) })
+}
+
+/// Removes the name of a ring whose owner has died from a namespace.
+///
+/// As umsg_ring_unlink(3), in the namespace that is the directory `directory` and not the one that the environment names.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// Those of umsg_ring_unlink(3), and what else can be wrong with the directory:
+///
+/// - `EFAULT`: `directory` is at an address that can't be read.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+///
+/// # If the process dies
+/// The name is removed or is not.
+///
+/// # See also
+/// umsg_ring_open_in(3), umsg_ring_unlink(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_unlink_in(
+    directory: *const c_char,
+    name: *const c_char,
+) -> c_int {
+    let unlinked = pointer::check(directory, "directory").and_then(|()| {
+        // SAFETY: the caller promises two strings.
+        unsafe { unlink(directory, name) }
+    });
+    answer(unlinked)
+}
+
+/// # Safety
+/// `directory` is NULL or a string, `name` is a string, or they are addresses that a pointer check refuses.
+unsafe fn unlink(directory: *const c_char, name: *const c_char) -> Result<c_int, Failure> {
+    // SAFETY: by this function's contract.
+    let (name, namespace) = unsafe { (pointer::text(name, "name")?, namespace(directory)?) };
+    ring::unlink_in(&namespace, name).map_err(Refusal::from)?;
+    Ok(0)
+}

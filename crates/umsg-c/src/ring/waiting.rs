@@ -1,0 +1,107 @@
+//! Rings: waiting, and descriptors to poll.
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd as _;
+
+use libc::{size_t, ssize_t, timespec};
+
+use super::receiver::{enter, umsg_ring};
+use super::{Refusal, deadline};
+use crate::error::{Failure, answer};
+use crate::{time, waiting};
+
+/// Waits until several messages are in a ring, and leaves them there.
+///
+/// The thread is woken once, when the last of `at_least` messages is there, and not before. The wait ends at `abs_timeout`, a time
+/// of the clock `CLOCK_REALTIME`; NULL stands for ever, and a time that is over for a call that only looks.
+///
+/// # Return value
+/// How many messages are there, as far as is known without asking senders: `at_least` or more; or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: another call that receives from the ring has not returned yet.
+/// - `EFAULT`: `abs_timeout` is at an address that can't be read.
+/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `ETIMEDOUT`: the time came before the messages.
+///
+/// # If the process dies
+/// The messages are lost with it; senders are told.
+///
+/// # See also
+/// umsg_ring_descriptor(3), umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_set_waiting(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_wait(
+    ring: *mut umsg_ring,
+    at_least: size_t,
+    abs_timeout: *const timespec,
+) -> ssize_t {
+    let run = || {
+        // SAFETY: the caller promises NULL or a readable timespec, and a ring.
+        let (time, mut turn) = unsafe { (time::deadline(abs_timeout)?, enter(ring)?) };
+        let there = turn.ring.wait(at_least as u64, deadline(time));
+        let there = there.map_err(Refusal::from)?;
+        Ok::<_, Failure>(ssize_t::try_from(there).unwrap_or(ssize_t::MAX))
+    };
+    answer(run())
+}
+
+/// Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
+///
+/// It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
+/// umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls receives with
+/// one of these until there is no message left.
+///
+/// The descriptor is the ring's: it must not be read, written or closed.
+///
+/// # Return value
+/// The descriptor, the same each time; or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: a call that receives from the ring has not returned yet.
+///
+/// # If the process dies
+/// The system closes it.
+///
+/// # See also
+/// umsg_ring_drain(3), umsg_ring_try_receive(3), umsg_ring_wait(3), poll(2), epoll(7)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_descriptor(ring: *mut umsg_ring) -> c_int {
+    let run = || {
+        // SAFETY: the caller promises a ring.
+        let mut turn = unsafe { enter(ring)? };
+        Ok::<_, Failure>(turn.ring.pollable().as_raw_fd())
+    };
+    answer(run())
+}
+
+/// Chooses how the receiver of a ring waits.
+///
+/// `waiting` is one of `UMSG_WAITING_ADAPTIVE`, `UMSG_WAITING_BLOCKING` and `UMSG_WAITING_SPINNING`, which umsg_mq_set_waiting(3)
+/// describes. What it costs is counted: umsg_ring_status(3).
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBUSY`: a call that receives from the ring has not returned yet.
+/// - `EINVAL`: `waiting` is none of the three.
+///
+/// # If the process dies
+/// Nothing is left: the choice is this process's own.
+///
+/// # See also
+/// umsg_mq_set_waiting(3), umsg_ring_create(3), umsg_ring_wait(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_ring_set_waiting(ring: *mut umsg_ring, waiting: c_int) -> c_int {
+    let run = || {
+        let waiting = waiting::of(waiting)?;
+        // SAFETY: the caller promises a ring.
+        unsafe { enter(ring)? }.ring.set_waiting(waiting);
+        Ok::<_, Failure>(0)
+    };
+    answer(run())
+}
