@@ -1,21 +1,30 @@
-//! Which queue a command is about: one of POSIX by its name, one of System V by its key or its identifier.
+//! Which queue a command is about: one of POSIX by its name, one of System V by its key or its identifier; or which ring.
 //!
 //! | written | meant |
 //! |---|---|
 //! | `/orders`, `orders` | the POSIX queue of this name |
 //! | `key:0x1234`, `key:4660`, `0x1234` | the System V queue of this key |
 //! | `id:32769` | the System V queue with this identifier |
+//! | `ring:/jobs`, `ring:jobs` | the ring of this name, for commands that know rings |
 //!
 //! No two of them can be mixed up: what begins with a slash is a name, whatever follows, and a POSIX queue that is called
-//! `/key:1`, `/id:1` or `/0x1` is reached by writing its slash.
+//! `/key:1`, `/id:1`, `/0x1` or `/ring:jobs` is reached by writing its slash.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::failure::{Code, Failure};
 use crate::names::Name;
+
+/// A queue of either kind, or a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Queue(Address),
+    Ring(Name),
+}
 
 /// A queue of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +45,11 @@ pub fn address() -> impl TypedValueParser<Value = Address> {
     OsStringValueParser::new().try_map(Address::parse)
 }
 
+/// For clap: a queue or a ring.
+pub fn subject() -> impl TypedValueParser<Value = Subject> {
+    OsStringValueParser::new().try_map(Subject::parse)
+}
+
 /// For clap: a POSIX queue, of commands that know no others.
 pub fn name() -> impl TypedValueParser<Value = Name> {
     address().try_map(|address| match address {
@@ -46,8 +60,40 @@ pub fn name() -> impl TypedValueParser<Value = Name> {
     })
 }
 
+impl Subject {
+    fn parse(argument: OsString) -> Result<Subject, String> {
+        match ring(&argument) {
+            Some(name) => Ok(Subject::Ring(name)),
+            None => Address::parse(argument).map(Subject::Queue),
+        }
+    }
+
+    /// As [`Address::lossy`].
+    pub fn lossy(&self) -> String {
+        match self {
+            Subject::Queue(queue) => queue.lossy(),
+            Subject::Ring(name) => format!("{RING}{}", name.lossy()),
+        }
+    }
+}
+
+/// What a ring's name is written behind.
+pub const RING: &str = "ring:";
+
+/// The name of a ring, if it is one's.
+fn ring(argument: &OsStr) -> Option<Name> {
+    let name = argument.as_bytes().strip_prefix(RING.as_bytes())?;
+    Some(Name::from(OsStr::from_bytes(name)))
+}
+
 impl Address {
     fn parse(argument: OsString) -> Result<Address, String> {
+        if let Some(name) = ring(&argument) {
+            return Err(format!(
+                "a ring is made, sent to and received from by programs; the POSIX queue of this name is written /{RING}{}",
+                name.to_string().trim_start_matches('/')
+            ));
+        }
         let label = argument.to_str().and_then(Label::parse);
         match label {
             Some(label) => label.map(Address::SystemV),
@@ -180,6 +226,19 @@ mod tests {
         ] {
             assert!(matches!(parse(name), Ok(Address::Posix(_))), "{name}");
         }
+    }
+
+    #[test]
+    fn a_ring_is_written_as_one_and_is_no_queue() {
+        for text in ["ring:/jobs", "ring:jobs"] {
+            let Ok(ring) = Subject::parse(text.into()) else {
+                panic!("{text}");
+            };
+            assert_eq!(ring.lossy(), "ring:/jobs");
+            assert!(parse(text).unwrap_err().contains("written /ring:jobs"));
+        }
+        let queue = Subject::parse("/ring:jobs".into());
+        assert_eq!(queue, parse("/ring:jobs").map(Subject::Queue));
     }
 
     #[test]

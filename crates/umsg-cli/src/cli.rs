@@ -74,6 +74,10 @@ Names:
   or by its identifier, id:32769; `umsg ls` shows both. A POSIX queue that is
   called like that is meant when its slash is written: /key:1.
 
+  A ring is named as ring:/jobs. `umsg ls` and `umsg stat` show rings, and
+  `umsg rm` removes what their owners have left; they are made and used by
+  programs.
+
 Numbers:
   Sizes and counts may end in K, M or G, for powers of 1024: 64K is 65536.
   Times are seconds, such as 5 or 0.25, or end in ms, s, m, h or d: 500ms.

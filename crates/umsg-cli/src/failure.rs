@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
+use umsg::ring::RingError;
 use umsg::{Limits, NamespaceError, sysv};
 
 /// The exit codes, as `umsg --help` documents them. 2 is clap's.
@@ -295,6 +296,20 @@ impl Explain for sysv::ControlError {
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
+    }
+}
+
+impl Explain for RingError {
+    fn explain(&self) -> String {
+        match self {
+            RingError::Open(OpenError::NotFound) => "no ring of this name".to_owned(),
+            RingError::Open(error) => error.explain(),
+            RingError::Owned(_) => {
+                format!("{self}; end that process, or remove the ring's name with --force")
+            }
+            RingError::NotARing => format!("{self}; remove it with `umsg rm`"),
+            _ => self.to_string(),
+        }
     }
 }
 

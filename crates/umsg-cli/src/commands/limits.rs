@@ -43,7 +43,7 @@ pub struct Limits {
     /// How long a message of a queue may be whose maker does not say, from 1 to --max-message-size bytes [default: 8K]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     default_message_size: Option<u32>,
-    /// The most bytes of memory of all queues together, charged when they are used, from 32K up; or `none` [default: none]
+    /// The most bytes of memory of all queues and rings together, charged when they are used, from 32K up; or `none` [default: none]
     #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_negative_numbers = true)]
     max_bytes: Option<Ceiling>,
     /// System V: the longest message of queues made from then on, from 0 to 16M bytes [default: 8K]
@@ -187,10 +187,6 @@ impl Limits {
             return Ok(());
         }
         let queues = umsg::posix::list(namespace)?;
-        let open = queues
-            .iter()
-            .filter_map(|listed| listed.queue.as_ref().ok());
-        let bytes: u64 = open.map(|queue| queue.status().memory).sum();
         if self.max_queues.is_some() && queues.len() > wanted.max_queues as usize {
             say(format_args!(
                 "there are {} queues already: they stay, and new ones can be made once there are fewer than {}",
@@ -199,9 +195,10 @@ impl Limits {
             ));
         }
         let most = wanted.max_bytes.unwrap_or(u64::MAX);
+        let bytes = namespace.allocated_bytes()?;
         if self.max_bytes.is_some() && bytes > most {
             say(format_args!(
-                "the queues take {bytes} bytes already: they stay, and grow no further while they take more than {most}"
+                "queues and rings take {bytes} bytes already: they stay, and grow no further while they take more than {most}"
             ));
         }
         Ok(())
@@ -260,7 +257,11 @@ fn table(limits: &umsg::Limits) -> Table<3> {
     let bytes = limits
         .max_bytes
         .map_or("none".to_owned(), |bytes| bytes.to_string());
-    row("max-bytes", bytes, "bytes of memory in all queues");
+    row(
+        "max-bytes",
+        bytes,
+        "bytes of memory in all queues and rings",
+    );
     row(
         "foreign-pid-namespaces",
         limits.foreign_pid_namespaces.to_string(),

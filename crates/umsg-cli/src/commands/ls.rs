@@ -6,41 +6,46 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use umsg::Namespace;
-use umsg::posix::{self, Listed, OpenError, OpenOptions, Status};
+use umsg::posix::{self, OpenError, OpenOptions, Status};
+use umsg::ring::Listed;
+use umsg::{Namespace, ring};
 
-use super::ls_typed;
-use crate::address::Label;
+use super::{ls_ring, ls_typed};
+use crate::address::{Label, RING};
 use crate::cli::Cli;
 use crate::failure::{self, Explain};
+use crate::output::json_ring;
 use crate::output::json_typed::TypedQueue;
 use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
 use crate::place;
 
-/// List the queues, and say which directory they are in
+/// List the queues and rings, and say which directory they are in
 ///
-/// POSIX queues come first, then those of System V, if there are any.
+/// POSIX queues come first, then those of System V, then rings, if there are any.
 ///
 /// DEPTH is how many messages a queue may hold, SIZE how long a message may be, in bytes. WAIT-SEND and WAIT-RECV count
 /// the threads that are blocked because the queue is full or empty. ACTIVITY is when a message was last sent or
 /// received. Behind it stands how many messages processes have in their hands, see umsg-stat(1), if any, and `damaged`.
 ///
 /// KEY and ID are what a System V queue is named by: key:0x1234, id:32769. QBYTES is how many bytes its messages may have together.
+///
+/// A RING is named as ring:/jobs. PID is the process that receives from it; its STATE is open, disabled or closed, or dead if that process
+/// is. OVERFLOW is how many messages are beyond its ENTRIES.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg ls
   umsg ls --kind sysv
-  umsg ls --null | xargs -0 -r umsg rm  remove all queues
+  umsg ls --kind mq --null | xargs -0 -r umsg rm    remove all POSIX queues
   umsg ls --json | jq '.queues[] | select(.blocked_senders > 0) | .name'
   umsg --dir /dev/shm/umsg-1000 ls      those of user 1000")]
 pub struct Ls {
     /// Queues of one kind only
     #[arg(long, short, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Names only, id:32769 of System V, one a line; on a terminal, what could control it is escaped
+    /// Names only, id:32769 of System V, ring:/jobs of rings, one a line; on a terminal, what could control it is escaped
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
     /// Names only, each as it is and ended by a NUL byte in place of a line feed: for xargs -0
@@ -56,6 +61,15 @@ pub enum Kind {
     Mq,
     /// Of System V, with keys and identifiers
     Sysv,
+    /// Rings
+    Ring,
+}
+
+/// All that is listed.
+struct Rows {
+    posix: Vec<Row>,
+    typed: Vec<ls_typed::Row>,
+    rings: Vec<Listed>,
 }
 
 /// A queue of the list, or why it can't be looked at.
@@ -68,75 +82,93 @@ impl Ls {
     pub fn perform(&self, cli: &Cli) -> failure::Result {
         let namespace = place::existing(cli)?;
         let rows = self.rows(&namespace)?;
-        let typed = match self.kind {
-            Some(Kind::Mq) => Vec::new(),
-            _ => ls_typed::rows(&namespace)?,
-        };
         let mut out = output::standard()?;
         if self.format.json {
-            json::print(&mut out, &listing(&namespace, &rows, &typed))?;
+            json::print(&mut out, &listing(&namespace, &rows))?;
         } else if self.quiet || self.null {
-            self.print_names(&mut out, &rows, &typed)?;
+            self.print_names(&mut out, &rows)?;
         } else {
             let origin = place::origin(cli, namespace.kind());
             writeln!(out, "namespace {} ({origin})", namespace.path().display())?;
-            self.print_tables(&mut out, &rows, &typed)?;
+            self.print_tables(&mut out, &rows)?;
         }
         Ok(out.flush()?)
     }
 
-    fn rows(&self, namespace: &Namespace) -> failure::Result<Vec<Row>> {
-        if self.kind == Some(Kind::Sysv) {
-            return Ok(Vec::new());
-        }
-        let listed = posix::list(namespace)?.into_iter();
-        Ok(listed.map(|listed| row(namespace, listed)).collect())
+    fn wants(&self, kind: Kind) -> bool {
+        self.kind.is_none_or(|wanted| wanted == kind)
     }
 
-    fn print_tables(
-        &self,
-        out: &mut impl Write,
-        rows: &[Row],
-        typed: &[ls_typed::Row],
-    ) -> io::Result<()> {
-        if self.kind != Some(Kind::Sysv) {
-            table(rows).print(out)?;
+    fn rows(&self, namespace: &Namespace) -> failure::Result<Rows> {
+        let mut rows = Rows {
+            posix: Vec::new(),
+            typed: Vec::new(),
+            rings: Vec::new(),
+        };
+        if self.wants(Kind::Mq) {
+            let listed = posix::list(namespace)?.into_iter();
+            rows.posix = listed.map(|listed| row(namespace, listed)).collect();
         }
-        if self.kind.is_none() && !typed.is_empty() {
-            writeln!(out)?;
+        if self.wants(Kind::Sysv) {
+            rows.typed = ls_typed::rows(namespace)?;
         }
-        if self.kind == Some(Kind::Sysv) || !typed.is_empty() {
-            ls_typed::table(typed).print(out)?;
+        if self.wants(Kind::Ring) {
+            rows.rings = ring::list(namespace)?;
+        }
+        Ok(rows)
+    }
+
+    /// The first table always, so that what there might be is seen; one that was asked for, too.
+    fn print_tables(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
+        if self.wants(Kind::Mq) {
+            table(&rows.posix).print(out)?;
+        }
+        if self.kind == Some(Kind::Sysv) || !rows.typed.is_empty() {
+            self.gap(out)?;
+            ls_typed::table(&rows.typed).print(out)?;
+        }
+        if self.kind == Some(Kind::Ring) || !rows.rings.is_empty() {
+            self.gap(out)?;
+            ls_ring::table(&rows.rings).print(out)?;
         }
         Ok(())
     }
 
+    /// Between tables.
+    fn gap(&self, out: &mut impl Write) -> io::Result<()> {
+        match self.kind {
+            None => writeln!(out),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// What reads a pipe wants the name that it can open.
-    fn print_names(
-        &self,
-        out: &mut impl Write,
-        rows: &[Row],
-        typed: &[ls_typed::Row],
-    ) -> io::Result<()> {
+    fn print_names(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
         let escape = !self.null && io::stdout().is_terminal();
         let end = if self.null { b"\0" } else { b"\n" };
-        for row in rows {
+        let mut print = |kind: &str, name: &OsStr| {
+            out.write_all(kind.as_bytes())?;
             match escape {
-                true => out.write_all(shown(&row.name).as_bytes())?,
-                false => out.write_all(row.name.as_bytes())?,
+                true => out.write_all(shown(name).as_bytes())?,
+                false => out.write_all(name.as_bytes())?,
             }
-            out.write_all(end)?;
+            out.write_all(end)
+        };
+        for row in &rows.posix {
+            print("", &row.name)?;
         }
-        for row in typed {
-            write!(out, "{}", Label::Id(row.entry.id))?;
-            out.write_all(end)?;
+        for row in &rows.typed {
+            print("", Label::Id(row.entry.id).to_string().as_ref())?;
+        }
+        for ring in &rows.rings {
+            print(RING, &ring.name)?;
         }
         Ok(())
     }
 }
 
 /// Who may only send may look at a queue's status, too.
-fn row(namespace: &Namespace, listed: Listed) -> Row {
+fn row(namespace: &Namespace, listed: posix::Listed) -> Row {
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()
             .write(true)
@@ -150,7 +182,7 @@ fn row(namespace: &Namespace, listed: Listed) -> Row {
     }
 }
 
-fn shown(name: &OsStr) -> String {
+pub fn shown(name: &OsStr) -> String {
     text::on_one_line(name.as_bytes())
 }
 
@@ -224,6 +256,7 @@ struct Listing {
     namespace: Place,
     queues: Vec<Entry>,
     sysv: Vec<TypedQueue>,
+    rings: Vec<json_ring::Entry>,
 }
 
 #[derive(Serialize)]
@@ -239,7 +272,7 @@ enum Entry {
     Unknown { name: String, error: String },
 }
 
-fn listing(namespace: &Namespace, rows: &[Row], typed: &[ls_typed::Row]) -> Listing {
+fn listing(namespace: &Namespace, rows: &Rows) -> Listing {
     let entry = |row: &Row| match &row.status {
         Ok(status) => Entry::Known(Box::new(json::Queue::new(
             &row.name.to_string_lossy(),
@@ -255,7 +288,8 @@ fn listing(namespace: &Namespace, rows: &[Row], typed: &[ls_typed::Row]) -> List
             path: place::path(namespace.path()),
             kind: place::kind(namespace.kind()),
         },
-        queues: rows.iter().map(entry).collect(),
-        sysv: ls_typed::json(typed),
+        queues: rows.posix.iter().map(entry).collect(),
+        sysv: ls_typed::json(&rows.typed),
+        rings: rows.rings.iter().map(json_ring::Entry::new).collect(),
     }
 }

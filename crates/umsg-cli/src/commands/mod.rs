@@ -7,6 +7,7 @@ pub mod dump;
 pub mod limits;
 pub mod load;
 pub mod ls;
+pub mod ls_ring;
 mod ls_typed;
 pub mod man;
 pub mod patience;
@@ -18,6 +19,7 @@ pub mod run;
 pub mod send;
 pub mod setup;
 pub mod stat;
+mod stat_ring;
 mod stat_typed;
 
 use crate::cli::{Cli, Command};

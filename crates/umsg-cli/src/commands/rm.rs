@@ -4,9 +4,9 @@ use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
-use umsg::{Namespace, posix, sysv};
+use umsg::{Namespace, posix, ring, sysv};
 
-use crate::address::{Address, Label, address};
+use crate::address::{Address, Label, RING, Subject, subject};
 use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
@@ -14,19 +14,27 @@ use crate::names::Name;
 use crate::output::{self, Format, json};
 use crate::place;
 
-/// Remove queues
+/// Remove queues, and rings that their owners have left
 ///
 /// The messages in them are lost. A name or a key is free at once. A POSIX queue that programs still have open lives on, without a
 /// name, until the last of them closes it; a System V queue is gone for everybody, and who waits in it is told so.
+///
+/// A ring goes with its owner, the process that receives from it; one whose owner was killed stays until its name is used again, or
+/// until it is removed. One whose owner lives is only removed with --force: the owner and those who have it open keep it, and nobody
+/// finds it any more.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg rm /orders /log key:0x1234 id:32769
-  umsg ls --null | xargs -0 -r umsg rm  all queues of the namespace")]
+  umsg rm ring:/jobs                    a ring whose owner is dead
+  umsg ls --null | xargs -0 -r umsg rm  all queues of the namespace, and rings that are left")]
 pub struct Rm {
-    /// The queues: names, or of System V key:0x1234 or id:32769
-    #[arg(required = true, value_name = "QUEUE", value_parser = address())]
-    queues: Vec<Address>,
+    /// The queues: names, or of System V key:0x1234 or id:32769; rings as ring:/jobs
+    #[arg(required = true, value_name = "QUEUE", value_parser = subject())]
+    queues: Vec<Subject>,
+    /// Rings even if their owners live
+    #[arg(long, short)]
+    force: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -43,8 +51,9 @@ impl Rm {
         let mut removed = Vec::new();
         for queue in &self.queues {
             let outcome = match queue {
-                Address::Posix(name) => remove(&namespace, name),
-                Address::SystemV(label) => remove_labelled(&namespace, *label),
+                Subject::Queue(Address::Posix(name)) => remove(&namespace, name),
+                Subject::Queue(Address::SystemV(label)) => remove_labelled(&namespace, *label),
+                Subject::Ring(name) => self.remove_ring(&namespace, name),
             };
             match outcome {
                 Ok(()) => removed.push(queue.lossy()),
@@ -63,6 +72,15 @@ impl Rm {
             true => Ok(()),
             false => Err(Failure::Reported(Code::Failed)),
         }
+    }
+
+    fn remove_ring(&self, namespace: &Namespace, name: &Name) -> Result {
+        name.check()?;
+        let removed = match self.force {
+            true => ring::unlink_anyway_in(namespace, name),
+            false => ring::unlink_in(namespace, name),
+        };
+        removed.map_err(|error| Failure::of(format_args!("{RING}{name}"), error))
     }
 }
 

@@ -9,8 +9,8 @@ use clap::Args;
 use umsg::Namespace;
 use umsg::posix::Status;
 
-use super::stat_typed;
-use crate::address::{Address, address};
+use super::{stat_ring, stat_typed};
+use crate::address::{Address, Subject, subject};
 use crate::cli::Cli;
 use crate::failure;
 use crate::names::Name;
@@ -19,7 +19,7 @@ use crate::output::owner::Owners;
 use crate::output::{self, Format, json, text, time};
 use crate::place;
 
-/// Show all about one queue, apart from its messages
+/// Show all about one queue or ring, apart from its messages
 ///
 /// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving),
 /// "handed over" messages that went straight to a waiting receiver. "waits" says how many of them ended before their
@@ -30,16 +30,21 @@ use crate::place;
 ///
 /// Of a System V queue, "types" are the lowest that there are messages of, each with their number, and "bytes" how many are queued
 /// of how many that may be (qbytes); "changed" is when its owner, mode or size was set last.
+///
+/// Of a ring, "receiver" is the process that owns it. "waits" says how often that went to sleep, and how often a message came while it
+/// was still looking; "time waited" is what it has spent on that: spinning is CPU time, sleeping is none but for some microseconds each
+/// time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg stat /orders
   umsg stat key:0x1234              a System V queue
+  umsg stat ring:/jobs              a ring
   umsg stat /orders --json | jq .messages")]
 pub struct Stat {
-    /// The queue: a name, or of System V key:0x1234 or id:32769
-    #[arg(value_name = "QUEUE", value_parser = address())]
-    queue: Address,
+    /// The queue: a name, or of System V key:0x1234 or id:32769; a ring as ring:/jobs
+    #[arg(value_name = "QUEUE", value_parser = subject())]
+    queue: Subject,
     #[command(flatten)]
     format: Format,
 }
@@ -49,9 +54,12 @@ impl Stat {
         let namespace = place::existing(cli)?;
         let mut out = output::standard()?;
         match &self.queue {
-            Address::Posix(name) => self.print(&namespace, name, &mut out)?,
-            Address::SystemV(label) => {
+            Subject::Queue(Address::Posix(name)) => self.print(&namespace, name, &mut out)?,
+            Subject::Queue(Address::SystemV(label)) => {
                 stat_typed::print(&namespace, *label, self.format.json, &mut out)?;
+            }
+            Subject::Ring(name) => {
+                stat_ring::print(&namespace, name, self.format.json, &mut out)?;
             }
         }
         Ok(out.flush()?)

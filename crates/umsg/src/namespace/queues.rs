@@ -156,8 +156,12 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Memory that queues of both kinds and rings take up now, in bytes: what is allocated, not what was declared.
-    pub(crate) fn allocated_bytes(&self) -> Result<u64, NamespaceError> {
+    /// Memory that queues of both kinds and rings take up now, in bytes: what is allocated, not what was declared, and what
+    /// [`Limits::max_bytes`](crate::Limits::max_bytes) is about.
+    ///
+    /// # Errors
+    /// As for the namespace; `NotAccessible` if the caller may not list it.
+    pub fn allocated_bytes(&self) -> Result<u64, NamespaceError> {
         let mut bytes = allocated_in(&self.queues()?)?;
         // As for System V queues: one of before rings has no directory for them.
         if let Ok(rings) = self.queues_of(RINGS) {

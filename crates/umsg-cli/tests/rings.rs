@@ -1,0 +1,166 @@
+//! Rings: ls, stat, rm and limits.
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::json;
+use support::Site;
+use umsg::Namespace;
+use umsg::ring::{Options, Post, Ring, Sender};
+
+fn make(site: &Site, name: &str) -> Ring {
+    let namespace = Namespace::at(site.path()).unwrap();
+    let mut options = Options::new();
+    options.entries(2).overflow(6).mode(0o622);
+    options.create_in(&namespace, name).unwrap()
+}
+
+/// A ring whose owner was killed.
+fn leave(site: &Site, name: &str) {
+    // SAFETY: the child makes a ring, for which glibc makes malloc usable in a child of a process with threads, and is killed.
+    let owner = unsafe { libc::fork() };
+    assert!(owner >= 0, "fork");
+    if owner == 0 {
+        std::mem::forget(make(site, name));
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let namespace = Namespace::at(site.path()).unwrap();
+    while Sender::open_in(&namespace, name).is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: a child of ours that nobody has waited for; no status is wanted.
+    unsafe {
+        libc::kill(owner, libc::SIGKILL);
+        libc::waitpid(owner, std::ptr::null_mut(), 0);
+    }
+}
+
+#[test]
+fn rings_are_listed_behind_queues_of_both_kinds() {
+    let site = Site::new();
+    site.umsg(&["create", "/orders"]).text();
+    site.umsg(&["create", "key:0x1234"]).text();
+    let ring = make(&site, "/jobs");
+    let sender = ring.sender();
+    (0..3).for_each(|n| sender.send(&Post::new(n)).unwrap());
+    leave(&site, "/left");
+    let listing = site.umsg(&["ls"]);
+    let lines: Vec<Vec<&str>> = listing
+        .text()
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let heading = "RING MESSAGES ENTRIES OVERFLOW MODE OWNER PID STATE WAIT-SEND";
+    let at = lines.iter().position(|line| line.join(" ") == heading);
+    let (jobs, left) = (&lines[at.unwrap() + 1], &lines[at.unwrap() + 2]);
+    assert_eq!(jobs[..4], ["ring:/jobs", "3", "2", "1"]);
+    assert_eq!(jobs[6], std::process::id().to_string());
+    assert_eq!((jobs[7], left[0], left[7]), ("open", "ring:/left", "dead"));
+    let all = site.umsg(&["ls", "--json"]).json();
+    assert_eq!(
+        ["queues", "sysv", "rings"].map(|kind| all[kind].as_array().unwrap().len()),
+        [1, 1, 2]
+    );
+    let only = site.umsg(&["ls", "--kind", "ring", "--json"]).json();
+    assert_eq!(only["rings"], all["rings"]);
+    assert_eq!((&only["queues"], &only["sysv"]), (&json!([]), &json!([])));
+    let names = site.umsg(&["ls", "--kind", "ring", "--quiet"]);
+    assert_eq!(names.text(), "ring:/jobs\nring:/left\n");
+}
+
+#[test]
+fn what_a_ring_says_of_itself_is_shown() {
+    let site = Site::new();
+    let mut ring = make(&site, "/jobs");
+    ring.set_waiting(umsg::ring::Waiting::Spinning);
+    ring.recv_timeout(Duration::from_millis(20)).unwrap_err();
+    let sender = ring.sender();
+    (0..8).for_each(|n| sender.send(&Post::new(n)).unwrap());
+    assert!(!sender.send_or_drop(&Post::new(9)).unwrap());
+    let found = site.umsg(&["stat", "ring:/jobs", "--json"]).json();
+    let field = |name: &str| found[name].clone();
+    assert_eq!(
+        ["messages", "entries", "overflow", "overflowing", "senders"].map(field),
+        [8, 2, 6, 6, 1].map(|number| json!(number))
+    );
+    assert_eq!(
+        ["state", "enabled", "closed", "owner_alive", "mode", "name"].map(field),
+        [
+            json!("open"),
+            json!(true),
+            json!(false),
+            json!(true),
+            json!("0600"),
+            json!("/jobs")
+        ]
+    );
+    assert_eq!(found["owner_pid"], json!(std::process::id()));
+    let counted = &found["statistics"];
+    assert_eq!(counted["dropped"], json!(1));
+    assert!(counted["spun_seconds"].as_f64().unwrap() > 0.0, "{counted}");
+    let shown = site.umsg(&["stat", "ring:jobs"]);
+    let process = format!("receiver          process {}, alive\n", std::process::id());
+    for line in [
+        "name              ring:/jobs\n",
+        "state             open\n",
+        &process,
+        "messages          8 of 2\n",
+        "overflow          6 of 6\n",
+        "not delivered     1 dropped when full\n",
+    ] {
+        assert!(shown.text().contains(line), "{line}: {}", shown.text());
+    }
+    ring.close();
+    let found = site.umsg(&["stat", "ring:/jobs", "--json"]).json();
+    assert_eq!(found["state"], json!("closed"));
+}
+
+#[test]
+fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
+    let site = Site::new();
+    leave(&site, "/left");
+    assert_eq!(site.umsg(&["rm", "ring:/left"]).text(), "");
+    let mut ring = make(&site, "/jobs");
+    let sender = ring.sender();
+    site.umsg(&["rm", "ring:/jobs"])
+        .fails(1, &["ring:/jobs: process", "owns the ring; ", "--force"]);
+    let removed = site.umsg(&["rm", "--force", "ring:/jobs", "--json"]).json();
+    assert_eq!(removed["removed"], json!(["ring:/jobs"]));
+    // Those who have it keep it.
+    sender.send(&Post::new(7)).unwrap();
+    assert_eq!(ring.try_recv().unwrap().user_data, 7);
+    for command in ["stat", "rm"] {
+        site.umsg(&[command, "ring:/jobs"])
+            .fails(1, &["ring:/jobs: no ring of this name"]);
+    }
+    drop(ring);
+    let left = std::fs::read_dir(site.path().join("ring")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn commands_that_are_for_queues_say_so() {
+    let site = Site::new();
+    for command in ["create", "send", "recv", "peek", "dump"] {
+        let outcome = site.umsg(&[command, "ring:/jobs"]);
+        assert_eq!(outcome.code, Some(2), "{outcome:?}");
+        assert!(outcome.errors.contains("by programs"), "{outcome:?}");
+    }
+    site.umsg(&["create", "/ring:jobs"]).text();
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "/ring:jobs\n");
+}
+
+#[test]
+fn rings_count_for_the_limit_of_bytes() {
+    let site = Site::new();
+    let rings = [make(&site, "/jobs"), make(&site, "/others")];
+    let outcome = site.umsg(&["limits", "--max-bytes", "32K"]);
+    outcome.fails(0, &["queues and rings take", "grow no further"]);
+    site.umsg(&["create", "/orders"])
+        .fails(1, &["no space left in the namespace"]);
+    drop(rings);
+    site.umsg(&["create", "/orders"]).text();
+}
