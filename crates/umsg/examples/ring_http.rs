@@ -1,7 +1,7 @@
 //! An acceptor hands TCP connections to workers: each worker has a ring, and gets the descriptor with the message.
 //!
-//! Without arguments it serves on a port of its own, asks itself for some pages, checks the answers and ends. With a port it
-//! serves until it is killed: `ring_http 8080`, then `curl http://localhost:8080/hello`.
+//! Without arguments it serves on a port of its own, asks itself for some pages, checks the answers and ends. With a port (0 for
+//! any that is free) it serves until it is killed: `ring_http 8080`, then `curl -i http://localhost:8080/hello`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -29,8 +29,9 @@ fn main() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     let address = listener.local_addr()?;
     println!("http://{address}/");
-    let client = (port == 0).then(|| std::thread::spawn(move || ask(address.port())));
-    let workers = (0..WORKERS).map(|_| hire()).collect::<Result<Vec<_>>>()?;
+    let alone = std::env::args().len() == 1;
+    let client = alone.then(|| std::thread::spawn(move || ask(address.port())));
+    let workers = (0..WORKERS).map(hire).collect::<Result<Vec<_>>>()?;
     for (count, connection) in listener.incoming().enumerate() {
         // The worker gets a descriptor of its own; this one is closed when `connection` is dropped.
         let worker = &workers[count % WORKERS];
@@ -56,15 +57,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn hire() -> Result<Worker> {
+fn hire(number: usize) -> Result<Worker> {
     let ring = Options::new().entries(64).create()?;
     let sender = ring.sender();
-    let thread = std::thread::spawn(move || work(ring));
+    let thread = std::thread::spawn(move || work(ring, number));
     Ok(Worker { sender, thread })
 }
 
 /// Serves one connection after another, until the end.
-fn work(mut ring: Ring) -> Result<u64> {
+fn work(mut ring: Ring, number: usize) -> Result<u64> {
     let mut served = 0;
     loop {
         let message = ring.recv()?;
@@ -75,20 +76,26 @@ fn work(mut ring: Ring) -> Result<u64> {
             .descriptor
             .ok_or("a connection without its descriptor")?;
         // A client that went away is its own affair.
-        let _ = serve(TcpStream::from(descriptor));
+        let _ = serve(TcpStream::from(descriptor), number);
         served += 1;
     }
 }
 
-fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+fn serve(mut stream: TcpStream, worker: usize) -> std::io::Result<()> {
     let mut line = String::new();
-    BufReader::new(&stream).read_line(&mut line)?;
+    let mut request = BufReader::new(&stream);
+    request.read_line(&mut line)?;
+    // What is not read would be answered by a reset of the connection.
+    let mut header = String::new();
+    while request.read_line(&mut header)? > 2 {
+        header.clear();
+    }
     let path = line.split(' ').nth(1).unwrap_or("/").to_owned();
     let body = format!("you asked for {path}\n");
     let length = body.len();
     write!(
         stream,
-        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\nWorker: {worker}\r\n\r\n{body}"
     )
 }
 

@@ -65,7 +65,7 @@ impl Options {
         self
     }
 
-    /// The longest payload, in bytes, for [`Sender::send_long`]; at least 64.
+    /// The longest payload, in bytes, for [`Sender::send_long`](super::Sender::send_long); at least 64.
     pub fn longest(&mut self, bytes: u32) -> &mut Self {
         self.longest = bytes.max(INLINE as u32);
         self
