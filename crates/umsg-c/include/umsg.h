@@ -2482,7 +2482,8 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * Waits until several messages are in a ring, and leaves them there.
  *
  * The thread is woken once, when the last of at_least messages is there, and not before. The wait ends at abs_timeout, a time
- * of the clock CLOCK_REALTIME; NULL stands for ever, and a time that is over for a call that only looks.
+ * of the clock CLOCK_REALTIME; NULL stands for ever, and a time that is over for a call that only looks. More messages than the ring and its
+ * overflow hold never come together.
  *
  * Return value:
  * How many messages are there, as far as is known without asking senders: at_least or more; or -1 with errno set.

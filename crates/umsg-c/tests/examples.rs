@@ -81,6 +81,17 @@ fn records_arrive_in_batches_and_in_order() {
 }
 
 #[test]
+fn children_post_their_results_to_their_parents_ring() {
+    let Some(examples) = examples() else { return };
+    let namespace = Namespace::new();
+    let mut squares = namespace.command(examples.join("squares"));
+    assert_eq!(
+        succeed(squares.arg("100")),
+        "the squares from 1 to 100 add up to 338350\n"
+    );
+}
+
+#[test]
 fn an_example_says_what_is_wrong() {
     let Some(examples) = examples() else { return };
     let namespace = Namespace::new();

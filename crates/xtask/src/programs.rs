@@ -6,9 +6,18 @@ use std::process::{Command, Stdio};
 
 /// pmqtest of Debian's rt-tests.
 pub fn pmqtest() -> Option<PathBuf> {
+    on_the_path("pmqtest")
+}
+
+/// curl, which asks the example of rings for pages.
+pub fn curl() -> Option<PathBuf> {
+    on_the_path("curl")
+}
+
+fn on_the_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
-        .map(|directory| directory.join("pmqtest"))
+        .map(|directory| directory.join(program))
         .find(|program| program.is_file())
 }
 

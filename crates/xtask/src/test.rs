@@ -39,6 +39,9 @@ fn note_missing_programs(steps: &mut Steps) {
     if programs::pmqtest().is_none() {
         steps.skip("pmqtest", "not installed; apt-get install rt-tests");
     }
+    if programs::curl().is_none() {
+        steps.skip("curl", "not installed; apt-get install curl");
+    }
     if programs::python_with_posix_ipc().is_none() {
         let remedy =
             "not installed; pip install posix_ipc, and UMSG_TEST_PYTHON names a Python that has it";

@@ -6,6 +6,20 @@
 //! More messages than entries keep their order and are all delivered, up to a bound; past it the sender chooses: an error,
 //! waiting, or counting a drop.
 //!
+//! ```
+//! use umsg::ring::{Options, Post, Until};
+//!
+//! let mut ring = Options::new().entries(1024).create()?; // or create_in(&namespace, "/jobs")
+//! let sender = ring.sender(); // or, in another process, Sender::open("/jobs")?
+//! std::thread::spawn(move || sender.send(&Post::new(7).payload(b"work")));
+//! ring.wait(1, Until::Forever)?; // woken once, when so many are there
+//! ring.drain(|message| assert_eq!((message.user_data, message.payload), (7, &b"work"[..])))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # CPU time
+//! What waiting costs is counted, see [`Status`].
+//!
 //! # If a process dies
 //! A sender that is killed leaves a whole message or none, and holds up nobody. If the owner dies, senders are told so
 //! ([`SendError::OwnerDead`]), at the latest ten milliseconds later.
