@@ -123,6 +123,24 @@ points! {
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
+    /// Somebody is going to change what a doorbell shows, and has not: the repair shows what is.
+    BELL_BEGUN;
+    /// A doorbell was rung, the segment does not say so: the repair shows what is.
+    BELL_RUNG;
+    /// A doorbell shows what is about to become possible: who polls looks in vain, and repairs.
+    BELL_FORETOLD;
+    /// A doorbell shows what is, the lock is held.
+    BELL_SETTLED;
+    /// A doorbell is made, no segment names it: the next who makes one removes it.
+    BELL_MADE;
+    /// The segment names a doorbell that nobody rings.
+    BELL_NAMED;
+    /// Nobody polls a doorbell that is to be rung: who rings it finds out.
+    BELL_WATCHED;
+    /// A doorbell that nobody polls is rung no more, and has its name.
+    BELL_FORGOTTEN;
+    /// A doorbell that nobody polls is in no segment, and has its name: the next who makes one removes it.
+    BELL_UNNAMED;
     /// A queue's file is made, has no contents and no name: it vanishes.
     CREATE_EMPTY;
     /// A queue's file has its contents and no name: it vanishes.

@@ -43,6 +43,7 @@
 mod counters;
 #[doc(hidden)]
 pub mod crash;
+mod doorbell;
 mod error;
 mod holds;
 #[cfg(not(loom))]
@@ -93,6 +94,8 @@ mod until;
 mod waiters;
 mod wakes;
 
+#[cfg(not(loom))]
+pub use doorbell::{Edges, Readiness};
 #[cfg(not(loom))]
 pub use namespace::{
     Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, SetupReport, TMPFILES,

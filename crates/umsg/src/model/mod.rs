@@ -13,6 +13,7 @@
 //! `LOOM_MAX_PREEMPTIONS=4` explores deeper than each model's own bound.
 
 pub(crate) mod crash;
+pub(crate) mod doorbell;
 pub(crate) mod futex;
 #[allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")]
 pub(crate) mod segment;

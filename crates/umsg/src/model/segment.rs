@@ -70,6 +70,11 @@ impl Segment {
         self.policy = policy;
     }
 
+    /// It lies nowhere.
+    pub(crate) fn namespace(&self) -> Option<&()> {
+        None
+    }
+
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy
     }

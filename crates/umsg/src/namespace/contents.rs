@@ -9,7 +9,7 @@ use rustix::io::{self, Errno};
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{queues, record, temporary};
+use super::{bells, queues, record, temporary};
 
 /// What a caller wants of a directory that is no namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn is_own(name: &OsStr) -> bool {
         queues::RINGS,
         record::NAME,
     ];
-    own.iter().any(|own| name == *own) || temporary::is_temporary(name)
+    own.iter().any(|own| name == *own) || temporary::is_temporary(name) || bells::is_bell(name)
 }
 
 #[cfg(test)]

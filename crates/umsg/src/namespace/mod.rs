@@ -39,6 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bells;
 mod claim;
 mod contents;
 mod directory;
@@ -64,6 +65,7 @@ mod trust;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use bells::random;
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use limits::Limits;

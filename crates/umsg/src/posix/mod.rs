@@ -23,6 +23,7 @@ mod directory;
 mod lease;
 mod look;
 mod options;
+mod pollable;
 mod queue;
 mod reservation;
 mod snapshot;

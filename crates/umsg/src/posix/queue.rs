@@ -29,7 +29,7 @@ pub struct Queue {
     pub(super) access: Access,
     /// Of the file: device and inode number, owner and group.
     identity: (u64, u64),
-    owner: (u32, u32),
+    pub(super) owner: (u32, u32),
 }
 
 /// A received message, its bytes being in the caller's buffer.
@@ -460,6 +460,7 @@ impl Queue {
             .header
             .mode
             .store(mode, Ordering::Relaxed);
+        self.readmit();
         Ok(())
     }
 }

@@ -134,6 +134,7 @@ impl Engine {
 
     /// Frees the slot of a hold that has ended, gives the room to those who wait for it, and what they bring to receivers.
     pub(super) fn free_held(&self, slot: u32, wakes: &mut Wakes) {
+        self.foretell_doorbell(0, 1);
         self.free_slot(slot);
         // What ended is ended, whatever is wrong with those who wait.
         if self.serve(wakes).is_err() {
@@ -151,6 +152,7 @@ impl Engine {
         }
         let slot = hold.slot.get();
         let found = self.in_hand(slot)?;
+        self.foretell_doorbell(1, 0);
         found.cell.set_returns(hold.deliveries.get(), true);
         crash_point!(RETURN_MARKED);
         Priorities::of(self.segment()).push_in_order(found.key, slot)?;

@@ -30,6 +30,7 @@ mod send;
 mod serve;
 mod spin;
 mod wait;
+mod watch;
 
 pub(crate) use bell::Rope;
 pub(crate) use hold::Grip;
@@ -38,6 +39,7 @@ pub(crate) use look::{Look, Seen};
 pub(crate) use policy::Chore;
 pub(crate) use receive::Taken;
 
+use crate::doorbell::Doorbell;
 use crate::error::Trouble;
 use crate::lock::{Held, Left, LockError};
 use crate::pacing::Pacing;
@@ -51,6 +53,8 @@ use crate::{recover, waiters};
 
 /// A bit of the board's attention word: receivers are blocked.
 pub(crate) const RECEIVERS: u32 = 1;
+/// Another: somebody polls the doorbell. Set under both locks.
+pub(crate) const WATCHED: u32 = 4;
 
 /// Why an attempt did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +100,14 @@ pub(crate) struct Engine {
     chore: Option<Chore>,
     /// Of a ring: how its receiver's descriptor is made readable.
     rope: Option<bell::Rope>,
+    /// By which it is polled.
+    doorbell: Doorbell,
 }
 
 impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
+            doorbell: Doorbell::new(segment.namespace().cloned()),
             segment,
             pacing: Pacing::default(),
             chore: None,
@@ -186,6 +193,7 @@ impl Engine {
                 recover::receiver_side(self)?;
                 self.serve(wakes)?;
                 self.update_board();
+                self.mend_doorbell();
                 wakes.add_everybody();
                 Ok(held)
             }
@@ -197,12 +205,16 @@ impl Engine {
     /// Tells senders whether anybody wants to be served. Under the receiver lock, after any change of the lists.
     fn update_board(&self) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
-        // Relaxed: ATTENTION. Whoever begins to wait adds the fence; taking the flag down needs none.
-        self.segment
-            .fixed()
-            .board
-            .attention
-            .store(if waiting { RECEIVERS } else { 0 }, Ordering::Relaxed);
+        let flag = if waiting { RECEIVERS } else { 0 };
+        self.set_attention(RECEIVERS, flag);
+    }
+
+    /// Sets these bits of the attention word as in `flags`. Under the receiver lock.
+    fn set_attention(&self, bits: u32, flags: u32) {
+        let attention = &self.segment.fixed().board.attention;
+        // Relaxed: ATTENTION. Whoever begins to wait adds the fence; taking a flag down needs none.
+        let others = attention.load(Ordering::Relaxed) & !bits;
+        attention.store(others | flags, Ordering::Relaxed);
     }
 
     /// Wakes those whose waiting has ended. After the lock was dropped.
@@ -238,6 +250,7 @@ impl Engine {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let result = work(&mut wakes);
+        self.settle_doorbell();
         held.unlock();
         self.wake(&wakes);
         result

@@ -144,6 +144,8 @@ impl Engine {
         Waiters::of(self.segment()).len(List::Offered) != 0
             || (self.holds_any() && self.holders_may_give())
             || self.segment().fixed().receiver.lock.is_orphaned()
+            // A sender may be about to send what its doorbell says already.
+            || self.must_ring()
     }
 
     /// Whether a look from outside of the lock finds a message. If not, the queue was empty at some instant during the
@@ -208,10 +210,14 @@ impl Engine {
             self.serve(wakes)?;
             self.update_board();
         }
-        if self.keeps_time() {
-            return self.next_in_time(wakes);
+        let found = match self.keeps_time() {
+            true => self.next_in_time(wakes)?,
+            false => self.best()?,
+        };
+        if found.is_some() {
+            self.foretell_doorbell(-1, 1);
         }
-        self.best()
+        Ok(found)
     }
 
     /// As [`next`](Self::next), where messages are held or grow too old. What the dead held comes back before anything

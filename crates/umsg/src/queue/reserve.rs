@@ -202,6 +202,7 @@ impl Engine {
         self.describe(me, cell, len, key);
         // What is in the ring was sent before.
         self.drain()?;
+        self.foretell_doorbell(1, 0);
         self.mark_stored(cell);
         crash_point!(COMMIT_MARKED);
         Priorities::of(self.segment()).push_back(key, slot)?;

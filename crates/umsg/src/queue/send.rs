@@ -37,8 +37,14 @@ impl Engine {
         let mut attempts = ATTEMPTS;
         loop {
             let held = self.lock_sender(me, deadline)?;
-            let result = self.send_locked(me, message, key);
-            held.unlock();
+            let result = if self.must_ring() {
+                held.unlock();
+                self.send_watched(me, message, key, deadline)
+            } else {
+                let result = self.send_locked(me, message, key);
+                held.unlock();
+                result
+            };
             match result {
                 Ok(()) => break,
                 Err(Refused::NoSlot) => match self.grow(me, deadline, 1) {
@@ -103,7 +109,12 @@ impl Engine {
 
     /// Fills the next free slot and publishes it.
     #[inline(always)]
-    fn send_locked(&self, me: &Thread, message: &[u8], key: usize) -> Result<(), Refused> {
+    pub(super) fn send_locked(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+    ) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         let sender = &fixed.sender;
         // Relaxed: only the holder of the sender lock stores it.

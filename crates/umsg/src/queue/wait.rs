@@ -110,6 +110,7 @@ impl Engine {
         wakes: &Wakes,
         enlisted: &Result<Enlisted<'a, T>, Refused>,
     ) -> Option<(u32, &'a Node, crate::sys::thread::Outer)> {
+        self.settle_doorbell();
         let begun = match enlisted {
             Ok(Enlisted::Waiting(index, node)) => {
                 Some((*index, *node, held.unlock_and_name(&node.word)))

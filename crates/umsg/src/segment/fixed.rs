@@ -168,6 +168,8 @@ pub(crate) struct ReceiverSide {
     pub(crate) receivers: Links,
     pub(crate) senders: Links,
     pub(crate) offered: Links,
+    /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody.
+    pub(crate) watched: Guarded32,
     // -- blocking and the store
     /// Nodes that are real memory.
     pub(crate) nodes: Guarded32,
@@ -178,6 +180,8 @@ pub(crate) struct ReceiverSide {
     pub(crate) level1: [Guarded64; LEVEL1],
     /// Repairs since creation: of the sender side, of the receiver side.
     pub(crate) repairs: [AtomicU32; 2],
+    /// What the doorbell shows, and which it is.
+    pub(crate) doorbell: crate::doorbell::Words,
 }
 
 /// Messages that are held beyond a call; see [`crate::holds`].
@@ -300,7 +304,9 @@ const fn layout_hash() -> u32 {
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),
+        offset_of!(ReceiverSide, watched),
         offset_of!(ReceiverSide, repairs),
+        offset_of!(ReceiverSide, doorbell),
         super::cell::SHORT_CELL,
         super::cell::LONG_CELL,
         offset_of!(Cell, sequence),

@@ -33,6 +33,21 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     }
 }
 
+/// Gives a file that was made for a queue the rights that the queue has, and to its owner where the caller may.
+///
+/// # Errors
+/// As [`give`].
+pub(crate) fn admit(file: BorrowedFd<'_>, rights: &Rights) -> io::Result<()> {
+    let stat = fs::fstat(file)?;
+    if stat.st_uid != rights.uid {
+        let _ = fs::fchown(file, Some(Uid::from_raw(rights.uid)), None);
+    }
+    if stat.st_gid != rights.gid {
+        let _ = fs::fchown(file, None, Some(Gid::from_raw(rights.gid)));
+    }
+    give(file, &[*rights])
+}
+
 /// Gives a queue's file and label to the owner and group that the queue is to have, and rights that belong to those before and
 /// after. Who can't give files away names the new owner in a list.
 ///

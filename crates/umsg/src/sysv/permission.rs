@@ -24,12 +24,12 @@ pub(super) struct Denied;
 
 /// Whose a queue is, and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rights {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) cuid: u32,
-    pub(super) cgid: u32,
-    pub(super) mode: u32,
+pub(crate) struct Rights {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) cuid: u32,
+    pub(crate) cgid: u32,
+    pub(crate) mode: u32,
 }
 
 impl Rights {

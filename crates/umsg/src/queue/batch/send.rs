@@ -156,8 +156,15 @@ impl Engine {
         let mut attempts = ATTEMPTS;
         let sent = loop {
             let held = self.lock_sender(me, deadline)?;
-            let attempt = self.send_batch_locked(me, batch, amount);
-            held.unlock();
+            let attempt = if self.must_ring() {
+                held.unlock();
+                let send = |engine: &Engine| engine.send_batch_locked(me, batch, amount);
+                self.send_ringing(me, batch.len() as i64, deadline, send)
+            } else {
+                let attempt = self.send_batch_locked(me, batch, amount);
+                held.unlock();
+                attempt
+            };
             match attempt {
                 Ok(Attempt::Sent(count)) => break count,
                 Ok(Attempt::NeedsSlots(wanted)) => match self.grow(me, deadline, wanted) {

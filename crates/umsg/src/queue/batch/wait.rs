@@ -221,6 +221,7 @@ impl Engine {
             return Err(Refused::NotNow);
         }
         self.grow_until(turn.wanted())?;
+        self.foretell_arrival(turn.wanted() as i64);
         turn.take(self, me)
     }
 }

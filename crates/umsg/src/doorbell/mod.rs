@@ -1,0 +1,72 @@
+//! The doorbell: a descriptor by which any event loop learns what a queue in memory is ready for.
+//!
+//! It is a FIFO that one process makes and every process can open: the kernel itself tells all pollers what it shows, also those
+//! that were given the descriptor and know nothing of queues.
+//!
+//! | the FIFO holds | poll(2) says | shown while |
+//! |---|---|---|
+//! | nothing | OUT | there is no message |
+//! | one packet | IN and OUT | there are messages, and room |
+//! | two packets, all that fits | IN | there is no room |
+//!
+//! Who changes the queue changes the FIFO, under the queue's lock, and only while somebody watches: the segment says so. What becomes
+//! possible is shown *before* it is, what ends is taken back *after* it has: so a process that is killed in between leaves a poller
+//! that looks in vain, never one that is not told. Who looks meanwhile waits for the lock.
+//!
+//! Whoever has the FIFO open to poll it holds a shared flock(2) on it, which the kernel drops when the last copy of the
+//! descriptor is closed, by whatever death. Who can lock it exclusively knows that nobody watches any more.
+//!
+//! A peer that breaks these rules can wake pollers for nothing, or not wake them, as it can take their messages away. It stops
+//! nobody: the FIFO is never waited for.
+
+mod chain;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
+mod descriptor;
+
+#[cfg(loom)]
+pub(crate) use crate::model::doorbell::Doorbell;
+pub(crate) use chain::{Chain, Level, Words};
+#[cfg(not(loom))]
+pub(crate) use descriptor::Doorbell;
+
+/// [`Words::watched`]: somebody polls.
+pub(crate) const LEVELS: u32 = 1;
+/// Somebody wants to be told after each send and receive while there are messages.
+pub(crate) const MESSAGES: u32 = 2;
+/// The same while there is room.
+pub(crate) const ROOM: u32 = 4;
+
+/// When a poller that asked for edges (EPOLLET) is told of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Edges {
+    /// Whenever the queue becomes readable, and whenever it becomes writable: enough for who then goes on until the queue is empty,
+    /// or full. Sends and receives that change neither cost nothing more.
+    #[default]
+    Changes,
+    /// Who polls for messages (EPOLLIN), also after each send and each receive that leaves some, as Linux does for its own queues. A
+    /// system call each.
+    Messages,
+    /// As `Messages`, and who polls for room (EPOLLOUT) after each that leaves some.
+    All,
+}
+
+impl Edges {
+    pub(crate) fn flags(self) -> u32 {
+        match self {
+            Edges::Changes => LEVELS,
+            Edges::Messages => LEVELS | MESSAGES,
+            Edges::All => LEVELS | MESSAGES | ROOM,
+        }
+    }
+}
+
+/// What a queue is ready for at a moment: what poll(2) with no time-out says of its descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// There is a message: POLLIN.
+    pub readable: bool,
+    /// There is room: POLLOUT.
+    pub writable: bool,
+}

@@ -1,0 +1,87 @@
+//! The FIFO by which a modelled queue is polled: how many packets it holds. What the kernel does to a FIFO it does under a lock, so
+//! each change is one step here, which hands over what came before it.
+
+use crate::sync::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32 as Plain, Ordering::Relaxed};
+
+/// What fits into the FIFO.
+const PACKETS: u32 = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Doorbell {
+    packets: AtomicU32,
+    /// How often who polls was told to look again.
+    nudges: Plain,
+    /// Whether nobody polls any more, and operations look whether that is so.
+    left: Plain,
+}
+
+/// The FIFO.
+pub(crate) struct Gong<'a>(&'a Doorbell);
+
+/// Nobody polls it any more.
+pub(crate) struct Left;
+
+impl Left {
+    pub(crate) fn remove(self) {}
+}
+
+impl Doorbell {
+    pub(crate) fn new(_: Option<()>) -> Doorbell {
+        Doorbell::default()
+    }
+
+    pub(crate) fn gong(&self, _: u64) -> Option<Gong<'_>> {
+        Some(Gong(self))
+    }
+
+    pub(crate) fn is_time_to_look(&self, _: u32) -> bool {
+        self.left.load(Relaxed) != 0
+    }
+
+    pub(crate) fn left(&self, _: u64) -> Option<Left> {
+        (self.left.load(Relaxed) != 0).then_some(Left)
+    }
+
+    /// What poll(2) says: whether there is a message, whether there is room.
+    pub(crate) fn shows(&self) -> (bool, bool) {
+        let packets = self.packets.fetch_add(0, Ordering::AcqRel);
+        (packets != 0, packets != PACKETS)
+    }
+
+    pub(crate) fn nudges(&self) -> u32 {
+        self.nudges.load(Relaxed)
+    }
+
+    /// Who polled does not any more.
+    pub(crate) fn leave(&self) {
+        self.left.store(1, Relaxed);
+    }
+}
+
+impl Gong<'_> {
+    pub(crate) fn push(&self) -> bool {
+        let full = self.0.packets.fetch_add(0, Ordering::AcqRel) == PACKETS;
+        if !full {
+            self.0.packets.fetch_add(1, Ordering::AcqRel);
+        }
+        !full
+    }
+
+    pub(crate) fn pop(&self) -> bool {
+        let empty = self.0.packets.fetch_add(0, Ordering::AcqRel) == 0;
+        if !empty {
+            self.0.packets.fetch_sub(1, Ordering::AcqRel);
+        }
+        !empty
+    }
+
+    pub(crate) fn nudge(&self) {
+        self.0.nudges.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn hold(&self, packets: u32) {
+        self.0.packets.swap(packets, Ordering::AcqRel);
+    }
+}

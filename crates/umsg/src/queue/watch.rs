@@ -1,0 +1,277 @@
+//! Telling those who poll: the engine's part of [`crate::doorbell`].
+//!
+//! A queue that somebody polls is changed under the receiver lock only. A sender learns that under the sender lock, before it publishes:
+//! the flag is set under both locks, so no send that had not seen it is under way when the doorbell first shows what is there. Then it
+//! lets go, takes the receiver lock, borrows its own again, and has the doorbell say what it is about to do.
+//!
+//! A send that is for a blocked receiver, and a receive that makes room for a blocked sender, change nothing for who polls, and tell
+//! nobody. (Linux does the same.)
+
+use super::{Engine, Refused, WATCHED};
+use crate::doorbell::{Chain, Level, Readiness};
+use crate::segment::OnFull;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+impl Engine {
+    /// Whether somebody polls. Under the sender lock a "no" holds as long as that is held.
+    #[inline(always)]
+    pub(super) fn must_ring(&self) -> bool {
+        // Relaxed: set under both locks.
+        self.segment()
+            .fixed()
+            .board
+            .attention
+            .load(Ordering::Relaxed)
+            & WATCHED
+            != 0
+    }
+
+    fn chain(&self) -> Chain<'_> {
+        let receiver = &self.segment().fixed().receiver;
+        Chain {
+            watched: &receiver.watched,
+            words: &receiver.doorbell,
+            bell: &self.doorbell,
+        }
+    }
+
+    /// What there is for who would receive or send now. Under the receiver lock, and exact while somebody polls.
+    fn level(&self) -> Level {
+        let room = match self.policy().on_full {
+            OnFull::DropOldest => 1,
+            // Room that is kept for a batch is nobody else's.
+            _ if !self.nobody_waits_for_room() => 0,
+            _ => self.room_now().max(0) as u64,
+        };
+        Level::new(self.available(), room)
+    }
+
+    /// Shows what the next step makes possible: so many messages, and so much room. Under the receiver lock.
+    #[inline(always)]
+    pub(super) fn foretell_doorbell(&self, messages: i64, room: i64) {
+        if self.segment().fixed().receiver.watched.get() != 0 {
+            self.foretell_slow(messages, room);
+        }
+    }
+
+    #[cold]
+    fn foretell_slow(&self, messages: i64, room: i64) {
+        let waiters = Waiters::of(self.segment());
+        let is_taken = messages > 0 && waiters.len(List::Receivers) != 0
+            || room > 0 && waiters.len(List::Senders) != 0;
+        if !is_taken {
+            let now = self.level();
+            self.chain().foretell(now, now.after(messages, room));
+        }
+    }
+
+    /// As [`foretell_doorbell`](Self::foretell_doorbell), for messages that are sent.
+    #[inline(always)]
+    pub(super) fn foretell_arrival(&self, messages: i64) {
+        self.foretell_doorbell(messages, -messages);
+    }
+
+    /// Shows what is. Under the receiver lock, before it is dropped.
+    #[inline(always)]
+    pub(super) fn settle_doorbell(&self) {
+        if self.segment().fixed().receiver.watched.get() != 0 {
+            self.settle_slow();
+        }
+    }
+
+    #[cold]
+    fn settle_slow(&self) {
+        let chain = self.chain();
+        chain.settle(self.level());
+        if chain.forget_if_left() {
+            self.set_attention(WATCHED, 0);
+        }
+    }
+
+    /// Shows what is, whatever the dead have left. Under the receiver lock.
+    pub(super) fn mend_doorbell(&self) {
+        self.chain().mend(self.level());
+    }
+
+    /// Sends one message, if there is room, and tells who polls.
+    #[cold]
+    pub(super) fn send_watched(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        let send = |engine: &Engine| engine.send_locked(me, message, key);
+        self.send_ringing(me, 1, deadline, send)
+    }
+
+    /// Does `send`, which sends up to so many messages, under both locks, and tells who polls.
+    pub(super) fn send_ringing<T>(
+        &self,
+        me: &Thread,
+        messages: i64,
+        deadline: Deadline,
+        send: impl FnOnce(&Engine) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        self.with_receiver_lock(me, deadline, |wakes| {
+            self.borrow_sender_lock(me, deadline)?;
+            let sender = &self.segment().fixed().sender;
+            if self.has_room(sender.sent.load(Ordering::Relaxed)) {
+                self.foretell_arrival(messages);
+            }
+            let result = send(self);
+            sender.lock.give_back();
+            if result.is_ok() {
+                // What was sent is sent, whatever is wrong with those who wait.
+                if self.serve(wakes).is_err() {
+                    self.note_damage();
+                }
+                self.update_board();
+            }
+            if self.segment().fixed().receiver.watched.get() == 0 {
+                // Whoever saw that nobody polls died before it could say so.
+                self.set_attention(WATCHED, 0);
+            }
+            result
+        })
+    }
+
+    /// From now on the FIFO of this name is rung. Both locks are held.
+    fn begin_to_ring(&self, name: u64, wanted: u32) {
+        self.chain().begin(name, wanted, self.level());
+        self.set_attention(WATCHED, WATCHED);
+    }
+
+    /// As [`pollable`](Self::pollable), of a model.
+    #[cfg(loom)]
+    pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |_| {
+            self.borrow_sender_lock(me, Deadline::Never)?;
+            self.begin_to_ring(1, wanted);
+            self.segment().fixed().sender.lock.give_back();
+            Ok(())
+        })
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn doorbell(&self) -> &crate::doorbell::Doorbell {
+        &self.doorbell
+    }
+
+    /// What a poll that does not wait would say.
+    pub(crate) fn readiness(&self, me: &Thread) -> Readiness {
+        let waiters = Waiters::of(self.segment());
+        let mut readable = self.available() != 0;
+        if readable && waiters.len(List::Receivers) != 0 {
+            // It is about to be handed over, unless nobody is left who does that, or who wants it.
+            let served = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+                self.serve(wakes)?;
+                self.update_board();
+                Ok(self.available() != 0)
+            });
+            readable = served.unwrap_or(false);
+        }
+        Readiness {
+            readable,
+            writable: self.policy().on_full == OnFull::DropOldest || self.seems_roomy(1),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+mod polled {
+    use super::*;
+    use crate::crash::crash_point;
+    use crate::error::Trouble;
+    use rustix::io::{self, Errno};
+    use std::os::fd::BorrowedFd;
+    use std::time::Duration;
+
+    /// How long who begins to poll waits for a lock whose owner is stopped.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    /// Gives a new doorbell the rights that the queue has.
+    type Admit<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
+
+    impl Engine {
+        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        #[inline]
+        pub(crate) fn pollable(
+            &self,
+            me: &Thread,
+            wanted: u32,
+            admit: Admit<'_>,
+        ) -> std::io::Result<BorrowedFd<'_>> {
+            if let Some(polled) = self.doorbell.polled(wanted) {
+                return Ok(polled);
+            }
+            self.begin_to_poll(me, wanted, admit)?;
+            let polled = self.doorbell.polled(wanted);
+            polled.ok_or_else(|| Errno::AGAIN.into())
+        }
+
+        #[cold]
+        fn begin_to_poll(&self, me: &Thread, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
+            let deadline = Deadline::after(PATIENCE);
+            let mut outcome = Ok(());
+            let locked = self.with_receiver_lock(me, deadline, |_| {
+                self.borrow_sender_lock(me, deadline)?;
+                outcome = self.poll_borrowed(wanted, admit);
+                self.segment().fixed().sender.lock.give_back();
+                Ok(())
+            });
+            match locked {
+                Ok(()) => outcome,
+                Err(Refused::Trouble(Trouble::Damaged)) => Err(Errno::BADMSG),
+                Err(Refused::Trouble(Trouble::OwnedByCaller)) => Err(Errno::DEADLK),
+                Err(Refused::Trouble(Trouble::NoMemory)) => Err(Errno::NOMEM),
+                Err(Refused::Trouble(Trouble::NoSpace)) => Err(Errno::NOSPC),
+                Err(_) => Err(Errno::AGAIN),
+            }
+        }
+
+        /// Both locks are held.
+        fn poll_borrowed(&self, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
+            let name = self.doorbell.open(self.chain().words.name.get(), admit)?;
+            crash_point!(BELL_MADE);
+            self.begin_to_ring(name, wanted);
+            self.doorbell.has_asked(wanted);
+            Ok(())
+        }
+
+        /// Gives the doorbell, if there is one, the rights that the queue has now.
+        pub(crate) fn readmit(&self, me: &Thread, admit: Admit<'_>) {
+            let _ = self.with_receiver_lock(me, Deadline::Passed, |_| {
+                let name = self.chain().words.name.get();
+                if name != 0 {
+                    self.doorbell.readmit(name, admit);
+                }
+                Ok(())
+            });
+        }
+
+        /// This process polls no more; if it was the last, nobody rings any more.
+        pub(crate) fn stop_polling(&self, me: &Thread) {
+            if !self.doorbell.close_polled() {
+                return;
+            }
+            let soon = Deadline::after(Duration::from_millis(10));
+            let _ = self.with_receiver_lock(me, soon, |_| {
+                if self.chain().forget() {
+                    self.set_attention(WATCHED, 0);
+                }
+                Ok(())
+            });
+        }
+    }
+
+    impl Drop for Engine {
+        fn drop(&mut self) {
+            self.stop_polling(crate::sys::thread::current());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A real SIGKILL at every step of ringing a doorbell: whoever polls is told of what can be done, at once, and of what can't after
+//! the next who looks at the queue.
+
+mod support;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::turn;
+use umsg::Edges;
+use umsg::crash;
+use umsg::posix::Queue;
+
+/// What the queue holds at most.
+const DEPTH: u32 = 2;
+
+fn polled(descriptor: BorrowedFd<'_>) -> (bool, bool) {
+    let mut entries = [PollFd::from_borrowed_fd(
+        descriptor,
+        PollFlags::IN | PollFlags::OUT,
+    )];
+    poll(&mut entries, Some(&Timespec::default())).unwrap();
+    let flags = entries[0].revents();
+    (
+        flags.contains(PollFlags::IN),
+        flags.contains(PollFlags::OUT),
+    )
+}
+
+/// A way to change a queue that holds so many messages.
+type Work = (&'static str, u32, fn(&Queue));
+
+const WORKS: &[Work] = &[
+    ("sends to an empty queue", 0, |queue| {
+        queue.try_send(b"m", 0).unwrap()
+    }),
+    ("fills a queue", 1, |queue| queue.try_send(b"m", 1).unwrap()),
+    ("sends two together", 0, |queue| {
+        queue.try_send_batch(&[(b"m", 0), (b"m", 1)]).unwrap()
+    }),
+    ("receives from a full queue", 2, |queue| {
+        queue.try_receive(&mut [0; 8]).unwrap();
+    }),
+    ("receives the last message", 1, |queue| {
+        queue.try_receive(&mut [0; 8]).unwrap();
+    }),
+    ("leases the last message", 1, |queue| {
+        queue.try_receive_lease().unwrap().acknowledge().unwrap();
+    }),
+    ("gives a message back", 2, |queue| {
+        drop(queue.try_receive_lease().unwrap())
+    }),
+    ("commits a message", 0, |queue| {
+        let mut room = queue.try_reserve(1).unwrap();
+        room.write_at(0, b"m");
+        room.commit(0).unwrap();
+    }),
+];
+
+#[test]
+fn a_killed_ringer_leaves_no_poller_untold() {
+    let _turn = turn();
+    for point in ["BELL_BEGUN", "BELL_RUNG", "BELL_FORETOLD", "BELL_SETTLED"] {
+        let mut kills = 0;
+        for (name, messages, work) in WORKS {
+            for nth in 1..=3 {
+                kills += u32::from(dies_ringing(point, nth, *messages, *work, name));
+            }
+        }
+        println!("{point}: {kills} kills");
+        assert!(kills >= 4, "{point}: {kills} kills");
+    }
+}
+
+/// Whether it died.
+fn dies_ringing(point: &str, nth: u32, messages: u32, work: fn(&Queue), name: &str) -> bool {
+    let place = Place::new();
+    let queue = place.create("/q", DEPTH, 8);
+    for _ in 0..messages {
+        queue.try_send(b"m", 0).unwrap();
+    }
+    let descriptor = queue.pollable_with(Edges::All).unwrap();
+    let mut child = Child::run(|| {
+        let queue = place.open("/q");
+        crash::arm(point, nth);
+        work(&queue);
+        0
+    });
+    let exit = child
+        .wait(Duration::from_secs(10))
+        .expect("no child is stuck");
+    let before = polled(descriptor);
+    // Repairs.
+    let left = queue.attributes().messages as u32;
+    let leased = queue.status().attributes.leased as u32;
+    let (readable, writable) = (left != 0, left + leased < DEPTH);
+    let says = format!("who {name} dies at the {nth}th {point}: {left} messages");
+    // What the dead held comes back when somebody looks: attributes() just did.
+    let was_held = name.starts_with("leases") || name.starts_with("gives");
+    assert!(before.0 || !readable || was_held, "{says}, not shown");
+    assert!(before.1 || !writable, "{says}, room is not shown");
+    assert_eq!(
+        polled(descriptor),
+        (readable, writable || !readable),
+        "{says}"
+    );
+    // It goes on.
+    while queue.try_receive(&mut [0; 8]).is_ok() {}
+    assert_eq!(polled(descriptor), (false, true), "{says}");
+    while queue.try_send(b"m", 0).is_ok() {}
+    assert_eq!(polled(descriptor), (true, false), "{says}");
+    exit == Exit::Signal(libc::SIGKILL)
+}
+
+fn bells(place: &Path) -> usize {
+    let files = std::fs::read_dir(place).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(".bell-")).count()
+}
+
+fn send_and_receive(queue: &Queue, times: usize) {
+    for _ in 0..times {
+        queue.try_send(b"x", 0).unwrap();
+        queue.try_receive(&mut [0; 8]).unwrap();
+    }
+}
+
+/// A child that does `work` with the queue and dies at a point.
+fn dies(place: &Place, point: &str, work: fn(&Queue)) {
+    let mut child = Child::run(|| {
+        let queue = place.open("/q");
+        crash::arm(point, 1);
+        work(&queue);
+        0
+    });
+    child.expect(Exit::Signal(libc::SIGKILL), point);
+}
+
+#[test]
+fn who_dies_when_it_begins_to_poll_leaves_nothing_watched() {
+    let _turn = turn();
+    for point in ["BELL_MADE", "BELL_NAMED", "BELL_WATCHED"] {
+        let place = Place::new();
+        let queue = place.create("/q", DEPTH, 8);
+        dies(&place, point, |queue| {
+            let _ = queue.pollable();
+        });
+        send_and_receive(&queue, 1000);
+        let descriptor = queue.pollable().unwrap();
+        assert_eq!(bells(place.path()), 1, "{point}");
+        place.open("/q").try_send(b"x", 0).unwrap();
+        assert_eq!(polled(descriptor), (true, true), "{point}");
+    }
+}
+
+#[test]
+fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
+    let _turn = turn();
+    for point in ["BELL_FORGOTTEN", "BELL_UNNAMED"] {
+        let place = Place::new();
+        let queue = place.create("/q", DEPTH, 8);
+        let mut poller = Child::run(|| {
+            let queue = place.open("/q");
+            queue.pollable().unwrap();
+            queue.try_send(b"m", 0).unwrap();
+            std::mem::forget(queue);
+            0
+        });
+        poller.expect(Exit::Code(0), "a poller");
+        queue.try_receive(&mut [0; 8]).unwrap();
+        dies(&place, point, |queue| send_and_receive(queue, 1000));
+        while queue.try_receive(&mut [0; 8]).is_ok() {}
+        send_and_receive(&queue, 1000);
+        let descriptor = queue.pollable().unwrap();
+        assert_eq!(
+            (bells(place.path()), polled(descriptor)),
+            (1, (false, true)),
+            "{point}"
+        );
+        place.open("/q").try_send(b"x", 0).unwrap();
+        assert_eq!(polled(descriptor), (true, true), "{point}");
+    }
+}
