@@ -302,7 +302,6 @@ impl Explain for sysv::ControlError {
 impl Explain for RingError {
     fn explain(&self) -> String {
         match self {
-            RingError::Open(OpenError::NotFound) => "no ring of this name".to_owned(),
             RingError::Open(error) => error.explain(),
             RingError::Owned(_) => {
                 format!("{self}; end that process, or remove the ring's name with --force")

@@ -69,6 +69,8 @@ pub(crate) struct Pacing {
     last_streak: AtomicU32,
     /// 0: let messages gather. Otherwise after how many waits to try it.
     trial: AtomicU32,
+    /// Nanoseconds of a spin that paid, until they are counted: not while its message waits to be received.
+    uncounted: AtomicU64,
 }
 
 impl Default for Pacing {
@@ -81,6 +83,7 @@ impl Default for Pacing {
             streak: AtomicU32::new(0),
             last_streak: AtomicU32::new(0),
             trial: AtomicU32::new(TRIAL),
+            uncounted: AtomicU64::new(0),
         }
     }
 }
@@ -143,6 +146,23 @@ impl Pacing {
             false => budget / 2,
         };
         self.budget.store(next, Relaxed);
+    }
+
+    /// Keeps the time of a spin that paid for the next wait to count.
+    pub(crate) fn count_later(&self, time: u64) {
+        self.uncounted.store(time, Relaxed);
+    }
+
+    /// What was kept, once.
+    pub(crate) fn take_uncounted(&self) -> u64 {
+        let time = self.uncounted();
+        self.uncounted.store(0, Relaxed);
+        time
+    }
+
+    /// What was kept.
+    pub(crate) fn uncounted(&self) -> u64 {
+        self.uncounted.load(Relaxed)
     }
 
     /// Counts a received message; answers how many came before it without a pause.

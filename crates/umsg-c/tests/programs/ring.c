@@ -447,6 +447,7 @@ static void another_process_finds_a_ring_by_its_name(void)
     CHECK(sender != NULL && umsg_ring_sender_free(sender) == 0);
     end(pair);
     MAKES_NOT(umsg_ring_open("/ring"), ENOENT);
+    CHECK(strcmp(umsg_last_error(), "no ring of this name") == 0);
     MAKES_NOT(umsg_ring_open("ring"), EINVAL);
     MAKES_NOT(umsg_ring_open_in(NULL, "/ring"), EFAULT);
     FAILS(umsg_ring_unlink_in(getenv("UMSG_DIR"), "/ring"), ENOENT);

@@ -123,10 +123,14 @@ impl Engine {
                 true => self.gathering_time(),
                 false => 0,
             };
+            counters.add(Event::Spun, self.pacing.take_uncounted() + gathering);
             look_away(gathering);
             let spun = spin_timed(budget, calm, deadline, ready);
-            counters.add(Event::Spun, gathering + spun.time);
             paid = spun.paid;
+            match paid {
+                true => self.pacing.count_later(spun.time),
+                false => counters.add(Event::Spun, spun.time),
+            }
             if budget != u32::MAX {
                 self.pacing.learn(budget, paid);
             }

@@ -48,8 +48,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
         name: with_slash(&name),
         found: find_named(namespace, &name),
     });
-    let is_gone =
-        |listed: &Listed| matches!(listed.found, Err(RingError::Open(OpenError::NotFound)));
+    let is_gone = |listed: &Listed| matches!(listed.found, Err(RingError::NotFound));
     Ok(listed.filter(|listed| !is_gone(listed)).collect())
 }
 
@@ -104,8 +103,14 @@ pub(super) fn remove(
         Err(_) if anyway => {}
         Err(error) => return Err(error),
     }
-    let unlinked = namespace.unlink_file_in(RINGS, name);
-    Ok(unlinked.map_err(OpenError::from)?)
+    namespace.unlink_file_in(RINGS, name).map_err(file_error)
+}
+
+fn file_error(error: FileError) -> RingError {
+    match error {
+        FileError::NotFound => RingError::NotFound,
+        other => OpenError::from(other).into(),
+    }
 }
 
 /// The process that receives, if it lives.
@@ -137,7 +142,7 @@ fn with_slash(name: &QueueName) -> OsString {
 fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, OwnedFd), RingError> {
     let file = namespace
         .open_file_in(RINGS, name, FileAccess::ReadWrite, false)
-        .map_err(OpenError::from)?;
+        .map_err(file_error)?;
     let mut segment = segment::attach(file.as_fd())?;
     segment.set_quota(Quota::of(namespace.clone()));
     if segment.fixed().ownership.state.load(Ordering::Acquire) == 0 {

@@ -142,6 +142,9 @@ pub enum RingError {
         /// The most.
         max: u64,
     },
+    /// ENOENT: there is no ring of this name.
+    #[error("no ring of this name")]
+    NotFound,
     /// EINVAL: the file is a queue, and no ring.
     #[error("a queue of that name is no ring")]
     NotARing,
@@ -158,6 +161,7 @@ impl RingError {
     pub fn errno(&self) -> i32 {
         match self {
             RingError::InvalidEntries { .. } | RingError::NotARing => libc::EINVAL,
+            RingError::NotFound => libc::ENOENT,
             RingError::Owned(_) => libc::EBUSY,
             RingError::Open(error) => error.errno(),
         }

@@ -138,7 +138,7 @@ impl Options {
                 }
                 // One whose owner has died makes room.
                 Err(FileError::AlreadyExists) => match directory::remove(namespace, &name, false) {
-                    Ok(()) | Err(RingError::Open(OpenError::NotFound)) => {}
+                    Ok(()) | Err(RingError::NotFound) => {}
                     Err(error) => return Err(error),
                 },
                 Err(error) => return Err(OpenError::from(error).into()),
