@@ -4,10 +4,13 @@
 use umsg::posix::Queue;
 use umsg::reclaim::{Slot, Slots};
 
+use crate::bells::Bells;
 use crate::{signals, waiting};
 
 /// What a descriptor of ours leads to.
 pub(crate) struct Attached {
+    /// What it is polled by. Before the queue: it is dropped first.
+    pub(crate) bells: Bells,
     pub(crate) queue: Queue,
     /// Device and inode of the segment's file: what tells whether a descriptor still is what the table says.
     pub(crate) identity: (u64, u64),
@@ -23,6 +26,7 @@ impl Attached {
         let message_size = queue.attributes().message_size;
         waiting::choose(&queue);
         Attached {
+            bells: Bells::new(),
             queue,
             identity,
             message_size,

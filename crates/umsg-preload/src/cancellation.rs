@@ -136,6 +136,14 @@ pub(crate) extern "C" fn defer(before: &mut c_int) {
     }
 }
 
+/// For a cancellation point that may not get to libc's function of its name. Nothing that would have to be dropped is on the stack.
+pub(crate) fn test() {
+    if CALLS.load(Ordering::SeqCst) != 0 {
+        // SAFETY: takes nothing; it returns, or ends the thread as libc's function would.
+        unsafe { pthread_testcancel() };
+    }
+}
+
 /// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or is to be looked for first. A thread for which there
 /// is no record can't be cancelled meanwhile.
 pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {

@@ -12,6 +12,7 @@
 //! | the libc functions behind them | `next` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg::reclaim` |
+//! | what they are polled by; descriptors of our own | `bells`, `polling`, `private` |
 //! | whose table it is, after fork and vfork | `process` |
 //! | what /proc says of System V queues | `procfs` |
 //! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
@@ -31,6 +32,7 @@
 mod adopt;
 mod arrivals;
 mod attachments;
+mod bells;
 mod cancellation;
 mod debug;
 mod errno;
@@ -42,6 +44,8 @@ mod names;
 mod next;
 mod ours;
 mod pointer;
+mod polling;
+mod private;
 mod process;
 mod procfs;
 mod signals;

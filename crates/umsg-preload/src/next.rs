@@ -9,8 +9,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, off_t, pthread_t, sigevent, sighandler_t,
-    size_t, ssize_t, stat, timespec, uid_t,
+    FILE, epoll_event, fd_set, gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, nfds_t, off_t,
+    pollfd, pthread_t, sigevent, sighandler_t, sigset_t, size_t, ssize_t, stat, timespec, timeval,
+    uid_t,
 };
 
 use crate::errno;
@@ -188,6 +189,13 @@ next_functions! {
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+    fn select(count: c_int, reading: *mut fd_set, writing: *mut fd_set, strange: *mut fd_set, timeout: *mut timeval) -> c_int;
+    fn pselect(count: c_int, reading: *mut fd_set, writing: *mut fd_set, strange: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     fn pthread_cancel(thread: pthread_t) -> c_int;
     fn pthread_setcanceltype(wanted: c_int, before: *mut c_int) -> c_int;
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;

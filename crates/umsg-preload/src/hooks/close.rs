@@ -2,10 +2,12 @@
 //!
 //! The entry leaves the table before the number is closed: afterwards, another thread may already have it for a
 //! queue of its own.
+//!
+//! The library's own descriptors ([`private`]) stay open, whatever is closed.
 
 use std::ffi::{c_int, c_uint};
 
-use crate::{fd, next, process, table};
+use crate::{errno, fd, next, private, process, table};
 
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -30,6 +32,9 @@ unsafe fn close_here(fd: c_int) -> c_int {
     if table::knows(fd) {
         // SAFETY: by this function's contract.
         return unsafe { close_known(fd) };
+    }
+    if private::is(fd) {
+        return errno::fail(libc::EBADF);
     }
     // SAFETY: by this function's contract.
     unsafe { next::close(fd) }
@@ -65,8 +70,19 @@ fn drop_if_readopted(fd: c_int) {
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
     let closes = flags & !known == 0 && flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
+    let mut first = first;
     if closes && first <= last {
         forget_between(first, last);
+        while let Some(ours) = private::first_between(first, last) {
+            // SAFETY: as below.
+            if ours > first && unsafe { next::close_range(first, ours - 1, flags) } != 0 {
+                return -1;
+            }
+            if ours == last {
+                return 0;
+            }
+            first = ours + 1;
+        }
     }
     // SAFETY: the caller's promises to libc's close_range are handed on.
     unsafe { next::close_range(first, last, flags) }
@@ -75,7 +91,16 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 /// Closes all descriptors from `first` on.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    forget_between(first.max(0).cast_unsigned(), c_uint::MAX);
+    let mut first = first.max(0);
+    forget_between(first.cast_unsigned(), c_uint::MAX);
+    while let Some(ours) = private::first_between(first.cast_unsigned(), c_uint::MAX) {
+        let ours = ours.cast_signed();
+        for number in first..ours {
+            // SAFETY: the caller's promises to libc's closefrom are those that close asks for.
+            unsafe { next::close(number) };
+        }
+        first = ours + 1;
+    }
     // SAFETY: the caller's promises to libc's closefrom are handed on.
     unsafe { next::closefrom(first) };
 }

@@ -2,11 +2,14 @@
 
 use std::ffi::c_int;
 
-use crate::{next, ours, process, table};
+use crate::{errno, next, ours, private, process, table};
 
 /// Duplicates to the lowest free number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    if private::is(fd) {
+        return errno::fail(libc::EBADF);
+    }
     // SAFETY: the caller's promises to libc's dup are handed on.
     let new = unsafe { next::dup(fd) };
     enter_duplicate(fd, new);
@@ -47,6 +50,9 @@ fn enter_known_duplicate(fd: c_int, new: c_int) {
 
 #[inline(always)]
 fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if private::is(fd) || private::is(new) {
+        return errno::fail(libc::EBADF);
+    }
     if fd == new || !(table::knows(fd) || table::knows(new)) {
         return call();
     }

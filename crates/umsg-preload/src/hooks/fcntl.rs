@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use super::dup::enter_duplicate;
 use crate::table::{self, Held};
-use crate::{next, ours};
+use crate::{errno, next, ours, private};
 
 /// The kernel's O_LARGEFILE, which open(2) sets on every file and libc calls 0.
 const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
@@ -19,6 +19,9 @@ const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
 /// Manipulates a descriptor.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if private::is(fd) {
+        return errno::fail(libc::EBADF);
+    }
     // SAFETY: the caller's promises to libc's fcntl are handed on.
     let outcome = unsafe { next::fcntl(fd, command, argument) };
     if table::knows(fd) {
@@ -31,6 +34,9 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 /// The name of fcntl in programs compiled for files larger than 2 GB.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if private::is(fd) {
+        return errno::fail(libc::EBADF);
+    }
     // SAFETY: the caller's promises to libc's fcntl64 are handed on.
     let outcome = unsafe { next::fcntl64(fd, command, argument) };
     if table::knows(fd) {

@@ -1,0 +1,146 @@
+//! What a queue is polled by: its doorbell, a descriptor that the kernel reports as it would report the queue's.
+//!
+//! poll and select use the doorbell itself. epoll remembers a registration by number and open file: so each number of a queue that is
+//! registered has a number of its own for the doorbell, and keeps it until the last descriptor of the queue is closed, by
+//! which the kernel, too, forgets the registration:
+//!
+//! ```text
+//!   program's number      doorbell's number           epoll
+//!   5 (mq_open)      ->   1019 (the queue's own) ->   registration of 5
+//!   8 (dup of 5)     ->   1021 (a duplicate)     ->   registration of 8, stays when 8 is closed and 5 is not
+//! ```
+
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+use umsg::Edges;
+use umsg::posix::Queue;
+
+use crate::{fd, private};
+
+/// No doorbell.
+const NONE: c_int = -1;
+
+/// The doorbells of an attachment. Dropped before its queue is.
+pub(crate) struct Bells {
+    /// The number of the queue's own, once it is open.
+    own: AtomicI32,
+    /// The numbers that were registered; only ever prepended to.
+    registered: AtomicPtr<Registered>,
+}
+
+struct Registered {
+    number: c_int,
+    bell: c_int,
+    next: *mut Registered,
+}
+
+impl Bells {
+    pub(crate) const fn new() -> Bells {
+        Bells {
+            own: AtomicI32::new(NONE),
+            registered: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// The queue's doorbell, in the state that the queue is in. An error is an errno.
+    pub(crate) fn of(&self, queue: &Queue, edges: Edges) -> Result<c_int, c_int> {
+        let bell = queue
+            .pollable_with(edges)
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+        let number = bell.as_raw_fd();
+        // Relaxed: only this attachment's last user reads it.
+        if self.own.swap(number, Ordering::Relaxed) != number {
+            private::mark(number);
+        }
+        Ok(number)
+    }
+
+    /// What stands in epoll for one of the queue's numbers, if it was ever registered.
+    pub(crate) fn registered(&self, number: c_int) -> Option<c_int> {
+        self.find(self.registered.load(Ordering::Acquire), number)
+    }
+
+    fn find(&self, mut at: *mut Registered, number: c_int) -> Option<c_int> {
+        // SAFETY: entries are never changed and live as long as the list.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            if entry.number == number {
+                return Some(entry.bell);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// What is to stand in epoll for one of the queue's numbers.
+    pub(crate) fn register(
+        &self,
+        queue: &Queue,
+        number: c_int,
+        edges: Edges,
+    ) -> Result<Option<c_int>, c_int> {
+        let own = self.of(queue, edges)?;
+        loop {
+            let first = self.registered.load(Ordering::Acquire);
+            if let Some(bell) = self.find(first, number) {
+                return Ok(Some(bell));
+            }
+            let bell = if first.is_null() {
+                own
+            } else {
+                duplicate(own)?
+            };
+            let next = first;
+            let entry = Box::into_raw(Box::new(Registered { number, bell, next }));
+            // Release: the entry is written. Acquire, by the load above, where another thread was first.
+            let outcome = self.registered.compare_exchange(
+                first,
+                entry,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            if outcome.is_ok() {
+                return Ok(Some(bell));
+            }
+            // SAFETY: nobody has seen the entry.
+            drop(unsafe { Box::from_raw(entry) });
+            if bell != own {
+                close(bell);
+            }
+        }
+    }
+}
+
+impl Drop for Bells {
+    fn drop(&mut self) {
+        let own = *self.own.get_mut();
+        let mut at = *self.registered.get_mut();
+        while !at.is_null() {
+            // SAFETY: made by `Box::into_raw`; nobody else uses the list any more.
+            let entry = unsafe { Box::from_raw(at) };
+            at = entry.next;
+            if entry.bell != own {
+                close(entry.bell);
+            }
+        }
+        // The queue closes this one.
+        private::unmark(own);
+    }
+}
+
+/// A further number for a doorbell, as high.
+fn duplicate(bell: c_int) -> Result<c_int, c_int> {
+    let borrowed: BorrowedFd<'_> = fd::borrow(bell).ok_or(libc::EBADF)?;
+    let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, bell)
+        .or_else(|_| rustix::io::fcntl_dupfd_cloexec(borrowed, 0));
+    let number = copy.map_err(|error| error.raw_os_error())?.into_raw_fd();
+    private::mark(number);
+    Ok(number)
+}
+
+fn close(bell: c_int) {
+    private::unmark(bell);
+    // SAFETY: opened by `duplicate`, and no longer in use.
+    unsafe { rustix::io::close(bell) };
+}

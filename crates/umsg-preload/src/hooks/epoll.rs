@@ -1,0 +1,87 @@
+//! epoll_ctl: a queue's doorbell is registered for it. What the program gave with the events is its own, so epoll_wait needs no
+//! help.
+
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use libc::epoll_event;
+use rustix::event::EventfdFlags;
+use umsg::Edges;
+
+use crate::table::Held;
+use crate::{errno, next, ours, pointer, table};
+
+/// Registers a descriptor in a set, changes what is registered, or removes it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_ctl(
+    set: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's epoll_ctl are handed on.
+    unsafe {
+        if table::knows(fd) {
+            control_known(set, operation, fd, event)
+        } else {
+            next::epoll_ctl(set, operation, fd, event)
+        }
+    }
+}
+
+/// # Safety
+/// As for libc's epoll_ctl.
+#[cold]
+unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    // SAFETY: by this function's contract, also below.
+    let control = |bell| unsafe { next::epoll_ctl(set, operation, bell, event) };
+    let Some(held) = ours::file(fd) else {
+        return control(fd);
+    };
+    // SAFETY: as above.
+    let edges = unsafe { edges(event) };
+    let bell = match operation {
+        libc::EPOLL_CTL_ADD => held.bells.register(&held.queue, fd, edges),
+        libc::EPOLL_CTL_MOD => change(&held, fd, edges),
+        _ => Ok(held.bells.registered(fd)),
+    };
+    match bell {
+        Ok(Some(bell)) => control(bell),
+        Ok(None) => stranger().map_or_else(errno::fail, |file| control(file.as_raw_fd())),
+        Err(errno) => errno::fail(errno),
+    }
+}
+
+/// What is registered for a number, rung for other edges from now on.
+fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
+    let registered = held.bells.registered(fd);
+    if registered.is_some() {
+        held.bells.of(&held.queue, edges)?;
+    }
+    Ok(registered)
+}
+
+/// A file that is registered nowhere: by it the kernel tells what there is to say, if only that.
+fn stranger() -> Result<OwnedFd, c_int> {
+    rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)
+}
+
+/// Which edges a registration wants: of the kernel's queues, each send and each receive is one.
+///
+/// # Safety
+/// `event` is readable, or an address that a pointer check refuses.
+unsafe fn edges(event: *const epoll_event) -> Edges {
+    if pointer::is_bad(event) {
+        return Edges::Changes;
+    }
+    // SAFETY: by this function's contract.
+    let events = unsafe { event.read_unaligned() }.events;
+    let has = |flags: c_int| events & flags.cast_unsigned() != 0;
+    if !has(libc::EPOLLET) {
+        Edges::Changes
+    } else if has(libc::EPOLLOUT | libc::EPOLLWRNORM) {
+        Edges::All
+    } else {
+        Edges::Messages
+    }
+}

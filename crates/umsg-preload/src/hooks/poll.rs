@@ -1,0 +1,110 @@
+//! poll and ppoll: see [`polling`].
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
+
+use crate::polling::{self, Patience};
+use crate::{errno, next};
+
+/// Waits until a descriptor is ready; `timeout` is in milliseconds, a negative one for ever.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: the caller's promises to libc's poll are handed on.
+    unsafe {
+        if polling::concerns_us(fds, count) {
+            poll_here(fds, count, timeout)
+        } else {
+            next::poll(fds, count, timeout)
+        }
+    }
+}
+
+/// poll, as _FORTIFY_SOURCE calls it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    room: size_t,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's poll are handed on.
+    unsafe {
+        if has_room(count, room) && polling::concerns_us(fds, count) {
+            poll_here(fds, count, timeout)
+        } else {
+            next::__poll_chk(fds, count, timeout, room)
+        }
+    }
+}
+
+/// Waits until a descriptor is ready, or a handler has run of a signal that `mask` does not block.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's ppoll are handed on.
+    unsafe {
+        if polling::concerns_us(fds, count) {
+            ppoll_here(fds, count, timeout, mask)
+        } else {
+            next::ppoll(fds, count, timeout, mask)
+        }
+    }
+}
+
+/// ppoll, as _FORTIFY_SOURCE calls it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    room: size_t,
+) -> c_int {
+    // SAFETY: the caller's promises to libc's ppoll are handed on.
+    unsafe {
+        if has_room(count, room) && polling::concerns_us(fds, count) {
+            ppoll_here(fds, count, timeout, mask)
+        } else {
+            next::__ppoll_chk(fds, count, timeout, mask, room)
+        }
+    }
+}
+
+/// Whether an array of so many bytes has so many entries. Where it has not, libc ends the program.
+fn has_room(count: nfds_t, room: size_t) -> bool {
+    room / size_of::<pollfd>() >= count as usize
+}
+
+/// # Safety
+/// As for libc's poll.
+unsafe fn poll_here(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let milliseconds = u64::try_from(timeout).ok();
+    let patience = Patience {
+        timeout: milliseconds.map(Duration::from_millis),
+        mask: std::ptr::null(),
+    };
+    // SAFETY: by this function's contract.
+    unsafe { polling::wait(fds, count, patience) }
+}
+
+/// # Safety
+/// As for libc's ppoll.
+unsafe fn ppoll_here(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    match unsafe { polling::duration_of(timeout) } {
+        // SAFETY: by this function's contract.
+        Ok(timeout) => unsafe { polling::wait(fds, count, Patience { timeout, mask }) },
+        Err(errno) => errno::fail(errno),
+    }
+}

@@ -1,0 +1,243 @@
+//! select and pselect, where a queue is in one of the sets: as poll on all that are in any.
+
+use std::ffi::{c_int, c_short};
+use std::time::{Duration, Instant};
+
+use libc::{fd_set, nfds_t, pollfd, sigset_t, suseconds_t, timespec, timeval};
+
+use crate::polling::{self, Patience};
+use crate::{errno, next, pointer, signals, table};
+
+/// What poll calls that which the sets of select ask for, in their order.
+const ASKED: [c_short; 3] = [
+    libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
+    libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND,
+    libc::POLLPRI,
+];
+
+/// What is told besides, though it was not asked for. Source: fs/select.c of Linux.
+const TOLD: [c_short; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
+
+/// Bits of a word.
+const BITS: usize = usize::BITS as usize;
+
+/// Waits until a descriptor of the sets is ready, and tells how much of the time is left.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn select(
+    count: c_int,
+    reading: *mut fd_set,
+    writing: *mut fd_set,
+    strange: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    let sets = Sets::of(count, [reading, writing, strange]);
+    // SAFETY: the caller's promises to libc's select are handed on.
+    unsafe {
+        if sets.concern_us() {
+            sets.select(timeout)
+        } else {
+            next::select(count, reading, writing, strange, timeout)
+        }
+    }
+}
+
+/// Waits until a descriptor of the sets is ready, or a handler has run of a signal that `mask` does not block.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pselect(
+    count: c_int,
+    reading: *mut fd_set,
+    writing: *mut fd_set,
+    strange: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let sets = Sets::of(count, [reading, writing, strange]);
+    // SAFETY: the caller's promises to libc's pselect are handed on.
+    unsafe {
+        if sets.concern_us() {
+            sets.pselect(timeout, mask)
+        } else {
+            next::pselect(count, reading, writing, strange, timeout, mask)
+        }
+    }
+}
+
+/// The three sets: bits in words, as many as `count` asks for, which may be more than an fd_set has.
+struct Sets {
+    count: usize,
+    words: [*mut usize; 3],
+}
+
+impl Sets {
+    fn of(count: c_int, sets: [*mut fd_set; 3]) -> Sets {
+        Sets {
+            count: usize::try_from(count).unwrap_or(0),
+            words: sets.map(<*mut fd_set>::cast),
+        }
+    }
+
+    /// The word with these bits in one of the sets, without those beyond the count.
+    ///
+    /// # Safety
+    /// The sets have the words.
+    unsafe fn word(&self, set: usize, index: usize) -> usize {
+        if pointer::is_bad(self.words[set]) {
+            return 0;
+        }
+        let beyond = (index + 1) * BITS;
+        let valid = usize::MAX >> beyond.saturating_sub(self.count).min(BITS - 1);
+        // SAFETY: by this function's contract.
+        unsafe { *self.words[set].add(index) & valid }
+    }
+
+    fn indices(&self) -> std::ops::Range<usize> {
+        0..self.count.div_ceil(BITS)
+    }
+
+    /// Whether a descriptor of a queue is in one of the sets.
+    ///
+    /// # Safety
+    /// As for libc's select.
+    #[inline(always)]
+    unsafe fn concern_us(&self) -> bool {
+        // SAFETY: by this function's contract.
+        signals::has_begun() && unsafe { self.contain_queues() }
+    }
+
+    /// # Safety
+    /// As for libc's select.
+    #[cold]
+    unsafe fn contain_queues(&self) -> bool {
+        self.indices().any(|index| {
+            // SAFETY: by this function's contract.
+            let bits = (0..3).fold(0, |bits, set| bits | unsafe { self.word(set, index) });
+            ones(bits).any(|bit| table::knows((index * BITS + bit) as c_int))
+        })
+    }
+
+    /// # Safety
+    /// As for libc's select.
+    unsafe fn select(&self, timeout: *mut timeval) -> c_int {
+        if timeout.is_null() {
+            // SAFETY: by this function's contract.
+            return unsafe { self.poll(None, std::ptr::null()) };
+        }
+        if pointer::is_bad(timeout) {
+            return errno::fail(libc::EFAULT);
+        }
+        // SAFETY: by this function's contract.
+        let Some(wanted) = duration_of(unsafe { timeout.read_unaligned() }) else {
+            return errno::fail(libc::EINVAL);
+        };
+        let begun = Instant::now();
+        // SAFETY: by this function's contract.
+        let outcome = unsafe { self.poll(Some(wanted), std::ptr::null()) };
+        let left = wanted.saturating_sub(begun.elapsed());
+        // SAFETY: by this function's contract.
+        unsafe { timeout.write_unaligned(timeval_of(left)) };
+        outcome
+    }
+
+    /// # Safety
+    /// As for libc's pselect.
+    unsafe fn pselect(&self, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+        // SAFETY: by this function's contract.
+        match unsafe { polling::duration_of(timeout) } {
+            // SAFETY: by this function's contract.
+            Ok(timeout) => unsafe { self.poll(timeout, mask) },
+            Err(errno) => errno::fail(errno),
+        }
+    }
+
+    /// # Safety
+    /// As for libc's pselect.
+    unsafe fn poll(&self, timeout: Option<Duration>, mask: *const sigset_t) -> c_int {
+        polling::with_room(self.count, |fds| {
+            // SAFETY: `fds` has room for all that the sets may hold; the rest by this function's contract.
+            unsafe {
+                let used = self.gather(fds);
+                let outcome = polling::wait(fds, used as nfds_t, Patience { timeout, mask });
+                if outcome < 0 {
+                    return outcome;
+                }
+                self.tell(std::slice::from_raw_parts(fds, used))
+            }
+        })
+    }
+
+    /// Writes an entry for each descriptor that is in a set. How many there are.
+    ///
+    /// # Safety
+    /// `fds` has room for all of them; the sets are readable.
+    unsafe fn gather(&self, fds: *mut pollfd) -> usize {
+        let mut used = 0;
+        for index in self.indices() {
+            // SAFETY: by this function's contract.
+            let words = [0, 1, 2].map(|set| unsafe { self.word(set, index) });
+            for bit in ones(words[0] | words[1] | words[2]) {
+                let asked = (0..3).filter(|&set| words[set] >> bit & 1 != 0);
+                let entry = pollfd {
+                    fd: (index * BITS + bit) as c_int,
+                    events: asked.fold(0, |events, set| events | ASKED[set]),
+                    revents: 0,
+                };
+                // SAFETY: by this function's contract.
+                unsafe { fds.add(used).write(entry) };
+                used += 1;
+            }
+        }
+        used
+    }
+
+    /// Leaves in the sets what is ready. How many bits there are.
+    ///
+    /// # Safety
+    /// The sets are writable, and the entries are those of [`Sets::gather`].
+    unsafe fn tell(&self, fds: &[pollfd]) -> c_int {
+        if fds.iter().any(|one| one.revents & libc::POLLNVAL != 0) {
+            return errno::fail(libc::EBADF);
+        }
+        let mut told = 0;
+        for (set, words) in self.words.iter().enumerate() {
+            if pointer::is_bad(*words) {
+                continue;
+            }
+            // SAFETY: by this function's contract. The kernel clears whole words, too.
+            unsafe { words.write_bytes(0, self.indices().len()) };
+            for one in fds.iter().filter(|one| one.events & ASKED[set] != 0) {
+                if one.revents & (ASKED[set] | TOLD[set]) != 0 {
+                    let number = one.fd.cast_unsigned() as usize;
+                    // SAFETY: by this function's contract.
+                    unsafe { *words.add(number / BITS) |= 1 << (number % BITS) };
+                    told += 1;
+                }
+            }
+        }
+        told
+    }
+}
+
+/// The numbers of the bits that are set.
+fn ones(word: usize) -> impl Iterator<Item = usize> {
+    let mut left = word;
+    std::iter::from_fn(move || {
+        let bit = left.trailing_zeros() as usize;
+        (left != 0).then(|| {
+            left &= left - 1;
+            bit
+        })
+    })
+}
+
+/// More than a million microseconds are seconds. `None` for what is no time.
+fn duration_of(time: timeval) -> Option<Duration> {
+    let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
+    seconds.checked_add(Duration::from_micros(u64::try_from(time.tv_usec).ok()?))
+}
+
+fn timeval_of(left: Duration) -> timeval {
+    timeval {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_usec: suseconds_t::from(left.subsec_micros().cast_signed()),
+    }
+}

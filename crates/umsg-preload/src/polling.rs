@@ -1,0 +1,240 @@
+//! poll on queues, as all functions that wait for descriptors see it.
+//!
+//! What is known from the queues themselves is told without the kernel: a call that is not to wait, or that finds a queue ready, opens
+//! nothing. A call that has to wait does so on a copy of what it was given, with the doorbells ([`crate::bells`]) in the place of the
+//! queues.
+//!
+//! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread: nothing that would have to be
+//! dropped is alive in a function here that calls one. What is lost then is the memory of a copy that was too long for the stack.
+
+use std::alloc::Layout;
+use std::ffi::{c_int, c_short};
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+use libc::{nfds_t, pollfd, sigset_t, timespec};
+use umsg::{Edges, Readiness};
+
+use crate::{cancellation, errno, next, ours, pointer, table};
+
+const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
+const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
+
+/// Copies of so many fit on the stack.
+const FEW: usize = 64;
+
+/// No process may have more descriptors, nor poll more (unless fs.nr_open is raised).
+const MOST: nfds_t = 1 << 20;
+
+/// How often queues are looked at whose doorbells can't be opened.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Whether any of the descriptors is a queue's.
+#[inline(always)]
+pub(crate) fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
+    // SAFETY: as many entries as the caller of poll says that there are; the kernel reads them too.
+    count <= MOST
+        && !pointer::is_bad(fds)
+        && (0..count as usize).any(|index| table::knows(unsafe { (*fds.add(index)).fd }))
+}
+
+/// What a descriptor of a queue is ready for, of what was asked; `None` if it is not a queue's.
+fn state_of(one: &pollfd) -> Option<c_short> {
+    let Readiness {
+        readable, writable, ..
+    } = ours::file(one.fd)?.queue.readiness();
+    let readable = if readable { READABLE } else { 0 };
+    let writable = if writable { WRITABLE } else { 0 };
+    Some(one.events & (readable | writable))
+}
+
+/// Until when to wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) timeout: Option<Duration>,
+    /// Signals that are blocked meanwhile, instead of those that are now; may be NULL.
+    pub(crate) mask: *const sigset_t,
+}
+
+/// poll, where queues are concerned.
+///
+/// # Safety
+/// `fds` has `count` entries, which are the caller's.
+#[cold]
+pub(crate) unsafe fn wait(fds: *mut pollfd, count: nfds_t, patience: Patience) -> c_int {
+    let count = count as usize;
+    cancellation::test();
+    // SAFETY: by this function's contract; the copy has room for as many.
+    with_room(count, |copy| unsafe {
+        wait_on_copy(fds, copy, count, patience)
+    })
+}
+
+/// Lends memory for so many entries, which are not initialised.
+pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -> c_int {
+    if count <= FEW {
+        let mut room = [const { MaybeUninit::<pollfd>::uninit() }; FEW];
+        return work(room.as_mut_ptr().cast());
+    }
+    let Ok(layout) = Layout::array::<pollfd>(count) else {
+        return errno::fail(libc::EINVAL);
+    };
+    // SAFETY: not of size zero.
+    let room = unsafe { std::alloc::alloc(layout) };
+    if room.is_null() {
+        return errno::fail(libc::ENOMEM);
+    }
+    let outcome = work(room.cast());
+    // SAFETY: allocated above with this layout.
+    unsafe { std::alloc::dealloc(room, layout) };
+    outcome
+}
+
+/// # Safety
+/// Both have `count` entries; those of `fds` are initialised.
+unsafe fn wait_on_copy(
+    fds: *mut pollfd,
+    copy: *mut pollfd,
+    count: usize,
+    patience: Patience,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let fds = unsafe { std::slice::from_raw_parts_mut(fds, count) };
+    // SAFETY: as above; it is initialised here.
+    let copy = unsafe {
+        copy.copy_from_nonoverlapping(fds.as_ptr(), count);
+        std::slice::from_raw_parts_mut(copy, count)
+    };
+    let is_ready = look(fds, copy);
+    let waits = !is_ready && patience.timeout != Some(Duration::ZERO);
+    if patience.mask.is_null() && !waits {
+        return others_now(fds, copy);
+    }
+    match put_bells(fds, copy) {
+        Ok(()) => wait_for_bells(fds, copy, patience),
+        Err(_) => wait_in_slices(fds, copy, patience),
+    }
+}
+
+/// Notes what the queues are ready for, and takes them out of the copy. Whether any is ready.
+fn look(fds: &mut [pollfd], copy: &mut [pollfd]) -> bool {
+    let mut any = false;
+    for (one, copied) in fds.iter_mut().zip(copy) {
+        copied.fd = one.fd;
+        one.revents = 0;
+        if table::knows(one.fd)
+            && let Some(state) = state_of(one)
+        {
+            one.revents = state;
+            copied.fd = -1;
+            any |= state != 0;
+        }
+    }
+    any
+}
+
+/// Adds what the other descriptors are ready for by now, and counts.
+fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
+    if copy.iter().any(|copied| copied.fd >= 0) {
+        // SAFETY: a slice.
+        let outcome = unsafe { next::poll(copy.as_mut_ptr(), copy.len() as nfds_t, 0) };
+        if outcome < 0 {
+            return outcome;
+        }
+        for (one, copied) in fds.iter_mut().zip(copy) {
+            if copied.fd >= 0 {
+                one.revents = copied.revents;
+            }
+        }
+    }
+    let ready = fds.iter().filter(|one| one.revents != 0).count();
+    // No more than MOST.
+    ready as c_int
+}
+
+/// Puts the doorbells into the copy, in the place of the queues.
+fn put_bells(fds: &[pollfd], copy: &mut [pollfd]) -> Result<(), c_int> {
+    for (one, copied) in fds.iter().zip(copy) {
+        if table::knows(one.fd)
+            && let Some(held) = ours::file(one.fd)
+        {
+            copied.fd = held.bells.of(&held.queue, Edges::Changes)?;
+        }
+    }
+    Ok(())
+}
+
+fn wait_for_bells(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -> c_int {
+    let timeout = patience.timeout.map(timespec_of);
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: a slice, a time, and the mask that the program gave.
+    let outcome = unsafe {
+        next::ppoll(
+            copy.as_mut_ptr(),
+            copy.len() as nfds_t,
+            timeout,
+            patience.mask,
+        )
+    };
+    if outcome >= 0 {
+        for (one, copied) in fds.iter_mut().zip(copy) {
+            one.revents = copied.revents;
+        }
+    }
+    outcome
+}
+
+/// Without doorbells: the process may not open them, because it gave up its user since it opened the queue, or has no
+/// descriptor left.
+#[cold]
+fn wait_in_slices(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -> c_int {
+    let begun = Instant::now();
+    loop {
+        if look(fds, copy) {
+            return others_now(fds, copy);
+        }
+        let left = patience
+            .timeout
+            .map(|timeout| timeout.saturating_sub(begun.elapsed()));
+        let slice = Patience {
+            timeout: Some(left.unwrap_or(SLICE).min(SLICE)),
+            ..patience
+        };
+        let outcome = wait_for_bells(fds, copy, slice);
+        if outcome != 0 || left == Some(Duration::ZERO) {
+            return outcome;
+        }
+    }
+}
+
+fn timespec_of(duration: Duration) -> timespec {
+    timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+/// A time-out that is one. NULL is for ever.
+///
+/// # Safety
+/// NULL, or readable.
+pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Duration>, c_int> {
+    if timeout.is_null() {
+        return Ok(None);
+    }
+    if pointer::is_bad(timeout) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    let time = unsafe { timeout.read_unaligned() };
+    let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
+    let nanoseconds = u32::try_from(time.tv_nsec)
+        .ok()
+        .filter(|&n| n < 1_000_000_000);
+    Ok(Some(Duration::new(
+        seconds,
+        nanoseconds.ok_or(libc::EINVAL)?,
+    )))
+}

@@ -1,0 +1,97 @@
+//! Descriptors that the library opened for itself: doorbells, on high numbers. To the program these numbers are unused: it can
+//! neither close nor duplicate them, and one that closes all that it does not know goes on.
+//!
+//! A number that the program names itself for a duplicate (dup2) and that is one of these is refused as one beyond the limit
+//! would be.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Numbers beyond are left to the program (fs.nr_open is 1,048,576 unless raised).
+const MOST: usize = 1 << 20;
+
+static MARKS: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+
+/// None below was ever marked.
+static LOWEST: AtomicI32 = AtomicI32::new(c_int::MAX);
+
+fn place(number: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let number = usize::try_from(number).ok()?;
+    Some((MARKS.get(number / 64)?, 1 << (number % 64)))
+}
+
+/// From now on a number is the library's.
+pub(crate) fn mark(number: c_int) {
+    if let Some((marks, bit)) = place(number) {
+        marks.fetch_or(bit, Ordering::Relaxed);
+        LOWEST.fetch_min(number, Ordering::Relaxed);
+    }
+}
+
+/// The library is about to close a number.
+pub(crate) fn unmark(number: c_int) {
+    if let Some((marks, bit)) = place(number) {
+        marks.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// Whether a number is the library's.
+#[inline(always)]
+pub(crate) fn is(number: c_int) -> bool {
+    // Relaxed, as all here: a program that learns of a number in another thread than the one that marks it does so by guessing.
+    number >= LOWEST.load(Ordering::Relaxed) && is_marked(number)
+}
+
+#[cold]
+fn is_marked(number: c_int) -> bool {
+    place(number).is_some_and(|(marks, bit)| marks.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// The library's first number from `first` to `last`.
+pub(crate) fn first_between(first: u32, last: u32) -> Option<u32> {
+    let lowest = LOWEST.load(Ordering::Relaxed).cast_unsigned();
+    let first = first.max(lowest) as usize;
+    let last = (last as usize).min(MOST - 1);
+    let mut at = first;
+    while at <= last {
+        let marks = MARKS[at / 64].load(Ordering::Relaxed) >> (at % 64);
+        if marks != 0 {
+            let found = at + marks.trailing_zeros() as usize;
+            return u32::try_from(found).ok().filter(|_| found <= last);
+        }
+        at = (at / 64 + 1) * 64;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The numbers are open nowhere. One test, because all share the marks.
+    #[test]
+    fn marked_numbers_are_found_until_they_are_unmarked() {
+        assert!(!is(900_000) && first_between(0, u32::MAX).is_none());
+        for number in [900_000, 900_001, 900_200, MOST as c_int - 1] {
+            mark(number);
+        }
+        assert!(is(900_000) && is(900_001) && !is(900_002) && is(MOST as c_int - 1));
+        assert_eq!(first_between(0, u32::MAX), Some(900_000));
+        assert_eq!(first_between(900_001, 900_001), Some(900_001));
+        assert_eq!(first_between(900_002, 900_300), Some(900_200));
+        assert_eq!(first_between(900_002, 900_199), None);
+        assert_eq!(first_between(900_201, u32::MAX), Some(MOST as u32 - 1));
+        for number in [900_000, 900_001, 900_200, MOST as c_int - 1] {
+            unmark(number);
+        }
+        assert!(!is(900_000) && first_between(0, u32::MAX).is_none());
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_the_programs() {
+        for number in [-1, c_int::MIN, MOST as c_int, c_int::MAX] {
+            mark(number);
+            assert!(!is(number));
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! poll and select on queues' descriptors: the drop-in against the kernel.
+
+mod support;
+
+cases_on_both! { "poll":
+    a_descriptor_is_readable_while_there_is_a_message_and_writable_while_there_is_room,
+    only_what_was_asked_for_is_told,
+    the_access_mode_does_not_matter,
+    a_closed_descriptor_is_invalid,
+    poll_times_out,
+    a_blocked_poll_ends_when_another_process_sends,
+    a_blocked_poll_ends_when_another_process_receives,
+    a_sender_that_opened_the_queue_itself_ends_a_blocked_poll,
+    a_queue_without_a_name_is_polled_too,
+    queues_are_polled_among_pipes_and_sockets,
+    a_blocked_poll_of_queues_ends_when_a_pipe_is_written,
+    hundreds_of_queues_are_polled_at_once,
+    a_message_that_goes_to_a_blocked_receiver_is_never_shown,
+    a_handler_ends_a_blocked_poll_even_under_sa_restart,
+    the_mask_of_ppoll_and_pselect_counts_while_they_wait,
+    select_tells_what_is_readable_and_writable,
+    select_waits_and_tells_the_time_that_is_left,
+    select_refuses_closed_descriptors_and_bad_times,
+    a_thread_that_polls_can_be_cancelled,
+    a_poll_that_does_not_wait_is_a_cancellation_point_too,
+    many_processes_poll_and_nothing_is_missed,
+}
