@@ -74,6 +74,8 @@ calls! {
     fchmod: unsafe extern "C" fn(c_int, mode_t) -> c_int,
     fchown: unsafe extern "C" fn(c_int, libc::uid_t, libc::gid_t) -> c_int,
     mmap: unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void,
+    poll: unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, c_int) -> c_int,
+    epoll_ctl: unsafe extern "C" fn(c_int, c_int, c_int, *mut libc::epoll_event) -> c_int,
     readlink: unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> ssize_t,
     sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
 }
@@ -467,6 +469,24 @@ impl Backend for Called {
         };
         target.truncate(answer(length)? as usize);
         Ok(target)
+    }
+
+    fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
+        let (start, count) = (descriptors.as_mut_ptr(), descriptors.len());
+        // SAFETY: as said above.
+        Ok(answer(unsafe { (self.calls.poll)(start, count as libc::nfds_t, timeout) })? as usize)
+    }
+
+    fn control_epoll(
+        &self,
+        set: i32,
+        operation: i32,
+        fd: Fd,
+        event: libc::epoll_event,
+    ) -> Answer<()> {
+        let mut event = event;
+        // SAFETY: as said above.
+        nothing(unsafe { (self.calls.epoll_ctl)(set, operation, fd, &mut event) })
     }
 
     fn map(&self, fd: Fd) -> Answer<()> {

@@ -284,6 +284,20 @@ pub trait Backend: Basics {
     fn read_link(&self, path: &CStr) -> Answer<Vec<u8>> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
+    /// `poll`: how many are ready.
+    fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
+    /// `epoll_ctl`.
+    fn control_epoll(
+        &self,
+        set: i32,
+        operation: i32,
+        fd: Fd,
+        event: libc::epoll_event,
+    ) -> Answer<()> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
     /// `mmap` of one page, shared, read only; unmapped again at once.
     fn map(&self, fd: Fd) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))

@@ -4,6 +4,7 @@
 //! without a handle is answered, and the flag `O_NONBLOCK`, are therefore its own; everything else is the library's.
 
 use std::ffi::{CStr, OsStr};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue, unlink_in};
 
-use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
+use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership, answer};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -286,6 +287,26 @@ impl Backend for Native {
     fn dup(&self, fd: Fd) -> Answer<Fd> {
         let handle = self.handle(fd)?;
         Ok(self.keep(handle))
+    }
+
+    fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
+        let mut handles = Vec::new();
+        let mut polled = descriptors.to_vec();
+        for one in polled.iter_mut().filter(|one| one.fd >= 0) {
+            let handle = self.handle(one.fd)?;
+            let pollable = handle.queue.pollable();
+            one.fd = pollable
+                .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?
+                .as_raw_fd();
+            handles.push(handle);
+        }
+        let (start, count) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
+        // SAFETY: a vector.
+        let ready = answer(unsafe { libc::poll(start, count, timeout) })?;
+        for (one, polled) in descriptors.iter_mut().zip(polled) {
+            one.revents = polled.revents;
+        }
+        Ok(ready as usize)
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {

@@ -49,6 +49,7 @@ macro_rules! instantiate {
             priorities priorities_cases
             unlink_and_lifetime unlink_and_lifetime_cases
             descriptor descriptor_cases
+            polling polling_cases
             getattr_setattr getattr_setattr_cases
             blocking_and_waiters blocking_and_waiters_cases
             fork fork_cases
@@ -72,6 +73,7 @@ pub mod fork;
 pub mod getattr_setattr;
 pub mod names;
 pub mod open_and_modes;
+pub mod polling;
 pub mod priorities;
 pub mod send_and_receive;
 pub mod timeouts;
