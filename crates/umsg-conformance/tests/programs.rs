@@ -1,15 +1,17 @@
 //! Programs that others wrote, on the kernel's queues and, unchanged, with the drop-in preloaded.
 //!
 //! Under the drop-in a program may use no memory for queues of the kernel (RLIMIT_MSGQUEUE is 0), so that what works
-//! is proved to work on umsg. What is not installed is skipped, and with `CI` set fails: rt-tests (Debian), posix_ipc
-//! (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it), a C compiler.
+//! is proved to work on umsg. What is not installed is skipped, and with `CI` set fails: rt-tests, stress-ng and libevent-dev (Debian),
+//! posix_ipc (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it), a C compiler.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Kernel, Ran, finish, missing, on_both, on_the_path, passed, python_with, source_of};
+use support::{
+    Kernel, Ran, finish, missing, on_both, on_the_path, passed, python_with, source_of, stress_ng,
+};
 use umsg_conformance::library;
 use umsg_conformance::runner::say;
 use umsg_conformance::sys;
@@ -94,6 +96,13 @@ fn nix_answers_alike() {
     assert_eq!(kernel.text, umsg.text);
 }
 
+/// A program of `tests/programs`.
+fn example(source: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs")
+        .join(source)
+}
+
 /// Compiles a program of `tests/programs`.
 fn compile(source: &str, into: &Path, options: &[&str]) -> Option<PathBuf> {
     let Some(compiler) = on_the_path("cc") else {
@@ -105,13 +114,8 @@ fn compile(source: &str, into: &Path, options: &[&str]) -> Option<PathBuf> {
     command
         .args(["-Wall", "-Werror", "-o"])
         .arg(&program)
-        .args(options);
-    command
-        .arg(
-            Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("tests/programs")
-                .join(source),
-        )
+        .arg(example(source))
+        .args(options)
         .arg("-lrt");
     let ran = finish(command, Kernel::Open);
     assert!(ran.success, "{}", ran.text);
@@ -155,6 +159,48 @@ fn the_symbol_versions_of_librt_lead_to_the_drop_in() {
             "{name} with the version of librt"
         );
     }
+}
+
+#[test]
+fn a_loop_of_libevent_answers_alike() {
+    if !Path::new("/usr/include/event2/event.h").exists() {
+        return missing("libevent-dev");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(program) = compile("libevent.c", directory.path(), &["-O1", "-levent_core"]) else {
+        return;
+    };
+    let (kernel, umsg) = on_both(|| Command::new(&program));
+    assert_eq!(
+        kernel.text.matches("2000 questions, ").count(),
+        4,
+        "{}",
+        kernel.text
+    );
+    assert_eq!(kernel.text, umsg.text);
+}
+
+#[test]
+fn a_loop_of_asyncio_answers_alike() {
+    let Some((python, _)) = python_with("posix_ipc") else {
+        return missing("posix_ipc of PyPI");
+    };
+    let (kernel, umsg) = on_both(|| {
+        let mut command = Command::new(&python);
+        command.arg(example("asyncio_queue.py"));
+        command
+    });
+    assert!(
+        kernel.text.ends_with("room after a receive: True\n"),
+        "{}",
+        kernel.text
+    );
+    assert_eq!(kernel.text, umsg.text);
+}
+
+#[test]
+fn stress_ng_finds_what_it_sent_and_reads_seeks_maps_and_polls_the_descriptor() {
+    stress_ng("mq", &[]);
 }
 
 /// The classes of posix_ipc's tests, but for notification, which umsg does not offer yet.

@@ -204,3 +204,27 @@ pub fn passed(ran: &Ran) -> Vec<&str> {
     passed.sort_unstable();
     passed
 }
+
+/// One of stress-ng's stressors finds nothing wrong on both, and makes its rounds.
+pub fn stress_ng(stressor: &str, further: &[&str]) {
+    let Some(program) = on_the_path("stress-ng") else {
+        return missing("stress-ng");
+    };
+    let rounds = 20_000;
+    let (kernel, umsg) = on_both(|| {
+        let mut command = Command::new(&program);
+        command.args([&format!("--{stressor}"), "2", "--verify", "-t", "60"]);
+        command.args([format!("--{stressor}-ops"), rounds.to_string()]);
+        command.args(further).arg("--metrics");
+        command
+    });
+    for ran in [kernel, umsg] {
+        // stress-ng: info:  [1234] msg   20000   0.07 ...
+        let made = ran.text.lines().find_map(|line| {
+            let mut words = line.split_whitespace().skip_while(|word| *word != stressor);
+            words.nth(1)?.parse::<u64>().ok()
+        });
+        assert!(made.is_some_and(|made| made >= rounds), "{}", ran.text);
+        assert!(!ran.text.contains("fail:"), "{}", ran.text);
+    }
+}
