@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use serde_json::json;
-use support::Site;
+use support::{Site, set_mode};
 use umsg::Namespace;
 use umsg::ring::{Options, Post, Ring, Sender};
 
@@ -69,6 +69,25 @@ fn rings_are_listed_behind_queues_of_both_kinds() {
     assert_eq!((&only["queues"], &only["sysv"]), (&json!([]), &json!([])));
     let names = site.umsg(&["ls", "--kind", "ring", "--quiet"]);
     assert_eq!(names.text(), "ring:/jobs\nring:/left\n");
+}
+
+#[test]
+fn who_may_not_send_sees_only_that_there_is_a_ring() {
+    let site = Site::new();
+    let ring = make(&site, "/jobs");
+    set_mode(site.path(), 0o755);
+    set_mode(&site.path().join("ring"), 0o755);
+    let Some(listing) = site.umsg_as_nobody(&["ls", "--kind", "ring"]) else {
+        return;
+    };
+    let line = listing.text().lines().last().unwrap();
+    assert!(line.starts_with("ring:/jobs "), "{line}");
+    assert!(line.ends_with(" permission denied"), "{line}");
+    for command in ["stat", "rm"] {
+        let outcome = site.umsg_as_nobody(&[command, "ring:/jobs"]).unwrap();
+        outcome.fails(1, &["ring:/jobs: permission denied"]);
+    }
+    drop(ring);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `umsg ls` of rings.
 
+use umsg::posix::OpenError;
 use umsg::ring::{Found, Listed, RingError, Status};
 
 use super::ls::shown;
@@ -51,7 +52,10 @@ fn cells(name: String, found: &Found, owners: &Owners) -> [String; 10] {
 fn unknown(name: String, error: &RingError) -> [String; 10] {
     let mut cells: [String; 10] = std::array::from_fn(|_| "-".to_owned());
     cells[0] = name;
-    cells[9] = error.explain();
+    cells[9] = match error {
+        RingError::Open(OpenError::PermissionDenied) => "permission denied".to_owned(),
+        error => error.explain(),
+    };
     cells
 }
 

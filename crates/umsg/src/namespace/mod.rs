@@ -6,9 +6,12 @@
 //! ├── mq                     root's, mode 1777
 //! │   ├── work               the queue /work: a regular file of the user who made it
 //! │   └── log
-//! └── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
-//!     ├── 3                  a queue's file, by its index
-//!     └── k-00001234         its label: a link that has its key for a name and its identifier for a text
+//! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
+//! │   ├── 3                  a queue's file, by its index
+//! │   └── k-00001234         its label: a link that has its key for a name and its identifier for a text
+//! └── ring                   root's, mode 1777: rings
+//!     ├── jobs               the ring /jobs: a regular file of the user who receives from it
+//!     └── .bell-1234         its doorbell: a socket with the number of that file's inode
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
 //! ```
 //!
