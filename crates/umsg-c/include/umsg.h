@@ -2420,7 +2420,10 @@ int umsg_ring_timedreceive(struct umsg_ring *ring,
 
 /* ---- Rings: receiving several messages in one call ---- */
 
-/* A function that is called with each message. message and its payload are there until it returns. */
+/*
+ * A function that is called with each message, which umsg_ring_receive(3) describes. message and its payload are there until
+ * it returns.
+ */
 typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void *argument);
 
 /*
@@ -2428,7 +2431,7 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
  *
  * The messages are copied out of the ring some at a time, under one lock. Those that come meanwhile may be among them, but the
  * call returns though senders go on. argument is handed to visit, which must return and not leave by longjmp(3) or an exception
- * of C++. It may send, to this ring too, but not receive from it.
+ * of C++. It may send, to this ring too if it does not wait for room, but not receive from it.
  *
  * The call does not wait; umsg_ring_wait(3) does.
  *

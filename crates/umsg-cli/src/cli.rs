@@ -14,7 +14,8 @@ use crate::commands::{
 /// A queue keeps messages until they are received: of POSIX queues the highest priority first, in order of arrival within one; of
 /// System V queues the oldest, or the oldest of the types that the receiver wants. It is a file of
 /// shared memory in a directory, the namespace, and stays until it is removed or the machine is started anew. Existing
-/// programs use such queues under `umsg run`; the other commands show and change them from the shell.
+/// programs use such queues under `umsg run`; the other commands show and change them from the shell. Rings, to which programs post and
+/// from which one of them receives, are shown beside the queues.
 #[derive(Parser, Debug)]
 #[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
 pub struct Cli {

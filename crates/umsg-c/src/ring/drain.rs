@@ -10,7 +10,8 @@ use super::receiver::{Inner, enter, umsg_ring};
 use crate::error::{Failure, answer};
 use crate::pointer;
 
-/// A function that is called with each message. `message` and its payload are there until it returns.
+/// A function that is called with each message, which umsg_ring_receive(3) describes. `message` and its payload are there until
+/// it returns.
 pub type umsg_ring_visitor =
     Option<unsafe extern "C" fn(message: *const umsg_ring_message, argument: *mut c_void)>;
 
@@ -18,7 +19,7 @@ pub type umsg_ring_visitor =
 ///
 /// The messages are copied out of the ring some at a time, under one lock. Those that come meanwhile may be among them, but the
 /// call returns though senders go on. `argument` is handed to `visit`, which must return and not leave by longjmp(3) or an exception
-/// of C++. It may send, to this ring too, but not receive from it.
+/// of C++. It may send, to this ring too if it does not wait for room, but not receive from it.
 ///
 /// The call does not wait; umsg_ring_wait(3) does.
 ///

@@ -25,6 +25,14 @@ pub(super) struct Inner {
     pub(super) payloads: Vec<u8>,
 }
 
+/// What C may do with both ends, Rust has to allow.
+const _: () = {
+    const fn goes_from_thread_to_thread<T: Send>() {}
+    const fn is_shared_by_threads<T: Sync>() {}
+    goes_from_thread_to_thread::<Inner>();
+    is_shared_by_threads::<Sender>();
+};
+
 // SAFETY: `inner` is used by who has set `busy` alone; a ring may be received from by any thread, one after another.
 unsafe impl Sync for umsg_ring {}
 

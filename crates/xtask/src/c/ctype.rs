@@ -26,12 +26,10 @@ const NAMES: [(&str, &str); 17] = [
 ];
 
 /// The library's own types that are not structures.
-const ALIASES: [&str; 4] = [
-    "umsg_mqd_t",
-    "umsg_handle",
-    "umsg_ring_visitor",
-    "umsg_ring_filter",
-];
+const ALIASES: [&str; 2] = ["umsg_mqd_t", "umsg_handle"];
+
+/// Those that are pointers to a program's functions.
+const FUNCTIONS: [&str; 2] = ["umsg_ring_visitor", "umsg_ring_filter"];
 
 /// The declaration of `name` with a type.
 pub fn declare(rust: &Type, name: &str) -> Result<String> {
@@ -92,20 +90,21 @@ fn pointer_to(function: &syn::TypeFnPtr, name: &str) -> Result<String> {
     }
 }
 
-/// The library's structure that a pointer leads to.
-pub fn structure(rust: &Type) -> Option<String> {
-    let Type::Ptr(pointer) = rust else {
-        return None;
+/// The library's type that a manual page has to explain: a structure that a pointer leads to, or a function of the program's.
+pub fn explained(rust: &Type) -> Option<String> {
+    let (path, is_explained): (_, fn(&str) -> bool) = match rust {
+        Type::Ptr(pointer) => (&*pointer.elem, is_structure),
+        other => (other, |name| FUNCTIONS.contains(&name)),
     };
-    let Type::Path(path) = &*pointer.elem else {
+    let Type::Path(path) = path else {
         return None;
     };
     let name = path.path.segments.last()?.ident.to_string();
-    is_structure(&name).then_some(name)
+    is_explained(&name).then_some(name)
 }
 
 fn is_structure(name: &str) -> bool {
-    name.starts_with("umsg_") && !ALIASES.contains(&name)
+    name.starts_with("umsg_") && !ALIASES.contains(&name) && !FUNCTIONS.contains(&name)
 }
 
 fn base(path: &syn::TypePath) -> Result<String> {

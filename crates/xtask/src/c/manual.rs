@@ -60,9 +60,9 @@ fn text(library: &Library, function: &Function) -> Result<String> {
         return Err(Failure::new(format!("{name} has no description")));
     }
     for parameter in &function.parameters {
-        let structure = parameter.structure.as_ref();
-        if let Some(structure) = structure.and_then(|name| library.structure(name)) {
-            page.structure(structure);
+        let explained = parameter.explained.as_ref();
+        if let Some(explained) = explained.and_then(|name| library.named(name)) {
+            page.explain(explained);
         }
     }
     for (heading, section) in [
@@ -157,15 +157,16 @@ impl<'a> Page<'a> {
         let _ = writeln!(self.text, ".TP\n{term}\n{text}");
     }
 
-    fn structure(&mut self, structure: &'a Type) {
-        let Shape::Structure(members) = &structure.shape else {
-            return;
+    fn explain(&mut self, explained: &'a Type) {
+        let members = match &explained.shape {
+            Shape::Structure(members) => &members[..],
+            Shape::Alias(_) => &[],
         };
         self.variables
             .extend(members.iter().map(|member| &*member.name));
-        let declaration = escape(&header::declaration(structure, false));
+        let declaration = escape(&header::declaration(explained, false));
         let _ = writeln!(self.text, ".P\n.EX\n{declaration}.EE\n.P");
-        self.blocks(&structure.doc.text());
+        self.blocks(&explained.doc.text());
         for member in members {
             if let [Block::Paragraph(text)] = &member.doc.text()[..] {
                 self.term(&format!("\\fI{}\\fP", escape(&member.name)), text);

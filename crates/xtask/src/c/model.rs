@@ -107,8 +107,8 @@ pub struct Function {
 pub struct Parameter {
     pub name: String,
     pub declaration: String,
-    /// The structure of the library that it points to.
-    pub structure: Option<String>,
+    /// The type of the library that its function's page explains.
+    pub explained: Option<String>,
 }
 
 impl Library {
@@ -131,8 +131,8 @@ impl Library {
         self.chapters.iter().flat_map(|chapter| &chapter.functions)
     }
 
-    /// The structure of this name.
-    pub fn structure(&self, name: &str) -> Option<&Type> {
+    /// The type of this name.
+    pub fn named(&self, name: &str) -> Option<&Type> {
         self.chapters
             .iter()
             .flat_map(|chapter| &chapter.types)
@@ -258,7 +258,7 @@ fn parameter(input: &FnArg) -> Result<Parameter> {
     let name = pattern.ident.to_string();
     Ok(Parameter {
         declaration: ctype::declare(&input.ty, &name)?,
-        structure: ctype::structure(&input.ty),
+        explained: ctype::explained(&input.ty),
         name,
     })
 }
@@ -341,7 +341,7 @@ mod tests {
         ];
         assert_eq!(declared, expected);
         assert_eq!(
-            function.parameters[1].structure.as_deref(),
+            function.parameters[1].explained.as_deref(),
             Some("umsg_thing")
         );
     }
