@@ -12,54 +12,32 @@
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use umsg::Edges;
 use umsg::posix::Queue;
+use umsg::{Edges, own};
 
-use crate::{fd, private};
+use crate::fd;
 
-/// No doorbell.
-const NONE: c_int = -1;
-
-/// The doorbells of an attachment. Dropped before its queue is.
-pub(crate) struct Bells {
-    /// The number of the queue's own, once it is open.
-    own: AtomicI32,
-    /// The numbers that were registered; only ever prepended to.
-    registered: AtomicPtr<Registered>,
-}
+/// The numbers of an attachment that were registered; only ever prepended to.
+pub(crate) struct Bells(AtomicPtr<Registered>);
 
 struct Registered {
     number: c_int,
     bell: c_int,
+    /// The queue closes its own doorbell itself.
+    is_duplicate: bool,
     next: *mut Registered,
 }
 
 impl Bells {
     pub(crate) const fn new() -> Bells {
-        Bells {
-            own: AtomicI32::new(NONE),
-            registered: AtomicPtr::new(std::ptr::null_mut()),
-        }
-    }
-
-    /// The queue's doorbell, in the state that the queue is in. An error is an errno.
-    pub(crate) fn of(&self, queue: &Queue, edges: Edges) -> Result<c_int, c_int> {
-        let bell = queue
-            .pollable_with(edges)
-            .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
-        let number = bell.as_raw_fd();
-        // Relaxed: only this attachment's last user reads it.
-        if self.own.swap(number, Ordering::Relaxed) != number {
-            private::mark(number);
-        }
-        Ok(number)
+        Bells(AtomicPtr::new(std::ptr::null_mut()))
     }
 
     /// What stands in epoll for one of the queue's numbers, if it was ever registered.
     pub(crate) fn registered(&self, number: c_int) -> Option<c_int> {
-        self.find(self.registered.load(Ordering::Acquire), number)
+        self.find(self.0.load(Ordering::Acquire), number)
     }
 
     fn find(&self, mut at: *mut Registered, number: c_int) -> Option<c_int> {
@@ -80,52 +58,55 @@ impl Bells {
         number: c_int,
         edges: Edges,
     ) -> Result<Option<c_int>, c_int> {
-        let own = self.of(queue, edges)?;
+        let own = doorbell(queue, edges)?;
         loop {
-            let first = self.registered.load(Ordering::Acquire);
+            let first = self.0.load(Ordering::Acquire);
             if let Some(bell) = self.find(first, number) {
                 return Ok(Some(bell));
             }
-            let bell = if first.is_null() {
-                own
-            } else {
-                duplicate(own)?
-            };
-            let next = first;
-            let entry = Box::into_raw(Box::new(Registered { number, bell, next }));
+            let is_duplicate = !first.is_null();
+            let bell = if is_duplicate { duplicate(own)? } else { own };
+            let entry = Box::into_raw(Box::new(Registered {
+                number,
+                bell,
+                is_duplicate,
+                next: first,
+            }));
             // Release: the entry is written. Acquire, by the load above, where another thread was first.
-            let outcome = self.registered.compare_exchange(
-                first,
-                entry,
-                Ordering::Release,
-                Ordering::Relaxed,
-            );
+            let outcome =
+                self.0
+                    .compare_exchange(first, entry, Ordering::Release, Ordering::Relaxed);
             if outcome.is_ok() {
                 return Ok(Some(bell));
             }
             // SAFETY: nobody has seen the entry.
             drop(unsafe { Box::from_raw(entry) });
-            if bell != own {
+            if is_duplicate {
                 close(bell);
             }
         }
     }
 }
 
+/// The queue's doorbell, in the state that the queue is in. An error is an errno.
+pub(crate) fn doorbell(queue: &Queue, edges: Edges) -> Result<c_int, c_int> {
+    queue
+        .pollable_with(edges)
+        .map(|bell| bell.as_raw_fd())
+        .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))
+}
+
 impl Drop for Bells {
     fn drop(&mut self) {
-        let own = *self.own.get_mut();
-        let mut at = *self.registered.get_mut();
+        let mut at = *self.0.get_mut();
         while !at.is_null() {
             // SAFETY: made by `Box::into_raw`; nobody else uses the list any more.
             let entry = unsafe { Box::from_raw(at) };
             at = entry.next;
-            if entry.bell != own {
+            if entry.is_duplicate {
                 close(entry.bell);
             }
         }
-        // The queue closes this one.
-        private::unmark(own);
     }
 }
 
@@ -135,12 +116,12 @@ fn duplicate(bell: c_int) -> Result<c_int, c_int> {
     let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, bell)
         .or_else(|_| rustix::io::fcntl_dupfd_cloexec(borrowed, 0));
     let number = copy.map_err(|error| error.raw_os_error())?.into_raw_fd();
-    private::mark(number);
+    own::mark(number);
     Ok(number)
 }
 
 fn close(bell: c_int) {
-    private::unmark(bell);
+    own::unmark(bell);
     // SAFETY: opened by `duplicate`, and no longer in use.
     unsafe { rustix::io::close(bell) };
 }

@@ -12,7 +12,7 @@
 //! | the libc functions behind them | `next` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg::reclaim` |
-//! | what they are polled by; descriptors of our own | `bells`, `polling`, `private` |
+//! | what they are polled by; descriptors of our own | `bells`, `polling`, `umsg::own` |
 //! | whose table it is, after fork and vfork | `process` |
 //! | what /proc says of System V queues | `procfs` |
 //! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
@@ -45,7 +45,6 @@ mod next;
 mod ours;
 mod pointer;
 mod polling;
-mod private;
 mod process;
 mod procfs;
 mod signals;

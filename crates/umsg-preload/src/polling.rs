@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use libc::{nfds_t, pollfd, sigset_t, timespec};
 use umsg::{Edges, Readiness};
 
-use crate::{cancellation, errno, next, ours, pointer, table};
+use crate::{bells, cancellation, errno, next, ours, pointer, table};
 
 const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
@@ -158,7 +158,7 @@ fn put_bells(fds: &[pollfd], copy: &mut [pollfd]) -> Result<(), c_int> {
         if table::knows(one.fd)
             && let Some(held) = ours::file(one.fd)
         {
-            copied.fd = held.bells.of(&held.queue, Edges::Changes)?;
+            copied.fd = bells::doorbell(&held.queue, Edges::Changes)?;
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ cases_on_both! { "poll":
     a_blocked_poll_ends_when_another_process_sends,
     a_blocked_poll_ends_when_another_process_receives,
     a_sender_that_opened_the_queue_itself_ends_a_blocked_poll,
+    a_sender_that_closes_what_it_does_not_know_still_ends_polls,
     a_queue_without_a_name_is_polled_too,
     queues_are_polled_among_pipes_and_sockets,
     a_blocked_poll_of_queues_ends_when_a_pipe_is_written,

@@ -55,6 +55,9 @@ mod model;
 #[cfg(not(loom))]
 mod namespace;
 mod order;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod own;
 mod pacing;
 #[cfg(not(loom))]
 pub mod posix;

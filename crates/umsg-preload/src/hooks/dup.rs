@@ -2,12 +2,14 @@
 
 use std::ffi::c_int;
 
-use crate::{errno, next, ours, private, process, table};
+use umsg::own;
+
+use crate::{errno, next, ours, process, table};
 
 /// Duplicates to the lowest free number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
-    if private::is(fd) {
+    if own::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's dup are handed on.
@@ -50,7 +52,7 @@ fn enter_known_duplicate(fd: c_int, new: c_int) {
 
 #[inline(always)]
 fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    if private::is(fd) || private::is(new) {
+    if own::is(fd) || own::is(new) {
         return errno::fail(libc::EBADF);
     }
     if fd == new || !(table::knows(fd) || table::knows(new)) {

@@ -9,7 +9,7 @@ use rustix::event::EventfdFlags;
 use umsg::Edges;
 
 use crate::table::Held;
-use crate::{errno, next, ours, pointer, table};
+use crate::{bells, errno, next, ours, pointer, table};
 
 /// Registers a descriptor in a set, changes what is registered, or removes it.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -56,7 +56,7 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
 fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
     let registered = held.bells.registered(fd);
     if registered.is_some() {
-        held.bells.of(&held.queue, edges)?;
+        bells::doorbell(&held.queue, edges)?;
     }
     Ok(registered)
 }

@@ -2,9 +2,11 @@
 
 use std::ffi::c_int;
 
+use umsg::own;
+
 use super::dup::enter_duplicate;
 use crate::table::{self, Held};
-use crate::{errno, next, ours, private};
+use crate::{errno, next, ours};
 
 /// The kernel's O_LARGEFILE, which open(2) sets on every file and libc calls 0.
 const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
@@ -19,7 +21,7 @@ const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
 /// Manipulates a descriptor.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if private::is(fd) {
+    if own::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's fcntl are handed on.
@@ -34,7 +36,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 /// The name of fcntl in programs compiled for files larger than 2 GB.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if private::is(fd) {
+    if own::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's fcntl64 are handed on.

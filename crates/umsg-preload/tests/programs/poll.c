@@ -123,6 +123,37 @@ CASE(a_sender_that_opened_the_queue_itself_ends_a_blocked_poll) {
     expect_success(child);
 }
 
+CASE(a_sender_that_closes_what_it_does_not_know_still_ends_polls) {
+    closefrom(3);
+    mqd_t queue = create(O_RDWR, 1);
+    struct pollfd one = {queue, POLLIN, 0};
+    EXPECT(poll(&one, 1, 1) == 0);
+    int rounds[2];
+    EXPECT(pipe(rounds) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        mqd_t own = mq_open(name(), O_RDWR);
+        EXPECT(own == 6 && close(queue) == 0);
+        char byte;
+        while (read(rounds[0], &byte, 1) == 1 && byte != 'e') {
+            for (int descriptor = 7; descriptor < 2000; descriptor++) EXPECT_ERRNO(close(descriptor), EBADF);
+            EXPECT(close_range(7, ~0U, 0) == 0);
+            int lowest = dup(0);
+            EXPECT(lowest == queue && close(lowest) == 0);
+            send_one(own);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < 20; i++) {
+        EXPECT(write(rounds[1], "x", 1) == 1);
+        EXPECT(poll(&one, 1, 20000) == 1 && one.revents == POLLIN);
+        receive_one(queue);
+        EXPECT(poll(&one, 1, 10) == 0);
+    }
+    EXPECT(write(rounds[1], "e", 1) == 1);
+    expect_success(child);
+}
+
 CASE(a_queue_without_a_name_is_polled_too) {
     mqd_t queue = create(O_RDWR, 2);
     EXPECT(mq_unlink(name()) == 0);

@@ -4,13 +4,15 @@
 //! Whoever rings takes the descriptor out of its word meanwhile; who finds none opens another.
 
 use crate::namespace::{Namespace, random};
+use crate::own;
 use crate::sys::clock;
 use rustix::fs::{FileType, FlockOperation, OFlags, fcntl_setfl, flock, fstat};
 use rustix::io::{self, Errno};
 use rustix::param::page_size;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Resource, getrlimit};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// What fits into the FIFO.
@@ -97,8 +99,8 @@ impl Doorbell {
     }
 
     /// From now on this process polls this one, if it polled none. Answers the name of the one that it does.
-    fn poll(&self, bell: OwnedFd, name: u64) -> u64 {
-        let number = bell.into_raw_fd();
+    fn poll(&self, bell: Own, name: u64) -> u64 {
+        let number = bell.into_number();
         let was = self
             .polled
             .compare_exchange(NONE, number, Ordering::AcqRel, Ordering::Relaxed);
@@ -109,7 +111,7 @@ impl Doorbell {
             }
             Err(_) => {
                 // SAFETY: just taken out of its owner, and kept nowhere.
-                drop(unsafe { OwnedFd::from_raw_fd(number) });
+                drop(unsafe { Own::at(number) });
                 self.polled_name.load(Ordering::Acquire)
             }
         }
@@ -188,7 +190,7 @@ impl Doorbell {
                     });
                 }
                 // SAFETY: it is ours, and was taken out of the only place that had it.
-                drop(unsafe { OwnedFd::from_raw_fd(number) });
+                drop(unsafe { Own::at(number) });
             }
         }
         self.open_gong(name)
@@ -212,7 +214,7 @@ impl Doorbell {
         };
         self.inode.store(inode, Ordering::Relaxed);
         self.looked_at.store(now, Ordering::Relaxed);
-        let number = bell.into_raw_fd();
+        let number = bell.into_number();
         Some(Gong {
             bell: self,
             number,
@@ -230,10 +232,14 @@ impl Doorbell {
         self.looked_at.store(now, Ordering::Relaxed);
         // SAFETY: whatever has this number now, it is only looked at.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
-        fstat(file).is_ok_and(|stat| {
+        let is_ours = fstat(file).is_ok_and(|stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
                 && stat.st_ino == self.inode.load(Ordering::Relaxed)
-        })
+        });
+        if !is_ours {
+            own::unmark(number);
+        }
+        is_ours
     }
 
     /// Counts an operation; true for each `every`th.
@@ -264,7 +270,7 @@ impl Doorbell {
             NONE => false,
             number => {
                 // SAFETY: it is ours, and was taken out of the only place that had it.
-                drop(unsafe { OwnedFd::from_raw_fd(number) });
+                drop(unsafe { Own::at(number) });
                 true
             }
         }
@@ -284,7 +290,7 @@ impl Drop for Doorbell {
         let place = *self.rung.get_mut();
         if place != 0 && self.is_still_ours(number_of(place)) {
             // SAFETY: it is ours, and was taken out of the only place that had it.
-            drop(unsafe { OwnedFd::from_raw_fd(number_of(place)) });
+            drop(unsafe { Own::at(number_of(place)) });
         }
     }
 }
@@ -332,7 +338,7 @@ impl Drop for Gong<'_> {
             let other = self.bell.rung.swap(self.place, Ordering::AcqRel);
             if other != 0 {
                 // SAFETY: it is ours, and was taken out of the only place that had it.
-                drop(unsafe { OwnedFd::from_raw_fd(number_of(other)) });
+                drop(unsafe { Own::at(number_of(other)) });
             }
         }
     }
@@ -343,7 +349,7 @@ fn number_of(place: u64) -> RawFd {
 }
 
 /// Packets do not merge, and there is room for as many as there are things to show.
-fn prepare(bell: &OwnedFd) -> io::Result<()> {
+fn prepare(bell: &Own) -> io::Result<()> {
     fcntl_setfl(bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
     for _ in 0..FOREIGN {
         match fcntl_setpipe_size(bell, PACKETS * page_size()) {
@@ -356,11 +362,48 @@ fn prepare(bell: &OwnedFd) -> io::Result<()> {
 }
 
 /// Moves a descriptor to a high number, if there is one.
-fn raise(bell: OwnedFd) -> io::Result<OwnedFd> {
+fn raise(bell: OwnedFd) -> io::Result<Own> {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let least = (most / 2).min(HIGH) as RawFd;
-    Ok(match io::fcntl_dupfd_cloexec(&bell, least) {
+    Ok(Own::new(match io::fcntl_dupfd_cloexec(&bell, least) {
         Ok(raised) => raised,
         Err(_) => bell,
-    })
+    }))
+}
+
+/// A descriptor whose number is marked as the library's own as long as it is open.
+struct Own(ManuallyDrop<OwnedFd>);
+
+impl Own {
+    fn new(file: OwnedFd) -> Own {
+        own::mark(file.as_raw_fd());
+        Own(ManuallyDrop::new(file))
+    }
+
+    /// It stays open, and marked.
+    fn into_number(self) -> RawFd {
+        ManuallyDrop::new(self).0.as_raw_fd()
+    }
+
+    /// # Safety
+    /// The number came from [`Own::into_number`], and is in no other owner.
+    unsafe fn at(number: RawFd) -> Own {
+        // SAFETY: by this function's contract.
+        Own(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) }))
+    }
+}
+
+impl AsFd for Own {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // First: nobody can close a marked number where the drop-in stands before close.
+        own::unmark(self.0.as_raw_fd());
+        // SAFETY: once, and it is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
 }

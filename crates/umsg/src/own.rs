@@ -1,10 +1,7 @@
-//! Descriptors that the library opened for itself: doorbells, on high numbers. To the program these numbers are unused: it can
-//! neither close nor duplicate them, and one that closes all that it does not know goes on.
-//!
-//! A number that the program names itself for a duplicate (dup2) and that is one of these is refused as one beyond the limit
-//! would be.
+//! Descriptors that the library opened for itself: doorbells, on high numbers. For the drop-in, to whose program these numbers are
+//! unused: it can neither close nor duplicate them, and one that closes all that it does not know goes on.
 
-use std::ffi::c_int;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Numbers beyond are left to the program (fs.nr_open is 1,048,576 unless raised).
@@ -13,15 +10,15 @@ const MOST: usize = 1 << 20;
 static MARKS: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
 
 /// None below was ever marked.
-static LOWEST: AtomicI32 = AtomicI32::new(c_int::MAX);
+static LOWEST: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
-fn place(number: c_int) -> Option<(&'static AtomicU64, u64)> {
+fn place(number: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let number = usize::try_from(number).ok()?;
     Some((MARKS.get(number / 64)?, 1 << (number % 64)))
 }
 
 /// From now on a number is the library's.
-pub(crate) fn mark(number: c_int) {
+pub fn mark(number: RawFd) {
     if let Some((marks, bit)) = place(number) {
         marks.fetch_or(bit, Ordering::Relaxed);
         LOWEST.fetch_min(number, Ordering::Relaxed);
@@ -29,7 +26,7 @@ pub(crate) fn mark(number: c_int) {
 }
 
 /// The library is about to close a number.
-pub(crate) fn unmark(number: c_int) {
+pub fn unmark(number: RawFd) {
     if let Some((marks, bit)) = place(number) {
         marks.fetch_and(!bit, Ordering::Relaxed);
     }
@@ -37,18 +34,18 @@ pub(crate) fn unmark(number: c_int) {
 
 /// Whether a number is the library's.
 #[inline(always)]
-pub(crate) fn is(number: c_int) -> bool {
+pub fn is(number: RawFd) -> bool {
     // Relaxed, as all here: a program that learns of a number in another thread than the one that marks it does so by guessing.
     number >= LOWEST.load(Ordering::Relaxed) && is_marked(number)
 }
 
 #[cold]
-fn is_marked(number: c_int) -> bool {
+fn is_marked(number: RawFd) -> bool {
     place(number).is_some_and(|(marks, bit)| marks.load(Ordering::Relaxed) & bit != 0)
 }
 
 /// The library's first number from `first` to `last`.
-pub(crate) fn first_between(first: u32, last: u32) -> Option<u32> {
+pub fn first_between(first: u32, last: u32) -> Option<u32> {
     let lowest = LOWEST.load(Ordering::Relaxed).cast_unsigned();
     let first = first.max(lowest) as usize;
     let last = (last as usize).min(MOST - 1);
@@ -68,28 +65,28 @@ pub(crate) fn first_between(first: u32, last: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    // The numbers are open nowhere. One test, because all share the marks.
+    // The numbers are open nowhere. One test, because all share the marks; other tests' are lower.
     #[test]
     fn marked_numbers_are_found_until_they_are_unmarked() {
-        assert!(!is(900_000) && first_between(0, u32::MAX).is_none());
-        for number in [900_000, 900_001, 900_200, MOST as c_int - 1] {
+        assert!(!is(900_000) && first_between(899_999, u32::MAX).is_none());
+        for number in [900_000, 900_001, 900_200, MOST as RawFd - 1] {
             mark(number);
         }
-        assert!(is(900_000) && is(900_001) && !is(900_002) && is(MOST as c_int - 1));
-        assert_eq!(first_between(0, u32::MAX), Some(900_000));
+        assert!(is(900_000) && is(900_001) && !is(900_002) && is(MOST as RawFd - 1));
+        assert_eq!(first_between(899_999, u32::MAX), Some(900_000));
         assert_eq!(first_between(900_001, 900_001), Some(900_001));
         assert_eq!(first_between(900_002, 900_300), Some(900_200));
         assert_eq!(first_between(900_002, 900_199), None);
         assert_eq!(first_between(900_201, u32::MAX), Some(MOST as u32 - 1));
-        for number in [900_000, 900_001, 900_200, MOST as c_int - 1] {
+        for number in [900_000, 900_001, 900_200, MOST as RawFd - 1] {
             unmark(number);
         }
-        assert!(!is(900_000) && first_between(0, u32::MAX).is_none());
+        assert!(!is(900_000) && first_between(899_999, u32::MAX).is_none());
     }
 
     #[test]
     fn numbers_beyond_the_table_are_the_programs() {
-        for number in [-1, c_int::MIN, MOST as c_int, c_int::MAX] {
+        for number in [-1, RawFd::MIN, MOST as RawFd, RawFd::MAX] {
             mark(number);
             assert!(!is(number));
         }
