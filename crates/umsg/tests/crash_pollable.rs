@@ -13,6 +13,7 @@ use support::turn;
 use umsg::Edges;
 use umsg::crash;
 use umsg::posix::Queue;
+use umsg::sysv::{self, Change, Want};
 
 /// What the queue holds at most.
 const DEPTH: u32 = 2;
@@ -183,4 +184,99 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
         place.open("/q").try_send(b"x", 0).unwrap();
         assert_eq!(polled(descriptor), (true, true), "{point}");
     }
+}
+
+/// As [`Work`], of a System V queue that takes two bytes.
+type TypedWork = (&'static str, u32, fn(&sysv::Queue));
+
+const TYPED_WORKS: &[TypedWork] = &[
+    ("sends to an empty queue", 0, |queue| {
+        queue.try_send(1, b"m").unwrap()
+    }),
+    ("fills a queue", 1, |queue| queue.try_send(2, b"m").unwrap()),
+    ("sends two together", 0, |queue| {
+        queue.try_send_batch(&[(1, b"m"), (2, b"m")]).unwrap();
+    }),
+    ("receives from a full queue", 2, |queue| {
+        queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
+    }),
+    ("receives the last message", 1, |queue| {
+        queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
+    }),
+    ("leases the last message", 1, |queue| {
+        queue.try_lease(Want::Any).unwrap().acknowledge().unwrap();
+    }),
+    ("gives a message back", 2, |queue| {
+        drop(queue.try_lease(Want::Any).unwrap())
+    }),
+];
+
+#[test]
+fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_untold() {
+    let _turn = turn();
+    for point in ["BELL_BEGUN", "BELL_RUNG", "BELL_FORETOLD", "BELL_SETTLED"] {
+        let mut kills = 0;
+        for (name, messages, work) in TYPED_WORKS {
+            for nth in 1..=3 {
+                kills += u32::from(dies_ringing_typed(point, nth, *messages, *work, name));
+            }
+        }
+        println!("{point}: {kills} kills");
+        assert!(kills >= 4, "{point}: {kills} kills");
+    }
+}
+
+/// Whether it died.
+fn dies_ringing_typed(
+    point: &str,
+    nth: u32,
+    messages: u32,
+    work: fn(&sysv::Queue),
+    name: &str,
+) -> bool {
+    let place = Place::new();
+    let queue = place.create_typed(7);
+    let small = Change {
+        qbytes: Some(DEPTH.into()),
+        ..Change::default()
+    };
+    queue.set(&small).unwrap();
+    for _ in 0..messages {
+        queue.try_send(1, b"m").unwrap();
+    }
+    let descriptor = queue.pollable_with(Edges::All).unwrap();
+    let mut child = Child::run(|| {
+        let queue = place.open_typed(7);
+        crash::arm(point, nth);
+        work(&queue);
+        0
+    });
+    let exit = child
+        .wait(Duration::from_secs(10))
+        .expect("no child is stuck");
+    let before = polled(descriptor);
+    // Repairs.
+    queue.set(&small).unwrap();
+    let after = polled(descriptor);
+    let says = format!("who {name} dies at the {nth}th {point}");
+    let readiness = queue.readiness();
+    let was_held = name.starts_with("leases") || name.starts_with("gives");
+    assert!(
+        before.0 || !readiness.readable || was_held,
+        "{says}: not shown"
+    );
+    assert!(before.1 || !readiness.writable, "{says}: room is not shown");
+    let all_is_leased = !readiness.readable && !readiness.writable;
+    assert_eq!(
+        after,
+        (readiness.readable, readiness.writable || all_is_leased),
+        "{says}"
+    );
+    // It goes on.
+    std::thread::sleep(Duration::from_millis(5));
+    while queue.try_receive(Want::Any, &mut [0; 8]).is_ok() {}
+    assert_eq!(polled(descriptor), (false, true), "{says}");
+    while queue.try_send(1, b"m").is_ok() {}
+    assert_eq!(polled(descriptor), (true, false), "{says}");
+    exit == Exit::Signal(libc::SIGKILL)
 }

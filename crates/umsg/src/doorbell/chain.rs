@@ -1,6 +1,6 @@
 //! From a queue to its doorbell: what the segment says of it, and the steps of ringing. All under the queue's lock.
 
-use super::{Doorbell, LEVELS, MESSAGES, ROOM};
+use super::{Doorbell, LEVELS, MESSAGES, ROOM, Readiness};
 use crate::crash::crash_point;
 use crate::sync::{Guarded32, Guarded64};
 
@@ -43,6 +43,13 @@ impl Level {
             (true, true) => IN | OUT,
             (true, false) => IN,
             (false, _) => OUT,
+        }
+    }
+
+    pub(crate) fn readiness(self) -> Readiness {
+        Readiness {
+            readable: self.messages != 0,
+            writable: self.room != 0,
         }
     }
 
@@ -163,7 +170,7 @@ impl Chain<'_> {
     }
 
     /// Tells who asked for every edge, unless the kernel has.
-    fn tell(&self, gong: &super::chain::Gong<'_>, level: Level, woken: u32) {
+    fn tell(&self, gong: &Gong<'_>, level: Level, woken: u32) {
         let bits = level.bits();
         let ready =
             if bits & IN != 0 { MESSAGES } else { 0 } | if bits & OUT != 0 { ROOM } else { 0 };

@@ -30,12 +30,42 @@ pub(crate) use chain::{Chain, Level, Words};
 #[cfg(not(loom))]
 pub(crate) use descriptor::Doorbell;
 
+#[cfg(not(loom))]
+use {
+    crate::error::Trouble,
+    rustix::io::{self, Errno},
+    std::os::fd::BorrowedFd,
+    std::time::Duration,
+};
+
 /// [`Words::watched`]: somebody polls.
 pub(crate) const LEVELS: u32 = 1;
 /// Somebody wants to be told after each send and receive while there are messages.
 pub(crate) const MESSAGES: u32 = 2;
 /// The same while there is room.
 pub(crate) const ROOM: u32 = 4;
+
+/// How long who begins to poll waits for a lock whose owner is stopped, and who stops does.
+#[cfg(not(loom))]
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+#[cfg(not(loom))]
+pub(crate) const GRACE: Duration = Duration::from_millis(10);
+
+/// Gives a new doorbell the rights that its queue has.
+#[cfg(not(loom))]
+pub(crate) type Admit<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
+
+/// Why a queue can't be polled.
+#[cfg(not(loom))]
+pub(crate) fn why_not(trouble: Trouble) -> Errno {
+    match trouble {
+        Trouble::Damaged => Errno::BADMSG,
+        Trouble::NoSpace => Errno::NOSPC,
+        Trouble::NoMemory => Errno::NOMEM,
+        Trouble::Busy => Errno::AGAIN,
+        Trouble::OwnedByCaller => Errno::DEADLK,
+    }
+}
 
 /// When a poller that asked for edges (EPOLLET) is told of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -58,6 +58,11 @@ impl Segment {
         segment
     }
 
+    /// It lies nowhere.
+    pub(crate) fn namespace(&self) -> Option<&()> {
+        None
+    }
+
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -186,16 +186,9 @@ impl Engine {
 mod polled {
     use super::*;
     use crate::crash::crash_point;
-    use crate::error::Trouble;
+    use crate::doorbell::{Admit, GRACE, PATIENCE, why_not};
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
-    use std::time::Duration;
-
-    /// How long who begins to poll waits for a lock whose owner is stopped.
-    const PATIENCE: Duration = Duration::from_secs(1);
-
-    /// Gives a new doorbell the rights that the queue has.
-    type Admit<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
     impl Engine {
         /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
@@ -226,10 +219,7 @@ mod polled {
             });
             match locked {
                 Ok(()) => outcome,
-                Err(Refused::Trouble(Trouble::Damaged)) => Err(Errno::BADMSG),
-                Err(Refused::Trouble(Trouble::OwnedByCaller)) => Err(Errno::DEADLK),
-                Err(Refused::Trouble(Trouble::NoMemory)) => Err(Errno::NOMEM),
-                Err(Refused::Trouble(Trouble::NoSpace)) => Err(Errno::NOSPC),
+                Err(Refused::Trouble(trouble)) => Err(why_not(trouble)),
                 Err(_) => Err(Errno::AGAIN),
             }
         }
@@ -259,8 +249,7 @@ mod polled {
             if !self.doorbell.close_polled() {
                 return;
             }
-            let soon = Deadline::after(Duration::from_millis(10));
-            let _ = self.with_receiver_lock(me, soon, |_| {
+            let _ = self.with_receiver_lock(me, Deadline::after(GRACE), |_| {
                 if self.chain().forget() {
                     self.set_attention(WATCHED, 0);
                 }

@@ -49,6 +49,7 @@ mod list;
 mod look;
 mod options;
 mod permission;
+mod pollable;
 mod queue;
 #[doc(hidden)]
 pub mod raw;

@@ -88,6 +88,7 @@ impl Engine {
             }
             return Err(trouble.into());
         }
+        self.foretell_doorbell(messages as i64, -(bytes as i64));
         let first = self.fixed().hub.sequence.get().wrapping_add(1);
         // One store sends them all.
         self.fixed()
@@ -188,6 +189,7 @@ impl Engine {
                 break;
             };
             let len = self.segment().copy_out(found.cell, found.len, buffer)?;
+            self.foretell_doorbell(-1, found.len as i64);
             self.remove_and_free(found)?;
             sink.taken(Taken { len, mtype });
             count += 1;

@@ -21,6 +21,7 @@ impl Engine {
         change: impl FnOnce(&Fixed) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
         self.with_lock(me, Deadline::Passed, |wakes| {
+            self.foretell_doorbell(0, 1);
             let result = change(self.fixed());
             if result.is_ok() {
                 let rights = &self.fixed().rights;
@@ -63,6 +64,7 @@ impl Engine {
         self.with_lock(me, Deadline::Passed, |wakes| {
             let result = may(self.fixed());
             if result.is_ok() {
+                self.foretell_removal();
                 // The store that removes it. Relaxed: under the lock; who looks without it sees it a moment later.
                 self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
                 crash_point!(MSG_REMOVED);

@@ -132,6 +132,7 @@ impl Engine {
         self.end_lease(me, grip, |hold, wakes| {
             let slot = hold.slot.get();
             let len = self.len_of(self.segment().cell(slot)?)?;
+            self.foretell_doorbell(0, len as i64);
             // First the message, then the record: a lease of nothing is none.
             self.segment().cell(slot)?.end();
             crash_point!(MSG_ACKNOWLEDGED);
@@ -205,6 +206,7 @@ impl Engine {
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
         self.provide_for(slot)?;
+        self.foretell_doorbell(1, 0);
         cell.set_returns(hold.deliveries.get(), true);
         crash_point!(MSG_RETURNED);
         Holds::of(self.segment()).release(index, hold)?;

@@ -37,6 +37,7 @@ mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod wait;
+mod watch;
 
 pub(crate) use batch::{Batch, Sink};
 pub(crate) use lease::Grip;
@@ -44,6 +45,7 @@ pub(crate) use look::{Counts, Seen};
 pub(crate) use receive::Taken;
 pub(crate) use wait::Call;
 
+use crate::doorbell::Doorbell;
 use crate::error::Trouble;
 use crate::lock::{Held, Left, LockError};
 use crate::order::Typed;
@@ -100,6 +102,8 @@ impl From<Trouble> for Refused {
 pub(crate) struct Engine {
     segment: Segment,
     pub(crate) pacing: Pacing,
+    /// By which it is polled.
+    doorbell: Doorbell,
     /// For a measurement: wake before the lock is dropped.
     pub(crate) wakes_inside: std::sync::atomic::AtomicBool,
 }
@@ -107,6 +111,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
+            doorbell: Doorbell::new(segment.namespace().cloned()),
             segment,
             pacing: Pacing::default(),
             wakes_inside: std::sync::atomic::AtomicBool::new(false),
@@ -175,6 +180,7 @@ impl Engine {
                     // Without memory who waits is not served yet; others can take what there is.
                     _ => wakes.add_everybody(),
                 }
+                self.mend_doorbell();
                 Ok(held)
             }
             Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),
@@ -200,6 +206,7 @@ impl Engine {
     /// Drops the lock and wakes.
     #[inline(always)]
     fn leave<'a, T>(&self, held: Held<'a>, wakes: &Wakes, unlock: impl FnOnce(Held<'a>) -> T) -> T {
+        self.settle_doorbell();
         if wakes.is_empty() {
             return unlock(held);
         }

@@ -194,6 +194,7 @@ impl Engine {
         if found.len as u64 > receipt.longest() {
             return Err(Refused::TooSmall { len: found.len });
         }
+        self.foretell_doorbell(-1, found.len as i64);
         let outcome = receipt.take(self, call, found)?;
         self.admit_if_any(wakes);
         Ok(outcome)

@@ -62,6 +62,7 @@ impl Engine {
         let now = clock::realtime_coarse();
         self.order().provide(mtype)?;
         let (slot, _) = self.fill(call.me, mtype, message, now)?;
+        self.foretell_doorbell(1, -(message.len() as i64));
         let sequence = self.commit(slot)?;
         self.route(slot, mtype, sequence, message.len(), wakes)?;
         self.note_send(call.me.pid(), now);

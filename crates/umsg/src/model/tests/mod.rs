@@ -19,3 +19,4 @@ mod typed_handover;
 mod typed_lease;
 mod typed_stage;
 mod waiters;
+mod watch;

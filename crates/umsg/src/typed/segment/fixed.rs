@@ -66,6 +66,8 @@ pub(crate) struct Rights {
     pub(crate) cgid: AtomicU32,
     /// Permission bits.
     pub(crate) mode: AtomicU32,
+    /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody. Here, because every operation looks at this line.
+    pub(crate) watched: Guarded32,
     /// CLOCK_REALTIME of the last change, in seconds since 1970.
     pub(crate) changed_at: AtomicU64,
 }
@@ -111,6 +113,8 @@ pub(crate) struct Hub {
     pub(crate) arena_dirty: Guarded32,
     /// Repairs since creation.
     pub(crate) repairs: AtomicU32,
+    /// What the doorbell shows, and which it is.
+    pub(crate) doorbell: crate::doorbell::Words,
 }
 
 /// All of it, from the first byte of the file.
@@ -154,10 +158,12 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, holding),
         offset_of!(Fixed, arena),
         offset_of!(Fixed, counters),
+        offset_of!(Rights, watched),
         offset_of!(Rights, changed_at),
         offset_of!(Hub, messages),
         offset_of!(Hub, held),
         offset_of!(Hub, arena_len),
+        offset_of!(Hub, doorbell),
         offset_of!(Cell, mtype),
         offset_of!(Seat, size),
         super::layout::CELL,

@@ -1,0 +1,196 @@
+//! Telling those who poll: the engine's part of [`crate::doorbell`]. One lock guards everything, so whoever changes the queue learns under it
+//! whether somebody polls.
+//!
+//! A poller for messages is told of any, whatever types it wants; one for room, while a byte fits. One who needs more, and does not
+//! get it, waits for the next edge.
+
+use super::segment::LIVE;
+use super::{Engine, Refused};
+use crate::doorbell::{Chain, Level, Readiness};
+use crate::sync::Ordering;
+use crate::waiters::List;
+
+impl Engine {
+    fn chain(&self) -> Chain<'_> {
+        Chain {
+            watched: &self.fixed().rights.watched,
+            words: &self.fixed().hub.doorbell,
+            bell: &self.doorbell,
+        }
+    }
+
+    /// What there is for who would receive or send now. A removed queue has both: whoever tries learns that it is gone.
+    fn level(&self) -> Level {
+        let hub = &self.fixed().hub;
+        // Relaxed: under the lock; for `readiness` as of a moment ago.
+        let word = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
+        if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
+            return Level::new(1, 1);
+        }
+        let (messages, capacity) = (word(&hub.messages), word(&hub.capacity));
+        let left = |some: u64, held: u64| capacity.saturating_sub(some.saturating_add(held));
+        let room = match left(messages, word(&hub.held)) {
+            0 => 0,
+            _ => left(word(&hub.bytes), word(&hub.held_bytes)),
+        };
+        Level::new(messages, room)
+    }
+
+    /// Shows what the next step makes possible: so many messages, and so many bytes of room. Under the lock.
+    #[inline(always)]
+    pub(super) fn foretell_doorbell(&self, messages: i64, room: i64) {
+        if self.fixed().rights.watched.get() != 0 {
+            self.foretell_slow(messages, room);
+        }
+    }
+
+    #[cold]
+    fn foretell_slow(&self, messages: i64, room: i64) {
+        let waits = |list| self.waiters().len(list) != 0;
+        // Of a message that may be for somebody who waits it is said afterwards where it went.
+        if !(messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)) {
+            let now = self.level();
+            self.chain().foretell(now, now.after(messages, room));
+        }
+    }
+
+    /// Shows that the queue is going to be removed: who polls is to find out.
+    pub(super) fn foretell_removal(&self) {
+        if self.fixed().rights.watched.get() != 0 {
+            let now = self.level();
+            self.chain().foretell(now, now.after(1, 1));
+        }
+    }
+
+    /// Shows what is. Under the lock, before it is dropped.
+    #[inline(always)]
+    pub(super) fn settle_doorbell(&self) {
+        if self.fixed().rights.watched.get() != 0 {
+            self.settle_slow();
+        }
+    }
+
+    #[cold]
+    fn settle_slow(&self) {
+        let chain = self.chain();
+        chain.settle(self.level());
+        chain.forget_if_left();
+    }
+
+    /// Shows what is, whatever the dead have left. Under the lock.
+    pub(super) fn mend_doorbell(&self) {
+        self.chain().mend(self.level());
+    }
+
+    /// From now on the FIFO of this name is rung. Under the lock.
+    fn begin_to_ring(&self, name: u64, wanted: u32) {
+        self.chain().begin(name, wanted, self.level());
+    }
+
+    /// As [`pollable`](Self::pollable), of a model.
+    #[cfg(loom)]
+    pub(crate) fn watch(
+        &self,
+        me: &crate::sys::thread::Thread,
+        wanted: u32,
+    ) -> Result<(), Refused> {
+        self.with_lock(me, crate::sys::clock::Deadline::Never, |_| {
+            self.begin_to_ring(1, wanted);
+            Ok(())
+        })
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn doorbell(&self) -> &crate::doorbell::Doorbell {
+        &self.doorbell
+    }
+
+    /// What a poll that does not wait would say.
+    pub(crate) fn readiness(&self) -> Readiness {
+        self.level().readiness()
+    }
+}
+
+#[cfg(not(loom))]
+mod polled {
+    use super::*;
+    use crate::crash::crash_point;
+    use crate::doorbell::{Admit, GRACE, PATIENCE, why_not};
+    use crate::error::Trouble;
+    use crate::lock::Held;
+    use crate::sys::clock::Deadline;
+    use crate::sys::thread::Thread;
+    use crate::wakes::Wakes;
+    use rustix::io::{self, Errno};
+    use std::os::fd::BorrowedFd;
+
+    impl Engine {
+        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        #[inline]
+        pub(crate) fn pollable(
+            &self,
+            me: &Thread,
+            wanted: u32,
+            admit: Admit<'_>,
+        ) -> std::io::Result<BorrowedFd<'_>> {
+            if let Some(polled) = self.doorbell.polled(wanted) {
+                return Ok(polled);
+            }
+            self.begin_to_poll(me, wanted, admit)?;
+            let polled = self.doorbell.polled(wanted);
+            polled.ok_or_else(|| Errno::AGAIN.into())
+        }
+
+        #[cold]
+        fn begin_to_poll(&self, me: &Thread, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
+            let mut outcome = Ok(());
+            let locked = self.with_lock(me, Deadline::after(PATIENCE), |_| {
+                outcome = self.poll_locked(wanted, admit);
+                Ok(())
+            });
+            match locked {
+                Ok(()) => outcome,
+                Err(Refused::Removed) => Err(Errno::INVAL),
+                Err(Refused::Trouble(trouble)) => Err(why_not(trouble)),
+                Err(_) => Err(Errno::AGAIN),
+            }
+        }
+
+        fn poll_locked(&self, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
+            let name = self.doorbell.open(self.chain().words.name.get(), admit)?;
+            crash_point!(BELL_MADE);
+            self.begin_to_ring(name, wanted);
+            self.doorbell.has_asked(wanted);
+            Ok(())
+        }
+
+        /// Gives the doorbell, if there is one, the rights that the queue has now.
+        pub(crate) fn readmit(&self, me: &Thread, admit: Admit<'_>) {
+            let _ = self.with_lock(me, Deadline::Passed, |_| {
+                let name = self.chain().words.name.get();
+                if name != 0 {
+                    self.doorbell.readmit(name, admit);
+                }
+                Ok(())
+            });
+        }
+
+        /// This process polls no more; if it was the last, nobody rings any more. Of a removed queue too.
+        fn stop_polling(&self, me: &Thread) -> Result<(), Trouble> {
+            if self.doorbell.close_polled() {
+                let mut wakes = Wakes::default();
+                let held = self.lock(me, Deadline::after(GRACE), &mut wakes)?;
+                self.chain().forget();
+                self.leave(held, &wakes, Held::unlock);
+            }
+            Ok(())
+        }
+    }
+
+    impl Drop for Engine {
+        fn drop(&mut self) {
+            // In vain beside a stopped process: who rings next finds out.
+            let _ = self.stop_polling(crate::sys::thread::current());
+        }
+    }
+}
