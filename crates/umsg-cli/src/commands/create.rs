@@ -28,6 +28,10 @@ use crate::{place, values};
 /// --on-full, --ttl, --max-deliveries and --dead-letter say what becomes of messages that the queue can't take, keep or deliver.
 /// `umsg stat` counts them, and shows under "set aside" those that the queue for dead letters has no room for.
 ///
+/// --mode says who may receive (r) and who may send (w). Who may do only one of them is kept to it by the library, which binds programs that
+/// use it and not one that writes to the queue's file itself; 0600, 0660 and 0666 are enforced by the system. Where not all senders
+/// are to be trusted with what the others send, give each of them a queue of its own.
+///
 /// A System V queue is created by its key. With key:0 (IPC_PRIVATE) a new one is made that has none, and its identifier is printed.
 #[derive(Args, Debug)]
 #[command(after_help = "\

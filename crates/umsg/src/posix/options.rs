@@ -97,7 +97,13 @@ impl OpenOptions {
         self
     }
 
-    /// Permission bits of a queue that is created, before the umask.
+    /// Permission bits of a queue that is created, before the umask: r to receive, w to send.
+    ///
+    /// Who may do either needs the queue's file mapped for writing. So the system keeps out who may do neither, and the library keeps who
+    /// may do one from doing the other: that binds programs that use the library, not one that writes to the file itself. Such a
+    /// program can read, forge and spoil messages of that queue, and nothing else (see `docs/protocols.md`, section 10). Where not
+    /// all who may send are to be trusted with what the others send, give each of them a queue of its own with mode 0600, or 0660 and a
+    /// group of two: what these modes say, the system enforces.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = mode;
         self
