@@ -1099,6 +1099,56 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  */
 int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
 
+/* ---- Queues in event loops ---- */
+
+/* Tell when the queue becomes readable or writable. */
+#define UMSG_EDGES_CHANGES 0
+
+/* Tell who polls for messages after each send and receive that leaves some, too. */
+#define UMSG_EDGES_MESSAGES 1
+
+/* Tell who polls for room after each that leaves some, too. */
+#define UMSG_EDGES_ALL 2
+
+/*
+ * Tells the descriptor of a queue, for poll(2), select(2) and epoll(7).
+ *
+ * It is readable (POLLIN) while there is a message, and writable (POLLOUT) while there is room, whatever the handle may do. All
+ * processes that have it are shown the same: it may be inherited over fork(2) and passed on.
+ *
+ * edges says what a poller with EPOLLET is told; to others it makes no difference:
+ *
+ * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. That is enough for who goes on
+ *   until a call fails with EAGAIN, and costs the least: one system call where a send or a receive fills or empties the queue,
+ *   or ends that, none otherwise.
+ * - UMSG_EDGES_MESSAGES: besides, who polls for EPOLLIN is told after each send and each receive that leaves a message, as of
+ *   the kernel's queues. Each costs a system call.
+ * - UMSG_EDGES_ALL: besides, who polls for EPOLLOUT is told after each that leaves room.
+ *
+ * What was asked for stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
+ * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
+ *
+ * Return value:
+ * The descriptor, the same each time; or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the caller may make no files in the namespace's directory.
+ * - EAGAIN: a process was stopped inside of an operation on the queue.
+ * - EBADF: mqdes is no handle of an open queue.
+ * - EBADMSG: the queue is damaged.
+ * - EINVAL: edges is none of the three.
+ * - EMFILE, ENFILE: there are too many open files.
+ * - ENOSPC, ENOMEM: there is no room for a file.
+ * - EOPNOTSUPP: the queue is another user's, and the file system has no access control lists.
+ *
+ * If the process dies:
+ * The system closes the descriptor. Who sends and receives notices after some hundred messages that nobody polls any more.
+ *
+ * See also:
+ * umsg_mq_open(3), umsg_msg_pollfd(3), umsg_ring_descriptor(3), poll(2), epoll(7)
+ */
+int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
+
 /* ---- System V queues: finding and making ---- */
 
 /*
@@ -1798,6 +1848,41 @@ int umsg_msg_set_waiting(int msqid, int waiting);
  * umsg_msgget(3), credentials(7)
  */
 int umsg_msg_forget_caller(void);
+
+/* ---- System V queues in event loops ---- */
+
+/*
+ * Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
+ *
+ * It is readable (POLLIN) while there is a message, of whatever type, and writable (POLLOUT) while there is room for a byte;
+ * both once the queue is removed, so that who waits finds out. Who waits for messages of some types while there are others, or for more
+ * room than there is, polls with EPOLLET and asks for edges.
+ *
+ * edges is one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL, which umsg_mq_pollfd(3) describes, with what
+ * each costs.
+ *
+ * The descriptor is the library's, one a queue and process, opened by the first call: it must not be read, written or closed. The
+ * library closes it when it lets go of a queue that was removed.
+ *
+ * Return value:
+ * The descriptor, the same each time; or -1 with errno set.
+ *
+ * Errors:
+ * - EACCES: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
+ * - EAGAIN: a process was stopped inside of an operation on the queue.
+ * - EBADMSG: the queue is damaged.
+ * - EINVAL: no queue has the identifier msqid, or none has it any more; or edges is none of the three.
+ * - EMFILE, ENFILE: there are too many open files.
+ * - ENOSPC, ENOMEM: there is no room for a file.
+ * - EOPNOTSUPP: the queue is another user's, and the file system has no access control lists.
+ *
+ * If the process dies:
+ * The system closes the descriptor. Who sends and receives notices after some hundred messages that nobody polls any more.
+ *
+ * See also:
+ * umsg_mq_pollfd(3), umsg_msgget(3), poll(2), epoll(7)
+ */
+int umsg_msg_pollfd(int msqid, int edges);
 
 /* ---- Rings: making one ---- */
 

@@ -54,6 +54,9 @@ pub(crate) enum Failure {
     Restore(#[from] RestoreError),
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
+    /// Of a queue that is to be polled.
+    #[error("the queue can't be polled: {0}")]
+    Poll(std::io::Error),
     /// Of System V queues.
     #[error(transparent)]
     SystemV(#[from] msg::Refusal),
@@ -82,6 +85,7 @@ impl Failure {
             Failure::Snapshot(error) => error.errno(),
             Failure::Restore(error) => error.errno(),
             Failure::Namespace(error) => error.errno(),
+            Failure::Poll(error) => error.raw_os_error().unwrap_or(libc::EIO),
             Failure::SystemV(refusal) => refusal.errno(),
             Failure::Ring(refusal) => refusal.errno(),
         }

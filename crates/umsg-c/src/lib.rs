@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `signals`, `version` |
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `pollable`, `signals`, `version` |
 //! | those of System V queues | `msg` |
 //! | those of rings | `ring` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
@@ -42,6 +42,7 @@ mod open;
 mod options;
 mod peek;
 mod pointer;
+mod pollable;
 mod receive;
 mod receive_batch;
 mod reservation;

@@ -109,7 +109,7 @@ macro_rules! programs {
     };
 }
 
-programs!(everywhere: open, messages, batch, look, threads, in_place, snapshot, typed, ring);
+programs!(everywhere: open, messages, batch, look, threads, in_place, pollfd, snapshot, typed, ring);
 
 // valgrind makes a handler's context of its own, whose signal mask, by which a signal is put off, it does not take over.
 programs! {

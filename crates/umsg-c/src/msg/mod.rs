@@ -7,6 +7,7 @@ mod control;
 mod get;
 mod lease;
 mod peek;
+mod pollable;
 mod receive;
 mod receive_batch;
 mod refusal;

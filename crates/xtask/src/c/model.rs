@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 37] = [
+const FILES: [&str; 39] = [
     "handle",
     "attributes",
     "open",
@@ -25,6 +25,7 @@ const FILES: [&str; 37] = [
     "peek",
     "snapshot",
     "waiting",
+    "pollable",
     "msg/get",
     "msg/send",
     "msg/receive",
@@ -36,6 +37,7 @@ const FILES: [&str; 37] = [
     "msg/types",
     "msg/status",
     "msg/waiting",
+    "msg/pollable",
     "ring/create",
     "ring/ends",
     "ring/unlink",

@@ -1,0 +1,48 @@
+//! System V queues in event loops.
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+
+use super::refusal::find;
+use crate::error::{Failure, answer};
+use crate::pollable;
+
+/// Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
+///
+/// It is readable (`POLLIN`) while there is a message, of whatever type, and writable (`POLLOUT`) while there is room for a byte;
+/// both once the queue is removed, so that who waits finds out. Who waits for messages of some types while there are others, or for more
+/// room than there is, polls with `EPOLLET` and asks for edges.
+///
+/// `edges` is one of `UMSG_EDGES_CHANGES`, `UMSG_EDGES_MESSAGES` and `UMSG_EDGES_ALL`, which umsg_mq_pollfd(3) describes, with what
+/// each costs.
+///
+/// The descriptor is the library's, one a queue and process, opened by the first call: it must not be read, written or closed. The
+/// library closes it when it lets go of a queue that was removed.
+///
+/// # Return value
+/// The descriptor, the same each time; or -1 with errno set.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
+/// - `EAGAIN`: a process was stopped inside of an operation on the queue.
+/// - `EBADMSG`: the queue is damaged.
+/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; or `edges` is none of the three.
+/// - `EMFILE`, `ENFILE`: there are too many open files.
+/// - `ENOSPC`, `ENOMEM`: there is no room for a file.
+/// - `EOPNOTSUPP`: the queue is another user's, and the file system has no access control lists.
+///
+/// # If the process dies
+/// The system closes the descriptor. Who sends and receives notices after some hundred messages that nobody polls any more.
+///
+/// # See also
+/// umsg_mq_pollfd(3), umsg_msgget(3), poll(2), epoll(7)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_msg_pollfd(msqid: c_int, edges: c_int) -> c_int {
+    let tell = || {
+        let edges = pollable::of(edges)?;
+        let queue = find(msqid)?;
+        let descriptor = queue.pollable_with(edges).map_err(Failure::Poll)?;
+        Ok(descriptor.as_raw_fd())
+    };
+    answer(tell())
+}
