@@ -27,6 +27,7 @@ cases_on_both! { "epoll":
     a_daemon_that_closes_everything_can_poll_again,
     queues_come_and_go_and_leave_no_descriptors,
     a_thread_in_epoll_wait_can_be_cancelled,
+    descriptors_come_and_go_while_threads_poll_and_register_them,
     a_receiver_driven_by_edges_misses_nothing,
     a_sender_driven_by_edges_misses_nothing,
 }

@@ -16,6 +16,7 @@ cases_on_both! { "poll":
     queues_are_polled_among_pipes_and_sockets,
     a_blocked_poll_of_queues_ends_when_a_pipe_is_written,
     hundreds_of_queues_are_polled_at_once,
+    a_program_without_a_free_descriptor_polls,
     a_message_that_goes_to_a_blocked_receiver_is_never_shown,
     a_handler_ends_a_blocked_poll_even_under_sa_restart,
     the_mask_of_ppoll_and_pselect_counts_while_they_wait,

@@ -461,6 +461,47 @@ CASE(a_thread_in_epoll_wait_can_be_cancelled) {
     EXPECT(only_event(1) == EPOLLIN);
 }
 
+static volatile int stop;
+
+static void *poll_and_register(void *unused) {
+    while (!stop) {
+        struct pollfd one = {queue, POLLIN | POLLOUT, 0};
+        EXPECT(poll(&one, 1, 1) >= 0);
+        struct epoll_event event = {EPOLLIN | EPOLLET, {0}};
+        if (epoll_ctl(set, EPOLL_CTL_ADD, queue, &event) != 0) EXPECT(epoll_ctl(set, EPOLL_CTL_MOD, queue, &event) <= 0);
+        EXPECT(epoll_wait(set, &event, 1, 0) >= 0);
+        epoll_ctl(set, EPOLL_CTL_DEL, queue, NULL);
+    }
+    return unused;
+}
+
+CASE(descriptors_come_and_go_while_threads_poll_and_register_them) {
+    start(4);
+    mqd_t keeper = mq_open(name(), O_RDWR | O_NONBLOCK);
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) EXPECT(pthread_create(&threads[i], NULL, poll_and_register, NULL) == 0);
+    char buffer[16];
+    for (int round = 0; round < 3000; round++) {
+        if (round % 2) {
+            EXPECT(mq_close(queue) == 0);
+            mqd_t again = mq_open(name(), O_RDWR | O_NONBLOCK);
+            EXPECT(again >= 0);
+            /* Another thread may have the number for a moment. */
+            if (again != queue) EXPECT(dup2(again, queue) == queue && close(again) == 0);
+        } else {
+            EXPECT(dup2(keeper, queue) == queue);
+        }
+        if (mq_send(keeper, "x", 1, 0) != 0) EXPECT(mq_receive(keeper, buffer, 16, NULL) == 1);
+    }
+    stop = 1;
+    for (int i = 0; i < 3; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
+    EXPECT(mq_close(queue) == 0 && mq_close(set) == 0 && (set = epoll_create1(0)) >= 0);
+    while (mq_receive(keeper, buffer, 16, NULL) == 1) {}
+    add(keeper, EPOLLIN, 1);
+    EXPECT(only_event(1) == 0 && mq_send(keeper, "x", 1, 0) == 0 && only_event(1) == EPOLLIN);
+    EXPECT(free_descriptors() == 64);
+}
+
 /* Edge-triggered, as programs use it: told once, a receiver takes all that there is. Nothing may stay unnoticed. */
 CASE(a_receiver_driven_by_edges_misses_nothing) {
     enum { SENDERS = 3, EACH = 5000 };

@@ -2,6 +2,7 @@
 #include "check.h"
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -214,6 +215,21 @@ CASE(hundreds_of_queues_are_polled_at_once) {
     for (int i = 0; i < 300; i++) readable += many[i].revents == POLLIN;
     EXPECT(found == readable && found > 0);
     EXPECT(poll(many, 300, -1) == 300);
+}
+
+CASE(a_program_without_a_free_descriptor_polls) {
+    mqd_t queue = create(O_RDWR, 1);
+    struct rlimit limit = {40, 40};
+    EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    while (dup(0) >= 0) {}
+    struct pollfd one = {queue, POLLIN, 0};
+    EXPECT(poll(&one, 1, 30) == 0);
+    for (int round = 0; round < 3; round++) {
+        pid_t child = later(queue, send_one);
+        EXPECT(poll(&one, 1, -1) == 1 && one.revents == POLLIN);
+        expect_success(child);
+        receive_one(queue);
+    }
 }
 
 CASE(a_message_that_goes_to_a_blocked_receiver_is_never_shown) {

@@ -1,5 +1,6 @@
 /* Descriptors that go from one process to another. */
 #include "check.h"
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -54,8 +55,12 @@ CASE(use_inherited) {
     EXPECT(mq_getattr(queue, &attributes) == 0 && attributes.mq_maxmsg == 4 && attributes.mq_curmsgs == 1);
     struct stat status;
     EXPECT(fstat(queue, &status) == 0 && status.st_size == 80);
+    struct pollfd one = {queue, POLLIN | POLLOUT, 0};
+    EXPECT(poll(&one, 1, -1) == 1 && one.revents == (POLLIN | POLLOUT));
     expect_message(queue, "before");
     EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADF);
+    one.events = POLLIN;
+    EXPECT(poll(&one, 1, 10) == 0);
     EXPECT(mq_close(queue) == 0);
     EXPECT_ERRNO(mq_close(queue), EBADF);
 }
