@@ -2879,6 +2879,30 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
  */
 int umsg_defer_signal(int signal, const void *info, void *context);
 
+/*
+ * Makes an error of a queue whose file a peer has cut short.
+ *
+ * Who touches a page that a mapped file does not have any more gets SIGBUS, which ends the process. This function installs a
+ * handler of SIGBUS for the process: it puts pages of zeroes in their place and lets the call on the queue fail with
+ * EBADMSG, and so does every later one in this process. What is not umsg's goes to the handler that was installed before; one
+ * that is installed later takes its place. A second call does nothing. Programs under umsg run need not call it.
+ *
+ * A thread that blocks SIGBUS is not protected.
+ *
+ * Return value:
+ * 0, or -1 with errno set.
+ *
+ * Errors:
+ * Those of sigaction(2).
+ *
+ * If the process dies:
+ * Nothing is left. The program that it becomes by execve(2) has no handler.
+ *
+ * See also:
+ * umsg_defer_signal(3), sigaction(2)
+ */
+int umsg_catch_truncation(void);
+
 /* ---- Errors: errno says which, and a text says why ---- */
 
 /*

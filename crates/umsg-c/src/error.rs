@@ -63,6 +63,9 @@ pub(crate) enum Failure {
     /// Of rings.
     #[error(transparent)]
     Ring(#[from] ring::Refusal),
+    /// What a system call said.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
     /// E2BIG
     #[error("the message is longer than the {0} bytes that there is room for")]
     TooShort(usize),
@@ -88,6 +91,7 @@ impl Failure {
             Failure::Poll(error) => error.raw_os_error().unwrap_or(libc::EIO),
             Failure::SystemV(refusal) => refusal.errno(),
             Failure::Ring(refusal) => refusal.errno(),
+            Failure::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
 }

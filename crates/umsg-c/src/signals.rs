@@ -2,6 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::error::{Failure, answer};
+
 /// Puts off a signal whose handler must not use a queue now.
 ///
 /// To be called first in a signal handler that uses umsg, with the three arguments that the kernel gave to it; so the
@@ -31,4 +33,30 @@ pub unsafe extern "C" fn umsg_defer_signal(
 ) -> c_int {
     // SAFETY: the caller promises that these are the arguments that the kernel gave to the running handler.
     unsafe { umsg::signals::defer(signal, info.cast(), context.cast()) }.into()
+}
+
+/// Makes an error of a queue whose file a peer has cut short.
+///
+/// Who touches a page that a mapped file does not have any more gets `SIGBUS`, which ends the process. This function installs a
+/// handler of `SIGBUS` for the process: it puts pages of zeroes in their place and lets the call on the queue fail with
+/// `EBADMSG`, and so does every later one in this process. What is not umsg's goes to the handler that was installed before; one
+/// that is installed later takes its place. A second call does nothing. Programs under `umsg run` need not call it.
+///
+/// A thread that blocks `SIGBUS` is not protected.
+///
+/// # Return value
+/// 0, or -1 with `errno` set.
+///
+/// # Errors
+/// Those of sigaction(2).
+///
+/// # If the process dies
+/// Nothing is left. The program that it becomes by execve(2) has no handler.
+///
+/// # See also
+/// umsg_defer_signal(3), sigaction(2)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_catch_truncation() -> c_int {
+    let caught = umsg::signals::catch_truncation();
+    answer(caught.map(|()| 0).map_err(Failure::from))
 }

@@ -43,6 +43,8 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
+    // In vain where it is not allowed: then a queue whose file is cut short ends the command.
+    let _ = umsg::signals::catch_truncation();
     match commands::perform(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => place::advise(&cli, failure).report(),

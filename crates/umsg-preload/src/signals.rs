@@ -3,7 +3,8 @@
 //!
 //! The program's handlers are remembered (`wanted`), and the kernel is given ours in their place; whoever asks for a
 //! handler is told the program's. This begins when the process first has a queue, with the handlers that are installed by
-//! then. Signals that an instruction raises itself are left alone: they can't wait.
+//! then. Signals that an instruction raises itself are left alone: they can't wait. All but SIGBUS, which a queue raises whose file
+//! a peer has cut short: ours mends that, whether or not the program has a handler, and hands on what is not ours.
 //!
 //! The library is told of handlers and of their SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when
 //! the handler ran.
@@ -52,8 +53,11 @@ pub(crate) fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-fn is_function(handler: sighandler_t) -> bool {
-    ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&handler) && handler != entrance()
+/// Whether ours takes the place of what is installed.
+fn gives_way(signal: c_int, handler: sighandler_t) -> bool {
+    let is_function = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&handler);
+    let is_bus_error = signal == libc::SIGBUS && handler == libc::SIG_DFL;
+    (is_function || is_bus_error) && handler != entrance()
 }
 
 fn entrance() -> sighandler_t {
@@ -64,14 +68,14 @@ fn entrance() -> sighandler_t {
 pub(crate) fn take_place(signal: c_int) {
     let _turn = Turn::take(signal);
     let mut found = installed(signal);
-    while let Some(theirs) = found.filter(|theirs| is_function(theirs.sa_sigaction)) {
+    while let Some(theirs) = found.filter(|theirs| gives_way(signal, theirs.sa_sigaction)) {
         let mut ours = theirs;
         if stand_in(signal, &mut ours).is_none() {
             return;
         }
         // libc's signal and its kin take no turn: they may have installed another meanwhile.
         found = swap(signal, &ours).filter(|replaced| replaced.sa_sigaction != theirs.sa_sigaction);
-        if let Some(none) = found.filter(|found| !is_function(found.sa_sigaction)) {
+        if let Some(none) = found.filter(|found| !gives_way(signal, found.sa_sigaction)) {
             found = swap(signal, &none);
         }
     }
@@ -99,7 +103,7 @@ fn installed(signal: c_int) -> Option<libc::sigaction> {
 /// Puts our handler in the place of the program's in an action, and remembers the latter. `None` if the action has no
 /// handler, or one of a signal that is left alone.
 pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Before> {
-    let wanted = wanted(signal).filter(|_| is_function(action.sa_sigaction))?;
+    let wanted = wanted(signal).filter(|_| gives_way(signal, action.sa_sigaction))?;
     let before = before(signal);
     // Relaxed: a handler runs in whichever thread the signal reaches; the kernel's own bookkeeping of the handler is the
     // order between this and its first run.
@@ -137,6 +141,11 @@ impl Before {
 /// The handler that the kernel enters.
 unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
     let errno = errno::get();
+    // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
+    if unsafe { umsg::signals::mend_truncation(signal, info) } {
+        errno::set(errno);
+        return;
+    }
     // Asked of the kernel, not of what is remembered: siginterrupt changes SA_RESTART behind our back.
     let flags = installed(signal).map_or(libc::SA_RESTART, |installed| installed.sa_flags);
     // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
@@ -148,7 +157,12 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
         flags,
         mask,
     } = settled(signal);
-    if put_off || handler == 0 {
+    if put_off {
+        return;
+    }
+    if handler == libc::SIG_DFL {
+        // SAFETY: as above.
+        unsafe { end_by(signal, version, info) };
         return;
     }
     if flags & libc::SA_RESETHAND != 0 {
@@ -174,6 +188,25 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
 fn kernels(set: &mut sigset_t) -> &mut u64 {
     // SAFETY: libc's set is an array of unsigned longs of which the kernel has the first; same alignment, larger.
     unsafe { &mut *std::ptr::from_mut(set).cast() }
+}
+
+/// Does what the kernel does with a SIGBUS that has no handler: the process ends. Of other signals nothing was remembered: what is
+/// installed by now decides about the next one.
+///
+/// # Safety
+/// `info` is the kernel's.
+unsafe fn end_by(signal: c_int, version: u32, info: *const siginfo_t) {
+    if signal != libc::SIGBUS {
+        return;
+    }
+    reset(signal, version);
+    // One that an instruction has raised it raises again; one that was sent is sent again, and comes when this handler returns.
+    // SAFETY: by this function's contract; and a system call on a number.
+    unsafe {
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
+    }
 }
 
 /// SA_RESETHAND, once the handler is really about to run: the kernel would have reset it for a signal put off, too. If another was
@@ -226,7 +259,7 @@ mod tests {
             assert!(stand_in(libc::SIGUSR1, &mut action(none, 0)).is_none());
         }
         let asked = handler as *const () as sighandler_t;
-        for signal in [libc::SIGSEGV, libc::SIGBUS, -1, 65] {
+        for signal in [libc::SIGSEGV, libc::SIGFPE, -1, 65] {
             assert!(stand_in(signal, &mut action(asked, 0)).is_none());
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
     let index = usize::try_from(signal).ok()?;
     WANTED
         .get(index)
-        .filter(|_| umsg::signals::can_wait(signal))
+        .filter(|_| umsg::signals::can_wait(signal) || signal == libc::SIGBUS)
 }
 
 /// A thread's turn to change what is remembered for a signal, together with what the kernel has. Meanwhile its own handlers wait,

@@ -10,11 +10,23 @@ cases_on_both! { "handlers":
     handlers_installed_before_and_after_the_first_queue_run,
     a_handler_gets_what_was_sent_with_the_signal,
     a_handler_that_resets_itself_runs_once,
+    a_program_is_told_what_it_has_installed_for_bus_errors,
+    a_bus_error_that_is_the_programs_own_reaches_its_handler,
+    a_bus_error_without_a_handler_ends_the_program,
     a_vfork_child_changes_only_its_own_handlers,
     each_of_two_threads_handlers_is_told_once,
     a_handler_installed_beside_the_first_queue_stays,
     a_handler_uses_the_queue_that_its_thread_is_using,
     of_several_signals_that_come_at_once_none_is_lost,
+}
+
+/// The program finds the file of its queue in the namespace.
+#[test]
+fn a_queue_whose_file_is_cut_short_is_an_error() {
+    let namespace = Namespace::new();
+    let mut command = namespace.command(compile("handlers"));
+    command.arg("a_queue_whose_file_is_cut_short_is_an_error");
+    succeed(command.env("LD_PRELOAD", library()));
 }
 
 /// The allocator ends the program when it is called inside of itself.

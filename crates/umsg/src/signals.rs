@@ -21,6 +21,10 @@ pub(crate) use real::Depth;
 pub(crate) use real::do_all_handlers_defer;
 #[cfg(not(loom))]
 pub use real::{Caller, all_handlers_defer, can_wait, defer, defer_with_flags};
+#[cfg(not(loom))]
+mod truncation;
+#[cfg(not(loom))]
+pub use truncation::{catch_truncation, mend_truncation};
 
 #[cfg(not(loom))]
 mod real {

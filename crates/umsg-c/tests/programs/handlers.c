@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/msg.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 enum { ENOUGH = 30, INTERVAL = 500 };
 
@@ -173,10 +174,23 @@ static void a_handler_sends_to_the_system_v_queue_that_its_thread_was_using(void
     CHECK(umsg_msgctl(typed_queue, IPC_RMID, NULL) == 0);
 }
 
+static void a_queue_whose_file_is_cut_short_is_an_error(void)
+{
+    char path[300];
+    umsg_mqd_t queue = make("/short", 3, 16, 0);
+    CHECK(umsg_catch_truncation() == 0 && umsg_catch_truncation() == 0);
+    CHECK(umsg_mq_send(queue, "x", 1, 0) == 0);
+    CHECK(snprintf(path, sizeof path, "%s/mq/short", getenv("UMSG_DIR")) > 0);
+    CHECK(truncate(path, 0) == 0);
+    FAILS(umsg_mq_send(queue, "x", 1, 0), EBADMSG);
+    CHECK(umsg_mq_close(queue) == 0 && umsg_mq_unlink("/short") == 0);
+}
+
 static const struct test_case cases[] = {
     CASE(a_handler_sends_to_the_queue_that_its_thread_was_using),
     CASE(a_lease_goes_on_that_a_handler_could_not_end),
     CASE(a_handler_sends_to_the_system_v_queue_that_its_thread_was_using),
+    CASE(a_queue_whose_file_is_cut_short_is_an_error),
 };
 
 MAIN(cases)

@@ -1,6 +1,7 @@
 /* Signal handlers beside queues, and in them. */
 #include "check.h"
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 
 static mqd_t queue;
@@ -246,4 +247,81 @@ CASE(a_handler_that_interrupted_malloc_opens_and_closes_queues) {
     struct itimerval never = {{0, 0}, {0, 0}};
     EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0);
     EXPECT(failures == 0);
+}
+
+CASE(a_program_is_told_what_it_has_installed_for_bus_errors) {
+    struct sigaction told, mine = {.sa_handler = count_run, .sa_flags = SA_RESTART};
+    queue = create(O_RDWR, 4);
+    EXPECT(sigaction(SIGBUS, NULL, &told) == 0 && told.sa_handler == SIG_DFL && (told.sa_flags & ~0x04000000) == 0);
+    EXPECT(signal(SIGBUS, SIG_IGN) == SIG_DFL && raise(SIGBUS) == 0);
+    EXPECT(sigaction(SIGBUS, &mine, &told) == 0 && told.sa_handler == SIG_IGN);
+    EXPECT(raise(SIGBUS) == 0 && runs == 1);
+    EXPECT(signal(SIGBUS, SIG_DFL) == count_run && signal(SIGBUS, count_run) == SIG_DFL);
+    EXPECT(raise(SIGBUS) == 0 && runs == 2);
+}
+
+/* A page that its file does not have any more. */
+static volatile char *page_cut_off(void) {
+    char path[] = "/tmp/umsg-preload-test-XXXXXX";
+    int file = mkstemp(path);
+    EXPECT(file >= 0 && unlink(path) == 0 && ftruncate(file, 4096) == 0);
+    volatile char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT(page != MAP_FAILED && ftruncate(file, 0) == 0 && close(file) == 0);
+    return page;
+}
+
+static volatile char *cut_off;
+
+static void end_well(int number, siginfo_t *info, void *context) {
+    (void)context;
+    _exit(number == SIGBUS && info->si_addr == cut_off ? 0 : 2);
+}
+
+CASE(a_bus_error_that_is_the_programs_own_reaches_its_handler) {
+    struct sigaction action = {.sa_sigaction = end_well, .sa_flags = SA_SIGINFO};
+    EXPECT(sigaction(SIGBUS, &action, NULL) == 0);
+    queue = create(O_RDWR, 4);
+    cut_off = page_cut_off();
+    EXPECT(mq_unlink(queue_name) == 0);
+    *cut_off = 1;
+    EXPECT(!"beyond the end of a file");
+}
+
+/* What a child does with a queue of its own. */
+static int ending(void (*work)(void)) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        work();
+        _exit(0);
+    }
+    EXPECT(waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+}
+
+static void touch(void) { *page_cut_off() = 1; }
+
+static void send_one(void) { raise(SIGBUS); }
+
+CASE(a_bus_error_without_a_handler_ends_the_program) {
+    queue = create(O_RDWR, 4);
+    EXPECT(ending(touch) == SIGBUS);
+    EXPECT(ending(send_one) == SIGBUS);
+}
+
+CASE(a_queue_whose_file_is_cut_short_is_an_error) {
+    char path[300], buffer[16];
+    queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "x", 1, 0) == 0);
+    EXPECT(snprintf(path, sizeof path, "%s/mq%s", getenv("UMSG_DIR"), queue_name) > 0);
+    EXPECT(truncate(path, 0) == 0);
+    EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADMSG);
+    EXPECT_ERRNO(mq_send(queue, "x", 1, 0), EBADMSG);
+    EXPECT(mq_close(queue) == 0);
+    signal(SIGBUS, count_run);
+    EXPECT(mq_unlink(queue_name) == 0);
+    queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "x", 1, 0) == 0 && truncate(path, 4096) == 0);
+    EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADMSG);
+    EXPECT(runs == 0);
 }

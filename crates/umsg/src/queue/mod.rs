@@ -253,6 +253,7 @@ impl Engine {
         self.settle_doorbell();
         held.unlock();
         self.wake(&wakes);
+        self.segment.check()?;
         result
     }
 

@@ -133,6 +133,7 @@ impl Engine {
     ) -> Result<R::Outcome, Refused> {
         if !self.seems_filled() && !self.needs_a_look() {
             self.pacing.found_nothing();
+            self.segment().check()?;
             return Err(Refused::NotNow);
         }
         self.with_receiver_lock(me, deadline, |wakes| receipt.take(self, me, wakes))

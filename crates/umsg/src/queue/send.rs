@@ -45,6 +45,7 @@ impl Engine {
                 held.unlock();
                 result
             };
+            self.segment().check()?;
             match result {
                 Ok(()) => break,
                 Err(Refused::NoSlot) => match self.grow(me, deadline, 1) {

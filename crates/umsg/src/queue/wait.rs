@@ -89,6 +89,7 @@ impl Engine {
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_receiver(me, receipt, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
+            self.segment().check()?;
             return finish_early(enlisted, calm, deadline);
         };
         crash_point!(WAIT_NAMED);

@@ -47,6 +47,12 @@ impl Segment {
         &self.policy
     }
 
+    /// [`Trouble::Damaged`] if the file was cut short under the mapping.
+    #[inline(always)]
+    pub(crate) fn check(&self) -> Result<(), Trouble> {
+        self.memory.check()
+    }
+
     #[inline(always)]
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout

@@ -33,6 +33,15 @@ impl Memory {
         self.quota.as_ref().map(Quota::namespace)
     }
 
+    /// [`Trouble::Damaged`] if the file was cut short under the mapping.
+    #[inline(always)]
+    pub(crate) fn check(&self) -> Result<(), Trouble> {
+        if self.map.is_cut() {
+            return Err(Trouble::Damaged);
+        }
+        Ok(())
+    }
+
     /// The first byte.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {

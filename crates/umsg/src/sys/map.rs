@@ -1,5 +1,6 @@
 //! Mappings: of a segment's file, of scratch memory for a repair, of a page that a fork wipes.
 
+use crate::sys::cut::{self, Range};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -13,6 +14,8 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    /// Of a file: where it is noted that the file was cut short.
+    range: Option<&'static Range>,
 }
 
 // SAFETY: a mapping is memory; who may touch which part of it is decided by those who hand out references into it.
@@ -38,6 +41,7 @@ impl Mapping {
         Ok(Mapping {
             base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
             len,
+            range: Range::enter(base.expose_provenance(), len),
         })
     }
 
@@ -56,6 +60,7 @@ impl Mapping {
         Ok(Mapping {
             base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
             len: len.max(1),
+            range: None,
         })
     }
 
@@ -63,6 +68,12 @@ impl Mapping {
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// Whether the file was cut short, and a handler has put pages of zeroes in the place of those that it does not have any more.
+    #[inline(always)]
+    pub(crate) fn is_cut(&self) -> bool {
+        cut::any() && self.range.is_some_and(Range::is_cut)
     }
 
     /// Length in bytes.
@@ -104,6 +115,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some(range) = self.range {
+            range.leave();
+        }
         // SAFETY: the range is the one that was mapped, and nobody can hold a reference into it any longer.
         let _ = unsafe { rustix::mm::munmap(self.base().cast(), self.len) };
     }

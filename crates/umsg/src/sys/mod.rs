@@ -5,6 +5,8 @@
 pub(crate) mod clock;
 pub(crate) mod cpu;
 #[cfg(not(loom))]
+pub(crate) mod cut;
+#[cfg(not(loom))]
 pub(crate) mod file;
 pub(crate) mod futex;
 #[cfg(not(loom))]

@@ -200,6 +200,7 @@ impl Engine {
         let held = self.lock(me, deadline, &mut wakes)?;
         let result = self.enter(me, &mut wakes).and_then(|()| work(&mut wakes));
         self.leave(held, &wakes, Held::unlock);
+        self.segment.check()?;
         result
     }
 

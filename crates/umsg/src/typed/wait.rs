@@ -276,6 +276,7 @@ impl Engine {
             }
             other => {
                 self.leave(held, &wakes, Held::unlock);
+                self.segment().check()?;
                 return match other? {
                     Enlisted::Done(outcome) => Ok(Some(outcome)),
                     _ => nap(call).map(|()| None),
@@ -287,6 +288,7 @@ impl Engine {
         crash_point!(MSG_WOKEN);
         let result = self.end_wait(call, seated, end, accept);
         call.me.unname(outer);
+        self.segment().check()?;
         result
     }
 

@@ -165,6 +165,7 @@ impl Engine {
                 held.unlock();
                 attempt
             };
+            self.segment().check()?;
             match attempt {
                 Ok(Attempt::Sent(count)) => break count,
                 Ok(Attempt::NeedsSlots(wanted)) => match self.grow(me, deadline, wanted) {

@@ -1,0 +1,298 @@
+//! A peer cuts a queue's file short. With the library's handler of SIGBUS that is an error of the calls on that queue.
+
+mod support;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::{Random, turn};
+use umsg::posix::{OpenOptions, Queue, ReceiveError, SendError};
+use umsg::signals::catch_truncation;
+use umsg::sysv::{self, Want};
+
+/// Nothing in these tests takes as long.
+const STUCK: Duration = Duration::from_secs(20);
+/// What a call that does not block, or whose time is over, may take.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+fn file_of(place: &Place, kind: &str) -> PathBuf {
+    let entries = place.path().join(kind).read_dir().unwrap();
+    let mut files = entries.map(|entry| entry.unwrap().path());
+    files
+        .find(|path| path.symlink_metadata().unwrap().is_file() && !is_hidden(path))
+        .unwrap()
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().unwrap().to_str().unwrap().starts_with('.')
+}
+
+fn cut(file: &Path, len: u64) {
+    let file = File::options().write(true).open(file).unwrap();
+    file.set_len(len).unwrap();
+}
+
+/// A queue with messages in cells and in the arena.
+fn filled(place: &Place) -> Queue {
+    let queue = place.create("/q", 64, 100_000);
+    for size in [10, 5_000, 60_000, 100_000] {
+        queue.send(&vec![1; size], 0).unwrap();
+    }
+    queue
+}
+
+#[test]
+fn a_queue_that_was_cut_short_is_damaged_and_others_go_on() {
+    let _turn = turn();
+    let lengths = [0, 1, PAGE, 10 * PAGE, 1 << 20];
+    for len in lengths {
+        Child::run(|| {
+            catch_truncation().unwrap();
+            let place = Place::new();
+            let queue = filled(&place);
+            cut(&file_of(&place, "mq"), len);
+            let mut buffer = vec![0; 100_000];
+            // One of the first may still do with what there is; who meets the cut is told, and so is everybody from then on.
+            let received: Vec<_> = (0..5).map(|_| queue.try_receive(&mut buffer)).collect();
+            assert!(
+                received.contains(&Err(ReceiveError::Damaged)),
+                "{len}: {received:?}"
+            );
+            assert_eq!(queue.try_receive(&mut buffer), Err(ReceiveError::Damaged));
+            assert_eq!(queue.receive(&mut buffer), Err(ReceiveError::Damaged));
+            assert_eq!(queue.try_send(b"x", 0), Err(SendError::Damaged));
+            assert_eq!(queue.send(b"x", 0), Err(SendError::Damaged));
+            assert!(matches!(
+                queue.try_receive_lease(),
+                Err(ReceiveError::Damaged)
+            ));
+            let other = place.create("/other", 10, 100);
+            other.send(b"unharmed", 0).unwrap();
+            assert_eq!(other.receive(&mut buffer).unwrap().len, 8);
+            0
+        })
+        .expect(Exit::Code(0), "a queue that was cut short");
+    }
+}
+
+#[test]
+fn a_system_v_queue_that_was_cut_short_is_damaged() {
+    let _turn = turn();
+    for len in [0, PAGE, 10 * PAGE] {
+        Child::run(|| {
+            catch_truncation().unwrap();
+            let place = Place::new();
+            let queue = place.create_typed(7);
+            for size in [10, 8000] {
+                queue.send(1, &vec![1; size]).unwrap();
+            }
+            cut(&file_of(&place, "msg"), len);
+            let mut buffer = vec![0; 8192];
+            let received: Vec<_> = (0..3)
+                .map(|_| queue.try_receive(Want::Any, &mut buffer))
+                .collect();
+            assert!(
+                received.contains(&Err(sysv::ReceiveError::Damaged)),
+                "{len}: {received:?}"
+            );
+            assert_eq!(
+                queue.receive(Want::Any, &mut buffer),
+                Err(sysv::ReceiveError::Damaged)
+            );
+            assert_eq!(queue.send(1, b"x"), Err(sysv::SendError::Damaged));
+            0
+        })
+        .expect(Exit::Code(0), "a System V queue that was cut short");
+    }
+}
+
+#[test]
+fn a_ring_that_was_cut_short_is_damaged() {
+    let _turn = turn();
+    Child::run(|| {
+        catch_truncation().unwrap();
+        let place = Place::new();
+        let namespace = umsg::Namespace::at(place.path()).unwrap();
+        let options = umsg::ring::Options::new();
+        let mut ring = options.create_in(&namespace, "/r").unwrap();
+        let sender = ring.sender();
+        sender.send(&umsg::ring::Post::new(1)).unwrap();
+        cut(&file_of(&place, "ring"), 0);
+        assert!(sender.send(&umsg::ring::Post::new(2)).is_err());
+        assert!(ring.recv().is_err());
+        0
+    })
+    .expect(Exit::Code(0), "a ring that was cut short");
+}
+
+#[test]
+fn who_waits_in_a_queue_that_is_cut_short_is_told() {
+    let _turn = turn();
+    let place = Place::new();
+    let (empty, typed) = (place.create("/q", 1, 100), place.create_typed(7));
+    let mut waiting = [
+        Child::run(|| {
+            catch_truncation().unwrap();
+            assert_eq!(empty.receive(&mut [0; 100]), Err(ReceiveError::Damaged));
+            0
+        }),
+        Child::run(|| {
+            catch_truncation().unwrap();
+            let received = typed.receive(Want::Any, &mut [0; 100]);
+            assert_eq!(received, Err(sysv::ReceiveError::Damaged));
+            0
+        }),
+    ];
+    assert!(support::wait_until(STUCK, || empty
+        .status()
+        .blocked_receivers
+        == 1));
+    std::thread::sleep(Duration::from_millis(50));
+    for kind in ["mq", "msg"] {
+        cut(&file_of(&place, kind), 0);
+    }
+    for child in &mut waiting {
+        child.expect(Exit::Code(0), "a waiting receiver");
+    }
+    // This process has no handler: it may not touch them any more.
+    std::mem::forget((empty, typed));
+}
+
+#[test]
+fn files_that_are_cut_and_lengthened_at_random_crash_and_hang_nobody() {
+    let _turn = turn();
+    let place = Place::new();
+    let rounds = 30;
+    for round in 0..rounds {
+        let name = format!("/q{round}");
+        let queue = place.create(&name, 16, 20_000);
+        let path = place.path().join("mq").join(&name[1..]);
+        let len = std::fs::metadata(&path).unwrap().len();
+        let mut victims = [0, 1, 2, 3].map(|number| {
+            let queue = &queue;
+            Child::run(move || {
+                catch_truncation().unwrap();
+                work(queue, number, Duration::from_millis(60));
+                0
+            })
+        });
+        let mut random = Random::new(round);
+        for _ in 0..20 {
+            cut(&path, random.below(len));
+            cut(&path, len);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for victim in &mut victims {
+            victim.expect(Exit::Code(0), "a victim of truncation");
+        }
+        std::mem::forget(queue);
+    }
+    println!("{rounds} rounds of 20 cuts among 4 processes");
+}
+
+/// Sends and receives with calls that must end in time, whatever they answer.
+fn work(queue: &Queue, number: u64, time: Duration) {
+    let mut random = Random::new(number);
+    let mut buffer = vec![0; 20_000];
+    let start = Instant::now();
+    while start.elapsed() < time {
+        let size = random.below(20_000) as usize;
+        let call = Instant::now();
+        let pause = Duration::from_millis(1);
+        match random.below(4) {
+            0 => drop(queue.try_send(&buffer[..size], size as u32 % 5)),
+            1 => drop(queue.try_receive(&mut buffer)),
+            2 => drop(queue.send_timeout(&buffer[..size], 0, pause)),
+            _ => drop(queue.receive_timeout(&mut buffer, pause)),
+        }
+        assert!(call.elapsed() < LIMIT, "{:?}", call.elapsed());
+    }
+}
+
+/// Maps a file of its own and touches it after it was cut short.
+fn touch_a_foreign_file_that_was_cut_short() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("foreign");
+    std::fs::write(&path, vec![1; 4096]).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    // SAFETY: a mapping of one page that the kernel places.
+    let page = unsafe {
+        let (flags, access) = (libc::MAP_SHARED, libc::PROT_READ);
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            access,
+            flags,
+            std::os::fd::AsRawFd::as_raw_fd(&file),
+            0,
+        )
+    };
+    assert_ne!(page, libc::MAP_FAILED);
+    file.set_len(0).unwrap();
+    drop(directory);
+    // SAFETY: not at all: this raises SIGBUS, which is the point.
+    unsafe { page.cast::<u8>().read_volatile() };
+}
+
+#[test]
+fn a_fault_that_is_not_umsgs_reaches_the_handler_that_was_there_or_kills() {
+    extern "C" fn theirs(signal: i32) {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(signal) };
+    }
+    let _turn = turn();
+    Child::run(|| {
+        // SAFETY: a handler that only exits.
+        unsafe { libc::signal(libc::SIGBUS, theirs as *const () as usize) };
+        catch_truncation().unwrap();
+        touch_a_foreign_file_that_was_cut_short();
+        0
+    })
+    .expect(Exit::Code(libc::SIGBUS), "a program with a handler");
+    // Rust's own handler, which looks for overflows of the stack, is none of the program's.
+    let without_a_handler = || {
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        catch_truncation().unwrap();
+    };
+    Child::run(|| {
+        without_a_handler();
+        touch_a_foreign_file_that_was_cut_short();
+        0
+    })
+    .expect(Exit::Signal(libc::SIGBUS), "a program without one");
+    Child::run(|| {
+        without_a_handler();
+        // SAFETY: a signal to itself.
+        unsafe { libc::raise(libc::SIGBUS) };
+        0
+    })
+    .expect(Exit::Signal(libc::SIGBUS), "a program that is sent one");
+}
+
+#[test]
+fn a_queue_that_is_made_in_the_place_of_one_that_was_cut_short_works() {
+    let _turn = turn();
+    Child::run(|| {
+        catch_truncation().unwrap();
+        let place = Place::new();
+        let queue = filled(&place);
+        cut(&file_of(&place, "mq"), 0);
+        assert_eq!(queue.try_send(b"x", 0), Err(SendError::Damaged));
+        drop(queue);
+        let mut options = OpenOptions::new();
+        let namespace = umsg::Namespace::at(place.path()).unwrap();
+        options.read(true).write(true).namespace(&namespace);
+        assert!(options.open("/q").is_err());
+        umsg::posix::unlink_in(&namespace, "/q").unwrap();
+        let queue = filled(&place);
+        assert_eq!(queue.receive(&mut vec![0; 100_000]).unwrap().len, 10);
+        0
+    })
+    .expect(Exit::Code(0), "a queue in the place of another");
+}
