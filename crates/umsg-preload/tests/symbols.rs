@@ -173,7 +173,8 @@ fn a_fortified_program_is_caught() {
     let namespace = Namespace::new();
     let program = compile_with("fortified", "fortified", &["-O2", "-D_FORTIFY_SOURCE=2"]);
     let references = succeed(Command::new("nm").arg("-D").arg(&program));
-    for name in ["__mq_open_2", "__read_chk", "__pread_chk", "__readlink_chk"] {
+    let names = ["__mq_open_2", "__read_chk", "__pread_chk", "__readlink_chk"];
+    for name in [&names[..], &["__poll_chk", "__ppoll_chk"]].concat() {
         assert!(references.contains(name), "{name} is not used");
     }
     succeed(
@@ -188,6 +189,12 @@ fn a_fortified_program_is_caught() {
     );
     assert_eq!(ended.status.signal(), Some(libc::SIGABRT));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("O_CREAT without mode"));
+    let ended = finish(
+        namespace
+            .command(&program)
+            .arg("polling_more_than_there_is_ends_the_program"),
+    );
+    assert_eq!(ended.status.signal(), Some(libc::SIGABRT));
 }
 
 #[test]
