@@ -10,9 +10,9 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::{mode_t, mq_attr, size_t, ssize_t, timespec};
-use umsg::Namespace;
+use umsg::{Edges, Namespace};
 
-use super::calls::{Library, answer, nothing, pointer};
+use super::calls::{Library, answer, control_epoll_by, nothing, pointer, poll_by};
 use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
 use crate::errno::Errno;
 use crate::sys;
@@ -62,6 +62,7 @@ functions! {
     umsg_mq_timedreceive: unsafe extern "C" fn(Handle, *mut c_char, size_t, *mut c_uint, *const timespec) -> ssize_t,
     umsg_mq_getattr: unsafe extern "C" fn(Handle, *mut mq_attr) -> c_int,
     umsg_mq_setattr: unsafe extern "C" fn(Handle, *const mq_attr, *mut mq_attr) -> c_int,
+    umsg_mq_pollfd: unsafe extern "C" fn(Handle, c_int) -> c_int,
     umsg_mq_status: unsafe extern "C" fn(Handle, *mut StatusOfC, size_t) -> c_int,
 }
 
@@ -103,6 +104,17 @@ impl C {
 
     fn shared(&self, fd: Fd) -> Option<Arc<Handle>> {
         self.handles().get(place_of(fd)?).cloned().flatten()
+    }
+
+    /// The descriptor of a queue for event loops, which is open as long as the handle is.
+    fn pollable(&self, fd: Fd, edges: Edges) -> Answer<c_int> {
+        let edges = match edges {
+            Edges::Messages => 1,
+            Edges::All => 2,
+            _ => 0,
+        };
+        // SAFETY: a handle, or a number that is none, and a number.
+        answer(unsafe { (self.functions.umsg_mq_pollfd)(self.handle(fd), edges) })
     }
 
     /// Puts a handle at the lowest free number.
@@ -172,6 +184,20 @@ impl Backend for C {
         }
         // SAFETY: as said above.
         nothing(unsafe { (self.functions.umsg_mq_close)(handle) })
+    }
+
+    fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
+        poll_by(descriptors, timeout, |fd| self.pollable(fd, Edges::Changes))
+    }
+
+    fn control_epoll(
+        &self,
+        set: i32,
+        operation: i32,
+        fd: Fd,
+        event: libc::epoll_event,
+    ) -> Answer<()> {
+        control_epoll_by(set, operation, event, |edges| self.pollable(fd, edges))
     }
 
     fn unlink(&self, name: &CStr) -> Answer<()> {

@@ -8,7 +8,7 @@ use std::ptr;
 
 use libc::{mode_t, mq_attr, mqd_t, off_t, size_t, ssize_t, timespec};
 
-use umsg::Namespace;
+use umsg::{Edges, Namespace};
 
 use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Ownership, Status};
 use crate::errno::Errno;
@@ -192,6 +192,43 @@ pub(crate) fn answer<T: Copy + PartialEq + From<i8>>(returned: T) -> Answer<T> {
 
 pub(crate) fn nothing(returned: c_int) -> Answer<()> {
     answer(returned).map(|_| ())
+}
+
+/// poll for a backend whose numbers are its own: by the descriptors that it has for its queues.
+pub(super) fn poll_by(
+    descriptors: &mut [libc::pollfd],
+    timeout: i32,
+    descriptor: impl Fn(Fd) -> Answer<c_int>,
+) -> Answer<usize> {
+    let mut polled = descriptors.to_vec();
+    for one in polled.iter_mut().filter(|one| one.fd >= 0) {
+        one.fd = descriptor(one.fd)?;
+    }
+    let (start, count) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
+    // SAFETY: a vector.
+    let ready = answer(unsafe { libc::poll(start, count, timeout) })?;
+    for (one, polled) in descriptors.iter_mut().zip(polled) {
+        one.revents = polled.revents;
+    }
+    Ok(ready as usize)
+}
+
+/// epoll_ctl of the descriptor that a backend has for a queue.
+pub(super) fn control_epoll_by(
+    set: i32,
+    operation: i32,
+    event: libc::epoll_event,
+    descriptor: impl Fn(Edges) -> Answer<c_int>,
+) -> Answer<()> {
+    let has = |flag: c_int| event.events & flag as u32 != 0;
+    let edges = match (has(libc::EPOLLET), has(libc::EPOLLOUT)) {
+        (false, _) => Edges::Changes,
+        (true, false) => Edges::Messages,
+        (true, true) => Edges::All,
+    };
+    let mut event = event;
+    // SAFETY: an event.
+    nothing(unsafe { libc::epoll_ctl(set, operation, descriptor(edges)?, &mut event) })
 }
 
 pub(super) fn pointer<T>(option: Option<&T>) -> *const T {

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue, unlink_in};
+use umsg::{Edges, Namespace};
 
-use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership, answer};
+use super::calls::{control_epoll_by, poll_by};
+use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -71,6 +72,15 @@ impl Native {
             .and_then(|at| at.checked_sub(FIRST));
         let handle = at.and_then(|at| self.handles().get(at).cloned().flatten());
         handle.ok_or(Failure::Errno(Errno::EBADF))
+    }
+
+    /// The descriptor of a queue for event loops, which is open as long as the handle is.
+    fn pollable(&self, fd: Fd, edges: Edges) -> Answer<i32> {
+        let handle = self.handle(fd)?;
+        match handle.queue.pollable_with(edges) {
+            Ok(descriptor) => Ok(descriptor.as_raw_fd()),
+            Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)).into()),
+        }
     }
 
     /// Puts a handle at the lowest free number.
@@ -290,23 +300,17 @@ impl Backend for Native {
     }
 
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
-        let mut handles = Vec::new();
-        let mut polled = descriptors.to_vec();
-        for one in polled.iter_mut().filter(|one| one.fd >= 0) {
-            let handle = self.handle(one.fd)?;
-            let pollable = handle.queue.pollable();
-            one.fd = pollable
-                .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?
-                .as_raw_fd();
-            handles.push(handle);
-        }
-        let (start, count) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
-        // SAFETY: a vector.
-        let ready = answer(unsafe { libc::poll(start, count, timeout) })?;
-        for (one, polled) in descriptors.iter_mut().zip(polled) {
-            one.revents = polled.revents;
-        }
-        Ok(ready as usize)
+        poll_by(descriptors, timeout, |fd| self.pollable(fd, Edges::Changes))
+    }
+
+    fn control_epoll(
+        &self,
+        set: i32,
+        operation: i32,
+        fd: Fd,
+        event: libc::epoll_event,
+    ) -> Answer<()> {
+        control_epoll_by(set, operation, event, |edges| self.pollable(fd, edges))
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {

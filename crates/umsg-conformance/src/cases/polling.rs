@@ -338,7 +338,6 @@ const ONCE: u32 = libc::EPOLLONESHOT as u32;
 
 impl Set<'_> {
     fn new(site: &Site) -> Set<'_> {
-        site.need_descriptors();
         // SAFETY: takes flags.
         let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(set >= 0);
@@ -454,6 +453,7 @@ fn epoll_tells_once_until_it_is_armed_again(site: &Site) {
 }
 
 fn epoll_knows_what_is_registered(site: &Site) {
+    site.need_descriptors();
     let (queue, set) = (site.queue(1, 8), Set::new(site));
     let control = |operation| set.control(operation, queue.fd(), OUT, 1);
     assert_eq!(control(libc::EPOLL_CTL_MOD), Err(Errno::ENOENT));
@@ -468,6 +468,7 @@ fn epoll_knows_what_is_registered(site: &Site) {
 }
 
 fn epoll_forgets_a_queue_with_its_last_descriptor(site: &Site) {
+    site.need_descriptors();
     let (queue, set) = (site.queue(1, 8), Set::new(site));
     let duplicate = queue.dup().expect("a duplicate");
     set.add(queue, OUT, 1);
@@ -478,6 +479,7 @@ fn epoll_forgets_a_queue_with_its_last_descriptor(site: &Site) {
 }
 
 fn epoll_keeps_a_queue_that_a_forked_child_still_has(site: &Site) {
+    site.need_descriptors();
     let (queue, set) = (site.queue(1, 8), Set::new(site));
     let (closed, go) = (sys::shared_words(1).expect("memory"), 1);
     set.add(queue, OUT, 1);
