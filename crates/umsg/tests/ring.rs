@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::{Random, wait_until};
-use umsg::ring::{Options, Post, Ring, RingError, SendError, Sender, Until};
+use umsg::ring::{Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -87,6 +87,33 @@ fn a_forked_child_that_ends_does_not_close_its_parents_ring() {
     let readable = unsafe { libc::poll(&raw mut poll, 1, LONG.as_millis() as i32) };
     assert_eq!((readable, poll.revents), (1, libc::POLLIN));
     assert_eq!(ring.recv_timeout(LONG).unwrap().user_data, 1);
+}
+
+#[test]
+fn a_forked_child_may_send_to_its_parents_ring_and_not_receive() {
+    let mut ring = Options::new().create().unwrap();
+    let sender = ring.sender();
+    Child::run(|| {
+        sender.send(&Post::new(1)).unwrap();
+        assert_eq!(ring.try_recv().unwrap_err(), RecvError::NotOwner);
+        assert_eq!(ring.wait(1, Until::Now).unwrap_err(), RecvError::NotOwner);
+        assert_eq!(ring.drain(|_| ()).unwrap_err(), RecvError::NotOwner);
+        0
+    })
+    .expect(Exit::Code(0), "the child");
+    assert_eq!(ring.try_recv().unwrap().user_data, 1);
+}
+
+#[test]
+fn more_messages_than_a_ring_holds_are_not_waited_for() {
+    let mut ring = Options::new().entries(4).overflow(2).create().unwrap();
+    assert_eq!(
+        ring.wait(7, Until::Forever).unwrap_err(),
+        RecvError::TooMany { max: 6 }
+    );
+    let sender = ring.sender();
+    (0..6).for_each(|n| sender.send(&Post::new(n)).unwrap());
+    assert_eq!(ring.wait(6, Until::Forever).unwrap(), 6);
 }
 
 /// What senders that are killed at random leave: each one's messages in order, without a gap; and the ring never stands still.

@@ -13,8 +13,7 @@ use crate::{time, waiting};
 /// Waits until several messages are in a ring, and leaves them there.
 ///
 /// The thread is woken once, when the last of `at_least` messages is there, and not before. The wait ends at `abs_timeout`, a time
-/// of the clock `CLOCK_REALTIME`; NULL stands for ever, and a time that is over for a call that only looks. More messages than the ring and its
-/// overflow hold never come together.
+/// of the clock `CLOCK_REALTIME`; NULL stands for ever, and a time that is over for a call that only looks.
 ///
 /// # Return value
 /// How many messages are there, as far as is known without asking senders: `at_least` or more; or -1 with errno set.
@@ -24,7 +23,9 @@ use crate::{time, waiting};
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
-/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+/// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999; or `at_least` is more than the ring and
+///   its overflow hold.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 /// - `ETIMEDOUT`: the time came before the messages.
 ///
 /// # If the process dies

@@ -94,6 +94,15 @@ pub enum RecvError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
+    /// EINVAL: the ring never holds so many messages at once.
+    #[error("the ring holds at most {max} messages, its overflow included")]
+    TooMany {
+        /// Entries and overflow.
+        max: u64,
+    },
+    /// EPERM: this is a forked child of the ring's owner, and may only send.
+    #[error("this process does not own the ring: it is a forked child of the one that does")]
+    NotOwner,
     /// ENOMEM: no memory left.
     #[error("no memory left")]
     NoMemory,
@@ -112,6 +121,8 @@ impl RecvError {
             RecvError::Empty => libc::EAGAIN,
             RecvError::TimedOut => libc::ETIMEDOUT,
             RecvError::Interrupted => libc::EINTR,
+            RecvError::TooMany { .. } => libc::EINVAL,
+            RecvError::NotOwner => libc::EPERM,
             RecvError::NoMemory => libc::ENOMEM,
             RecvError::Damaged => libc::EBADMSG,
             RecvError::WouldDeadlock => libc::EDEADLK,

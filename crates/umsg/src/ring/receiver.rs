@@ -19,7 +19,8 @@ use std::time::Duration;
 /// Messages that [`Ring::drain`] takes under one lock.
 const TOGETHER: usize = 32;
 
-/// The receiving end of a ring, and the only one. Dropping it closes the ring: senders are told so.
+/// The receiving end of a ring, and the only one. Dropping it closes the ring: senders are told so. It receives in the process that
+/// made it; in a forked child, which may send, it says [`RecvError::NotOwner`] (EPERM).
 #[derive(Debug)]
 pub struct Ring {
     pub(super) shared: Arc<Shared>,
@@ -190,9 +191,19 @@ impl Ring {
         message(&self.buffer, taken, &mut self.doorbell).ok_or(RecvError::Damaged)
     }
 
+    /// A forked child has the ring in its memory, and is not the one that receives.
+    #[inline(always)]
+    fn check_owner(&self) -> Result<(), RecvError> {
+        match self.shared.is_owned() {
+            true => Ok(()),
+            false => Err(RecvError::NotOwner),
+        }
+    }
+
     /// Takes the next message into the buffer.
     #[inline]
     pub(super) fn take(&mut self, deadline: Deadline) -> Result<Taken, RecvError> {
+        self.check_owner()?;
         let me = thread::current();
         let engine = &self.shared.engine;
         let mut waited = false;
@@ -229,8 +240,14 @@ impl Ring {
     /// As `until` says.
     ///
     /// # Errors
-    /// [`RecvError::TimedOut`], [`RecvError::Empty`] for [`Until::Now`], `Interrupted`.
+    /// [`RecvError::TimedOut`], [`RecvError::Empty`] for [`Until::Now`], `Interrupted`; [`RecvError::TooMany`] of more messages than
+    /// entries and overflow hold; `NotOwner`.
     pub fn wait(&mut self, at_least: u64, until: Until) -> Result<u64, RecvError> {
+        self.check_owner()?;
+        let max = self.shared.engine.segment().layout().max_messages as u64;
+        if at_least > max {
+            return Err(RecvError::TooMany { max });
+        }
         let me = thread::current();
         let engine = &self.shared.engine;
         let calm = me.interruptions.calm();
@@ -258,6 +275,7 @@ impl Ring {
         most: u64,
         mut visit: impl FnMut(Message<'_>),
     ) -> Result<u64, RecvError> {
+        self.check_owner()?;
         // No more can have been there at first.
         let bound = most.min(self.shared.engine.segment().layout().max_messages as u64);
         let together = self.buffer.len() / self.stride;

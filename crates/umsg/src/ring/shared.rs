@@ -55,7 +55,9 @@ impl Shared {
     }
 
     /// Whether the calling process is the ring's owner.
+    #[inline(always)]
     pub(super) fn is_owned(&self) -> bool {
+        // Relaxed: stored before the ring can be found.
         self.ownership().pid.load(Ordering::Relaxed) == thread::current().pid()
     }
 
