@@ -7,6 +7,8 @@ mod dist;
 mod failure;
 mod interrupt;
 mod programs;
+#[cfg(test)]
+mod promises;
 mod shell;
 mod steps;
 mod test;
