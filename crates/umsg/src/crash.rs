@@ -163,6 +163,20 @@ points! {
     MSGCTL_APPLIED;
     /// A removed queue has lost its label and has its index: who comes to the index next takes it.
     MSGCTL_UNLABELLED;
+    /// A registration for a notification is written and does not count: there is none.
+    NOTICE_FILLED;
+    /// A process is registered, senders are not told: it is the dead one's, who registers next takes it away.
+    NOTICE_ARMED;
+    /// A registration is taken back, senders are not told: the next one finds out.
+    NOTICE_WITHDRAWN;
+    /// Who made the queue non-empty is noted, the registration is not fired: the repair fires it.
+    NOTICE_NOTED;
+    /// A registration is fired, the queue still says that it is there: the repair corrects that, the registered process looks by itself.
+    NOTICE_FIRED;
+    /// A registration is fired, its process was not woken: it looks by itself at its next slice.
+    NOTICE_UNTOLD;
+    /// A process has raised its signal and not said so: who fired it sees that it is dead.
+    NOTICE_RAISED;
     /// A repair has found out which slots are in use.
     REPAIR_SURVEYED;
     /// A repair has emptied the lists of the store.

@@ -108,6 +108,68 @@ impl From<Trouble> for SendError {
     }
 }
 
+/// Why a process is not registered for a notification, or was not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotifyError {
+    /// EBUSY: a process is registered, maybe this one.
+    #[error("a process is already registered for notification by this queue")]
+    Busy,
+    /// EINVAL: there is no signal of this number.
+    #[error("no such signal")]
+    InvalidSignal,
+    /// ENOMEM: there is no memory, no thread can be started, or eight processes were notified and have not been able to run
+    /// since.
+    #[error("no memory for a notification")]
+    NoMemory,
+    /// EAGAIN: a process was stopped inside of an operation on the queue.
+    #[error("the queue is locked by a process that is stopped")]
+    Unavailable,
+    /// ETIMEDOUT: no message came before the deadline.
+    #[error("timed out waiting for a notification")]
+    TimedOut,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ECANCELED: the registration was taken away.
+    #[error("the registration is gone")]
+    Gone,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl NotifyError {
+    /// The error number that mq_notify(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            NotifyError::Busy => libc::EBUSY,
+            NotifyError::InvalidSignal => libc::EINVAL,
+            NotifyError::NoMemory => libc::ENOMEM,
+            NotifyError::Unavailable => libc::EAGAIN,
+            NotifyError::TimedOut => libc::ETIMEDOUT,
+            NotifyError::Interrupted => libc::EINTR,
+            NotifyError::Gone => libc::ECANCELED,
+            NotifyError::Damaged => libc::EBADMSG,
+            NotifyError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for NotifyError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => NotifyError::Damaged,
+            Trouble::NoSpace | Trouble::NoMemory => NotifyError::NoMemory,
+            Trouble::Busy => NotifyError::Unavailable,
+            Trouble::OwnedByCaller => NotifyError::WouldDeadlock,
+        }
+    }
+}
+
 /// Why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

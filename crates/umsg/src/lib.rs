@@ -54,6 +54,9 @@ mod lock;
 mod model;
 #[cfg(not(loom))]
 mod namespace;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "a table that is never freed, behind a pointer")]
+mod notice;
 mod order;
 #[cfg(not(loom))]
 #[doc(hidden)]

@@ -81,6 +81,7 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     // The counts are published when those who wait for room have been served.
     Waiters::of(segment).rebuild()?;
     Holds::of(segment).rebuild()?;
+    engine.find_registration();
     fixed.receiver.repairs[1].fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

@@ -9,6 +9,15 @@ pub(crate) struct Wakes {
     nodes: [u32; WAKES],
     len: usize,
     everybody: bool,
+    fired: Option<Fired>,
+}
+
+/// A registration for a notification that was fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fired {
+    /// Which record, and what its word says until the registered process has heard of it.
+    pub(crate) index: u32,
+    pub(crate) word: u32,
 }
 
 impl Wakes {
@@ -25,9 +34,19 @@ impl Wakes {
         self.everybody = true;
     }
 
+    /// Has a process told that its registration was fired.
+    pub(crate) fn add_fired(&mut self, fired: Fired) {
+        self.fired = Some(fired);
+    }
+
+    /// The registration that was fired.
+    pub(crate) fn fired(&self) -> Option<Fired> {
+        self.fired
+    }
+
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0 && !self.everybody
+        self.len == 0 && !self.everybody && self.fired.is_none()
     }
 
     /// Whether there are others than those that [`nodes`](Self::nodes) names.

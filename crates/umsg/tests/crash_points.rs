@@ -1350,6 +1350,16 @@ fn every_named_point_is_killed_at_in_some_scenario() {
     killed.extend(TAKE_BACK_POINTS);
     // In tests/crash_policies.rs.
     killed.extend(["ASIDE_HELD", "MOVE_BEGUN"]);
+    // In tests/crash_notification.rs.
+    killed.extend([
+        "NOTICE_FILLED",
+        "NOTICE_ARMED",
+        "NOTICE_WITHDRAWN",
+        "NOTICE_NOTED",
+        "NOTICE_FIRED",
+        "NOTICE_UNTOLD",
+        "NOTICE_RAISED",
+    ]);
     // Those of System V queues, MSG..., and of doorbells, BELL..., have tests of their own.
     let posix = POINTS
         .iter()

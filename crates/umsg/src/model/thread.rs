@@ -184,6 +184,16 @@ pub(crate) fn is_process_dead(pid: u32, _birth: u64) -> bool {
     world::has_died(pid)
 }
 
+/// Nobody is stopped.
+pub(crate) fn can_process_run(pid: u32, birth: u64) -> bool {
+    !is_process_dead(pid, birth)
+}
+
+/// One user.
+pub(crate) fn real_user(_pid: u32) -> u32 {
+    0
+}
+
 /// See [`is_process_dead`].
 pub(crate) fn birth(pid: u32) -> u64 {
     u64::from(pid)

@@ -7,6 +7,8 @@
 //!
 //! Messages can be written and read in place: [`Queue::reserve`], [`Queue::receive_lease`].
 //!
+//! A process can be told of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`].
+//!
 //! # If a process dies
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.
 //! A receiver that is killed takes with it at most the message that it was copying out. Nobody waits for the dead.
@@ -22,14 +24,19 @@ mod dead_letter;
 mod directory;
 mod lease;
 mod look;
+mod notify;
 mod options;
 mod pollable;
 mod queue;
 mod reservation;
+#[doc(hidden)]
+#[allow(unsafe_code, reason = "C's structures, and threads with attributes")]
+pub mod sigevent;
 mod snapshot;
 mod status;
 
-pub use crate::error::{LeaseError, OpenError, ReceiveError, SendError, UnlinkError};
+pub use crate::error::{LeaseError, NotifyError, OpenError, ReceiveError, SendError, UnlinkError};
+pub use crate::notice::Notified;
 pub use crate::pacing::Waiting;
 pub use crate::segment::OnFull;
 #[doc(hidden)]
@@ -39,6 +46,9 @@ pub use batch::{Incoming, Outgoing};
 pub use directory::{Listed, list, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;
+pub use notify::{Awaited, Notify, NotifyKind, Registered, Registration};
+#[doc(hidden)]
+pub use notify::{has_notifications, withdraw_notification};
 pub use options::OpenOptions;
 pub use queue::{Message, Queue, Received};
 pub use reservation::Reservation;

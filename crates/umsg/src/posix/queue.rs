@@ -394,7 +394,7 @@ impl Queue {
         }
     }
 
-    fn note(&self, trouble: Trouble) {
+    pub(super) fn note(&self, trouble: Trouble) {
         if trouble == Trouble::Damaged {
             self.engine.note_damage();
         }

@@ -1,5 +1,6 @@
 //! What a queue says of itself.
 
+use super::notify::{self, Registered};
 use crate::counters::Event;
 use crate::queue::Engine;
 use crate::segment::OnFull;
@@ -68,6 +69,8 @@ pub struct Status {
     pub dead_letter: Option<OsString>,
     /// Messages on their way there.
     pub set_aside: usize,
+    /// The process that is registered for a notification, if it lives.
+    pub registered: Option<Registered>,
     /// Whether something was found in the queue's memory that no operation could have left there.
     pub damaged: bool,
 }
@@ -140,6 +143,7 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
         max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
         dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
         set_aside: fixed.holding.aside.load(Ordering::Relaxed) as usize,
+        registered: notify::registered(engine),
         damaged: fixed.header.damaged.load(Ordering::Relaxed) != 0,
     }
 }

@@ -22,6 +22,7 @@ mod hold;
 mod label;
 mod lease;
 mod look;
+mod notice;
 mod policy;
 mod receive;
 mod reserve;
@@ -36,6 +37,7 @@ pub(crate) use bell::Rope;
 pub(crate) use hold::Grip;
 pub(crate) use label::marked;
 pub(crate) use look::{Look, Seen};
+pub(crate) use notice::{Claim, NoticeError, Outcome, What, armed};
 pub(crate) use policy::Chore;
 pub(crate) use receive::Taken;
 
@@ -53,6 +55,8 @@ use crate::{recover, waiters};
 
 /// A bit of the board's attention word: receivers are blocked.
 pub(crate) const RECEIVERS: u32 = 1;
+/// Another: a process is registered for a notification, and the queue was empty.
+pub(crate) const NOTICE: u32 = 2;
 /// Another: somebody polls the doorbell. Set under both locks.
 pub(crate) const WATCHED: u32 = 4;
 
@@ -115,6 +119,12 @@ impl Engine {
         }
     }
 
+    /// An engine of the same segment, for a thread that outlives this one. It does no chores.
+    #[cfg(not(loom))]
+    pub(crate) fn share(&self) -> Engine {
+        Engine::new(self.segment.share())
+    }
+
     pub(crate) fn set_rope(&mut self, rope: Rope) {
         self.rope = Some(rope);
     }
@@ -159,6 +169,7 @@ impl Engine {
                         recover::sender_side(&self.segment)?;
                         sender.lock.give_back();
                     }
+                    self.note_change(&mut wakes);
                     held.unlock();
                     self.wake(&wakes);
                 }
@@ -205,8 +216,8 @@ impl Engine {
     /// Tells senders whether anybody wants to be served. Under the receiver lock, after any change of the lists.
     fn update_board(&self) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
-        let flag = if waiting { RECEIVERS } else { 0 };
-        self.set_attention(RECEIVERS, flag);
+        let receivers = if waiting { RECEIVERS } else { 0 };
+        self.set_attention(RECEIVERS | NOTICE, receivers | self.notice_wanted());
     }
 
     /// Sets these bits of the attention word as in `flags`. Under the receiver lock.
@@ -237,6 +248,9 @@ impl Engine {
                 futex::wake(waiters::futex(node), 1);
             }
         }
+        if let Some(fired) = wakes.fired() {
+            self.tell_registered(fired);
+        }
     }
 
     /// Runs `work` under the receiver lock, then wakes whom it settled.
@@ -250,6 +264,7 @@ impl Engine {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let result = work(&mut wakes);
+        self.note_change(&mut wakes);
         self.settle_doorbell();
         held.unlock();
         self.wake(&wakes);

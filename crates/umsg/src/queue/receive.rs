@@ -211,6 +211,8 @@ impl Engine {
             self.serve(wakes)?;
             self.update_board();
         }
+        // What is taken now has been there.
+        self.note_change(wakes);
         let found = match self.keeps_time() {
             true => self.next_in_time(wakes)?,
             false => self.best()?,

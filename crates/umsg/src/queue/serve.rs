@@ -32,11 +32,12 @@ impl Engine {
             self.hand_over(wakes)?;
         }
         self.publish_counts();
+        self.note_change(wakes);
         Ok(())
     }
 
     /// Offers messages to blocked receivers, in their order.
-    fn hand_over(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn hand_over(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
         let waiters = Waiters::of(self.segment());
         let mut bound = BOUND;
         while let Some((index, node)) = waiters.first(List::Receivers)? {

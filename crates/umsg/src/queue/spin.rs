@@ -9,6 +9,10 @@ use crate::sys::thread::Calm;
 impl Engine {
     /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
     pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
+        // Who is registered for a notification is told of no message that a receiver waits for: it waits where it is seen.
+        if self.has_registration() {
+            return false;
+        }
         let budget = self.pacing.allowance();
         // One that only spins wants the next message at once, not many.
         if budget != 0 && budget != u32::MAX {

@@ -88,7 +88,7 @@ impl Engine {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_receiver(me, receipt, &mut wakes);
-        let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
+        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             self.segment().check()?;
             return finish_early(enlisted, calm, deadline);
         };
@@ -108,9 +108,10 @@ impl Engine {
     pub(super) fn begin<'a, T>(
         &self,
         held: Held<'a>,
-        wakes: &Wakes,
+        wakes: &mut Wakes,
         enlisted: &Result<Enlisted<'a, T>, Refused>,
     ) -> Option<(u32, &'a Node, crate::sys::thread::Outer)> {
+        self.note_change(wakes);
         self.settle_doorbell();
         let begun = match enlisted {
             Ok(Enlisted::Waiting(index, node)) => {
@@ -243,7 +244,7 @@ impl Engine {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_sender(me, message, key, deadline, &mut wakes);
-        let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
+        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             return finish_early(enlisted, calm, deadline).map(|_| false);
         };
         crash_point!(WAIT_NAMED);

@@ -14,6 +14,7 @@
 //! | [`Holding`] | holder of the receiver lock | that holder; `reserved` and `aside` by everybody |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 //! | [`Rules`] | its creator | everybody, on attaching |
+//! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, who registers |
 
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
@@ -170,6 +171,8 @@ pub(crate) struct ReceiverSide {
     pub(crate) offered: Links,
     /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody.
     pub(crate) watched: Guarded32,
+    /// Whether somebody is registered for a notification, see [`crate::queue::notice`]. Read by spinners as a hint.
+    pub(crate) registered: AtomicU32,
     // -- blocking and the store
     /// Nodes that are real memory.
     pub(crate) nodes: Guarded32,
@@ -240,6 +243,32 @@ pub(crate) struct Ownership {
     pub(crate) descriptors: AtomicU32,
 }
 
+/// Registrations for a notification that a queue can remember: the one that there is, and those that were fired and whose
+/// processes have not taken note yet.
+#[cfg(not(loom))]
+pub(crate) const NOTICES: usize = 8;
+#[cfg(loom)]
+pub(crate) const NOTICES: usize = 2;
+
+/// A process's registration for a notification; see [`crate::queue::notice`].
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(crate) struct Notice {
+    /// The state, and the futex on which the registered process sleeps until it is fired, and who fired it until it is heard.
+    pub(crate) word: AtomicU32,
+    /// How the process is told, and by which signal: for people, and for who fires. The process itself knows better.
+    pub(crate) what: AtomicU32,
+    pub(crate) signal: AtomicU32,
+    /// The process, and what tells it from others of that id.
+    pub(crate) pid: AtomicU32,
+    pub(crate) birth: AtomicU64,
+    /// Which of its registrations.
+    pub(crate) ticket: AtomicU64,
+    /// Process and real user of the message that fired it.
+    pub(crate) sender: AtomicU32,
+    pub(crate) uid: AtomicU32,
+}
+
 /// Policies; see [`crate::segment::policy`].
 use super::policy::Rules;
 
@@ -262,6 +291,7 @@ pub(crate) struct Fixed {
     pub(crate) counters: Counters,
     pub(crate) rules: Rules,
     pub(crate) ownership: Ownership,
+    pub(crate) notices: [Notice; NOTICES],
 }
 
 #[cfg(not(loom))]
@@ -278,6 +308,7 @@ const _: () = {
     assert!(offset_of!(Fixed, arena) == 1152);
     // The receive path stays within the receiver side's first pair of lines.
     assert!(offset_of!(ReceiverSide, nodes) <= 128);
+    assert!(size_of::<Notice>() == 64 && size_of::<Fixed>() <= 8192);
     assert!(offset_of!(ReceiverSide, level2) == 64);
 };
 
@@ -301,6 +332,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, counters),
         offset_of!(Fixed, rules),
         offset_of!(Fixed, ownership),
+        offset_of!(Fixed, notices),
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),

@@ -28,6 +28,15 @@ impl Segment {
         })
     }
 
+    /// The same mapping once more: it stays until nobody uses it.
+    pub(crate) fn share(&self) -> Segment {
+        Segment {
+            memory: self.memory.share(),
+            layout: self.layout,
+            policy: self.policy.clone(),
+        }
+    }
+
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.memory.set_quota(quota);

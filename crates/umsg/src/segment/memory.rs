@@ -6,21 +6,44 @@ use crate::namespace::Namespace;
 use crate::sys::map::Mapping;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::sync::Arc;
 
 /// See the module. Items are handed out by offset and index; whoever asks says how many there are.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    map: Mapping,
+    /// Where the mapping begins.
+    base: Base,
+    map: Arc<Mapping>,
     quota: Option<Quota>,
 }
+
+/// The address of a mapping, at hand without asking the mapping that others share.
+#[derive(Clone, Copy, Debug)]
+struct Base(*mut u8);
+
+// SAFETY: as for the mapping, which is kept beside it.
+unsafe impl Send for Base {}
+// SAFETY: as above.
+unsafe impl Sync for Base {}
 
 impl Memory {
     /// Maps the first `len` bytes of a file.
     pub(crate) fn map(file: BorrowedFd<'_>, len: usize) -> Result<Memory, Errno> {
+        let map = Arc::new(Mapping::of_file(file, len)?);
         Ok(Memory {
-            map: Mapping::of_file(file, len)?,
+            base: Base(map.base()),
+            map,
             quota: None,
         })
+    }
+
+    /// The same mapping once more: it stays until nobody uses it.
+    pub(crate) fn share(&self) -> Memory {
+        Memory {
+            base: self.base,
+            map: Arc::clone(&self.map),
+            quota: None,
+        }
     }
 
     /// From now on, memory that comes into use counts in a namespace.
@@ -45,7 +68,7 @@ impl Memory {
     /// The first byte.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
-        self.map.base()
+        self.base.0
     }
 
     /// The item at `index` of a region of `T`s, `stride` bytes from one to the next, that begins at `offset` and has
@@ -67,7 +90,7 @@ impl Memory {
         }
         debug_assert!(offset + index * stride + size_of::<T>() <= self.map.len());
         // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
-        Ok(unsafe { &*self.map.base().add(offset + index * stride).cast::<T>() })
+        Ok(unsafe { &*self.base.0.add(offset + index * stride).cast::<T>() })
     }
 
     /// Makes `len` bytes from `offset` on real memory.

@@ -41,7 +41,7 @@ pub(crate) use cell::Cell;
 #[cfg(not(loom))]
 pub(crate) use create::{create, set_length};
 pub(crate) use fixed::{
-    ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, Fixed, Holding, LEVEL1, Links, Ownership,
+    ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, Fixed, Holding, LEVEL1, Links, Notice, Ownership,
     SenderSide,
 };
 #[cfg(not(loom))]

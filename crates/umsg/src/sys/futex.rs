@@ -28,7 +28,7 @@ pub(crate) enum Slept {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::{wait, wait_in_calm, wake, wake_own};
+pub(crate) use real::{MOST_WORDS, wait, wait_for_any, wait_in_calm, wake, wake_own};
 
 #[cfg(not(loom))]
 mod real {
@@ -50,6 +50,13 @@ mod real {
     }
 
     impl Waitv {
+        const NONE: Waitv = Waitv {
+            value: 0,
+            address: 0,
+            flags: 0,
+            reserved: 0,
+        };
+
         fn new(address: *mut u32, value: u32, flags: u32) -> Waitv {
             Waitv {
                 value: u64::from(value),
@@ -95,6 +102,36 @@ mod real {
         sleep(word, expected, deadline, &words)
     }
 
+    /// On so many words a thread can sleep at once, FUTEX_WAITV_MAX.
+    pub(crate) const MOST_WORDS: usize = 128;
+
+    /// How long a sleep on the first of several words is where the kernel can't sleep on all, in nanoseconds.
+    const POLL: u64 = 5_000_000;
+
+    /// Sleeps while each word holds what stands beside it; an address that is not mapped any more ends the sleep, too.
+    pub(crate) fn wait_for_any(words: &[(*mut u32, u32)], deadline: Deadline) {
+        let mut all = [const { Waitv::NONE }; MOST_WORDS];
+        for (place, &(address, value)) in all.iter_mut().zip(words) {
+            *place = Waitv::new(address, value, 0);
+        }
+        let Some((clock, timeout)) = until(deadline) else {
+            return;
+        };
+        let len = words.len().min(MOST_WORDS);
+        let is_refused = NO_WAITV.load(Ordering::Relaxed)
+            || matches!(
+                waitv(&all[..len], address(&timeout), clock),
+                Err(libc::ENOSYS | libc::EPERM)
+            );
+        if is_refused && let Some((first, value)) = words.first() {
+            let (clock, timeout) = match until(deadline.or_slice(POLL)) {
+                Some(until) if words.len() > 1 => until,
+                _ => (clock, timeout),
+            };
+            let _ = wait_bitset(*first, *value, address(&timeout), clock);
+        }
+    }
+
     /// Sleeps on `words`, or where the kernel can't, on the first of them: `word`.
     fn sleep(word: &AtomicU32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
         let Some((clock, timeout)) = until(deadline) else {
@@ -107,16 +144,24 @@ mod real {
                 other => return outcome(other),
             }
         }
-        outcome(wait_bitset(word, expected, address(&timeout), clock))
+        outcome(wait_bitset(
+            word.as_ptr(),
+            expected,
+            address(&timeout),
+            clock,
+        ))
     }
 
     /// Sleeps on a word until any handler has run, given that there is a deadline.
     fn sleep_on_one(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
         match until(deadline) {
             None => Slept::TimedOut,
-            Some((clock, timeout)) => {
-                outcome(wait_bitset(word, expected, address(&timeout), clock))
-            }
+            Some((clock, timeout)) => outcome(wait_bitset(
+                word.as_ptr(),
+                expected,
+                address(&timeout),
+                clock,
+            )),
         }
     }
 
@@ -152,8 +197,8 @@ mod real {
     }
 
     fn waitv(words: &[Waitv], timeout: *const libc::timespec, clock: i32) -> Result<(), i32> {
-        // SAFETY: `words` are so many initialised entries that outlive the call; their addresses are of live, aligned
-        // u32s; `timeout` is null or points to a timespec of our caller that outlives the call.
+        // SAFETY: `words` are so many initialised entries that outlive the call; the kernel checks their addresses, and only
+        // reads them; `timeout` is null or points to a timespec of our caller that outlives the call.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex_waitv,
@@ -168,7 +213,7 @@ mod real {
     }
 
     fn wait_bitset(
-        word: &AtomicU32,
+        word: *mut u32,
         expected: u32,
         timeout: *const libc::timespec,
         clock: i32,
@@ -178,12 +223,12 @@ mod real {
         } else {
             0
         };
-        // SAFETY: the address is a live, aligned u32; `timeout` as above; the other pointer is not used by this
-        // operation.
+        // SAFETY: the kernel checks the address, and only reads it; `timeout` as above; the other pointer is not used by
+        // this operation.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                word.as_ptr(),
+                word,
                 libc::FUTEX_WAIT_BITSET | realtime,
                 expected,
                 timeout,

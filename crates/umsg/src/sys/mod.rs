@@ -11,6 +11,8 @@ pub(crate) mod file;
 pub(crate) mod futex;
 #[cfg(not(loom))]
 pub(crate) mod map;
+#[cfg(not(loom))]
+pub(crate) mod mask;
 pub(crate) mod process;
 pub(crate) mod scratch;
 #[cfg(not(loom))]

@@ -5,7 +5,9 @@
 //! A `vfork` child shares its parent's memory and so its parent's epoch.
 
 #[cfg(loom)]
-pub(crate) use crate::model::thread::{birth, is_process_dead as is_dead};
+pub(crate) use crate::model::thread::{
+    birth, can_process_run as can_run, is_process_dead as is_dead, real_user,
+};
 #[cfg(not(loom))]
 pub(crate) use real::*;
 
@@ -101,6 +103,59 @@ mod real {
             0 => 0,
             stack => u64::from((stack >> 4 ^ stack >> 20) as u16).max(1),
         }
+    }
+
+    /// The real user of a process: the kernel's word for nobody in particular if it is gone.
+    pub(crate) fn real_user(pid: u32) -> u32 {
+        /// Source: /proc/sys/kernel/overflowuid.
+        const NOBODY: u32 = 65_534;
+        if pid == std::process::id() {
+            return rustix::process::getuid().as_raw();
+        }
+        Stat::real_user(pid).unwrap_or(NOBODY)
+    }
+
+    /// Whether a process lives and is not stopped. Unknown means that it does.
+    pub(crate) fn can_run(pid: u32, birth: u64) -> bool {
+        let is_stopped = |stat: Stat| matches!(stat.state, b'T' | b't');
+        !is_dead(pid, birth) && !Stat::of_process(pid).is_some_and(is_stopped)
+    }
+
+    /// What a signal tells of a message, as the kernel lays it out: `siginfo_t` with its member `_rt`.
+    #[repr(C)]
+    struct MessageInfo {
+        /// Number, errno, code, and a gap.
+        head: [i32; 4],
+        pid: u32,
+        uid: u32,
+        value: usize,
+        rest: [u64; 12],
+    }
+
+    /// Sends this process a signal, as the kernel does when a message has come: SI_MESGQ, with a value, and process and user of
+    /// the sender.
+    pub(crate) fn raise_for_message(signal: i32, value: usize, sender: u32, uid: u32) {
+        const SI_MESGQ: i32 = -3;
+        #[cfg(target_pointer_width = "64")]
+        const _: () = assert!(
+            size_of::<MessageInfo>() == 128 && std::mem::offset_of!(MessageInfo, pid) == 16
+        );
+        let info = MessageInfo {
+            head: [signal, 0, SI_MESGQ, 0],
+            pid: sender,
+            uid,
+            value,
+            rest: [0; 12],
+        };
+        // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is; the process is the caller's own.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigqueueinfo,
+                std::process::id(),
+                signal,
+                &raw const info,
+            )
+        };
     }
 
     /// Whether a process is proved dead: there is none of that id any more, all that is left of it waits for its parent to take

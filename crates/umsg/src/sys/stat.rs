@@ -25,17 +25,34 @@ impl Stat {
     pub(crate) fn of_process(pid: u32) -> Option<Stat> {
         read(format_args!("/proc/{pid}/stat\0"))
     }
+
+    /// The real user of a process. None if /proc does not say.
+    pub(crate) fn real_user(pid: u32) -> Option<u32> {
+        let mut text = [0_u8; 1024];
+        let text = contents(format_args!("/proc/{pid}/status\0"), &mut text)?;
+        let line = text
+            .split(|&byte| byte == b'\n')
+            .find_map(|line| line.strip_prefix(b"Uid:"))?;
+        let first = line
+            .split(u8::is_ascii_whitespace)
+            .find(|field| !field.is_empty())?;
+        std::str::from_utf8(first).ok()?.parse().ok()
+    }
 }
 
-/// Allocates nothing: it may run in a signal handler.
 fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
+    let mut text = [0_u8; 1024];
+    parse(contents(path, &mut text)?)
+}
+
+/// The beginning of a file. Allocates nothing: it may run in a signal handler.
+fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut bytes = [0_u8; 64];
     (&mut bytes[..]).write_fmt(path).ok()?;
     let path = std::ffi::CStr::from_bytes_until_nul(&bytes).ok()?;
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut text = [0_u8; 1024];
-    let len = rustix::io::read(&file, &mut text).ok()?;
-    parse(&text[..len])
+    let len = rustix::io::read(&file, &mut *text).ok()?;
+    Some(&text[..len])
 }
 
 /// Field 2, the command, may contain anything, but ends with the last closing parenthesis.
@@ -75,5 +92,7 @@ mod tests {
         let stat = Stat::of_process(std::process::id()).unwrap();
         assert!(stat.threads >= 1 && stat.birth > 0 && stat.stack > 0);
         assert!(Stat::of_process(u32::MAX).is_none());
+        let own = rustix::process::getuid().as_raw();
+        assert_eq!(Stat::real_user(std::process::id()), Some(own));
     }
 }

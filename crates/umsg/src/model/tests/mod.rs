@@ -9,6 +9,7 @@ mod handover;
 mod holds;
 mod lock;
 mod look;
+mod notice;
 mod priority;
 mod sides;
 mod stage;

@@ -45,7 +45,7 @@ impl Engine {
         let mut wakes = Wakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_batch(me, turn.wanted(), deadline, &mut wakes);
-        let Some((index, node, outer)) = self.begin(held, &wakes, &enlisted) else {
+        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             return finish_early(enlisted, calm, deadline).map(|_| None);
         };
         crash_point!(WAIT_NAMED);

@@ -1,0 +1,304 @@
+//! Notification: being told, once, that a message has come to the empty queue. Source: mq_notify(3).
+
+use super::queue::Queue;
+use crate::error::{NotifyError, Trouble};
+use crate::lock::SLICE;
+use crate::notice::{self, Deed, Failure, Notified};
+use crate::queue::{self, NoticeError, Outcome, Refused, What};
+use crate::sys::clock::Deadline;
+use crate::sys::futex::{self, Slept};
+use crate::sys::{mask, process, thread};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// Largest number of a signal.
+pub(super) const SIGNALS: i32 = 64;
+
+/// How a process is told.
+#[non_exhaustive]
+pub enum Notify {
+    /// Not at all: it only keeps others from registering.
+    Nothing,
+    /// By a signal to the process, with a value; its siginfo has SI_MESGQ, the value, and process and real user of the sender.
+    /// Signal 0 is none.
+    Signal {
+        /// 0 to 64.
+        signal: i32,
+        /// `si_value`.
+        value: usize,
+    },
+    /// By a function, which must not take long: the thread that calls it is the only one of the process for all
+    /// notifications, has a small stack, and masks all signals. See [`Notify::call`].
+    Quick(Box<dyn FnOnce(Notified) + Send>),
+}
+
+impl Notify {
+    /// By a function, which is called in a thread of its own with no signal masked: what SIGEV_THREAD is in C. If there can be no
+    /// thread then, it is not called.
+    pub fn call(function: impl FnOnce(Notified) + Send + 'static) -> Notify {
+        Notify::Quick(Box::new(move |by| {
+            let work = move || {
+                mask::clear();
+                function(by);
+            };
+            // Detached. There is nobody to be told of an error.
+            drop(std::thread::Builder::new().spawn(work));
+        }))
+    }
+
+    /// By a signal with the value 0.
+    pub fn signal(signal: i32) -> Notify {
+        Notify::Signal { signal, value: 0 }
+    }
+
+    fn deed(self) -> Result<Deed, NotifyError> {
+        match self {
+            Notify::Nothing => Ok(Deed::Nothing),
+            Notify::Signal { signal, value } if (0..=SIGNALS).contains(&signal) => {
+                Ok(Deed::Signal { signal, value })
+            }
+            Notify::Signal { .. } => Err(NotifyError::InvalidSignal),
+            Notify::Quick(function) => Ok(Deed::Call(function)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Notify {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Notify::Nothing => f.write_str("Nothing"),
+            Notify::Signal { signal, value } => f
+                .debug_struct("Signal")
+                .field("signal", signal)
+                .field("value", value)
+                .finish(),
+            Notify::Quick(_) => f.debug_struct("Quick").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// A registration for one notification. Dropping it takes it back, if it was not fired.
+#[derive(Debug)]
+#[must_use = "dropping it takes the registration back"]
+pub struct Registration<'a> {
+    ticket: u64,
+    queue: PhantomData<&'a Queue>,
+}
+
+impl Registration<'_> {
+    /// Whether it waits for a message still. In a forked child it does not: it is its parent's.
+    pub fn is_armed(&self) -> bool {
+        notice::is_armed(self.ticket)
+    }
+}
+
+impl Drop for Registration<'_> {
+    fn drop(&mut self) {
+        notice::withdraw(self.ticket);
+    }
+}
+
+/// A registration whose owner waits for the notification. Dropping it takes it back.
+#[derive(Debug)]
+#[must_use = "dropping it takes the registration back"]
+pub struct Awaited<'a> {
+    queue: &'a Queue,
+    index: u32,
+    armed: u32,
+    /// The process that it belongs to.
+    epoch: u64,
+    heard: Option<Notified>,
+}
+
+impl Awaited<'_> {
+    /// Waits until a message comes to the empty queue, which no blocked receiver takes. Once that was so it returns at once.
+    ///
+    /// # Blocking
+    /// Until then.
+    ///
+    /// # Errors
+    /// [`NotifyError::Interrupted`] (EINTR); [`NotifyError::Gone`] (ECANCELED) in a forked child.
+    pub fn wait(&mut self) -> Result<Notified, NotifyError> {
+        self.wait_by(Deadline::Never)
+    }
+
+    /// As [`wait`](Self::wait), at most for `timeout` on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`NotifyError::TimedOut`] (ETIMEDOUT), and those of [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Notified, NotifyError> {
+        self.wait_by(Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), if it has happened.
+    ///
+    /// # Errors
+    /// As [`wait_timeout`](Self::wait_timeout).
+    pub fn try_wait(&mut self) -> Result<Notified, NotifyError> {
+        self.wait_by(Deadline::Passed)
+    }
+
+    fn wait_by(&mut self, deadline: Deadline) -> Result<Notified, NotifyError> {
+        if let Some(heard) = self.heard {
+            return Ok(heard);
+        }
+        if !self.is_ours() {
+            return Err(NotifyError::Gone);
+        }
+        let me = thread::current();
+        let calm = me.interruptions.calm();
+        let engine = &self.queue.engine;
+        loop {
+            match engine.outcome(self.index, self.armed) {
+                Outcome::Armed => {}
+                Outcome::Gone => return Err(NotifyError::Gone),
+                Outcome::Fired { pid, uid } => {
+                    engine.acknowledge_notice(self.index, self.armed);
+                    return Ok(*self.heard.insert(Notified { pid, uid }));
+                }
+            }
+            let word = engine.notice_word(self.index).ok_or(NotifyError::Gone)?;
+            match futex::wait_in_calm(word, self.armed, calm, deadline.or_slice(SLICE)) {
+                Slept::Interrupted => return Err(NotifyError::Interrupted),
+                Slept::TimedOut if deadline.has_passed() => return Err(NotifyError::TimedOut),
+                // A sender may have died before it could fire.
+                Slept::TimedOut => engine.look_for_notice(me),
+                Slept::Awake => {}
+            }
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.epoch == process::epoch()
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        let engine = &self.queue.engine;
+        if self.heard.is_none() && self.is_ours() && !engine.withdraw(self.index, self.armed) {
+            // It was fired, and nobody has heard of it.
+            engine.acknowledge_notice(self.index, self.armed);
+        }
+    }
+}
+
+/// How a registered process is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotifyKind {
+    /// Not at all, or by a thread that waits.
+    Nothing,
+    /// By a signal of that number.
+    Signal(u32),
+    /// By a function.
+    Call,
+}
+
+/// Who is registered with a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registered {
+    /// The process.
+    pub pid: u32,
+    /// How it is told.
+    pub kind: NotifyKind,
+}
+
+impl Queue {
+    /// Registers this process for the next message that comes to the empty queue and that no blocked receiver takes. It is told
+    /// once; then, or when what is returned is dropped, the registration is over. On a queue that holds messages it takes
+    /// effect when they have been received.
+    ///
+    /// The registration ends with the process, also when it is killed. A forked child does not have it.
+    ///
+    /// # Blocking
+    /// Only while a process is stopped inside of an operation on this queue: for a second at most.
+    ///
+    /// # Errors
+    /// [`NotifyError::Busy`] (EBUSY) if a process is registered, maybe this one; [`NotifyError::InvalidSignal`] (EINVAL);
+    /// `NoMemory`, `Unavailable`, `Damaged`, `WouldDeadlock`.
+    ///
+    /// # If the process dies
+    /// It is registered no more as soon as another registers. A sender that dies between sending and notifying is stood in
+    /// for within a tenth of a second.
+    pub fn notify(&self, how: Notify) -> Result<Registration<'_>, NotifyError> {
+        Ok(Registration {
+            ticket: self.register(how)?,
+            queue: PhantomData,
+        })
+    }
+
+    /// Registers this process, as [`notify`](Self::notify) does, to be told when it waits for it.
+    ///
+    /// # Errors
+    /// As [`notify`](Self::notify).
+    pub fn notify_waiter(&self) -> Result<Awaited<'_>, NotifyError> {
+        let registered = notice::register_to_wait(&self.engine);
+        let (index, armed) = registered.map_err(|error| self.notify_error(error))?;
+        Ok(Awaited {
+            queue: self,
+            index,
+            armed,
+            epoch: process::epoch(),
+            heard: None,
+        })
+    }
+
+    /// As [`notify`](Self::notify); the registration stays until [`withdraw_notification`].
+    ///
+    /// # Errors
+    /// As [`notify`](Self::notify).
+    #[doc(hidden)]
+    pub fn register(&self, how: Notify) -> Result<u64, NotifyError> {
+        let deed = how.deed()?;
+        notice::register(&self.engine, self.identity(), deed).map_err(|failure| match failure {
+            Failure::NoThread => NotifyError::NoMemory,
+            Failure::Queue(error) => self.notify_error(error),
+        })
+    }
+
+    fn notify_error(&self, error: NoticeError) -> NotifyError {
+        match error {
+            NoticeError::Busy => NotifyError::Busy,
+            NoticeError::NoRecord => NotifyError::NoMemory,
+            NoticeError::Refused(Refused::Trouble(trouble)) => {
+                self.note(trouble);
+                trouble.into()
+            }
+            NoticeError::Refused(_) => Trouble::Busy.into(),
+        }
+    }
+
+    /// The process that is registered, if it lives.
+    pub fn registered(&self) -> Option<Registered> {
+        registered(&self.engine)
+    }
+}
+
+pub(super) fn registered(engine: &queue::Engine) -> Option<Registered> {
+    let found = engine.registered()?;
+    let kind = match found.what {
+        What::Signal => NotifyKind::Signal(found.signal),
+        What::Call => NotifyKind::Call,
+        What::Nothing | What::Wait => NotifyKind::Nothing,
+    };
+    (!process::is_dead(found.pid, found.birth)).then_some(Registered {
+        pid: found.pid,
+        kind,
+    })
+}
+
+/// Takes back this process's registration with the queue whose file has that device and inode number, if it has one: what
+/// mq_notify(3) does with NULL, and what closing any descriptor of the queue does.
+#[doc(hidden)]
+pub fn withdraw_notification(identity: (u64, u64)) {
+    notice::withdraw_from(identity);
+}
+
+/// Whether this process may be registered anywhere.
+#[doc(hidden)]
+#[inline]
+pub fn has_notifications() -> bool {
+    notice::any()
+}

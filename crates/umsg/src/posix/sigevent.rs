@@ -1,0 +1,221 @@
+//! C's `struct sigevent` as a [`Notify`]: for the C library and the drop-in.
+
+use super::Notify;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+
+/// `void (*)(union sigval)`, called as a thread's first function: a pointer and a `union sigval` are passed alike, and nobody
+/// looks at the result of a detached thread. So no frame of ours is below the program's function, which may end its
+/// thread.
+type Function = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// The members of `struct sigevent` from `sigev_value` on, as glibc and musl lay them out on 64-bit machines.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Event {
+    value: usize,
+    signal: c_int,
+    notify: c_int,
+    function: Option<Function>,
+    attributes: *const libc::pthread_attr_t,
+}
+
+const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
+
+/// What a program asks for. An errno value if that can't be.
+///
+/// # Safety
+/// `event` is readable. If it asks for a thread, its function is one and its attributes are initialised, or NULL.
+pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, c_int> {
+    // SAFETY: readable by this function's contract, and no longer. Unaligned as the kernel would take it.
+    let event = unsafe { event.cast::<Event>().read_unaligned() };
+    match event.notify {
+        libc::SIGEV_NONE => Ok(Notify::Nothing),
+        libc::SIGEV_SIGNAL if (0..=super::notify::SIGNALS).contains(&event.signal) => {
+            Ok(Notify::Signal {
+                signal: event.signal,
+                value: event.value,
+            })
+        }
+        // SAFETY: by this function's contract.
+        libc::SIGEV_THREAD => unsafe { thread(&event) },
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// # Safety
+/// As for [`wanted`].
+unsafe fn thread(event: &Event) -> Result<Notify, c_int> {
+    let function = event.function.ok_or(libc::EINVAL)?;
+    // SAFETY: by this function's contract.
+    let attributes = unsafe { Attributes::copied(event.attributes)? };
+    let value = event.value;
+    Ok(Notify::Quick(Box::new(move |_| {
+        attributes.start(function, std::ptr::with_exposed_provenance_mut(value));
+    })))
+}
+
+unsafe extern "C" {
+    fn pthread_attr_getguardsize(from: *const libc::pthread_attr_t, size: *mut usize) -> c_int;
+    fn pthread_attr_setguardsize(to: *mut libc::pthread_attr_t, size: usize) -> c_int;
+    fn pthread_attr_getinheritsched(from: *const libc::pthread_attr_t, value: *mut c_int) -> c_int;
+    fn pthread_attr_setinheritsched(to: *mut libc::pthread_attr_t, value: c_int) -> c_int;
+    fn pthread_attr_getschedpolicy(from: *const libc::pthread_attr_t, value: *mut c_int) -> c_int;
+    fn pthread_attr_setschedpolicy(to: *mut libc::pthread_attr_t, value: c_int) -> c_int;
+    fn pthread_attr_getschedparam(
+        from: *const libc::pthread_attr_t,
+        value: *mut libc::sched_param,
+    ) -> c_int;
+    fn pthread_attr_setschedparam(
+        to: *mut libc::pthread_attr_t,
+        value: *const libc::sched_param,
+    ) -> c_int;
+    fn pthread_attr_getstack(
+        from: *const libc::pthread_attr_t,
+        address: *mut *mut c_void,
+        size: *mut usize,
+    ) -> c_int;
+    fn pthread_attr_setstack(
+        to: *mut libc::pthread_attr_t,
+        address: *mut c_void,
+        size: usize,
+    ) -> c_int;
+    fn pthread_attr_getstacksize(from: *const libc::pthread_attr_t, size: *mut usize) -> c_int;
+    fn pthread_attr_setstacksize(to: *mut libc::pthread_attr_t, size: usize) -> c_int;
+    fn pthread_attr_getaffinity_np(
+        from: *const libc::pthread_attr_t,
+        len: usize,
+        set: *mut libc::cpu_set_t,
+    ) -> c_int;
+    fn pthread_attr_setaffinity_np(
+        to: *mut libc::pthread_attr_t,
+        len: usize,
+        set: *const libc::cpu_set_t,
+    ) -> c_int;
+}
+
+/// A thread's attributes, which the program may destroy as soon as it is registered.
+struct Attributes(Box<libc::pthread_attr_t>);
+
+// SAFETY: numbers, and addresses that are only handed to pthread_create.
+unsafe impl Send for Attributes {}
+
+impl Attributes {
+    /// Those of a detached thread, else as the program's.
+    ///
+    /// # Safety
+    /// `from` is NULL or initialised.
+    unsafe fn copied(from: *const libc::pthread_attr_t) -> Result<Attributes, c_int> {
+        let mut room = Box::new(MaybeUninit::<libc::pthread_attr_t>::uninit());
+        // SAFETY: there is room for what is initialised.
+        let outcome = unsafe { libc::pthread_attr_init(room.as_mut_ptr()) };
+        if outcome != 0 {
+            return Err(outcome);
+        }
+        // SAFETY: it was just initialised.
+        let mut attributes = Attributes(unsafe { room.assume_init() });
+        let to = &raw mut *attributes.0;
+        // SAFETY: `to` is initialised.
+        unsafe { libc::pthread_attr_setdetachstate(to, libc::PTHREAD_CREATE_DETACHED) };
+        if !from.is_null() {
+            // SAFETY: both are initialised.
+            unsafe { copy(from, to) };
+        }
+        Ok(attributes)
+    }
+
+    /// Starts a thread with no signal masked. If that can't be there is nobody to be told.
+    fn start(mut self, function: Function, value: *mut c_void) {
+        let unmasks = self.unmask();
+        let mut thread = MaybeUninit::uninit();
+        let mut start = || {
+            // SAFETY: the attributes are initialised; the function is the program's, to be called with this.
+            unsafe {
+                libc::pthread_create(thread.as_mut_ptr(), &raw const *self.0, function, value)
+            }
+        };
+        match unmasks {
+            true => start(),
+            // The thread begins with the mask of its maker: a handler may run here in between.
+            false => crate::sys::mask::unmasked(start),
+        };
+    }
+
+    /// Has the thread begin with no signal masked, where libc can do so: glibc since 2.32.
+    fn unmask(&mut self) -> bool {
+        type Setter =
+            unsafe extern "C" fn(*mut libc::pthread_attr_t, *const libc::sigset_t) -> c_int;
+        // SAFETY: a name with its NUL.
+        let found =
+            unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_attr_setsigmask_np".as_ptr()) };
+        if found.is_null() {
+            return false;
+        }
+        let mut none = MaybeUninit::uninit();
+        // SAFETY: the symbol of this name has this signature; the set is filled in first, and copied.
+        unsafe {
+            libc::sigemptyset(none.as_mut_ptr());
+            std::mem::transmute::<*mut c_void, Setter>(found)(&raw mut *self.0, none.as_ptr()) == 0
+        }
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: they are initialised, and used no more.
+        unsafe { libc::pthread_attr_destroy(&raw mut *self.0) };
+    }
+}
+
+/// Copies what can be asked for. What was never set is set to what it is anyway.
+///
+/// # Safety
+/// Both are initialised.
+unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
+    let (mut size, mut number, mut address) = (0, 0, std::ptr::null_mut());
+    // SAFETY: numbers, for which zero is a value.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: both by this function's contract; the rest are places for what is asked.
+    unsafe {
+        if pthread_attr_getguardsize(from, &raw mut size) == 0 {
+            pthread_attr_setguardsize(to, size);
+        }
+        if pthread_attr_getstack(from, &raw mut address, &raw mut size) == 0
+            // Of attributes without a stack glibc says that it ends at address 0.
+            && address.addr().wrapping_add(size) != 0
+            && !address.is_null()
+        {
+            pthread_attr_setstack(to, address, size);
+        } else if pthread_attr_getstacksize(from, &raw mut size) == 0 && size != 0 {
+            pthread_attr_setstacksize(to, size);
+        }
+        if pthread_attr_getinheritsched(from, &raw mut number) == 0 {
+            pthread_attr_setinheritsched(to, number);
+        }
+        if pthread_attr_getschedpolicy(from, &raw mut number) == 0 {
+            pthread_attr_setschedpolicy(to, number);
+        }
+        if pthread_attr_getschedparam(from, &raw mut parameters) == 0 {
+            pthread_attr_setschedparam(to, &raw const parameters);
+        }
+        copy_processors(from, to);
+    }
+}
+
+/// The processors that the thread may run on. Without a choice glibc says all.
+///
+/// # Safety
+/// As for [`copy`].
+unsafe fn copy_processors(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
+    // SAFETY: bits, for which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let len = size_of::<libc::cpu_set_t>();
+    // SAFETY: both by this function's contract; the set is as long as is said.
+    unsafe {
+        if pthread_attr_getaffinity_np(from, len, &raw mut set) == 0
+            && (0..libc::CPU_SETSIZE as usize).any(|cpu| !libc::CPU_ISSET(cpu, &set))
+        {
+            pthread_attr_setaffinity_np(to, len, &raw const set);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Who dies while it registers, or while it notifies somebody, leaves nobody registered for ever and nobody untold.
+
+mod support;
+
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::{turn, wait_until};
+use umsg::crash;
+use umsg::posix::{Notify, NotifyError, Queue};
+
+/// Nothing in these tests takes as long.
+const LONG: Duration = Duration::from_secs(20);
+const ROUNDS: u32 = 10;
+
+/// A process that does something until it is killed at a point.
+fn die_at(place: &Place, point: &str, work: impl FnOnce(&Queue)) {
+    let mut victim = Child::run(|| {
+        let queue = place.open("/q");
+        crash::arm(point, 1);
+        work(&queue);
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), point);
+}
+
+/// Takes what is there; then a message is told of, and told of once.
+fn expect_to_work(queue: &Queue, point: &str) {
+    while queue.try_receive(&mut [0; 8]).is_ok() {}
+    let mut awaited = queue.notify_waiter().expect(point);
+    assert_eq!(awaited.try_wait(), Err(NotifyError::TimedOut), "{point}");
+    queue.send(b"x", 0).unwrap();
+    awaited.try_wait().expect(point);
+    queue.try_receive(&mut [0; 8]).unwrap();
+    assert_eq!(queue.registered(), None, "{point}");
+    assert!(!queue.status().damaged, "{point}");
+}
+
+#[test]
+fn a_sender_that_dies_after_its_message_was_sent_has_notified() {
+    let _turn = turn();
+    for point in [
+        "SEND_PUBLISHED",
+        "SEND_COUNTED",
+        "SEND_UNSERVED",
+        "NOTICE_NOTED",
+        "NOTICE_FIRED",
+        "NOTICE_UNTOLD",
+    ] {
+        let place = Place::new();
+        let queue = place.create("/q", 4, 8);
+        for _ in 0..ROUNDS {
+            let mut awaited = queue.notify_waiter().unwrap();
+            die_at(&place, point, |queue| queue.send(b"dead", 0).unwrap());
+            awaited.wait_timeout(LONG).expect(point);
+            expect_to_work(&queue, point);
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_dies_has_called_the_function_of_another_process() {
+    let _turn = turn();
+    for point in ["SEND_UNSERVED", "NOTICE_FIRED", "NOTICE_UNTOLD"] {
+        let place = Place::new();
+        let queue = place.create("/q", 4, 8);
+        for _ in 0..ROUNDS {
+            let (tell, told) = std::sync::mpsc::channel();
+            let how = Notify::call(move |by| tell.send(by).unwrap());
+            let registration = queue.notify(how).unwrap();
+            die_at(&place, point, |queue| queue.send(b"dead", 0).unwrap());
+            told.recv_timeout(LONG).expect(point);
+            drop(registration);
+            expect_to_work(&queue, point);
+        }
+    }
+}
+
+#[test]
+fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
+    let _turn = turn();
+    for point in ["NOTICE_FILLED", "NOTICE_ARMED", "NOTICE_WITHDRAWN"] {
+        let place = Place::new();
+        let queue = place.create("/q", 4, 8);
+        for _ in 0..ROUNDS {
+            die_at(&place, point, |queue| {
+                drop(queue.notify(Notify::signal(libc::SIGUSR1)).unwrap());
+            });
+            assert_eq!(queue.registered(), None, "{point}");
+            queue.send(b"x", 0).unwrap();
+            expect_to_work(&queue, point);
+        }
+    }
+}
+
+#[test]
+fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    for _ in 0..ROUNDS {
+        let mut owner = Child::run(|| {
+            // SAFETY: no handler.
+            unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+            let queue = place.open("/q");
+            let _registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
+            crash::arm("NOTICE_RAISED", 1);
+            std::thread::sleep(LONG);
+            0
+        });
+        assert!(wait_until(LONG, || queue.registered().is_some()));
+        queue.send(b"x", 0).unwrap();
+        owner.expect(Exit::Signal(libc::SIGKILL), "NOTICE_RAISED");
+        expect_to_work(&queue, "NOTICE_RAISED");
+    }
+}
+
+#[test]
+fn a_receiver_that_dies_when_it_has_emptied_the_queue_leaves_nobody_untold() {
+    let _turn = turn();
+    for point in ["RECEIVE_TAKEN", "RECEIVE_FREED"] {
+        let place = Place::new();
+        let queue = place.create("/q", 4, 8);
+        for _ in 0..ROUNDS {
+            queue.send(b"first", 0).unwrap();
+            let mut awaited = queue.notify_waiter().unwrap();
+            die_at(&place, point, |queue| {
+                queue.try_receive(&mut [0; 8]).unwrap();
+            });
+            queue.send(b"second", 0).unwrap();
+            awaited.wait_timeout(LONG).expect(point);
+            expect_to_work(&queue, point);
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Being told of a message: the native face. What the kernel does too is in the conformance cases, and in the drop-in's tests.
+
+mod support;
+
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::shared::{Shared, Zeroed};
+use support::wait_until;
+use umsg::posix::{Notified, Notify, NotifyError, NotifyKind, Queue, ReceiveError};
+
+/// Nothing in these tests takes as long.
+const LONG: Duration = Duration::from_secs(20);
+
+fn receive(queue: &Queue) {
+    queue.try_receive(&mut [0; 8]).unwrap();
+}
+
+/// A function that tells the test who sent, and the other end.
+fn telling() -> (Notify, mpsc::Receiver<Notified>) {
+    let (tell, told) = mpsc::channel();
+    (Notify::call(move |by| tell.send(by).unwrap()), told)
+}
+
+fn own_pid() -> u32 {
+    std::process::id()
+}
+
+#[test]
+fn a_function_is_called_once_in_a_thread_of_its_own() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let (tell, told) = mpsc::channel();
+    let registration = queue
+        .notify(Notify::call(move |by| {
+            tell.send((by, std::thread::current().id())).unwrap();
+        }))
+        .unwrap();
+    assert!(registration.is_armed());
+    queue.send(b"1", 0).unwrap();
+    let (by, thread) = told.recv_timeout(LONG).unwrap();
+    assert_eq!(
+        (by.pid, by.uid),
+        (own_pid(), rustix::process::getuid().as_raw())
+    );
+    assert_ne!(thread, std::thread::current().id());
+    assert!(!registration.is_armed());
+    receive(&queue);
+    queue.send(b"2", 0).unwrap();
+    assert!(told.recv_timeout(LONG).is_err(), "the function is gone");
+}
+
+#[test]
+fn a_function_may_register_again() {
+    static LEFT: AtomicI32 = AtomicI32::new(5);
+    fn register(queue: &'static Queue, done: mpsc::Sender<()>) {
+        let again = Notify::call(move |_| {
+            receive(queue);
+            match LEFT.fetch_sub(1, SeqCst) {
+                1 => done.send(()).unwrap(),
+                _ => register(queue, done),
+            }
+        });
+        // It is fired; or the process ends.
+        std::mem::forget(queue.notify(again).unwrap());
+    }
+    let place = Place::new();
+    let queue: &'static Queue = Box::leak(Box::new(place.create("/q", 4, 8)));
+    let (done, all_done) = mpsc::channel();
+    register(queue, done);
+    while LEFT.load(SeqCst) > 0 {
+        let left = LEFT.load(SeqCst);
+        assert!(wait_until(LONG, || queue.registered().is_some()));
+        queue.send(b"x", 0).unwrap();
+        assert!(wait_until(LONG, || LEFT.load(SeqCst) < left));
+    }
+    all_done.recv_timeout(LONG).unwrap();
+}
+
+#[test]
+fn who_waits_is_told_by_whom() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let mut awaited = queue.notify_waiter().unwrap();
+    assert_eq!(awaited.try_wait(), Err(NotifyError::TimedOut));
+    assert_eq!(
+        awaited.wait_timeout(Duration::from_millis(5)),
+        Err(NotifyError::TimedOut)
+    );
+    let mut sender = Child::run(|| {
+        place.open("/q").send(b"x", 0).unwrap();
+        0
+    });
+    let by = awaited.wait().unwrap();
+    assert_eq!(by.pid, sender.pid().cast_unsigned());
+    assert_eq!(awaited.try_wait(), Ok(by), "it stays told");
+    sender.expect(Exit::Code(0), "the sender");
+    assert_eq!(queue.registered(), None);
+}
+
+#[test]
+fn a_signal_is_raised_before_the_send_of_another_process_returns() {
+    let place = Place::new();
+    let mut owner = Child::run(|| {
+        // SAFETY: a set that is filled in, and a mask of this process.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGUSR1);
+            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            let queue = place.create("/q", 4, 8);
+            for value in 1..50 {
+                let how = Notify::Signal {
+                    signal: libc::SIGUSR1,
+                    value,
+                };
+                let registration = queue.notify(how).unwrap();
+                let mut sender = Child::run(|| {
+                    place.open("/q").send(b"x", 0).unwrap();
+                    0
+                });
+                sender.expect(Exit::Code(0), "the sender");
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let now = libc::timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
+                let signal = libc::sigtimedwait(&raw const set, &raw mut info, &raw const now);
+                assert_eq!((signal, info.si_code), (libc::SIGUSR1, -3));
+                assert_eq!(info.si_pid(), sender.pid());
+                assert_eq!(info.si_value().sival_ptr.addr(), value);
+                assert!(!registration.is_armed());
+                receive(&queue);
+            }
+        }
+        0
+    });
+    owner.expect(Exit::Code(0), "the owner");
+}
+
+#[test]
+fn dropping_a_registration_takes_it_back() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
+    let registered = queue.registered().unwrap();
+    assert_eq!(registered.pid, own_pid());
+    assert_eq!(registered.kind, NotifyKind::Signal(libc::SIGUSR1 as u32));
+    assert_eq!(queue.status().registered, Some(registered));
+    assert_eq!(queue.notify_waiter().unwrap_err(), NotifyError::Busy);
+    drop(registration);
+    assert_eq!(queue.registered(), None);
+    drop(queue.notify_waiter().unwrap());
+    queue.send(b"x", 0).unwrap();
+    assert_eq!(queue.registered(), None);
+}
+
+#[test]
+fn a_registration_that_was_fired_and_not_heard_of_leaves_nothing() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    for _ in 0..100 {
+        let awaited = queue.notify_waiter().unwrap();
+        queue.send(b"x", 0).unwrap();
+        drop(awaited);
+        receive(&queue);
+    }
+}
+
+#[test]
+fn records_of_the_dead_are_used_again() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    for _ in 0..20 {
+        let mut waiter = Child::run(|| {
+            std::mem::forget(place.open("/q").notify_waiter().unwrap());
+            0
+        });
+        waiter.expect(Exit::Code(0), "the waiter");
+        // Half of them are fired first.
+        queue.send(b"x", 0).unwrap();
+        receive(&queue);
+    }
+    drop(queue.notify(Notify::Nothing).unwrap());
+}
+
+#[test]
+fn a_registration_is_not_a_forked_childs() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let other = place.create("/other", 4, 8);
+    let (how, told) = telling();
+    let mut awaited = Some(queue.notify_waiter().unwrap());
+    let mut registration = Some(other.notify(how).unwrap());
+    let mut child = Child::run(|| {
+        // Taken out in the child's memory only.
+        let (mut awaited, registration) = (awaited.take().unwrap(), registration.take().unwrap());
+        assert_eq!(awaited.try_wait(), Err(NotifyError::Gone));
+        assert!(!registration.is_armed());
+        drop((awaited, registration));
+        assert_eq!(queue.notify_waiter().unwrap_err(), NotifyError::Busy);
+        queue.send(b"x", 0).unwrap();
+        other.send(b"x", 0).unwrap();
+        0
+    });
+    child.expect(Exit::Code(0), "the child");
+    let pid = child.pid().cast_unsigned();
+    assert_eq!(told.recv_timeout(LONG).unwrap().pid, pid);
+    assert_eq!(awaited.unwrap().try_wait().unwrap().pid, pid);
+}
+
+#[test]
+fn a_mapping_outlives_its_queue_as_long_as_somebody_waits_for_it() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let (how, told) = telling();
+    std::mem::forget(queue.notify(how).unwrap());
+    drop(queue);
+    place.open("/q").send(b"x", 0).unwrap();
+    told.recv_timeout(LONG).unwrap();
+}
+
+#[test]
+fn a_batch_notifies_once_and_a_returned_lease_notifies() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let mut awaited = queue.notify_waiter().unwrap();
+    queue
+        .send_batch(&[(b"a".as_slice(), 0), (b"b".as_slice(), 1)])
+        .unwrap();
+    awaited.try_wait().unwrap();
+    receive(&queue);
+    let lease = queue.try_receive_lease().unwrap();
+    let mut awaited = queue.notify_waiter().unwrap();
+    assert_eq!(awaited.try_wait(), Err(NotifyError::TimedOut));
+    lease.give_back().unwrap();
+    awaited.try_wait().unwrap();
+    receive(&queue);
+    let mut awaited = queue.notify_waiter().unwrap();
+    let room = queue.try_reserve(8).unwrap();
+    assert_eq!(awaited.try_wait(), Err(NotifyError::TimedOut));
+    room.commit(0).unwrap();
+    awaited.try_wait().unwrap();
+}
+
+#[test]
+fn who_sends_beside_a_registration_never_leaves_a_message_that_nobody_is_told_of() {
+    const MESSAGES: u32 = 20_000;
+    let place = Place::new();
+    let queue = place.create("/q", 64, 8);
+    let mut senders = [(); 2].map(|()| {
+        Child::run(|| {
+            let queue = place.open("/q");
+            (0..MESSAGES).for_each(|_| queue.send(b"x", 0).unwrap());
+            0
+        })
+    });
+    let mut received = 0;
+    while received < 2 * MESSAGES {
+        let mut awaited = queue.notify_waiter().unwrap();
+        loop {
+            match queue.try_receive(&mut [0; 8]) {
+                Ok(_) => received += 1,
+                Err(ReceiveError::Empty) => break,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        if received < 2 * MESSAGES {
+            awaited.wait_timeout(LONG).unwrap();
+        }
+    }
+    for sender in &mut senders {
+        sender.expect(Exit::Code(0), "a sender");
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    /// What the bystander's handler has seen.
+    signals: AtomicU32,
+}
+
+// SAFETY: an atomic.
+unsafe impl Zeroed for Seen {}
+
+#[test]
+fn a_forged_record_has_no_signal_sent_to_anybody() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let seen: Shared<Seen> = Shared::new();
+    let mut bystander = Child::run(|| {
+        seen.signals.store(1, SeqCst);
+        std::thread::sleep(LONG);
+        0
+    });
+    assert!(wait_until(LONG, || seen.signals.load(SeqCst) == 1));
+    let file = std::fs::File::options()
+        .write(true)
+        .open(place.path().join("mq/q"))
+        .unwrap();
+    let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
+    for pid in [bystander.pid().cast_unsigned(), own_pid()] {
+        // As docs/format.md has it: a registration by a signal that kills, and the flags that have it fired.
+        const NOTICES: u64 = 7040;
+        for (at, value) in [
+            (4, 0),
+            (8, libc::SIGKILL as u32),
+            (12, pid),
+            (24, 1),
+            (0, 4 | 1),
+        ] {
+            write(value, NOTICES + at);
+        }
+        write(1 | 2, 888);
+        write(2, 128);
+        queue.send(b"x", 0).unwrap();
+        receive(&queue);
+        assert_eq!(queue.registered(), None, "it was fired");
+    }
+    assert_eq!(bystander.wait(Duration::from_millis(50)), None, "it lives");
+    bystander.kill();
+}
+
+#[test]
+fn scribbled_records_make_errors_and_nothing_worse() {
+    let place = Place::new();
+    let mut random = support::Random::new(5);
+    for _ in 0..200 {
+        let queue = place.create("/q", 4, 8);
+        let mut awaited = queue.notify_waiter().unwrap();
+        let file = std::fs::File::options()
+            .write(true)
+            .open(place.path().join("mq/q"))
+            .unwrap();
+        for _ in 0..20 {
+            let at = match random.below(4) {
+                0 => 888,
+                1 => 128,
+                _ => 7040 + random.below(128) * 4,
+            };
+            let value = match random.below(3) {
+                0 => random.below(16) as u32,
+                1 => own_pid(),
+                _ => random.below(u64::from(u32::MAX)) as u32,
+            };
+            file.write_all_at(&value.to_le_bytes(), at).unwrap();
+            let _ = queue.try_send(b"x", 0);
+            let _ = queue.try_receive(&mut [0; 8]);
+            let _ = (queue.registered(), awaited.try_wait(), queue.status());
+            drop(queue.notify(Notify::Nothing));
+        }
+        drop(awaited);
+        drop(queue);
+        std::fs::remove_file(place.path().join("mq/q")).unwrap();
+    }
+}
