@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_uint};
 
 use umsg::own;
 
-use crate::{errno, fd, next, process, table};
+use crate::{errno, fd, next, ours, process, table};
 
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -50,6 +50,7 @@ unsafe fn close_known(fd: c_int) -> c_int {
         // SAFETY: by this function's contract.
         return unsafe { next::close(fd) };
     }
+    ours::withdraw_notification(fd);
     let word = table::take(fd);
     // SAFETY: by this function's contract.
     let outcome = unsafe { next::close(fd) };
@@ -110,6 +111,9 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 fn forget_between(first: c_uint, last: c_uint) {
     let mut known = table::known_between(first, last).peekable();
     if known.peek().is_some() && process::owns_table() {
-        known.filter_map(table::take).for_each(table::Word::release);
+        known
+            .inspect(|&fd| ours::withdraw_notification(fd))
+            .filter_map(table::take)
+            .for_each(table::Word::release);
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use umsg::own;
+use umsg::posix::withdraw_notification;
 
 use crate::{errno, next, ours, process, table};
 
@@ -66,8 +67,12 @@ fn replace_known(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !process::owns_table() {
         return call();
     }
+    let closed = table::hold(new).map(|held| held.identity);
     let replaced = table::take(new);
     let outcome = call();
+    if outcome >= 0 {
+        closed.into_iter().for_each(withdraw_notification);
+    }
     match replaced {
         // `new` is open still.
         Some(word) if outcome < 0 => table::put_back(new, word),

@@ -1,41 +1,42 @@
-//! mq_notify: not offered for queues of ours.
+//! mq_notify: the process is told when a message comes to the empty queue.
 
 use std::ffi::c_int;
 
 use libc::sigevent;
+use umsg::posix::{Notify, sigevent::wanted, withdraw_notification};
 
-use crate::{errno, next, ours, pointer};
+use crate::{errno, next, ours, pointer, process};
 
-/// Largest number of a signal.
-const SIGNALS: c_int = 64;
-
-/// For a queue of ours: ENOSYS once the arguments are found valid, and 0 for taking a registration back, of which there is
-/// none.
+/// Registers the process, or with NULL takes its registration back.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
     match ours::checked_queue(fd) {
         // SAFETY: the caller's promises to libc's mq_notify are handed on.
         Ok(None) => unsafe { next::mq_notify(fd, event) },
-        // SAFETY: as above.
-        Ok(Some(_)) => unsafe { judge(event) }.unwrap_or_else(errno::fail),
+        Ok(Some(held)) if event.is_null() => {
+            if process::owns_table() {
+                withdraw_notification(held.identity);
+            }
+            0
+        }
+        // SAFETY: the caller promises an event as mq_notify wants it.
+        Ok(Some(held)) => unsafe { checked(event) }
+            .and_then(|how| held.queue.register(how).map_err(|error| error.errno()))
+            .map_or_else(errno::fail, |_| 0),
         Err(errno) => errno::fail(errno),
     }
 }
 
 /// # Safety
-/// `event` is readable, or NULL, or an address that a pointer check refuses.
-unsafe fn judge(event: *const sigevent) -> Result<c_int, c_int> {
-    if event.is_null() {
-        return Ok(0);
-    }
+/// `event` is as mq_notify wants it, or an address that a pointer check refuses.
+unsafe fn checked(event: *const sigevent) -> Result<Notify, c_int> {
     if pointer::is_bad(event) {
         return Err(libc::EFAULT);
     }
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
-    let event = unsafe { event.read_unaligned() };
-    match event.sigev_notify {
-        libc::SIGEV_SIGNAL if !(0..=SIGNALS).contains(&event.sigev_signo) => Err(libc::EINVAL),
-        libc::SIGEV_SIGNAL | libc::SIGEV_NONE | libc::SIGEV_THREAD => Err(libc::ENOSYS),
-        _ => Err(libc::EINVAL),
+    // The parent's memory, in which the child would register its parent.
+    if !process::owns_table() {
+        return Err(libc::ENOMEM);
     }
+    // SAFETY: by this function's contract.
+    unsafe { wanted(event) }
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::io::Write;
 
 use libc::{iovec, off_t, size_t, ssize_t};
+use umsg::posix::{NotifyKind, Registered};
 
 use crate::table::Held;
 use crate::{errno, next, ours, pointer};
@@ -200,20 +201,30 @@ unsafe fn read_there(held: &Held, parts: &[iovec], offset: off_t) -> ssize_t {
     if !held.can_read() {
         return errno::fail(libc::EBADF);
     }
-    let mut line = [0; 80];
-    let text = describe(held.queue.attributes().bytes, &mut line);
+    let mut line = [0; 96];
+    let text = describe(
+        held.queue.attributes().bytes,
+        held.queue.registered(),
+        &mut line,
+    );
     // SAFETY: by this function's contract.
     unsafe { copy(text.get(offset..).unwrap_or(&[]), parts) }
 }
 
-/// The line as linux/ipc/mqueue.c, mqueue_read_file, writes it. Nobody is registered for a notification.
-fn describe(bytes: u64, line: &mut [u8; 80]) -> &[u8] {
+/// The line as linux/ipc/mqueue.c, mqueue_read_file, writes it.
+fn describe(bytes: u64, registered: Option<Registered>, line: &mut [u8; 96]) -> &[u8] {
+    let (notify, signal) = match registered.map(|registered| registered.kind) {
+        None => (0, 0),
+        Some(NotifyKind::Signal(signal)) => (libc::SIGEV_SIGNAL, signal),
+        Some(NotifyKind::Call) => (libc::SIGEV_THREAD, 0),
+        Some(_) => (libc::SIGEV_NONE, 0),
+    };
+    let pid = registered.map_or(0, |registered| registered.pid);
     let mut rest = line.as_mut_slice();
-    // Seventy-one bytes at most: it fits.
+    // Eighty-five bytes at most: it fits.
     let _ = writeln!(
         rest,
-        "QSIZE:{bytes:<10} NOTIFY:{:<5} SIGNO:{:<5} NOTIFY_PID:{:<6}",
-        0, 0, 0
+        "QSIZE:{bytes:<10} NOTIFY:{notify:<5} SIGNO:{signal:<5} NOTIFY_PID:{pid:<6}"
     );
     let left = rest.len();
     &line[..line.len() - left]
@@ -245,13 +256,13 @@ mod tests {
 
     #[test]
     fn the_line_is_the_kernels() {
-        let mut line = [0; 80];
+        let mut line = [0; 96];
         let expected = "QSIZE:129        NOTIFY:0     SIGNO:0     NOTIFY_PID:0     \n";
         assert_eq!(
-            std::str::from_utf8(describe(129, &mut line)).unwrap(),
+            std::str::from_utf8(describe(129, None, &mut line)).unwrap(),
             expected
         );
-        assert_eq!(describe(u64::MAX, &mut line).len(), 70);
+        assert_eq!(describe(u64::MAX, None, &mut line).len(), 70);
     }
 
     #[test]
