@@ -6,7 +6,8 @@ use std::ffi::{CString, c_char, c_int};
 use crate::{msg, ring};
 use umsg::NamespaceError;
 use umsg::posix::{
-    LeaseError, OpenError, ReceiveError, RestoreError, SendError, SnapshotError, UnlinkError,
+    LeaseError, NotifyError, OpenError, ReceiveError, RestoreError, SendError, SnapshotError,
+    UnlinkError,
 };
 
 /// Why a call failed.
@@ -49,6 +50,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Lease(#[from] LeaseError),
     #[error(transparent)]
+    Notify(#[from] NotifyError),
+    #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Restore(#[from] RestoreError),
@@ -85,6 +88,7 @@ impl Failure {
             Failure::Send(error) => error.errno(),
             Failure::Receive(error) => error.errno(),
             Failure::Lease(error) => error.errno(),
+            Failure::Notify(error) => error.errno(),
             Failure::Snapshot(error) => error.errno(),
             Failure::Restore(error) => error.errno(),
             Failure::Namespace(error) => error.errno(),

@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `waiting`, `pollable`, `signals`, `version` |
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `version` |
 //! | those of System V queues | `msg` |
 //! | those of rings | `ring` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
@@ -38,6 +38,7 @@ mod holds;
 mod keep;
 mod lease;
 mod msg;
+mod notify;
 mod open;
 mod options;
 mod peek;

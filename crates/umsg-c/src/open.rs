@@ -95,7 +95,8 @@ pub unsafe extern "C" fn umsg_mq_open(
 /// Closes a handle.
 ///
 /// The queue and its messages stay. Calls of other threads that use the handle go on as if nothing had happened, and the
-/// queue's memory is unmapped when the last of them returns.
+/// queue's memory is unmapped when the last of them returns. If the process is registered with the queue by umsg_mq_notify(3), it
+/// is so no more, by whichever handle it was; in a child made by fork(2) the parent's registration stays.
 ///
 /// # Return value
 /// 0, or -1 with errno set.
@@ -107,9 +108,14 @@ pub unsafe extern "C" fn umsg_mq_open(
 /// The system closes all of its handles.
 ///
 /// # See also
-/// umsg_mq_open(3), umsg_mq_unlink(3), mq_close(3)
+/// umsg_mq_notify(3), umsg_mq_open(3), umsg_mq_unlink(3), mq_close(3)
 #[unsafe(no_mangle)]
 pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
+    if umsg::posix::has_notifications()
+        && let Ok(held) = handle::hold(mqdes)
+    {
+        umsg::posix::withdraw_notification(held.queue.identity());
+    }
     answer(handle::close(mqdes).map(|()| 0))
 }
 

@@ -6,8 +6,7 @@
  * since the system's headers are included from here.
  *
  * What a program has to know: mqd_t is a pointer here, as it is on FreeBSD, and no descriptor. It may be compared
- * with (mqd_t)-1 and with nothing else, and poll(2), close(2) and the like don't take it. There is no mq_notify: who uses
- * it gets an undefined reference that says so.
+ * with (mqd_t)-1 and with nothing else, and poll(2), close(2) and the like don't take it.
  */
 #ifndef UMSG_MQUEUE_H
 #define UMSG_MQUEUE_H
@@ -32,13 +31,6 @@
 #define mq_timedreceive umsg_mq_timedreceive
 #define mq_getattr umsg_mq_getattr
 #define mq_setattr umsg_mq_setattr
-
-/* With a handle of umsg the system's function would do something else. */
-#define mq_notify umsg_has_no_mq_notify_yet
-
-#ifdef __cplusplus
-extern "C"
-#endif
-int umsg_has_no_mq_notify_yet(umsg_mqd_t mqdes, const struct sigevent *notification);
+#define mq_notify umsg_mq_notify
 
 #endif

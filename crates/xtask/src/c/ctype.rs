@@ -5,7 +5,7 @@ use syn::{Expr, GenericArgument, Lit, PathArguments, ReturnType, Type};
 use crate::failure::{Failure, Result};
 
 /// Types that have another name in C.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 18] = [
     ("c_char", "char"),
     ("c_int", "int"),
     ("c_uint", "unsigned int"),
@@ -16,6 +16,7 @@ const NAMES: [(&str, &str); 17] = [
     ("mode_t", "mode_t"),
     ("msqid_ds", "struct msqid_ds"),
     ("pid_t", "pid_t"),
+    ("sigevent", "struct sigevent"),
     ("size_t", "size_t"),
     ("ssize_t", "ssize_t"),
     ("timespec", "struct timespec"),

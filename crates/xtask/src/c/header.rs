@@ -71,7 +71,7 @@ fn opening(version: &str) -> String {
         let _ = writeln!(text, "#define UMSG_VERSION_{name} {number}");
     }
     text.push_str(
-        "\nstruct msqid_ds;\nstruct timespec;\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+        "\nstruct msqid_ds;\nstruct sigevent;\nstruct timespec;\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
     );
     text
 }

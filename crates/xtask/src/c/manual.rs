@@ -127,6 +127,9 @@ impl<'a> Page<'a> {
         if function.takes_flags_of_system_v() {
             self.text.push_str(".B #include <sys/msg.h>\n");
         }
+        if header::prototype(function).contains("struct sigevent") {
+            self.text.push_str(".B #include <signal.h>\n");
+        }
         self.text.push_str(".B #include <umsg.h>\n.P\n");
         for line in header::prototype(function).lines() {
             let _ = writeln!(self.text, ".B \"{}\"", escape(line));

@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 39] = [
+const FILES: [&str; 40] = [
     "handle",
     "attributes",
     "open",
@@ -24,6 +24,7 @@ const FILES: [&str; 39] = [
     "status",
     "peek",
     "snapshot",
+    "notify",
     "waiting",
     "pollable",
     "msg/get",

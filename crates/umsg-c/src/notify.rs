@@ -1,0 +1,75 @@
+//! Being told that a message has come.
+
+use std::ffi::c_int;
+
+use libc::sigevent;
+use umsg::posix::sigevent::wanted;
+use umsg::posix::{NotifyError, withdraw_notification};
+
+use crate::error::{Failure, answer};
+use crate::handle::{self, umsg_mqd_t};
+use crate::pointer;
+
+/// Registers the process to be told when a message comes to the empty queue, or takes that back.
+///
+/// The process is told once, when a message comes to the queue that was empty and no thread waits to receive it; then the
+/// registration is over. One process can be registered with a queue. With messages in the queue the registration takes effect when these
+/// have been received. How the process is told says `sigev_notify` of `notification`:
+///
+/// - `SIGEV_NONE`: not at all; it only keeps others from registering.
+/// - `SIGEV_SIGNAL`: by the signal `sigev_signo` to the process, with `SI_MESGQ` in `si_code`, `sigev_value` in `si_value`, and the
+///   sender's process and real user id in `si_pid` and `si_uid`. Signal 0 is none.
+/// - `SIGEV_THREAD`: by a call of `sigev_notify_function` with `sigev_value`, in a new detached thread with the attributes
+///   `sigev_notify_attributes` (NULL for the default) and no signal masked.
+///
+/// If `notification` is NULL, the process's registration is taken back; if it has none, nothing happens.
+///
+/// The registration ends when the process closes a handle of the queue, and with the process. A child made by fork(2) does not
+/// have it.
+///
+/// # Notes
+/// The process raises its signals itself, so it does not matter whether the sender may send it any. A thread of this library waits
+/// for them, with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in
+/// a signal handler. It keeps the process from ending when the last other thread calls pthread_exit(3). A message that this process
+/// sends has raised the signal when the send returns. One of another process has so, too, unless the registered
+/// process was stopped or got no processor for a second.
+///
+/// Who may open the queue can make the process be told too early, with any `si_pid` and `si_uid`, or not at all.
+///
+/// # Return value
+/// 0, or -1 with errno set.
+///
+/// # Errors
+/// - `EAGAIN`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBUSY`: a process is registered, maybe this one.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
+/// - `EFAULT`: `notification` is at an address that can't be read.
+/// - `EINVAL`: `sigev_notify` is none of the three, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
+/// - `ENOMEM`: there is no memory, no thread can be started, or eight processes were told and have not been able to run since.
+///
+/// # If the process dies
+/// It is registered no more, as soon as another registers. A sender that dies after its message was sent is stood in for within a
+/// tenth of a second.
+///
+/// # See also
+/// umsg_mq_receive(3), umsg_mq_status(3), mq_notify(3), sigevent(3type)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_notify(mqdes: umsg_mqd_t, notification: *const sigevent) -> c_int {
+    let notify = || {
+        if notification.is_null() {
+            withdraw_notification(handle::hold(mqdes)?.queue.identity());
+            return Ok(0);
+        }
+        pointer::check(notification, "notification")?;
+        // SAFETY: the caller promises an event.
+        let how = unsafe { wanted(notification) }.map_err(|errno| match errno {
+            libc::EINVAL => Failure::Invalid("there is no such notification"),
+            _ => Failure::Notify(NotifyError::NoMemory),
+        })?;
+        handle::hold(mqdes)?.queue.register(how)?;
+        Ok(0)
+    };
+    answer(notify())
+}
