@@ -402,3 +402,35 @@ fn stat_explains_a_queue_to_people() {
         );
     }
 }
+
+#[test]
+fn stat_names_the_process_that_is_told_of_the_next_message() {
+    use umsg::posix::{Notify, OpenOptions};
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    assert_eq!(
+        site.umsg(&["stat", "/q", "--json"]).json()["registered"],
+        json!(null)
+    );
+    let namespace = umsg::Namespace::at(site.path()).unwrap();
+    let queue = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .namespace(&namespace)
+        .open("/q")
+        .unwrap();
+    let registration = queue.notify(Notify::signal(10)).unwrap();
+    let pid = std::process::id();
+    assert_eq!(
+        site.umsg(&["stat", "/q", "--json"]).json()["registered"],
+        json!({"pid": pid, "by": "signal", "signal": 10})
+    );
+    let told = site.umsg(&["stat", "/q"]).text().to_owned();
+    assert!(
+        told.contains(&format!("process {pid}, by signal 10")),
+        "{told}"
+    );
+    drop(registration);
+    let told = site.umsg(&["stat", "/q"]).text().to_owned();
+    assert!(told.contains("notifies          nobody"), "{told}");
+}

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use umsg::Namespace;
-use umsg::posix::Status;
+use umsg::posix::{NotifyKind, Registered, Status};
 
 use super::{stat_ring, stat_typed};
 use crate::address::{Address, Subject, subject};
@@ -26,7 +26,7 @@ use crate::place;
 /// thread went to sleep, and how many with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a
 /// thread died in the middle of a call. "held" are messages that a process has in its hands, which count for the depth: leased
 /// ones were received and may come back, reserved ones are being written, and those set aside are on their way to the queue
-/// for dead letters. "too old" counts what was dropped or moved because of its age. "memory" is in use by the queue now; a slot holds a message. Times are UTC.
+/// for dead letters. "notifies" names the process that is registered to be told of the next message. "too old" counts what was dropped or moved because of its age. "memory" is in use by the queue now; a slot holds a message. Times are UTC.
 ///
 /// Of a System V queue, "types" are the lowest that there are messages of, each with their number, and "bytes" how many are queued
 /// of how many that may be (qbytes); "changed" is when its owner, mode or size was set last.
@@ -75,6 +75,19 @@ impl Stat {
     }
 }
 
+fn nobody() -> String {
+    "nobody".to_owned()
+}
+
+fn registered_process(registered: Registered) -> String {
+    let how = match registered.kind {
+        NotifyKind::Signal(signal) => format!("by signal {signal}"),
+        NotifyKind::Call => "by a call".to_owned(),
+        _ => "when it looks".to_owned(),
+    };
+    format!("process {}, {how}", registered.pid)
+}
+
 fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     let (attributes, counted) = (status.attributes, status.statistics);
     let owner = Owners::read().name(status.uid);
@@ -120,6 +133,10 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     line(
         "blocked now",
         format!("{senders} sending, {receivers} receiving"),
+    )?;
+    line(
+        "notifies",
+        status.registered.map_or_else(nobody, registered_process),
     )?;
     let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
     line(

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use serde::Serialize;
-use umsg::posix::{OnFull, Peeked, Status};
+use umsg::posix::{NotifyKind, OnFull, Peeked, Status};
 use umsg::sysv;
 
 use super::base64;
@@ -43,6 +43,7 @@ pub struct Queue {
     pub last_send: Option<String>,
     pub last_receive: Option<String>,
     pub last_activity: Option<String>,
+    pub registered: Option<Registered>,
     pub slots: usize,
     pub memory: u64,
     pub reserved: usize,
@@ -54,6 +55,15 @@ pub struct Queue {
     pub dead_letter: Option<String>,
     pub damaged: bool,
     pub statistics: Statistics,
+}
+
+/// A process that is registered for a notification.
+#[derive(Serialize)]
+pub struct Registered {
+    pub pid: u32,
+    /// How it is told: `signal`, `call`, `nothing`.
+    pub by: &'static str,
+    pub signal: Option<u32>,
 }
 
 /// How often what happened since the queue was made.
@@ -92,6 +102,7 @@ impl Queue {
             last_send: status.last_send.map(utc),
             last_receive: status.last_receive.map(utc),
             last_activity: last_activity(status).map(utc),
+            registered: status.registered.map(Registered::new),
             slots: status.slots,
             memory: status.memory,
             reserved: attributes.reserved,
@@ -106,6 +117,21 @@ impl Queue {
                 .map(|name| name.to_string_lossy().into_owned()),
             damaged: status.damaged,
             statistics: Statistics::new(&status.statistics),
+        }
+    }
+}
+
+impl Registered {
+    fn new(registered: umsg::posix::Registered) -> Registered {
+        let (by, signal) = match registered.kind {
+            NotifyKind::Signal(signal) => ("signal", Some(signal)),
+            NotifyKind::Call => ("call", None),
+            _ => ("nothing", None),
+        };
+        Registered {
+            pid: registered.pid,
+            by,
+            signal,
         }
     }
 }
