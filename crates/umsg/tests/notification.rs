@@ -325,6 +325,37 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
 }
 
 #[test]
+fn a_file_that_is_cut_short_under_who_waits_for_its_queue_ends_nobody() {
+    let place = Place::new();
+    let path = place.path().join("mq/q");
+    let mut owner = Child::run(|| {
+        umsg::signals::catch_truncation().unwrap();
+        let queue = place.create("/q", 4, 8);
+        let (how, told) = telling();
+        let registration = queue.notify(how).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+        // The helper looks at its records ten times a second; what it was to call it drops.
+        assert!(
+            told.recv_timeout(LONG)
+                .is_err_and(|error| error == mpsc::RecvTimeoutError::Disconnected)
+        );
+        assert!(!registration.is_armed());
+        drop(registration);
+        assert_eq!(
+            queue.notify(Notify::Nothing).unwrap_err(),
+            NotifyError::Damaged
+        );
+        0
+    });
+    owner.expect(Exit::Code(0), "the owner");
+}
+
+#[test]
 fn scribbled_records_make_errors_and_nothing_worse() {
     let place = Place::new();
     let mut random = support::Random::new(5);

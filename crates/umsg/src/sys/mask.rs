@@ -1,7 +1,17 @@
 //! The calling thread's signal mask.
 
-/// All signals but the two that libc uses itself: setuid(2) waits until every thread has had the second.
-const ALL: u64 = !(0b11 << 31);
+/// All signals but those that an instruction raises, which can't wait, and the two that libc uses itself: setuid(2) waits until
+/// every thread has had the second.
+const ALL: u64 = !(0b11 << 31
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGSEGV)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGTRAP));
+
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
 
 /// Masks all signals until it is dropped.
 pub(crate) struct Masked {
