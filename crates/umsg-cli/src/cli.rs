@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completions::Completions, create::Create, dump::Dump, limits::Limits, load::Load, ls::Ls,
-    man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat,
+    completions::Completions, create::Create, dump::Dump, gc::Gc, limits::Limits, load::Load,
+    ls::Ls, man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send, setup::Setup,
+    stat::Stat,
 };
 
 /// Message queues in shared memory: those of POSIX and of System V, no limits of the kernel, no root, no daemon
@@ -31,6 +32,7 @@ pub enum Command {
     Run(Run),
     Create(Create),
     Rm(Rm),
+    Gc(Gc),
     Ls(Ls),
     Stat(Stat),
     Send(Send),

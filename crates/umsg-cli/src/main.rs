@@ -6,6 +6,7 @@
 //! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`address`], [`names`] |
 //! | what is printed, for people and for programs | [`output`] |
 //! | closed standard streams and signals, which the runtime changes | [`streams`], [`inherited`] |
+//! | who has a queue open | [`users`] |
 //! | the queue that a command works with | [`opened`], of System V [`attached`] |
 //! | sending and receiving, whatever the kind of queue | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`] |
@@ -35,6 +36,7 @@ mod program;
     reason = "a function that runs before main is named in a section of the file"
 )]
 mod streams;
+mod users;
 mod values;
 
 use std::process::ExitCode;

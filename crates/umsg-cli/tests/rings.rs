@@ -161,6 +161,23 @@ fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
 }
 
 #[test]
+fn a_ring_whose_owner_is_dead_is_found_by_gc() {
+    let site = Site::new();
+    let ring = make(&site, "/jobs");
+    leave(&site, "/left");
+    let found = site.umsg(&["gc", "--dead-creator", "--remove", "--json"]);
+    let found = &found.json()["queues"];
+    assert_eq!(found.as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&found[0]["name"], &found[0]["fate"]),
+        (&json!("ring:/left"), &json!("removed"))
+    );
+    let names = site.umsg(&["ls", "--quiet"]);
+    assert_eq!(names.text(), "ring:/jobs\n");
+    drop(ring);
+}
+
+#[test]
 fn commands_that_are_for_queues_say_so() {
     let site = Site::new();
     for command in ["create", "send", "recv", "peek", "dump"] {

@@ -4,6 +4,8 @@ pub mod completions;
 pub mod create;
 mod create_typed;
 pub mod dump;
+pub mod gc;
+mod gc_found;
 pub mod limits;
 pub mod load;
 pub mod ls;
@@ -30,6 +32,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Run(run) => run.perform(cli),
         Command::Create(create) => create.perform(cli),
         Command::Rm(rm) => rm.perform(cli),
+        Command::Gc(gc) => gc.perform(cli),
         Command::Ls(ls) => ls.perform(cli),
         Command::Stat(stat) => stat.perform(cli),
         Command::Send(send) => send.perform(cli),

@@ -1,0 +1,246 @@
+//! `umsg gc`.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use glob::Pattern;
+use serde::Serialize;
+use umsg::{Namespace, posix, ring, sysv};
+
+use super::gc_found::{Found, Removal, found};
+use super::ls::Kind;
+use crate::cli::Cli;
+use crate::failure::{Code, Failure, Result};
+use crate::output::table::{Side, Table};
+use crate::output::{self, Format, json, time};
+use crate::users::Users;
+use crate::{place, values};
+
+/// Find queues and rings that nobody needs any more, and remove them if asked to
+///
+/// A queue stays until it is removed, with its messages, though the programs are gone that used it. Listed are those for which all
+/// conditions hold that are given; at least one has to be. Nothing is removed without --remove, and never what a process
+/// has open, unless --in-use says so. Of other users' processes only root can see what they have open.
+///
+/// LAST USED is when a message was last sent or received, or else the queue made; of a ring when it was made. CREATOR is the process that
+/// made it, `dead` if it has ended.
+#[derive(Args, Debug)]
+#[command(
+    group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty"]),
+    after_help = "\
+Examples:
+  umsg gc --older-than 7d                   show what was not used for a week
+  umsg gc --older-than 7d --remove          and remove it
+  umsg gc '/test-*' 'ring:/test-*' --remove what tests have left
+  umsg gc --dead-creator --empty"
+)]
+pub struct Gc {
+    /// Those whose names are like this, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
+    #[arg(value_name = "PATTERN", value_parser = Pattern::new)]
+    patterns: Vec<Pattern>,
+    /// Those that were not used for so long: 30m, 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    older_than: Option<Duration>,
+    /// Those whose creator has ended; of a ring its owner
+    #[arg(long)]
+    dead_creator: bool,
+    /// Those without messages
+    #[arg(long)]
+    empty: bool,
+    /// Of one kind only
+    #[arg(long, short, value_enum, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// Those too that processes have open
+    #[arg(long)]
+    in_use: bool,
+    /// Remove them
+    #[arg(long)]
+    remove: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// What becomes of one.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Fate {
+    /// It would be removed.
+    Stale,
+    /// A process has it open.
+    Kept,
+    Removed,
+    Failed,
+}
+
+struct Row<'a> {
+    found: &'a Found,
+    used_by: Vec<u32>,
+    fate: Fate,
+}
+
+impl Gc {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        self.format.check()?;
+        let namespace = place::existing(cli)?;
+        let all = found(&namespace, self.kind)?;
+        let users = Users::read();
+        let now = SystemTime::now();
+        let stale = all.iter().filter(|found| self.is_meant(found, now));
+        let rows: Vec<Row<'_>> = stale
+            .map(|found| self.judge(&namespace, found, &users))
+            .collect();
+        let mut out = output::standard()?;
+        if self.format.json {
+            json::print(&mut out, &Report::new(&rows))?;
+        } else {
+            table(&rows).print(&mut out)?;
+            self.summarize(&rows, &mut out)?;
+        }
+        out.flush()?;
+        match rows.iter().any(|row| row.fate == Fate::Failed) {
+            true => Err(Failure::Reported(Code::Failed)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether all conditions hold. What is not known does not hold.
+    fn is_meant(&self, found: &Found, now: SystemTime) -> bool {
+        let mut names = self.patterns.iter();
+        let is_named = self.patterns.is_empty() || names.any(|name| name.matches(&found.name));
+        let is_old = |least: Duration| {
+            let age = found
+                .last_used
+                .and_then(|time| now.duration_since(time).ok());
+            age.is_some_and(|age| age >= least)
+        };
+        is_named
+            && self.older_than.is_none_or(is_old)
+            && (!self.dead_creator || found.creator.is_some_and(|creator| !creator.lives))
+            && (!self.empty || found.messages == Some(0))
+    }
+
+    fn judge<'a>(&self, namespace: &Namespace, found: &'a Found, users: &Users) -> Row<'a> {
+        let used_by = users.of(&found.file).to_vec();
+        let fate = match (self.in_use || used_by.is_empty(), self.remove) {
+            (false, _) => Fate::Kept,
+            (true, false) => Fate::Stale,
+            (true, true) => match self.remove(namespace, found) {
+                Ok(()) => Fate::Removed,
+                Err(failure) => {
+                    failure.report();
+                    Fate::Failed
+                }
+            },
+        };
+        Row {
+            found,
+            used_by,
+            fate,
+        }
+    }
+
+    fn remove(&self, namespace: &Namespace, found: &Found) -> Result {
+        let name = &found.name;
+        match &found.removal {
+            Removal::Posix(queue) => {
+                posix::unlink_in(namespace, queue).map_err(|error| Failure::of(name, error))
+            }
+            Removal::SystemV(id) => {
+                sysv::remove(namespace, *id).map_err(|error| Failure::of(name, error))
+            }
+            Removal::Ring(ring) if self.in_use => {
+                ring::unlink_anyway_in(namespace, ring).map_err(|error| Failure::of(name, error))
+            }
+            Removal::Ring(ring) => {
+                ring::unlink_in(namespace, ring).map_err(|error| Failure::of(name, error))
+            }
+        }
+    }
+
+    fn summarize(&self, rows: &[Row<'_>], out: &mut impl Write) -> std::io::Result<()> {
+        let count = |fate| rows.iter().filter(|row| row.fate == fate).count();
+        let what = if self.remove {
+            format!("{} removed", count(Fate::Removed))
+        } else {
+            format!("{} would be removed: say --remove", count(Fate::Stale))
+        };
+        match count(Fate::Kept) {
+            0 => writeln!(out, "{what}"),
+            kept => writeln!(out, "{what}; {kept} in use, kept"),
+        }
+    }
+}
+
+fn table(rows: &[Row<'_>]) -> Table<5> {
+    let mut table = Table::new([
+        ("NAME", Side::Left),
+        ("MESSAGES", Side::Right),
+        ("LAST USED", Side::Left),
+        ("CREATOR", Side::Left),
+        ("", Side::Left),
+    ]);
+    for row in rows {
+        let found = row.found;
+        let unknown = || "-".to_owned();
+        table.push([
+            output::text::on_one_line(found.name.as_bytes()),
+            found
+                .messages
+                .map_or_else(unknown, |count| count.to_string()),
+            found
+                .last_used
+                .map_or_else(unknown, |time| time::ago(Some(time))),
+            found.creator.map_or_else(unknown, |creator| {
+                let dead = if creator.lives { "" } else { ", dead" };
+                format!("{}{dead}", creator.pid)
+            }),
+            remark(row),
+        ]);
+    }
+    table
+}
+
+fn remark(row: &Row<'_>) -> String {
+    match (row.fate, row.used_by.as_slice()) {
+        (Fate::Failed, _) => "not removed".to_owned(),
+        (_, []) => String::new(),
+        (_, [pid]) => format!("in use by process {pid}"),
+        (_, [pid, others @ ..]) => format!("in use by process {pid} and {} more", others.len()),
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    queues: Vec<Entry<'a>>,
+}
+
+/// A field keeps its name and its meaning for good. What is not known is null.
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    messages: Option<u64>,
+    last_used: Option<String>,
+    creator_pid: Option<u32>,
+    creator_alive: Option<bool>,
+    used_by: &'a [u32],
+    /// stale, kept, removed or failed.
+    fate: Fate,
+}
+
+impl<'a> Report<'a> {
+    fn new(rows: &'a [Row<'a>]) -> Report<'a> {
+        let entry = |row: &'a Row<'a>| Entry {
+            name: &row.found.name,
+            messages: row.found.messages,
+            last_used: row.found.last_used.map(time::utc),
+            creator_pid: row.found.creator.map(|creator| creator.pid),
+            creator_alive: row.found.creator.map(|creator| creator.lives),
+            used_by: &row.used_by,
+            fate: row.fate,
+        };
+        Report {
+            queues: rows.iter().map(entry).collect(),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What `umsg gc` knows of each queue and ring.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use umsg::posix::{self, OpenError, OpenOptions};
+use umsg::{Namespace, ring, sysv};
+
+use super::ls::Kind;
+use crate::address::{Label, RING};
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::output::json::last_activity;
+
+/// A queue or ring; what its mode keeps from the caller is None.
+pub struct Found {
+    /// As `umsg ls --quiet` prints it.
+    pub name: String,
+    pub file: PathBuf,
+    pub messages: Option<u64>,
+    pub last_used: Option<SystemTime>,
+    pub creator: Option<Creator>,
+    pub removal: Removal,
+}
+
+#[derive(Clone, Copy)]
+pub struct Creator {
+    pub pid: u32,
+    pub lives: bool,
+}
+
+/// How it is removed.
+pub enum Removal {
+    Posix(OsString),
+    SystemV(i32),
+    Ring(OsString),
+}
+
+/// System V queues whose identifiers differ by a multiple of this have the same file, one after the other.
+const INDICES: i32 = 32_768;
+
+/// A process that began later than this after a queue was made is not its creator: the clock of processes has 100 ticks a second.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// All that there is.
+pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
+    let wants = |this| kind.is_none_or(|kind| kind == this);
+    let mut all = Vec::new();
+    if wants(Kind::Mq) {
+        let listed = posix::list(namespace)?.into_iter();
+        all.extend(listed.map(|listed| of_posix(namespace, listed)));
+    }
+    if wants(Kind::Sysv) {
+        let listed = sysv::list(namespace);
+        let listed = listed.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
+        all.extend(listed.iter().map(|entry| of_system_v(namespace, entry)));
+    }
+    if wants(Kind::Ring) {
+        let listed = ring::list(namespace)?.into_iter();
+        all.extend(listed.map(|listed| of_ring(namespace, listed)));
+    }
+    Ok(all)
+}
+
+fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
+    let queue = match listed.queue {
+        Err(OpenError::PermissionDenied) => OpenOptions::new()
+            .write(true)
+            .namespace(namespace)
+            .open(&listed.name),
+        other => other,
+    };
+    let status = queue.ok().map(|queue| queue.status());
+    let status = status.as_ref();
+    let bare = listed.name.to_string_lossy().into_owned();
+    Found {
+        file: namespace
+            .path()
+            .join("mq")
+            .join(bare.trim_start_matches('/')),
+        name: bare,
+        messages: status.map(|status| status.attributes.messages as u64),
+        last_used: status.map(|status| last_activity(status).unwrap_or(status.created)),
+        creator: status.map(|status| creator(status.creator, status.created)),
+        removal: Removal::Posix(listed.name),
+    }
+}
+
+fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
+    let mut options = sysv::OpenOptions::new();
+    let queue = options.namespace(namespace).open_id(entry.id);
+    let status = queue.ok().and_then(|queue| queue.status().ok());
+    let used = entry.last_send.max(entry.last_receive).or(entry.changed);
+    Found {
+        name: Label::Id(entry.id).to_string(),
+        file: namespace
+            .path()
+            .join("msg")
+            .join((entry.id % INDICES).to_string()),
+        messages: entry.readable.then_some(entry.messages),
+        last_used: used.filter(|_| entry.readable),
+        creator: status.map(|status| creator(status.creator, status.created)),
+        removal: Removal::SystemV(entry.id),
+    }
+}
+
+fn of_ring(namespace: &Namespace, listed: ring::Listed) -> Found {
+    let status = listed.found.ok().map(|found| found.status);
+    let bare = listed.name.to_string_lossy().into_owned();
+    Found {
+        name: format!("{RING}{bare}"),
+        file: namespace
+            .path()
+            .join("ring")
+            .join(bare.trim_start_matches('/')),
+        messages: status.map(|status| status.messages),
+        last_used: status.map(|status| status.created),
+        creator: status.map(|status| Creator {
+            pid: status.owner,
+            lives: status.owner_alive,
+        }),
+        removal: Removal::Ring(listed.name),
+    }
+}
+
+/// The process that made something, if it has not ended and left its number to another.
+fn creator(pid: u32, created: SystemTime) -> Creator {
+    let lives = began(pid).is_some_and(|began| began <= created + SLACK);
+    Creator { pid, lives }
+}
+
+/// When a process began. None if there is none. Source: proc(5), /proc/PID/stat, the 22nd field.
+fn began(pid: u32) -> Option<SystemTime> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its name stands in parentheses, and may have any of them in it.
+    let ticks: u64 = stat
+        .rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()?;
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let age = uptime - ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+    SystemTime::now().checked_sub(Duration::from_secs_f64(age.max(0.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lives_is_the_creator_of_what_was_made_since_he_began() {
+        let (me, now) = (std::process::id(), SystemTime::now());
+        assert!(creator(me, now).lives);
+        assert!(!creator(me, now - Duration::from_secs(86_400 * 365)).lives);
+        assert!(!creator(u32::MAX, now).lives);
+    }
+}

@@ -1,0 +1,82 @@
+//! Which processes have a queue's file mapped, as far as the caller may look: of other users' processes only root learns it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{major, minor};
+
+/// Device and inode of a file, as a line of /proc/PID/maps has them: `00:1a 4711`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct File {
+    major: u32,
+    minor: u32,
+    inode: u64,
+}
+
+/// Processes by the files that they have mapped.
+pub struct Users(HashMap<File, Vec<u32>>);
+
+impl Users {
+    /// Looks at all processes but the caller.
+    pub fn read() -> Users {
+        let mut users = HashMap::<File, Vec<u32>>::new();
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        for pid in pids.filter(|&pid| pid != std::process::id()) {
+            // A path in there may be of any bytes.
+            let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+            for file in String::from_utf8_lossy(&maps).lines().filter_map(mapped) {
+                let pids = users.entry(file).or_default();
+                if pids.last() != Some(&pid) {
+                    pids.push(pid);
+                }
+            }
+        }
+        Users(users)
+    }
+
+    /// Who has a file mapped.
+    pub fn of(&self, path: &Path) -> &[u32] {
+        let Ok(metadata) = path.symlink_metadata() else {
+            return &[];
+        };
+        let file = File {
+            major: major(metadata.dev()),
+            minor: minor(metadata.dev()),
+            inode: metadata.ino(),
+        };
+        self.0.get(&file).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The file of a line: address, permissions, offset, device, inode, path.
+fn mapped(line: &str) -> Option<File> {
+    let mut fields = line.split_ascii_whitespace().skip(3);
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?.parse().ok().filter(|&inode| inode != 0)?;
+    Some(File {
+        major: u32::from_str_radix(major, 16).ok()?,
+        minor: u32::from_str_radix(minor, 16).ok()?,
+        inode,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_its_file_or_none() {
+        let line = "7f00-7f10 rw-s 00000000 00:1a 4711   /dev/shm/umsg-0/mq/a b (deleted)";
+        let file = File {
+            major: 0,
+            minor: 0x1a,
+            inode: 4711,
+        };
+        assert_eq!(mapped(line), Some(file));
+        assert_eq!(mapped("7f00-7f10 rw-p 00000000 00:00 0 [heap]"), None);
+        assert_eq!(mapped(""), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! umsg gc: what nobody needs any more.
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use support::Site;
+use umsg::Namespace;
+use umsg::posix::OpenOptions;
+
+/// The names and fates in a report.
+fn fates(report: &Value) -> Vec<(&str, &str)> {
+    let rows = report["queues"].as_array().unwrap().iter();
+    rows.map(|row| (row["name"].as_str().unwrap(), row["fate"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn nothing_is_removed_unless_that_is_said() {
+    let site = Site::new();
+    for name in ["/test-1", "/test-2", "/orders"] {
+        site.umsg(&["create", name]).text();
+    }
+    let shown = site.umsg(&["gc", "/test-*"]);
+    let lines: Vec<&str> = shown.text().lines().collect();
+    assert!(lines[0].starts_with("NAME"), "{lines:?}");
+    assert!(lines[1].starts_with("/test-1 "), "{lines:?}");
+    assert_eq!(lines[3], "2 would be removed: say --remove");
+    let removed = site.umsg(&["gc", "/test-*", "--remove"]);
+    assert!(
+        removed.text().ends_with("\n2 removed\n"),
+        "{}",
+        removed.text()
+    );
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/orders\n");
+}
+
+#[test]
+fn a_condition_has_to_be_given() {
+    let site = Site::new();
+    for arguments in [["gc", "--remove"], ["gc", "["]] {
+        let outcome = site.command(&arguments).output().unwrap();
+        assert_eq!(outcome.status.code(), Some(2));
+        assert!(outcome.stderr.starts_with(b"error: "));
+    }
+}
+
+#[test]
+fn all_conditions_have_to_hold() {
+    let site = Site::new();
+    for name in ["/empty", "/full", "key:0x1234"] {
+        site.umsg(&["create", name]).text();
+    }
+    site.umsg(&["send", "/full", "x"]).text();
+    let report = |arguments: &[&str]| {
+        let all = [&["gc", "--json"], arguments].concat();
+        site.umsg(&all).json()
+    };
+    // The commands that made them have ended.
+    let dead = report(&["--dead-creator"]);
+    assert_eq!(dead["queues"].as_array().unwrap().len(), 3);
+    assert_eq!(dead["queues"][0]["creator_alive"], Value::Bool(false));
+    let empty = report(&["--dead-creator", "--empty", "--kind", "mq"]);
+    assert_eq!(fates(&empty), [("/empty", "stale")]);
+    assert!(fates(&report(&["--older-than", "1h"])).is_empty());
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(
+        fates(&report(&["--older-than", "10ms", "/f*"])),
+        [("/full", "stale")]
+    );
+    let typed = report(&["id:*", "--remove"]);
+    assert_eq!(fates(&typed)[0].1, "removed");
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/empty\n/full\n");
+}
+
+#[test]
+fn what_a_process_has_open_is_kept_unless_that_is_said() {
+    let site = Site::new();
+    let namespace = Namespace::at(site.path()).unwrap();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    let queue = options.namespace(&namespace).open("/mine").unwrap();
+    site.umsg(&["create", "/left"]).text();
+    let report = site.umsg(&["gc", "--empty", "--remove", "--json"]).json();
+    assert_eq!(fates(&report), [("/left", "removed"), ("/mine", "kept")]);
+    let users = report["queues"][1]["used_by"].as_array().unwrap();
+    assert_eq!(*users, [std::process::id()]);
+    assert_eq!(report["queues"][1]["creator_alive"], Value::Bool(true));
+    let text = site.umsg(&["gc", "*"]);
+    let says = format!("in use by process {}\n", std::process::id());
+    assert!(text.text().contains(&says), "{}", text.text());
+    assert!(
+        text.text()
+            .ends_with("0 would be removed: say --remove; 1 in use, kept\n")
+    );
+    site.umsg(&["gc", "*", "--in-use", "--remove"]).text();
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
+    queue.send(b"still mine", 0).unwrap();
+}
+
+#[test]
+fn what_may_not_be_looked_at_is_not_known_to_be_stale() {
+    let site = Site::new();
+    site.umsg(&["create", "/secret", "--mode", "0600"]).text();
+    support::set_mode(site.path(), 0o755);
+    support::set_mode(&site.path().join("mq"), 0o755);
+    let Some(empty) = site.umsg_as_nobody(&["gc", "--empty", "--json"]) else {
+        return;
+    };
+    assert!(fates(&empty.json()).is_empty());
+    let outcome = site.umsg_as_nobody(&["gc", "/s*", "--remove"]).unwrap();
+    outcome.fails(1, &["/secret: "]);
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/secret\n");
+}
