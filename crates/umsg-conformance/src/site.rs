@@ -314,6 +314,11 @@ impl<'a> Queue<'a> {
         self.attributes().expect("attributes").flags == i64::from(libc::O_NONBLOCK)
     }
 
+    /// `mq_notify`; nothing takes a registration back.
+    pub fn notify(self, event: Option<&libc::sigevent>) -> Result<(), Errno> {
+        self.ask(|backend| backend.notify(self.fd, event))
+    }
+
     /// `mq_close`.
     pub fn close(self) -> Result<(), Errno> {
         self.ask(|backend| backend.close(self.fd))

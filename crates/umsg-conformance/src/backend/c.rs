@@ -63,6 +63,7 @@ functions! {
     umsg_mq_getattr: unsafe extern "C" fn(Handle, *mut mq_attr) -> c_int,
     umsg_mq_setattr: unsafe extern "C" fn(Handle, *const mq_attr, *mut mq_attr) -> c_int,
     umsg_mq_pollfd: unsafe extern "C" fn(Handle, c_int) -> c_int,
+    umsg_mq_notify: unsafe extern "C" fn(Handle, *const libc::sigevent) -> c_int,
     umsg_mq_status: unsafe extern "C" fn(Handle, *mut StatusOfC, size_t) -> c_int,
 }
 
@@ -307,6 +308,11 @@ impl Backend for C {
         nothing(unsafe {
             (self.functions.umsg_mq_setattr)(self.handle(fd), &attr, ptr::null_mut())
         })
+    }
+
+    fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
+        // SAFETY: as said above; a function that an event names is one, and attributes are null.
+        nothing(unsafe { (self.functions.umsg_mq_notify)(self.handle(fd), pointer(event)) })
     }
 
     fn ownership(&self, fd: Fd) -> Answer<Ownership> {

@@ -59,6 +59,7 @@ calls! {
     mq_timedreceive: unsafe extern "C" fn(mqd_t, *mut c_char, size_t, *mut c_uint, *const timespec) -> ssize_t,
     mq_getattr: unsafe extern "C" fn(mqd_t, *mut mq_attr) -> c_int,
     mq_setattr: unsafe extern "C" fn(mqd_t, *const mq_attr, *mut mq_attr) -> c_int,
+    mq_notify: unsafe extern "C" fn(mqd_t, *const libc::sigevent) -> c_int,
     close: unsafe extern "C" fn(c_int) -> c_int,
     close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int,
     dup: unsafe extern "C" fn(c_int) -> c_int,
@@ -399,6 +400,11 @@ impl Backend for Called {
         let attr = mq_attr::from(*attributes);
         // SAFETY: as said above.
         nothing(unsafe { (self.calls.mq_setattr)(fd, &attr, ptr::null_mut()) })
+    }
+
+    fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
+        // SAFETY: as said above; a function that an event names is one, and attributes are null.
+        nothing(unsafe { (self.calls.mq_notify)(fd, pointer(event)) })
     }
 
     fn ownership(&self, fd: Fd) -> Answer<Ownership> {

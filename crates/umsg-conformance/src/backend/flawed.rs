@@ -226,6 +226,10 @@ impl Backend for Flawed {
         self.kernel.set_attributes(fd, attributes)
     }
 
+    fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
+        self.kernel.notify(fd, event)
+    }
+
     fn ownership(&self, fd: Fd) -> Answer<Ownership> {
         self.kernel.ownership(fd)
     }

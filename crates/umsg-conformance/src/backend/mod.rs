@@ -203,6 +203,8 @@ pub trait Backend: Basics {
     fn attributes(&self, fd: Fd) -> Answer<Attributes>;
     /// `mq_setattr`: the attributes before.
     fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes>;
+    /// `mq_notify`; nothing takes a registration back.
+    fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()>;
     /// Owner, group and mode of the queue.
     fn ownership(&self, fd: Fd) -> Answer<Ownership>;
     /// `dup`; for a backend without descriptors a second handle that shares everything with the first.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use umsg::posix::{OpenOptions, Queue, unlink_in};
+use umsg::posix::{OpenOptions, Queue, sigevent, unlink_in, withdraw_notification};
 use umsg::{Edges, Namespace};
 
 use super::calls::{control_epoll_by, poll_by};
@@ -222,6 +222,8 @@ impl Backend for Native {
     fn close(&self, fd: Fd) -> Answer<()> {
         let handle = self.handle(fd)?;
         self.handles()[fd as usize - FIRST] = None;
+        // A registration is dropped with what it was made with; here that may be any number for the queue.
+        withdraw_notification(handle.queue.identity());
         drop(handle);
         Ok(())
     }
@@ -283,6 +285,19 @@ impl Backend for Native {
             .nonblocking
             .store(nonblocking, Ordering::Release);
         Ok(before)
+    }
+
+    fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
+        let Some(event) = event else {
+            withdraw_notification(self.handle(fd)?.queue.identity());
+            return Ok(());
+        };
+        // SAFETY: a function that an event names is one, and attributes are null.
+        let how = unsafe { sigevent::wanted(event) }.map_err(Errno)?;
+        let registered = self.handle(fd)?.queue.register(how);
+        registered
+            .map(|_| ())
+            .map_err(|error| Errno(error.errno()).into())
     }
 
     fn ownership(&self, fd: Fd) -> Answer<Ownership> {

@@ -52,6 +52,7 @@ macro_rules! instantiate {
             polling polling_cases
             getattr_setattr getattr_setattr_cases
             blocking_and_waiters blocking_and_waiters_cases
+            notification notification_cases
             fork fork_cases
         }
     };
@@ -72,6 +73,7 @@ pub mod errors_and_their_order;
 pub mod fork;
 pub mod getattr_setattr;
 pub mod names;
+pub mod notification;
 pub mod open_and_modes;
 pub mod polling;
 pub mod priorities;
