@@ -122,8 +122,13 @@ impl Chain<'_> {
         crash_point!(BELL_SETTLED);
     }
 
-    /// Shows what is, whatever the FIFO holds: after a death under the lock, and for who begins to watch.
+    /// Shows what is, whatever the FIFO holds: after a death under the lock.
     pub(crate) fn mend(&self, now: Level) {
+        self.hold(now, true);
+    }
+
+    /// Has the FIFO show what is, and if asked to, all who poll look again.
+    fn hold(&self, now: Level, nudge: bool) {
         if self.watched.get() == 0 {
             return;
         }
@@ -131,7 +136,9 @@ impl Chain<'_> {
         self.words.shown.set(self.words.shown.get() | BUSY);
         if let Some(gong) = self.bell.gong(self.words.name.get()) {
             gong.hold(packets(to));
-            gong.nudge();
+            if nudge {
+                gong.nudge();
+            }
         }
         self.words.told.set(now.word());
         self.words.shown.set(to);
@@ -205,7 +212,8 @@ impl Chain<'_> {
         crash_point!(BELL_NAMED);
         self.watched.set(self.watched.get() | LEVELS | wanted);
         crash_point!(BELL_WATCHED);
-        self.mend(now);
+        // Others may poll already: what nobody has changed is no edge for them.
+        self.hold(now, self.words.shown.get() & BUSY != 0);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::sys::clock;
 use rustix::fs::{FileType, FlockOperation, OFlags, fcntl_setfl, flock, fstat};
 use rustix::io::{self, Errno};
 use rustix::param::page_size;
-use rustix::pipe::fcntl_setpipe_size;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::process::{Resource, getrlimit};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -351,8 +351,13 @@ fn number_of(place: u64) -> RawFd {
 /// Packets do not merge, and there is room for as many as there are things to show.
 fn prepare(bell: &Own) -> io::Result<()> {
     fcntl_setfl(bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
+    let size = PACKETS * page_size();
+    // Setting it, even to what it is, tells everybody who polls to look again: see `nudge`.
+    if fcntl_getpipe_size(bell)? == size {
+        return Ok(());
+    }
     for _ in 0..FOREIGN {
-        match fcntl_setpipe_size(bell, PACKETS * page_size()) {
+        match fcntl_setpipe_size(bell, size) {
             // It holds more.
             Err(Errno::BUSY) => drop(io::read(bell, &mut [0; 64])),
             other => return other.map(drop),
