@@ -141,6 +141,28 @@ points! {
     BELL_FORGOTTEN;
     /// A doorbell that nobody polls is in no segment, and has its name: the next who makes one removes it.
     BELL_UNNAMED;
+    /// The bell is armed, its receiver does not wait yet: the ring has lost its owner, whoever rings does so in vain.
+    RING_ARMED;
+    /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper looks up at its next slice.
+    RING_DUE;
+    /// The bell is silent, its receiver was not woken: the message was sent, a sleeper looks up at its next slice.
+    RING_SILENCED;
+    /// The receiver's descriptor is readable, the bell still armed: the next sender rings once more.
+    RING_PULLED;
+    /// A descriptor was passed, its message was not sent: the receiver keeps it, among the last thousand of them.
+    RING_PASSED;
+    /// A dead owner's doorbell is taken away, its ring has its name: the next to make a ring of that name takes that too.
+    RING_CLEARED;
+    /// A ring has its name and no doorbell: the ring of a dead owner.
+    RING_NAMED;
+    /// A ring has its doorbell, its owner was not given it: the ring of a dead owner.
+    RING_MADE;
+    /// Senders are let in, the owner was not told: the ring of a dead owner.
+    RING_ENABLED;
+    /// Senders are refused, those that wait were not told: they look at their next slice.
+    RING_CLOSED;
+    /// A closed ring has lost its doorbell and has its name: the next to make a ring of that name takes it.
+    RING_UNHUNG;
     /// A queue's file is made, has no contents and no name: it vanishes.
     CREATE_EMPTY;
     /// A queue's file has its contents and no name: it vanishes.

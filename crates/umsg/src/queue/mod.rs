@@ -23,6 +23,7 @@ mod label;
 mod lease;
 mod look;
 mod notice;
+mod owner;
 mod policy;
 mod receive;
 mod reserve;
@@ -38,6 +39,11 @@ pub(crate) use hold::Grip;
 pub(crate) use label::marked;
 pub(crate) use look::{Look, Seen};
 pub(crate) use notice::{Claim, NoticeError, Outcome, What, armed};
+#[cfg_attr(
+    loom,
+    allow(unused_imports, reason = "the face of rings is not modelled")
+)]
+pub(crate) use owner::{CLOSED, DISABLED, ENABLED};
 pub(crate) use policy::Chore;
 pub(crate) use receive::Taken;
 
@@ -251,6 +257,8 @@ impl Engine {
         if let Some(fired) = wakes.fired() {
             self.tell_registered(fired);
         }
+        // A message that was let in was counted by nobody's send.
+        self.ring_anyway();
     }
 
     /// Runs `work` under the receiver lock, then wakes whom it settled.

@@ -1,6 +1,5 @@
 //! Sending: the fast path, and what a sender does that finds no room.
 
-use super::bell;
 use super::label::priority_of;
 use super::{Engine, Refused};
 use crate::counters::Event;
@@ -103,9 +102,7 @@ impl Engine {
         if board.attention.load(Ordering::Relaxed) != 0 {
             self.serve_after_send(me, deadline);
         }
-        if board.bell.load(Ordering::Relaxed) & bell::RUNG_BY_SENDERS != 0 {
-            self.ring_bell();
-        }
+        self.ring_if_asked();
     }
 
     /// Fills the next free slot and publishes it.

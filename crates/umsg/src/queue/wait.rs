@@ -30,13 +30,15 @@ pub(super) enum End {
     Settled,
     TimedOut,
     Interrupted,
+    /// A sender waits for room in a ring that nobody receives from any more. It is told that its time is over, and finds out why.
+    Deserted,
 }
 
 impl From<End> for Refused {
     fn from(end: End) -> Self {
         match end {
             End::Interrupted => Refused::Interrupted,
-            End::TimedOut => Refused::TimedOut,
+            End::TimedOut | End::Deserted => Refused::TimedOut,
             // The outcome was withdrawn, or its node says otherwise than its list.
             End::Settled => Refused::NotNow,
         }
@@ -327,10 +329,16 @@ impl Engine {
             if waiters::state(node) != State::Waiting {
                 return End::Settled;
             }
+            if list == List::Senders && self.is_closed() {
+                return End::Deserted;
+            }
             let slice = deadline.or_slice(self.slice(list));
             match futex::wait_in_calm(&node.word, me.tid(), calm, slice) {
                 Slept::Interrupted => return End::Interrupted,
                 Slept::TimedOut if deadline.has_passed() => return End::TimedOut,
+                Slept::TimedOut if list == List::Senders && self.is_deserted() => {
+                    return End::Deserted;
+                }
                 Slept::TimedOut => self.look_around(me, node, index, list, deadline),
                 Slept::Awake => {}
             }

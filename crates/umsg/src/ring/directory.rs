@@ -2,9 +2,11 @@
 
 use super::doorbell;
 use super::error::RingError;
+use super::lock::Locked;
 use super::sender::Sender;
 use super::shared::Shared;
 use super::status::{Status, status};
+use crate::crash::crash_point;
 use crate::error::OpenError;
 use crate::namespace::{FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS};
 use crate::queue::Engine;
@@ -87,14 +89,7 @@ pub(super) fn remove(
     anyway: bool,
 ) -> Result<(), RingError> {
     match attach(namespace, name) {
-        Ok((segment, file)) => match owner(&segment) {
-            Some(pid) if !anyway => return Err(RingError::Owned(pid)),
-            // Senders that have the ring go on ringing.
-            Some(_) => {}
-            None => {
-                let _ = rustix::fs::unlink(bell(namespace, file.as_fd())?);
-            }
-        },
+        Ok((segment, file)) => return remove_ring(namespace, name, (&segment, &file), anyway),
         // What is no ring has no owner.
         Err(
             RingError::NotARing | RingError::Open(OpenError::Damaged(_) | OpenError::NotAQueue(_)),
@@ -104,6 +99,48 @@ pub(super) fn remove(
         Err(error) => return Err(error),
     }
     namespace.unlink_file_in(RINGS, name).map_err(file_error)
+}
+
+fn remove_ring(
+    namespace: &Namespace,
+    name: &QueueName,
+    (segment, file): (&Segment, &OwnedFd),
+    anyway: bool,
+) -> Result<(), RingError> {
+    let owner = owner(segment);
+    if let Some(pid) = owner
+        && !anyway
+    {
+        return Err(RingError::Owned(pid));
+    }
+    let locked = Locked::of(file.as_fd());
+    if locked.is_none() && !anyway {
+        let pid = &segment.fixed().ownership.pid;
+        return Err(RingError::Owned(pid.load(Ordering::Relaxed)));
+    }
+    if named(namespace, name)? != inode(file.as_fd())? {
+        // Somebody else was first.
+        return Ok(());
+    }
+    // A living owner's senders go on ringing.
+    if owner.is_none() {
+        let _ = rustix::fs::unlink(bell(namespace, file.as_fd())?);
+        crash_point!(RING_CLEARED);
+    }
+    namespace.unlink_file_in(RINGS, name).map_err(file_error)
+}
+
+fn inode(file: BorrowedFd<'_>) -> Result<u64, OpenError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    Ok(stat.st_ino)
+}
+
+/// The inode number of the file that has the name.
+fn named(namespace: &Namespace, name: &QueueName) -> Result<u64, RingError> {
+    let file = namespace
+        .open_file_in(RINGS, name, FileAccess::ReadWrite, false)
+        .map_err(file_error)?;
+    Ok(inode(file.as_fd())?)
 }
 
 fn file_error(error: FileError) -> RingError {
@@ -153,8 +190,7 @@ fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, OwnedFd),
 
 /// Where the doorbell of the ring in a file is.
 pub(super) fn bell(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<PathBuf, OpenError> {
-    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
-    Ok(doorbell::path_of(namespace, stat.st_ino))
+    Ok(doorbell::path_of(namespace, inode(file)?))
 }
 
 /// Opens a named ring for sending.
@@ -181,21 +217,16 @@ impl Name {
         name: QueueName,
         file: BorrowedFd<'_>,
     ) -> Result<Name, OpenError> {
-        let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
         Ok(Name {
             namespace: namespace.clone(),
             name,
-            inode: stat.st_ino,
+            inode: inode(file)?,
         })
     }
 
     /// Takes the name away, unless it is another ring's by now; whoever has the ring open keeps it.
     pub(super) fn remove(self) {
-        let found = self
-            .namespace
-            .open_file_in(RINGS, &self.name, FileAccess::ReadWrite, true);
-        let stat = found.map(rustix::fs::fstat);
-        if matches!(stat, Ok(Ok(stat)) if stat.st_ino == self.inode) {
+        if matches!(named(&self.namespace, &self.name), Ok(inode) if inode == self.inode) {
             let _: Result<(), FileError> = self.namespace.unlink_file_in(RINGS, &self.name);
         }
     }

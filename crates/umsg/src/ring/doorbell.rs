@@ -18,7 +18,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg,
     sendmsg, sendmsg_addr, sendto, socket_with, socketpair,
 };
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
@@ -97,7 +97,8 @@ pub(super) struct Doorbell {
     socket: OwnedFd,
     /// Removed when the ring is dropped.
     path: Option<PathBuf>,
-    waiting: HashMap<Ticket, OwnedFd>,
+    /// Descriptors that came before their messages, oldest first.
+    waiting: VecDeque<(Ticket, OwnedFd)>,
 }
 
 impl Doorbell {
@@ -112,16 +113,25 @@ impl Doorbell {
     pub(super) fn at(path: PathBuf, mode: u32) -> io::Result<Doorbell> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        bind(&socket, &SocketAddrUnix::new(&path)?)?;
+        let address = SocketAddrUnix::new(&path)?;
+        match bind(&socket, &address) {
+            // Of another ring, whose file had this inode number and was deleted by hand.
+            Err(Errno::ADDRINUSE) => {
+                rustix::fs::unlink(&path)?;
+                bind(&socket, &address)?;
+            }
+            other => other?,
+        }
+        let doorbell = Doorbell::new(socket, Some(path.clone()));
         rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(mode))?;
-        Ok(Doorbell::new(socket, Some(path)))
+        Ok(doorbell)
     }
 
     fn new(socket: OwnedFd, path: Option<PathBuf>) -> Doorbell {
         Doorbell {
             socket,
             path,
-            waiting: HashMap::new(),
+            waiting: VecDeque::new(),
         }
     }
 
@@ -142,19 +152,24 @@ impl Doorbell {
                 continue;
             };
             if self.waiting.len() >= MOST {
-                // Their senders died before they sent the messages.
-                self.waiting.clear();
+                // Its sender died before it sent the message.
+                self.waiting.pop_front();
             }
-            self.waiting.insert(label, descriptor);
+            self.waiting.push_back((label, descriptor));
         }
     }
 
     /// The descriptor that goes with a message.
     pub(super) fn fetch(&mut self, ticket: Ticket) -> Option<OwnedFd> {
-        if !self.waiting.contains_key(&ticket) {
+        self.find(ticket).or_else(|| {
             self.empty();
-        }
-        self.waiting.remove(&ticket)
+            self.find(ticket)
+        })
+    }
+
+    fn find(&mut self, ticket: Ticket) -> Option<OwnedFd> {
+        let index = self.waiting.iter().position(|(of, _)| *of == ticket)?;
+        self.waiting.remove(index).map(|(_, descriptor)| descriptor)
     }
 
     /// None if there is nothing more; else what came, none if it only rang.
@@ -184,11 +199,18 @@ impl Doorbell {
     }
 }
 
-impl Drop for Doorbell {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
+impl Doorbell {
+    /// Takes the doorbell's path away.
+    pub(super) fn unhang(&mut self) {
+        if let Some(path) = self.path.take() {
             let _ = rustix::fs::unlink(path);
         }
+    }
+}
+
+impl Drop for Doorbell {
+    fn drop(&mut self) {
+        self.unhang();
     }
 }
 

@@ -30,6 +30,7 @@ mod asynchronous;
 mod directory;
 mod doorbell;
 mod error;
+mod lock;
 mod message;
 mod options;
 mod receiver;

@@ -5,9 +5,11 @@ use super::doorbell::{Button, Doorbell};
 use super::error::RingError;
 use super::message::{HEAD, INLINE};
 use super::receiver::Ring;
-use super::shared::{DISABLED, ENABLED, Shared};
+use super::shared::Shared;
+use crate::crash::crash_point;
 use crate::error::OpenError;
 use crate::namespace::{FileError, Namespace, QueueName, RINGS, Unpublished};
+use crate::queue::{DISABLED, ENABLED};
 use crate::segment::{self, Layout, Policy, Quota, Segment};
 use crate::sync::Ordering;
 use crate::sys::{process, thread};
@@ -123,9 +125,11 @@ impl Options {
             let mode = new.mode();
             match new.publish(&name, file_mode(mode)) {
                 Ok(file) => {
+                    crash_point!(RING_NAMED);
                     let name = Name::new(namespace, name, file.as_fd())?;
                     return match doorbell_of(namespace, file.as_fd(), file_mode(mode)) {
                         Ok((path, doorbell)) => {
+                            crash_point!(RING_MADE);
                             let shared = Shared::new(segment, Button::Named(path));
                             Ok(Ring::new(shared, doorbell, Some(name)))
                         }

@@ -1,13 +1,15 @@
 //! The receiving end of a ring.
 
+use super::directory::Name;
 use super::doorbell::Doorbell;
 use super::error::RecvError;
 use super::message::{HEAD, INLINE, Mark, Message, Tag, WITH_DESCRIPTOR, head};
 use super::sender::Sender;
-use super::shared::{CLOSED, ENABLED, Shared};
+use super::shared::Shared;
+use crate::crash::crash_point;
 use crate::pacing::Waiting;
 use crate::queue::batch::Sink;
-use crate::queue::{Refused, Taken};
+use crate::queue::{CLOSED, DISABLED, ENABLED, Refused, Taken};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
@@ -35,15 +37,11 @@ pub struct Ring {
     /// Messages that the filter did not let in.
     refused: u64,
     /// Removes what a named ring leaves in its namespace.
-    pub(super) name: Option<super::directory::Name>,
+    pub(super) name: Option<Name>,
 }
 
 impl Ring {
-    pub(super) fn new(
-        shared: Shared,
-        doorbell: Doorbell,
-        name: Option<super::directory::Name>,
-    ) -> Ring {
+    pub(super) fn new(shared: Shared, doorbell: Doorbell, name: Option<Name>) -> Ring {
         let stride = shared.engine.segment().layout().message_size;
         let together = if stride <= HEAD + INLINE { TOGETHER } else { 1 };
         Ring {
@@ -68,19 +66,22 @@ impl Ring {
     pub fn enable(&self) {
         // Release: what was done before is seen by senders that find the ring enabled.
         let _ = self.shared.ownership().state.compare_exchange(
-            super::shared::DISABLED,
+            DISABLED,
             ENABLED,
-            Ordering::AcqRel,
+            Ordering::Release,
             Ordering::Relaxed,
         );
+        crash_point!(RING_ENABLED);
     }
 
-    /// Closes the ring: senders are refused from now on. What was sent before can still be received.
+    /// Closes the ring: senders are refused from now on, those that wait for room too. What was sent before can still be received.
     pub fn close(&self) {
         self.shared
             .ownership()
             .state
             .store(CLOSED, Ordering::Release);
+        crash_point!(RING_CLOSED);
+        self.shared.engine.send_senders_away(thread::current());
     }
 
     /// From now on messages of senders that `accept` answers false for are dropped when they are met, and counted in
@@ -167,7 +168,7 @@ impl Ring {
     #[cold]
     fn silence_or_ring(&mut self) {
         self.doorbell.empty();
-        if !self.shared.engine.arm_for_polling() {
+        if !self.shared.engine.arm_for_polling(thread::current()) {
             self.shared.button.press();
         }
     }
@@ -237,7 +238,8 @@ impl Ring {
     /// known to be there, without asking senders for more: [`available`](Ring::available) does.
     ///
     /// # Blocking
-    /// As `until` says.
+    /// As `until` says. A batch that waits for room may be what is missing: who sends batches to a ring should not be waited for
+    /// with more than the ring holds less a batch.
     ///
     /// # Errors
     /// [`RecvError::TimedOut`], [`RecvError::Empty`] for [`Until::Now`], `Interrupted`; [`RecvError::TooMany`] of more messages than
@@ -358,6 +360,9 @@ impl Drop for Ring {
             return;
         }
         self.close();
+        // The doorbell first: with the name, the next to make a ring of that name finds what is left.
+        self.doorbell.unhang();
+        crash_point!(RING_UNHUNG);
         if let Some(name) = self.name.take() {
             name.remove();
         }

@@ -4,6 +4,7 @@ use super::directory;
 use super::error::SendError;
 use super::message::{Mark, Post, Tag, WITH_DESCRIPTOR};
 use super::shared::Shared;
+use crate::crash::crash_point;
 use crate::queue::batch::Batch;
 use crate::queue::{Refused, marked};
 use crate::sync::Ordering;
@@ -200,16 +201,18 @@ impl Sender {
     /// [`Ring::take_fd`](super::Ring::take_fd).
     ///
     /// # Errors
-    /// [`SendError::Descriptor`] as for [`send_fd`](Sender::send_fd), `Disabled`, `Closed`.
+    /// [`SendError::Descriptor`] as for [`send_fd`](Sender::send_fd), `Disabled`, `Closed`, `OwnerDead`.
     pub fn pass_fd(&self, descriptor: BorrowedFd<'_>) -> Result<i32, SendError> {
         self.shared.check_state()?;
         // Relaxed: only has to be unlike others.
         let count = &self.shared.ownership().descriptors;
         let ticket = count.fetch_add(1, Ordering::Relaxed) as i32;
-        self.shared
-            .button
-            .pass(ticket, descriptor)
-            .map_err(|error| SendError::Descriptor(error.into()))?;
+        let passed = self.shared.button.pass(ticket, descriptor);
+        crash_point!(RING_PASSED);
+        passed.map_err(|error| match self.shared.check_receiver() {
+            Err(error) => error,
+            Ok(()) => SendError::Descriptor(error.into()),
+        })?;
         Ok(ticket)
     }
 
@@ -310,7 +313,11 @@ impl Sender {
     fn error(&self, refused: Refused) -> SendError {
         match refused {
             Refused::NotNow | Refused::NoSlot => SendError::Full,
-            Refused::TimedOut => SendError::TimedOut,
+            // A wait ends before its time if nobody receives any more.
+            Refused::TimedOut => match self.shared.check_receiver() {
+                Err(error) => error,
+                Ok(()) => SendError::TimedOut,
+            },
             Refused::Interrupted => SendError::Interrupted,
             Refused::Trouble(trouble) => {
                 if trouble == crate::error::Trouble::Damaged {

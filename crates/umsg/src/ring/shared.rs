@@ -3,7 +3,7 @@
 use super::doorbell::Button;
 use super::error::SendError;
 use super::message::HEAD;
-use crate::queue::{Engine, Rope};
+use crate::queue::{CLOSED, ENABLED, Engine, Rope};
 use crate::segment::{Ownership, Segment};
 use crate::slots;
 use crate::sync::Ordering;
@@ -11,11 +11,6 @@ use crate::sys::thread::{self, Thread};
 use crate::sys::{clock, process};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// [`Ownership::state`].
-pub(super) const DISABLED: u32 = 1;
-pub(super) const ENABLED: u32 = 2;
-pub(super) const CLOSED: u32 = 3;
 
 /// How long it is believed that the owner lives, in nanoseconds.
 const TRUST: u64 = 10_000_000;
@@ -26,6 +21,8 @@ pub(super) struct Shared {
     pub(super) engine: Engine,
     /// Where descriptors go, and who makes the receiver's own readable.
     pub(super) button: Arc<Button>,
+    /// The process that is the ring's owner, if it is the one that this was made in. An id alone may be another's by now.
+    own: u32,
     /// CLOCK_MONOTONIC_COARSE when it was last seen that the owner lives.
     owner_seen: AtomicU64,
 }
@@ -34,11 +31,13 @@ impl Shared {
     pub(super) fn new(segment: Segment, button: Button) -> Shared {
         let button = Arc::new(button);
         let mut engine = Engine::new(segment);
+        let own = owning_process(&engine.segment().fixed().ownership);
         let pressed = Arc::clone(&button);
         engine.set_rope(Rope::new(move || pressed.press()));
         Shared {
             engine,
             button,
+            own,
             owner_seen: AtomicU64::new(0),
         }
     }
@@ -87,16 +86,18 @@ impl Shared {
     fn refusal(&self) -> SendError {
         match self.ownership().state.load(Ordering::Acquire) {
             CLOSED => SendError::Closed,
-            _ => SendError::Disabled,
+            // A dead owner never enables it.
+            _ => match self.check_owner(thread::current()) {
+                Err(error) => error,
+                Ok(()) => SendError::Disabled,
+            },
         }
     }
 
     /// Whether the owner lives, as of ten milliseconds ago: to ask costs some microseconds.
     #[inline(always)]
     pub(super) fn check_owner(&self, me: &Thread) -> Result<(), SendError> {
-        // Relaxed: stored before the ring can be found.
-        let pid = self.ownership().pid.load(Ordering::Relaxed);
-        if pid == me.pid() {
+        if self.own == me.pid() {
             return Ok(());
         }
         let now = clock::monotonic_coarse();
@@ -104,17 +105,36 @@ impl Shared {
         if now.wrapping_sub(self.owner_seen.load(Ordering::Relaxed)) < TRUST {
             return Ok(());
         }
-        self.ask_for_owner(pid, now)
+        self.ask_for_owner(now)
     }
 
     #[cold]
-    fn ask_for_owner(&self, pid: u32, now: u64) -> Result<(), SendError> {
-        // Relaxed: as the process.
-        let birth = self.ownership().birth.load(Ordering::Relaxed);
-        if pid != 0 && process::is_dead(pid, birth) {
+    fn ask_for_owner(&self, now: u64) -> Result<(), SendError> {
+        if self.engine.has_lost_its_owner() {
             return Err(SendError::OwnerDead);
         }
+        // Relaxed: a hint when to ask.
         self.owner_seen.store(now, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether somebody receives, as of now. For a sender that was refused and does not know why.
+    #[cold]
+    pub(super) fn check_receiver(&self) -> Result<(), SendError> {
+        self.check_state()?;
+        self.ask_for_owner(clock::monotonic_coarse())
+    }
+}
+
+/// This process's id if it owns the ring; else 0.
+fn owning_process(ownership: &Ownership) -> u32 {
+    let me = thread::current().pid();
+    // Relaxed: stored before the ring can be found.
+    let pid = ownership.pid.load(Ordering::Relaxed);
+    let birth = ownership.birth.load(Ordering::Relaxed);
+    if pid == me && birth == process::birth(me) {
+        me
+    } else {
+        0
     }
 }

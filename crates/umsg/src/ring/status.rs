@@ -3,8 +3,9 @@
 use super::message::HEAD;
 use super::receiver::Ring;
 use super::sender::Sender;
-use super::shared::{CLOSED, ENABLED, Shared};
+use super::shared::Shared;
 use crate::counters::Event;
+use crate::queue::{CLOSED, ENABLED};
 use crate::segment::Segment;
 use crate::slots::arena;
 use crate::sync::Ordering;

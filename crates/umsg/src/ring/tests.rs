@@ -49,8 +49,13 @@ fn a_receiver_is_woken_when_the_last_message_that_it_waits_for_is_there() {
             sender.send(&Post::new(n)).unwrap();
         }
     });
+    let begun = std::time::Instant::now();
     assert!(ring.wait(16, Until::Forever).unwrap() >= 16);
     assert_eq!(ring.status().slept, 1);
+    // The bell was armed before the sleep, and for the look after it; and at each slice in between.
+    let slices = begun.elapsed().as_millis() as u32 / 100;
+    let turns = ring.shared.engine.turns();
+    assert!(turns <= 2 + slices, "woken in vain: {turns} turns");
     late.join().unwrap();
     let mut seen = Vec::new();
     ring.drain(|message| seen.push(message.user_data)).unwrap();
@@ -209,6 +214,50 @@ fn a_descriptor_goes_with_its_message() {
     let mut text = String::new();
     ours.read_to_string(&mut text).unwrap();
     assert_eq!(text, "here");
+}
+
+#[test]
+fn senders_that_wait_for_room_are_told_that_the_ring_is_closed() {
+    let ring = ring(1, 0);
+    let sender = ring.sender();
+    sender.send(&Post::new(1)).unwrap();
+    let batch = sender.clone();
+    let waiting = [
+        std::thread::spawn(move || sender.send(&Post::new(2))),
+        std::thread::spawn(move || batch.send_batch(&[Post::new(3)])),
+    ];
+    std::thread::sleep(Duration::from_millis(10));
+    drop(ring);
+    for sender in waiting {
+        assert!(matches!(sender.join().unwrap(), Err(SendError::Closed)));
+    }
+}
+
+#[test]
+fn a_batch_that_has_waited_for_room_makes_the_descriptor_readable() {
+    let mut ring = ring(2, 0);
+    let sender = ring.sender();
+    assert!(!is_readable(&mut ring));
+    sender.send(&Post::new(1)).unwrap();
+    let batch = std::thread::spawn(move || sender.send_batch(&[Post::new(2), Post::new(3)]));
+    std::thread::sleep(Duration::from_millis(10));
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        ring.drain(|message| seen.push(message.user_data)).unwrap();
+        let descriptor = ring.pollable();
+        let flags = rustix::event::PollFlags::IN;
+        let mut poll = [rustix::event::PollFd::new(&descriptor, flags)];
+        if seen.len() < 3 {
+            let long = rustix::time::Timespec {
+                tv_sec: 20,
+                tv_nsec: 0,
+            };
+            let readable = rustix::event::poll(&mut poll, Some(&long)).unwrap();
+            assert_eq!(readable, 1, "nobody rang: {seen:?}");
+        }
+    }
+    batch.join().unwrap().unwrap();
+    assert_eq!(seen, [1, 2, 3]);
 }
 
 #[test]

@@ -114,7 +114,10 @@ impl Engine {
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
             match self.block_for_turn(me, &mut Whole(batch), calm, deadline) {
-                Ok(Some(())) => return Ok(()),
+                Ok(Some(())) => {
+                    self.ring_if_asked();
+                    return Ok(());
+                }
                 Ok(None) => {}
                 Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(deadline)),
