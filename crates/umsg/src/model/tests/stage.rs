@@ -69,7 +69,12 @@ pub(super) type Message = (u64, usize);
 impl Queue {
     /// See [`Segment::new`].
     pub(super) fn new(max_messages: usize, slots: usize) -> Queue {
-        Queue(Arc::new(Engine::new(Segment::new(max_messages, slots))))
+        Queue::of(Engine::new(Segment::new(max_messages, slots)))
+    }
+
+    /// A queue with this engine.
+    pub(super) fn of(engine: Engine) -> Queue {
+        Queue(Arc::new(engine))
     }
 
     pub(super) fn engine(&self) -> &Engine {
