@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::{Random, wait_until};
+use support::wait_until;
 use umsg::ring::{Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -114,49 +114,4 @@ fn more_messages_than_a_ring_holds_are_not_waited_for() {
     let sender = ring.sender();
     (0..6).for_each(|n| sender.send(&Post::new(n)).unwrap());
     assert_eq!(ring.wait(6, Until::Forever).unwrap(), 6);
-}
-
-/// What senders that are killed at random leave: each one's messages in order, without a gap; and the ring never stands still.
-#[test]
-fn senders_that_are_killed_hold_up_nobody_and_lose_nothing_that_they_had_sent() {
-    let place = Place::new();
-    let mut ring = owner(&place, 8);
-    let mut random = Random::new(7);
-    let mut kills = 0;
-    let end = std::time::Instant::now() + Duration::from_secs(3);
-    let mut next = std::collections::HashMap::<u32, u64>::new();
-    let mut children: Vec<Child> = Vec::new();
-    while std::time::Instant::now() < end {
-        while children.len() < 3 {
-            children.push(Child::run(|| {
-                let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
-                for n in 0.. {
-                    let payload = [n as u8; 40];
-                    sender.send(&Post::new(n).payload(&payload)).unwrap();
-                }
-                0
-            }));
-        }
-        for _ in 0..random.below(2000) {
-            let message = ring.recv_timeout(LONG).expect("the ring stands still");
-            let expected = next.entry(message.tag.pid).or_default();
-            assert_eq!(
-                message.user_data, *expected,
-                "a message is missing or comes twice"
-            );
-            assert_eq!(message.payload, [message.user_data as u8; 40]);
-            *expected += 1;
-        }
-        children.swap_remove(random.below(3) as usize).kill();
-        kills += 1;
-    }
-    drop(children);
-    ring.drain(|message| {
-        let expected = next.entry(message.tag.pid).or_default();
-        assert_eq!(message.user_data, *expected);
-        *expected += 1;
-    })
-    .unwrap();
-    assert!(kills > 5, "only {kills} kills");
-    let _ = ring.wait(1, Until::Now).unwrap_err();
 }
