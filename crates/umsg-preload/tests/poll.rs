@@ -23,6 +23,7 @@ cases_on_both! { "poll":
     select_tells_what_is_readable_and_writable,
     select_waits_and_tells_the_time_that_is_left,
     select_refuses_closed_descriptors_and_bad_times,
+    select_leaves_what_is_behind_a_set,
     a_thread_that_polls_can_be_cancelled,
     a_poll_that_does_not_wait_is_a_cancellation_point_too,
     many_processes_poll_and_nothing_is_missed,

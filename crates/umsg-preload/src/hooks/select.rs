@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_short};
 use std::time::{Duration, Instant};
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, suseconds_t, timespec, timeval};
+use rustix::fs::{Mode, OFlags};
 
 use crate::polling::{self, Patience};
 use crate::{errno, next, pointer, signals, table};
@@ -70,8 +71,13 @@ struct Sets {
 
 impl Sets {
     fn of(count: c_int, sets: [*mut fd_set; 3]) -> Sets {
+        let count = usize::try_from(count).unwrap_or(0);
         Sets {
-            count: usize::try_from(count).unwrap_or(0),
+            count: if signals::has_begun() && count > libc::FD_SETSIZE {
+                count.min(numbers_in_use())
+            } else {
+                count
+            },
             words: sets.map(<*mut fd_set>::cast),
         }
     }
@@ -217,6 +223,25 @@ impl Sets {
     }
 }
 
+/// No descriptor of the process has this number or a higher one. The kernel looks at no further bits, so programs may say that there
+/// are as many as they may have descriptors, and have sets of fewer.
+#[cold]
+fn numbers_in_use() -> usize {
+    let mut text = [0; 2048];
+    let length = rustix::fs::open("/proc/self/status", OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| rustix::io::read(file, &mut text))
+        .unwrap_or(0);
+    size_in(&text[..length]).unwrap_or(libc::FD_SETSIZE)
+}
+
+/// The line of /proc/self/status that begins with `FDSize:`.
+fn size_in(status: &[u8]) -> Option<usize> {
+    let status = std::str::from_utf8(status).ok()?;
+    let mut lines = status.lines();
+    let size = lines.find_map(|line| line.strip_prefix("FDSize:"))?;
+    size.trim().parse().ok()
+}
+
 /// The numbers of the bits that are set.
 fn ones(word: usize) -> impl Iterator<Item = usize> {
     let mut left = word;
@@ -239,5 +264,24 @@ fn timeval_of(left: Duration) -> timeval {
     timeval {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_usec: suseconds_t::from(left.subsec_micros().cast_signed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_the_table_is_found_among_other_lines() {
+        let status = b"Name:\tx\nTracerPid:\t0\nFDSize:\t256\nGroups:\t0 \n";
+        assert_eq!(size_in(status), Some(256));
+        assert_eq!(size_in(b"Name:\tx\n"), None);
+        assert!(numbers_in_use() >= 64);
+    }
+
+    #[test]
+    fn bits_are_told_by_their_numbers() {
+        assert_eq!(ones(0).count(), 0);
+        assert!(ones(1 << 63 | 0b101).eq([0, 2, 63]));
     }
 }

@@ -232,6 +232,18 @@ CASE(a_program_without_a_free_descriptor_polls) {
     }
 }
 
+/* Waits until a process sleeps, and not only for a moment. */
+static void await_sleep(pid_t process) {
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    for (int seen = 0; seen < 5; seen = state == 'S' ? seen + 1 : 0) {
+        usleep(2000);
+        FILE *stat = fopen(path, "r");
+        EXPECT(stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(stat);
+    }
+}
+
 CASE(a_message_that_goes_to_a_blocked_receiver_is_never_shown) {
     mqd_t queue = create(O_RDWR, 2);
     struct pollfd one = {queue, POLLIN, 0};
@@ -242,7 +254,7 @@ CASE(a_message_that_goes_to_a_blocked_receiver_is_never_shown) {
             receive_one(queue);
             _exit(0);
         }
-        usleep(20000);
+        await_sleep(child);
         pid_t sender = later(queue, send_one);
         EXPECT(poll(&one, 1, 70) == 0);
         EXPECT(ready(queue, POLLIN) == 0);
@@ -352,6 +364,25 @@ CASE(select_refuses_closed_descriptors_and_bad_times) {
     EXPECT_ERRNO(select(queue + 1, &set, NULL, NULL, &(struct timeval){-1, 0}), EINVAL);
     EXPECT_ERRNO(pselect(queue + 1, &set, NULL, NULL, &(struct timespec){0, 1000000000}, NULL), EINVAL);
     EXPECT_ERRNO(pselect(queue + 1, &set, NULL, NULL, &(struct timespec){0, -1}, NULL), EINVAL);
+}
+
+/* As programs do that say how many descriptors there may be: only as many bits count as there are numbers in use. */
+CASE(select_leaves_what_is_behind_a_set) {
+    struct {
+        fd_set set;
+        unsigned char behind[16384];
+    } reading, writing;
+    mqd_t queue = create(O_RDWR, 2);
+    for (int round = 0; round < 2; round++) {
+        memset(reading.behind, 0xff, sizeof reading.behind);
+        memset(writing.behind, 0xff, sizeof writing.behind);
+        FD_ZERO(&reading.set); FD_ZERO(&writing.set);
+        FD_SET(queue, &reading.set); FD_SET(queue, &writing.set);
+        EXPECT(select(100000, &reading.set, &writing.set, NULL, NULL) == 1 + round);
+        EXPECT(FD_ISSET(queue, &writing.set) && chosen(queue, &reading.set) == round);
+        for (unsigned i = 0; i < sizeof reading.behind; i++) EXPECT(reading.behind[i] == 0xff && writing.behind[i] == 0xff);
+        send_one(queue), receive_one(queue), send_one(queue);
+    }
 }
 
 static pthread_barrier_t barrier;
