@@ -103,6 +103,11 @@ impl Pacing {
         }
     }
 
+    /// Whether waits never sleep.
+    pub(crate) fn only_spins(&self) -> bool {
+        self.mode() == Waiting::Spinning
+    }
+
     /// How long to spin now, in nanoseconds; 0 for not at all, u32::MAX for until the deadline.
     pub(crate) fn allowance(&self) -> u32 {
         match self.mode() {

@@ -71,9 +71,28 @@ impl Engine {
         if deadline.has_passed() {
             return Err(Refused::NotNow.by(deadline));
         }
-        if self.spin_for_messages(me, count, calm, deadline) {
-            return Ok(());
+        while !self.spin_for_messages(me, count, calm, deadline) {
+            if !self.pacing.only_spins() {
+                return self.sleep_for_messages(me, count, calm, deadline);
+            }
+            if calm.is_over() {
+                return self.give_up_waiting(me, count, Refused::Interrupted);
+            }
+            if deadline.has_passed() {
+                return self.give_up_waiting(me, count, Refused::TimedOut);
+            }
+            self.look_for_the_dead(me);
         }
+        Ok(())
+    }
+
+    fn sleep_for_messages(
+        &self,
+        me: &Thread,
+        count: u64,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
         self.segment().fixed().counters.count(Event::ReceiveBlocked);
         loop {
             let Some(armed) = self.arm(me, count, ARMED) else {
@@ -85,11 +104,7 @@ impl Engine {
                 Slept::TimedOut if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
-                // A sender may have died before it counted its message, or before it rang.
-                Slept::TimedOut => {
-                    self.mend(me);
-                    self.mend_senders_side(me);
-                }
+                Slept::TimedOut => self.look_for_the_dead(me),
                 Slept::Awake => {}
             }
         }
@@ -103,6 +118,12 @@ impl Engine {
         let time = clock::monotonic().saturating_sub(start);
         fixed.counters.add(Event::Asleep, time);
         slept
+    }
+
+    /// At the end of a slice: a sender may have died before it counted its message, or before it rang.
+    fn look_for_the_dead(&self, me: &Thread) {
+        self.mend(me);
+        self.mend_senders_side(me);
     }
 
     /// Counts what a sender that died had sent: until the next send nobody else does.

@@ -39,6 +39,26 @@ fn messages_come_whole_and_in_order() {
 }
 
 #[test]
+fn a_receiver_that_is_to_spin_never_sleeps() {
+    let mut ring = ring(4, 0);
+    ring.set_waiting(Waiting::Spinning);
+    let sender = ring.sender();
+    let late = std::thread::spawn(move || {
+        // Longer than a sleeper's slice.
+        std::thread::sleep(Duration::from_millis(250));
+        sender.send(&Post::new(1)).unwrap();
+    });
+    assert_eq!(ring.recv().unwrap().user_data, 1);
+    late.join().unwrap();
+    assert_eq!(
+        ring.recv_timeout(Duration::from_millis(120)).unwrap_err(),
+        RecvError::TimedOut
+    );
+    let status = ring.status();
+    assert_eq!((status.slept, status.time_asleep), (0, Duration::ZERO));
+}
+
+#[test]
 fn a_receiver_is_woken_when_the_last_message_that_it_waits_for_is_there() {
     let mut ring = ring(64, 0);
     ring.set_waiting(Waiting::Blocking);
