@@ -276,15 +276,15 @@ CASE(a_handler_ends_a_blocked_poll_even_under_sa_restart) {
     for (int round = 0; round < 2; round++) {
         struct sigaction action = {.sa_handler = on_signal, .sa_flags = round ? SA_RESTART : 0};
         EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
-        ualarm(30000, 0);
+        /* Again and again: one could come before the call. */
+        ualarm(30000, 30000);
         EXPECT_ERRNO(poll(&one, 1, -1), EINTR);
-        ualarm(30000, 0);
         fd_set set;
         FD_ZERO(&set); FD_SET(queue, &set);
         EXPECT_ERRNO(select(queue + 1, &set, NULL, NULL, NULL), EINTR);
         EXPECT(FD_ISSET(queue, &set));
     }
-    EXPECT(signals == 4);
+    EXPECT(signals >= 4);
 }
 
 CASE(the_mask_of_ppoll_and_pselect_counts_while_they_wait) {
@@ -324,7 +324,7 @@ CASE(select_tells_what_is_readable_and_writable) {
         int expected = 2 * (messages > 0) + (messages < 2) + 1;
         fd_set reading_too = reading, writing_too = writing, strange_too = strange;
         EXPECT(select(last, &reading, &writing, &strange, &timeout) == expected);
-        EXPECT(timeout.tv_sec == 20 || timeout.tv_sec == 19);
+        EXPECT(timeout.tv_sec > 0 && timeout.tv_sec <= 20);
         EXPECT(pselect(last, &reading_too, &writing_too, &strange_too, &precise, NULL) == expected);
         EXPECT(precise.tv_sec == 20 && precise.tv_nsec == 0);
         EXPECT(!memcmp(&reading, &reading_too, sizeof reading) && !memcmp(&writing, &writing_too, sizeof writing));
@@ -346,7 +346,7 @@ CASE(select_waits_and_tells_the_time_that_is_left) {
     pid_t child = later(queue, send_one);
     timeout = (struct timeval){20, 0};
     EXPECT(select(queue + 1, &set, NULL, NULL, &timeout) == 1 && FD_ISSET(queue, &set));
-    EXPECT(timeout.tv_sec == 19 || (timeout.tv_sec == 20 && timeout.tv_usec == 0));
+    EXPECT(timeout.tv_sec > 0 && timeout.tv_sec < 20);
     expect_success(child);
     EXPECT(select(queue + 1, NULL, NULL, NULL, &(struct timeval){0, 1000}) == 0);
     EXPECT(select(queue + 1, &set, NULL, NULL, NULL) == 1 && FD_ISSET(queue, &set));
