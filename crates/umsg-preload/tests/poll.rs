@@ -28,3 +28,7 @@ cases_on_both! { "poll":
     a_poll_that_does_not_wait_is_a_cancellation_point_too,
     many_processes_poll_and_nothing_is_missed,
 }
+
+cases_on_umsg! { "poll":
+    a_queue_that_nobody_waits_for_takes_no_system_call,
+}

@@ -1,10 +1,13 @@
 /* poll, ppoll, select and pselect on queues' descriptors, alone and among other files. */
 #include "check.h"
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 enum { READABLE = POLLIN | POLLRDNORM, WRITABLE = POLLOUT | POLLWRNORM, ANYTHING = ~0 & 0x7fff };
@@ -439,6 +442,25 @@ CASE(a_poll_that_does_not_wait_is_a_cancellation_point_too) {
     void *result;
     EXPECT(pthread_create(&thread, NULL, poll_at_once, NULL) == 0);
     EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == 1);
+}
+
+/* The kernel kills who makes another system call than read, write and exit then. */
+CASE(a_queue_that_nobody_waits_for_takes_no_system_call) {
+    mqd_t queue = create(O_RDWR | O_NONBLOCK, 4);
+    EXPECT(ready(queue, ANYTHING) == WRITABLE);
+    pid_t child = fork();
+    if (child == 0) {
+        send_one(queue), receive_one(queue);
+        EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0);
+        char buffer[16];
+        long failed = 0;
+        for (int i = 0; i < 10000; i++) {
+            failed += mq_send(queue, "x", 1, (unsigned)i % 3) != 0;
+            failed += mq_receive(queue, buffer, 16, NULL) != 1;
+        }
+        syscall(SYS_exit, failed != 0);
+    }
+    expect_success(child);
 }
 
 /* Children that wait for a message, take it and poll again, and others that send. */
