@@ -126,6 +126,8 @@ fn soak_test(workspace: &Workspace, seconds: u64) -> Command {
         "--test",
         "soak",
         "--test",
+        "sysv_soak",
+        "--test",
         "ring_soak",
         "--test",
         "repair_time",
