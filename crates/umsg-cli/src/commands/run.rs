@@ -24,6 +24,10 @@ const WAIT: &str = "UMSG_WAIT";
 /// A program that the system does not let a library into is not run, as it would use the kernel's queues without a
 /// word: one that is statically linked, one that is set-user-ID or has file capabilities, one of another
 /// architecture or C library. A script stands or falls with its interpreter.
+///
+/// A program that asks to be told of messages (mq_notify) by a signal gets one more thread, in which it raises that signal itself,
+/// whoever sent the message. It sleeps and masks all signals, but the program does not end any more when its last own thread calls
+/// pthread_exit, and what only a process of one thread may do, as unshare(2) of a user namespace, it may not.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",
