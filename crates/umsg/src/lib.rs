@@ -40,6 +40,9 @@
     )
 )]
 
+#[cfg(all(feature = "tokio", not(loom)))]
+#[allow(unsafe_code, reason = "descriptors that a runtime keeps")]
+pub mod aio;
 mod counters;
 #[doc(hidden)]
 pub mod crash;

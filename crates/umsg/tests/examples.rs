@@ -57,6 +57,12 @@ fn a_ring_and_an_io_uring_are_waited_for_together() {
     run("ring_and_io_uring");
 }
 
+#[cfg(feature = "tokio")]
+#[test]
+fn clients_are_answered_by_tasks_of_tokio() {
+    run("async_queue");
+}
+
 #[test]
 fn the_rings_of_the_readme_are_those_that_the_documentation_runs() {
     let (readme, documentation) = (

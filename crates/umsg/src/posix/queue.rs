@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 /// [unlinked](super::unlink).
 #[derive(Debug)]
 pub struct Queue {
-    pub(super) engine: Engine,
+    pub(crate) engine: Engine,
     pub(super) access: Access,
     /// Of the file: device and inode number, owner and group.
     identity: (u64, u64),

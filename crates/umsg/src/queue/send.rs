@@ -1,7 +1,7 @@
 //! Sending: the fast path, and what a sender does that finds no room.
 
 use super::label::priority_of;
-use super::{Engine, Refused};
+use super::{Engine, Refused, WATCHED};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
@@ -99,7 +99,8 @@ impl Engine {
         // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
         // `enlist_receiver` and `look_around`.
         let board = &self.segment().fixed().board;
-        if board.attention.load(Ordering::Relaxed) != 0 {
+        // Who polls was told before it was sent.
+        if board.attention.load(Ordering::Relaxed) & !WATCHED != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();

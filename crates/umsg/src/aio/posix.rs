@@ -1,0 +1,110 @@
+//! POSIX queues with tokio.
+
+use super::Polled;
+use crate::posix::{self, Message, ReceiveError, Received, SendError};
+use crate::segment::OnFull;
+use std::io;
+use tokio::io::Interest;
+use tokio::sync::Mutex;
+
+/// A [queue](posix::Queue) for tokio. Tasks that share it take turns: those that wait to receive get messages in the order in which they
+/// began, and so do those that wait to send get room.
+#[derive(Debug)]
+pub struct Queue {
+    polled: Polled,
+    /// Whose turn it is.
+    receivers: Mutex<()>,
+    senders: Mutex<()>,
+    queue: posix::Queue,
+}
+
+impl Queue {
+    /// Registers a queue with the runtime that this is called in.
+    ///
+    /// # Errors
+    /// As [`pollable`](posix::Queue::pollable).
+    ///
+    /// # Panics
+    /// Outside of a runtime with its I/O enabled.
+    pub fn new(queue: posix::Queue) -> io::Result<Queue> {
+        Ok(Queue {
+            polled: Polled::new(queue.pollable()?)?,
+            receivers: Mutex::new(()),
+            senders: Mutex::new(()),
+            queue,
+        })
+    }
+
+    /// Sends a message; waits while the queue is full.
+    ///
+    /// # Errors
+    /// All of [`SendError`] but `TimedOut`; `Full` only of a queue that never lets senders wait, and `Interrupted` if the runtime shuts down.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready has sent nothing.
+    ///
+    /// # If the process dies
+    /// As for [`posix::Queue::send`].
+    pub async fn send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
+        let _turn = self.senders.lock().await;
+        let waits = self.queue.engine.policy().on_full != OnFull::Fail;
+        let attempt = || match self.queue.try_send(message, priority) {
+            Err(SendError::Full) if waits => None,
+            other => Some(other),
+        };
+        if let Some(outcome) = attempt() {
+            return outcome;
+        }
+        let may = || self.queue.readiness().writable;
+        let sent = self.polled.until(Interest::WRITABLE, may, attempt).await;
+        sent.unwrap_or(Err(SendError::Interrupted))
+    }
+
+    /// Receives the message that is next; waits while there is none. The buffer must have room for the queue's message size.
+    ///
+    /// # Errors
+    /// All of [`ReceiveError`] but `Empty` and `TimedOut`; `Interrupted` if the runtime shuts down.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready has received nothing.
+    ///
+    /// # If the process dies
+    /// As for [`posix::Queue::receive`].
+    pub async fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        let _turn = self.receivers.lock().await;
+        let mut attempt = || match self.queue.try_receive(buffer) {
+            Err(ReceiveError::Empty) => None,
+            other => Some(other),
+        };
+        if let Some(outcome) = attempt() {
+            return outcome;
+        }
+        let may = || self.queue.readiness().readable;
+        let received = self.polled.until(Interest::READABLE, may, attempt).await;
+        received.unwrap_or(Err(ReceiveError::Interrupted))
+    }
+
+    /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub async fn receive_vec(&self) -> Result<Message, ReceiveError> {
+        let mut data = vec![0; self.queue.engine.segment().layout().message_size];
+        let received = self.receive(&mut data).await?;
+        data.truncate(received.len);
+        Ok(Message {
+            data,
+            priority: received.priority,
+        })
+    }
+
+    /// The queue, for what needs no waiting.
+    pub fn get_ref(&self) -> &posix::Queue {
+        &self.queue
+    }
+
+    /// The queue back.
+    pub fn into_inner(self) -> posix::Queue {
+        self.queue
+    }
+}

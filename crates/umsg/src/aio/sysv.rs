@@ -1,0 +1,93 @@
+//! System V queues with tokio.
+
+use super::Polled;
+use crate::Edges;
+use crate::sysv::{self, ReceiveError, Received, SendError, Want};
+use std::io;
+use tokio::io::Interest;
+use tokio::task::coop::consume_budget;
+
+/// A [queue](sysv::Queue) for tokio. Tasks that share it wait for messages of different types; those for which a message comes, or room, try
+/// in the order in which they began to wait.
+///
+/// While there is one in any process, each send and each receive on the queue costs a system call, for those who wait for other
+/// messages than there are, or for more room.
+#[derive(Debug)]
+pub struct Queue {
+    polled: Polled,
+    queue: sysv::Queue,
+}
+
+impl Queue {
+    /// Registers a queue with the runtime that this is called in.
+    ///
+    /// # Errors
+    /// As [`pollable`](sysv::Queue::pollable).
+    ///
+    /// # Panics
+    /// Outside of a runtime with its I/O enabled.
+    pub fn new(queue: sysv::Queue) -> io::Result<Queue> {
+        Ok(Queue {
+            polled: Polled::new(queue.pollable_with(Edges::All)?)?,
+            queue,
+        })
+    }
+
+    /// Sends a message of a type, which is 1 or more; waits while there is no room for it.
+    ///
+    /// # Errors
+    /// All of [`SendError`] but `Full` and `TimedOut`; `Interrupted` if the runtime shuts down.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready has sent nothing.
+    ///
+    /// # If the process dies
+    /// As for [`sysv::Queue::send`].
+    pub async fn send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
+        consume_budget().await;
+        let attempt = || match self.queue.try_send(mtype, message) {
+            Err(SendError::Full) => None,
+            other => Some(other),
+        };
+        if let Some(outcome) = attempt() {
+            return outcome;
+        }
+        let never = || false;
+        let sent = self.polled.until(Interest::WRITABLE, never, attempt).await;
+        sent.unwrap_or(Err(SendError::Interrupted))
+    }
+
+    /// Receives the first message that is wanted; waits while there is none.
+    ///
+    /// # Errors
+    /// All of [`ReceiveError`] but `NoMessage` and `TimedOut`; `Interrupted` if the runtime shuts down.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready has received nothing.
+    ///
+    /// # If the process dies
+    /// As for [`sysv::Queue::receive`].
+    pub async fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        consume_budget().await;
+        let mut attempt = || match self.queue.try_receive(want, buffer) {
+            Err(ReceiveError::NoMessage) => None,
+            other => Some(other),
+        };
+        if let Some(outcome) = attempt() {
+            return outcome;
+        }
+        let never = || false;
+        let received = self.polled.until(Interest::READABLE, never, attempt).await;
+        received.unwrap_or(Err(ReceiveError::Interrupted))
+    }
+
+    /// The queue, for what needs no waiting.
+    pub fn get_ref(&self) -> &sysv::Queue {
+        &self.queue
+    }
+
+    /// The queue back.
+    pub fn into_inner(self) -> sysv::Queue {
+        self.queue
+    }
+}
