@@ -62,6 +62,8 @@ pub enum Suite {
     Batch,
     /// Two processes, back and forth: time of a round trip
     Pingpong,
+    /// What it costs that somebody polls: sends and receives of one thread, two processes in epoll_wait
+    Poll,
     /// Two processes, messages of a megabyte: copied, and in place
     Copy,
     /// What a queue takes in memory
@@ -88,6 +90,7 @@ impl Suite {
                 Suite::Stream,
                 Suite::Batch,
                 Suite::Pingpong,
+                Suite::Poll,
                 Suite::Copy,
                 Suite::Memory,
                 Suite::Neighbour,
@@ -106,6 +109,7 @@ impl Suite {
             Suite::Stream => "stream",
             Suite::Batch => "batch",
             Suite::Pingpong => "pingpong",
+            Suite::Poll => "poll",
             Suite::Copy => "copy",
             Suite::Memory => "memory",
             Suite::Neighbour => "neighbour",

@@ -190,6 +190,11 @@ impl Lock {
         Ok(())
     }
 
+    /// Whether somebody holds it now.
+    pub(crate) fn is_held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & TID != 0
+    }
+
     /// Whether the owner died and nobody has taken the lock since: for those who sleep on something else.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.word.load(Ordering::Relaxed) & (OWNER_DIED | TID) == OWNER_DIED

@@ -69,6 +69,11 @@ impl DescriptorQueue {
         })
     }
 
+    /// The descriptor that does not wait.
+    pub fn number(&self) -> c_int {
+        self.nonblocking
+    }
+
     #[inline]
     pub fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
         self.send_by(self.waiting, message, priority)

@@ -16,6 +16,13 @@ descriptor::message_queue!(KernelQueue, |spec| descriptor::make(
     "the kernel's"
 ));
 
+impl KernelQueue {
+    /// The descriptor of the queue itself.
+    pub fn number(&self) -> libc::c_int {
+        self.0.number()
+    }
+}
+
 const NAMES: Names = Names {
     open: libc::mq_open,
     close: libc::mq_close,

@@ -11,6 +11,7 @@ mod msg;
 mod neighbour;
 mod pairs;
 mod pingpong;
+mod poll;
 mod priorities;
 mod ring;
 mod stream;
@@ -28,6 +29,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
         Suite::Stream => stream::run(plan),
         Suite::Batch => batch::run(plan),
         Suite::Pingpong => pingpong::run(plan),
+        Suite::Poll => poll::run(plan),
         Suite::Copy => copy::run(plan),
         Suite::Memory => memory::run(plan),
         Suite::Neighbour => neighbour::run(plan),

@@ -131,10 +131,13 @@ impl Engine {
         receipt: &mut R,
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
-        if !self.seems_filled() && !self.needs_a_look() {
-            self.pacing.found_nothing();
-            self.segment().check()?;
-            return Err(Refused::NotNow);
+        if !self.seems_filled() {
+            if !self.needs_a_look() {
+                self.pacing.found_nothing();
+                self.segment().check()?;
+                return Err(Refused::NotNow);
+            }
+            self.let_ringer_finish();
         }
         self.with_receiver_lock(me, deadline, |wakes| receipt.take(self, me, wakes))
     }

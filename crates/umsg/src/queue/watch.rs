@@ -9,6 +9,7 @@
 
 use super::{Engine, Refused, WATCHED};
 use crate::doorbell::{Chain, Level, Readiness};
+use crate::pacing::give_way;
 use crate::segment::OnFull;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -27,6 +28,14 @@ impl Engine {
             .load(Ordering::Relaxed)
             & WATCHED
             != 0
+    }
+
+    /// Whoever is told that something is about to be possible may run before who tells it goes on, on the same processor: it lets that one.
+    pub(super) fn let_ringer_finish(&self) {
+        let lock = &self.segment().fixed().receiver.lock;
+        if self.must_ring() && lock.is_held() {
+            give_way(|| !lock.is_held());
+        }
     }
 
     fn chain(&self) -> Chain<'_> {
@@ -117,6 +126,7 @@ impl Engine {
         deadline: Deadline,
         send: impl FnOnce(&Engine) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
+        self.let_ringer_finish();
         self.with_receiver_lock(me, deadline, |wakes| {
             self.borrow_sender_lock(me, deadline)?;
             let sender = &self.segment().fixed().sender;

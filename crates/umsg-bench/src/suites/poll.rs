@@ -1,0 +1,265 @@
+//! What it costs that somebody polls: a send and a receive of one thread while nobody does, and while an epoll set is told of them;
+//! and a round trip of two processes that sleep in epoll_wait(2).
+//!
+//! In a queue that is empty at first each send and each receive changes what is shown. In a backlog none does, and only who asked
+//! for every edge is told.
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd as _;
+
+use umsg::Edges;
+
+use super::pairs::{self, Extent, MESSAGE_SIZE};
+use super::priorities::{Constant, Priorities as _};
+use crate::backends::kernel::KernelQueue;
+use crate::backends::umsg::UmsgQueue;
+use crate::backends::{Errno, MessageQueue, Spec};
+use crate::clock;
+use crate::duo::{self, Places};
+use crate::failure::Failure;
+use crate::harness::{Plan, Side};
+use crate::report::{Better, Row};
+use crate::shared::SharedWords;
+use crate::stats;
+
+const SUITE: &str = "poll";
+
+/// Messages that the queues hold, and those of a backlog.
+const DEPTH: u32 = 10;
+const BACKLOG: u32 = 5;
+
+/// Round trips before any is measured, and the most that are kept.
+const WARM_UP: u64 = 100;
+const KEPT: usize = 200_000;
+/// The message after which both stop.
+const LAST: u8 = 1;
+
+/// Who polls: what for, and how it wants to be told.
+#[derive(Clone, Copy)]
+struct Poller {
+    name: &'static str,
+    events: c_int,
+    edges: Edges,
+}
+
+const LEVEL: Poller = Poller {
+    name: "polled by level",
+    events: libc::EPOLLIN,
+    edges: Edges::Changes,
+};
+
+const POLLERS: [Option<Poller>; 4] = [
+    None,
+    Some(LEVEL),
+    Some(Poller {
+        name: "polled by edge for messages",
+        events: libc::EPOLLIN | libc::EPOLLET,
+        edges: Edges::Messages,
+    }),
+    Some(Poller {
+        name: "polled by edge for both",
+        events: libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET,
+        edges: Edges::All,
+    }),
+];
+
+/// A queue with a descriptor that can be polled.
+trait Pollable: MessageQueue {
+    fn descriptor(&self, edges: Edges) -> Result<c_int, Failure>;
+}
+
+impl Pollable for UmsgQueue {
+    fn descriptor(&self, edges: Edges) -> Result<c_int, Failure> {
+        let polled = self.queue().pollable_with(edges);
+        let polled =
+            polled.map_err(|error| Failure::new(format!("umsg is not polled: {error}")))?;
+        Ok(polled.as_raw_fd())
+    }
+}
+
+impl Pollable for KernelQueue {
+    fn descriptor(&self, _: Edges) -> Result<c_int, Failure> {
+        Ok(self.number())
+    }
+}
+
+/// An epoll set with one descriptor.
+struct Set(c_int);
+
+impl Set {
+    fn new(queue: &impl Pollable, poller: Poller) -> Result<Set, Failure> {
+        let descriptor = queue.descriptor(poller.edges)?;
+        let mut event = libc::epoll_event {
+            events: poller.events as u32,
+            u64: 0,
+        };
+        // SAFETY: the descriptors are ours, and the event a local.
+        let (set, added) = unsafe {
+            let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            (
+                set,
+                libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, descriptor, &raw mut event),
+            )
+        };
+        match added {
+            0 => Ok(Set(set)),
+            _ => Err(Failure::new(format!("epoll_ctl: {}", Errno::last()))),
+        }
+    }
+
+    /// Sleeps until something is told.
+    fn wait(&self) {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: room for one event, a local.
+        unsafe { libc::epoll_wait(self.0, &raw mut event, 1, -1) };
+    }
+}
+
+impl Drop for Set {
+    fn drop(&mut self) {
+        // SAFETY: our own descriptor, closed once.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for backlog in [0, BACKLOG] {
+        for poller in POLLERS {
+            rows.push(one_thread(plan, poller, backlog)?);
+        }
+    }
+    let first = plan.cpus.first;
+    rows.push(two_processes(plan, "one core", Places::Together(first))?);
+    if let Some(second) = plan.cpus.second {
+        rows.push(two_processes(
+            plan,
+            "two cores",
+            Places::Apart(first, second),
+        )?);
+    }
+    Ok(rows)
+}
+
+fn one_thread(plan: &Plan, poller: Option<Poller>, backlog: u32) -> Result<Row, Failure> {
+    let whom = poller.map_or("nobody polls", |poller| poller.name);
+    let where_to = if backlog == 0 { "empty" } else { "backlog" };
+    let name = format!("send + receive, {where_to}, {whom}");
+    let (mut umsg, mut kernel) = (Side::new(), Side::new());
+    for round in 0..plan.rounds {
+        plan.progress(&format!("poll: {name}"), round);
+        umsg.round(|| pair::<UmsgQueue>(plan, poller, backlog));
+        kernel.round(|| pair::<KernelQueue>(plan, poller, backlog));
+    }
+    if let Some(failure) = umsg.failure {
+        return Err(Failure::new(format!("{name}: {failure}")));
+    }
+    let (ours, theirs) = (umsg.each(|&time| time), kernel.each(|&time| time));
+    let row = Row::compare(SUITE, name, "ns", Better::Less, &ours, &theirs)
+        .spreads(&ours, &theirs)
+        .reason("kernel", kernel.failure.as_ref());
+    Ok(match poller {
+        Some(_) => row.goal_ratio(1.0),
+        None => row,
+    })
+}
+
+/// Nanoseconds of a send and a receive.
+fn pair<Q: Pollable>(plan: &Plan, poller: Option<Poller>, backlog: u32) -> Result<f64, Failure> {
+    let queue = make::<Q>()?;
+    let _set = poller.map(|poller| Set::new(&queue, poller)).transpose()?;
+    let mut priorities = Constant::FIRST;
+    pairs::fill(&queue, backlog, &mut priorities)?;
+    pairs::pair(&queue, &mut priorities, Extent::timed(plan.budget))
+}
+
+fn make<Q: MessageQueue>() -> Result<Q, Failure> {
+    Q::make(&Spec {
+        depth: DEPTH,
+        message_size: MESSAGE_SIZE as u32,
+    })
+}
+
+fn two_processes(plan: &Plan, cores: &str, places: Places) -> Result<Row, Failure> {
+    let name = format!("round trip, {cores}, both in epoll_wait");
+    let (mut umsg, mut kernel) = (Side::new(), Side::new());
+    for round in 0..plan.rounds {
+        plan.progress(&format!("poll: {name}"), round);
+        umsg.round(|| trips::<UmsgQueue>(plan, places));
+        kernel.round(|| trips::<KernelQueue>(plan, places));
+    }
+    if let Some(failure) = umsg.failure {
+        return Err(Failure::new(format!("{name}: {failure}")));
+    }
+    let (ours, theirs) = (umsg.each(|&time| time), kernel.each(|&time| time));
+    let row = Row::compare(SUITE, name, "ns", Better::Less, &ours, &theirs)
+        .spreads(&ours, &theirs)
+        .reason("kernel", kernel.failure.as_ref())
+        .note("each sleeps in epoll_wait, by level, and receives until there is nothing");
+    Ok(row.goal_ratio(1.0))
+}
+
+/// Nanoseconds of a round trip.
+fn trips<Q: Pollable>(plan: &Plan, places: Places) -> Result<f64, Failure> {
+    let (there, back) = (make::<Q>()?, make::<Q>()?);
+    let words = SharedWords::new(1)?;
+    let budget = plan.duo_budget.as_nanos() as u64;
+    duo::run(
+        places,
+        |barrier| {
+            let set = Set::new(&back, LEVEL)?;
+            barrier.meet();
+            let time = call(&there, &back, &set, budget)?;
+            words.set(0, time);
+            Ok(())
+        },
+        |barrier| {
+            let set = Set::new(&there, LEVEL)?;
+            barrier.meet();
+            while receive(&there, &set)? != LAST {
+                send(&back, 0)?;
+            }
+            Ok(())
+        },
+    )?;
+    Ok(words.get(0) as f64)
+}
+
+/// The median time of a round trip.
+fn call<Q: MessageQueue>(there: &Q, back: &Q, set: &Set, budget: u64) -> Result<u64, Failure> {
+    // Filled once, so that no page fault falls into a round trip.
+    let mut times = vec![1.0; KEPT];
+    times.clear();
+    for _ in 0..WARM_UP {
+        send(there, 0)?;
+        receive(back, set)?;
+    }
+    let mut before = clock::now();
+    let end = before + budget;
+    while before < end && times.len() < KEPT {
+        send(there, 0)?;
+        receive(back, set)?;
+        let after = clock::now();
+        times.push((after - before) as f64);
+        before = after;
+    }
+    send(there, LAST)?;
+    Ok(stats::median(&times) as u64)
+}
+
+fn send<Q: MessageQueue>(queue: &Q, what: u8) -> Result<(), Failure> {
+    let sent = queue.try_send(&[what; MESSAGE_SIZE], 0);
+    sent.map_err(|errno| Failure::new(format!("a send failed: {errno}")))
+}
+
+fn receive<Q: MessageQueue>(queue: &Q, set: &Set) -> Result<u8, Failure> {
+    let mut buffer = [0; MESSAGE_SIZE];
+    loop {
+        set.wait();
+        match queue.try_receive(&mut buffer) {
+            Ok(_) => return Ok(buffer[0]),
+            Err(Errno::AGAIN) => {}
+            Err(errno) => return Err(Failure::new(format!("a receive failed: {errno}"))),
+        }
+    }
+}
