@@ -29,27 +29,28 @@ fn two_threads() -> Runtime {
 #[test]
 fn a_task_waits_for_a_message_of_another_process_and_for_room() {
     let place = Place::new();
-    let queue = place.create("/q", 2, 8);
+    let (queue, back) = (place.create("/q", 2, 8), place.create("/back", 2, 8));
     let mut child = Child::run(|| {
         std::thread::sleep(Duration::from_millis(20));
-        let queue = place.open("/q");
+        let (queue, back) = (place.open("/q"), place.open("/back"));
         for number in 0..100_u64 {
             queue.send(&number.to_ne_bytes(), 0).unwrap();
         }
         for number in 0..100_u64 {
-            assert_eq!(queue.receive_vec().unwrap().data, number.to_ne_bytes());
+            assert_eq!(back.receive_vec().unwrap().data, number.to_ne_bytes());
         }
         0
     });
     one_thread().block_on(async {
         let queue = posix::Queue::new(queue).unwrap();
+        let back = posix::Queue::new(back).unwrap();
         for number in 0..100_u64 {
             let message = timeout(STUCK, queue.receive_vec()).await.unwrap().unwrap();
             assert_eq!(message.data, number.to_ne_bytes());
         }
         for number in 0..100_u64 {
             let message = number.to_ne_bytes();
-            timeout(STUCK, queue.send(&message, 0))
+            timeout(STUCK, back.send(&message, 0))
                 .await
                 .unwrap()
                 .unwrap();

@@ -15,7 +15,7 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use umsg::posix::Queue;
 use umsg::sysv::Want;
-use umsg::{Edges, Readiness};
+use umsg::{Edges, Namespace, Readiness};
 
 /// Messages that the queues of the comparison hold.
 const SIZE: usize = 8;
@@ -524,5 +524,83 @@ fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
         assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
         queue.try_receive(Want::Exactly(3), &mut [0; 8]).unwrap();
         child.expect(Exit::Code(0), "a sender");
+    }
+}
+
+/// A namespace of all users, gone when dropped.
+struct Everybodys(tempfile::TempDir);
+
+impl Everybodys {
+    fn new() -> Everybodys {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let everybody = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(dir.path(), everybody).unwrap();
+        Namespace::at(dir.path()).unwrap();
+        Everybodys(dir)
+    }
+
+    fn open(&self, mode: u32) -> Queue {
+        let namespace = Namespace::at(self.0.path()).unwrap();
+        let mut options = umsg::posix::OpenOptions::new();
+        options.read(true).write(true).create(true).mode(mode);
+        options.max_messages(4).message_size(8);
+        options.namespace(&namespace).open("/q").unwrap()
+    }
+}
+
+/// A child that is another user, without groups.
+fn as_user(user: u32, work: impl FnOnce() -> i32) -> Child {
+    Child::run(|| {
+        // SAFETY: settings of this process, which has one thread that counts.
+        unsafe {
+            assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+            assert_eq!(libc::setgid(user), 0);
+            assert_eq!(libc::setuid(user), 0);
+            libc::umask(0);
+        }
+        work()
+    })
+}
+
+#[test]
+fn the_owner_of_a_queue_that_another_user_polls_can_ring() {
+    const OWNER: u32 = 4242;
+    const POLLER: u32 = 4243;
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("left out: takes root");
+    }
+    for (mode, poller) in [(0o600, 0), (0o660, 0), (0o666, POLLER), (0o606, POLLER)] {
+        let place = Everybodys::new();
+        let mut maker = as_user(OWNER, || {
+            place.open(mode);
+            0
+        });
+        maker.expect(Exit::Code(0), "the owner");
+        let (ready, says_ready) = rustix::pipe::pipe().unwrap();
+        let mut poller = as_user(poller, || {
+            let queue = place.open(mode);
+            let descriptor = match queue.pollable() {
+                Ok(descriptor) => descriptor,
+                // No access control lists here.
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return 1,
+                Err(error) => panic!("{error}"),
+            };
+            rustix::io::write(&says_ready, b".").unwrap();
+            assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+            0
+        });
+        drop(says_ready);
+        if rustix::io::read(&ready, &mut [0; 1]) != Ok(1) {
+            poller.expect(Exit::Code(1), "a poller");
+            eprintln!("left out: no access control lists");
+            continue;
+        }
+        let mut owner = as_user(OWNER, || {
+            place.open(mode).try_send(b"m", 0).unwrap();
+            0
+        });
+        owner.expect(Exit::Code(0), "the owner");
+        poller.expect(Exit::Code(0), "who polls");
     }
 }
