@@ -9,7 +9,7 @@ use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDNORM, POL
 use crate::children::{Child, wait_until};
 use crate::errno::Errno;
 use crate::site::{Queue, Site, message};
-use crate::sys;
+use crate::sys::{self, User};
 
 subject! { $ polling, polling_cases:
     it_is_readable_exactly_while_it_holds_messages
@@ -32,6 +32,7 @@ subject! { $ polling, polling_cases:
     a_message_that_goes_to_a_blocked_receiver_is_never_shown
     the_room_that_a_blocked_sender_takes_is_never_shown
     a_killed_poller_is_in_nobodys_way
+    a_umask_that_denies_the_owner_everything_is_in_nobodys_way
     epoll_tells_the_level
     epoll_tells_each_send_and_each_receive_as_an_edge
     epoll_tells_edges_of_room
@@ -323,6 +324,18 @@ fn a_killed_poller_is_in_nobodys_way(site: &Site) {
         queue.receive().expect("a message");
     }
     assert_eq!(ready(site, queue), WRITABLE);
+}
+
+fn a_umask_that_denies_the_owner_everything_is_in_nobodys_way(site: &Site) {
+    site.need_root();
+    let outcome = site.as_user(User::NOBODY, || {
+        sys::umask(0o777);
+        let queue = site.queue(1, 8);
+        let child = poller(site, queue, POLLIN);
+        queue.send(b"x", 0).expect("room");
+        child.result()
+    });
+    assert_eq!(outcome, i64::from(POLLIN));
 }
 
 /// An epoll set, and what is asked of it.

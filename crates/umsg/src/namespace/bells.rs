@@ -93,7 +93,11 @@ impl Namespace {
         self.sweep_bells();
         let path = Path::new(self, name);
         fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR)?;
-        open(path.bytes())
+        open(path.bytes()).or_else(|_| {
+            // A umask may forbid it even to the owner.
+            fs::chmodat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+            open(path.bytes())
+        })
     }
 
     /// Whether the name of a doorbell leads to this one.

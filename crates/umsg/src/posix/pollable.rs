@@ -73,6 +73,7 @@ impl Queue {
         self.engine.readmit(thread::current(), &admit);
     }
 
+    /// The owner may open it whatever the mode is, which he could change.
     fn rights(&self) -> sysv::Rights {
         let (uid, gid) = self.owner;
         sysv::Rights {
@@ -80,7 +81,7 @@ impl Queue {
             gid,
             cuid: uid,
             cgid: gid,
-            mode: self.mode() & 0o777,
+            mode: self.mode() & 0o777 | 0o600,
         }
     }
 }
