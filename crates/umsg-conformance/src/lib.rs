@@ -25,6 +25,7 @@ pub mod backend;
 pub mod cases;
 pub mod children;
 pub mod compare;
+pub mod epoll;
 pub mod errno;
 pub mod library;
 pub mod ring;

@@ -203,7 +203,19 @@ pub fn state(id: Pid) -> Option<u8> {
 
 /// Whether a process has ended, reaped or not.
 pub fn is_gone(pid: Pid) -> bool {
-    matches!(state(pid), None | Some(b'Z' | b'X'))
+    match state(pid) {
+        None | Some(b'X') => true,
+        // Its first thread has; others may have to yet.
+        Some(b'Z') => threads(pid).is_none_or(|threads| threads <= 1),
+        Some(_) => false,
+    }
+}
+
+/// How many threads a process has, as `/proc` shows it.
+fn threads(pid: Pid) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = text.rsplit_once(')')?;
+    after.split_whitespace().nth(17)?.parse().ok()
 }
 
 /// Waits until a process has ended, reaped or not. False if it did not.
@@ -329,6 +341,25 @@ pub fn readable(fd: RawFd, patience: Duration) -> bool {
     let milliseconds = patience.as_millis().try_into().unwrap_or(i32::MAX);
     // SAFETY: one valid entry.
     unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
+}
+
+/// A set for select of these descriptors, which are below FD_SETSIZE.
+pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
+    // SAFETY: bits, for which all zeroes are a value.
+    let mut set: libc::fd_set = unsafe { std::mem::zeroed() };
+    for &fd in fds {
+        assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
+        // SAFETY: within the set.
+        unsafe { libc::FD_SET(fd, &mut set) };
+    }
+    set
+}
+
+/// Whether a descriptor below FD_SETSIZE is in a set.
+pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
+    assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
+    // SAFETY: within the set.
+    unsafe { libc::FD_ISSET(fd, set) }
 }
 
 /// Puts a duplicate of a descriptor at a number of choice; it stays open on exec.

@@ -76,6 +76,7 @@ calls! {
     fchown: unsafe extern "C" fn(c_int, libc::uid_t, libc::gid_t) -> c_int,
     mmap: unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void,
     poll: unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, c_int) -> c_int,
+    select: unsafe extern "C" fn(c_int, *mut libc::fd_set, *mut libc::fd_set, *mut libc::fd_set, *mut libc::timeval) -> c_int,
     epoll_ctl: unsafe extern "C" fn(c_int, c_int, c_int, *mut libc::epoll_event) -> c_int,
     readlink: unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> ssize_t,
     sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
@@ -203,7 +204,10 @@ pub(super) fn poll_by(
 ) -> Answer<usize> {
     let mut polled = descriptors.to_vec();
     for one in polled.iter_mut().filter(|one| one.fd >= 0) {
-        one.fd = descriptor(one.fd)?;
+        one.fd = match descriptor(one.fd) {
+            Err(Failure::Errno(Errno::EBADF)) => Fd::MAX,
+            answer => answer?,
+        };
     }
     let (start, count) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
     // SAFETY: a vector.
@@ -518,6 +522,22 @@ impl Backend for Called {
         let (start, count) = (descriptors.as_mut_ptr(), descriptors.len());
         // SAFETY: as said above.
         Ok(answer(unsafe { (self.calls.poll)(start, count as libc::nfds_t, timeout) })? as usize)
+    }
+
+    fn select(
+        &self,
+        below: Fd,
+        readable: &mut libc::fd_set,
+        writable: &mut libc::fd_set,
+    ) -> Answer<usize> {
+        let mut now = libc::timeval {
+            tv_sec: 0,
+            tv_usec: 0,
+        };
+        let others = ptr::null_mut();
+        // SAFETY: as said above.
+        let count = unsafe { (self.calls.select)(below, readable, writable, others, &mut now) };
+        Ok(answer(count)? as usize)
     }
 
     fn control_epoll(

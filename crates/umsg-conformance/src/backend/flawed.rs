@@ -34,6 +34,20 @@ pub enum Flaw {
     NeverBlocks,
     /// Bytes beyond the message are overwritten.
     BufferScribbledOn,
+    /// A full queue is shown as one that has room.
+    FullIsWritable,
+    /// `select` leaves out what is readable.
+    SelectBlind,
+    /// `EPOLLET` is ignored.
+    EdgesAreLevels,
+    /// `EPOLLONESHOT` is ignored.
+    TellsMoreThanOnce,
+    /// Who registers where somebody is registered is told that it did.
+    BusyIsHidden,
+    /// A registration can't be taken back.
+    RegistrationSticks,
+    /// The value of a notification is lost.
+    ValueLost,
 }
 
 impl Flaw {
@@ -52,6 +66,13 @@ impl Flaw {
         Flaw::UnlinkAlwaysSucceeds,
         Flaw::NeverBlocks,
         Flaw::BufferScribbledOn,
+        Flaw::FullIsWritable,
+        Flaw::SelectBlind,
+        Flaw::EdgesAreLevels,
+        Flaw::TellsMoreThanOnce,
+        Flaw::BusyIsHidden,
+        Flaw::RegistrationSticks,
+        Flaw::ValueLost,
     ];
 }
 
@@ -226,10 +247,6 @@ impl Backend for Flawed {
         self.kernel.set_attributes(fd, attributes)
     }
 
-    fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
-        self.kernel.notify(fd, event)
-    }
-
     fn ownership(&self, fd: Fd) -> Answer<Ownership> {
         self.kernel.ownership(fd)
     }
@@ -259,6 +276,66 @@ impl Backend for Flawed {
 
     fn read(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
         self.kernel.read(fd, buffer)
+    }
+
+    fn read_at(&self, fd: Fd, buffer: &mut [u8], offset: i64) -> Answer<usize> {
+        self.kernel.read_at(fd, buffer, offset)
+    }
+
+    fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
+        let count = self.kernel.poll(descriptors, timeout)?;
+        for one in descriptors.iter_mut() {
+            if self.has(Flaw::FullIsWritable) && one.revents & libc::POLLIN != 0 {
+                one.revents |= one.events & libc::POLLOUT;
+            }
+        }
+        Ok(count)
+    }
+
+    fn select(
+        &self,
+        below: Fd,
+        readable: &mut libc::fd_set,
+        writable: &mut libc::fd_set,
+    ) -> Answer<usize> {
+        if self.has(Flaw::SelectBlind) {
+            // SAFETY: a set of descriptors.
+            unsafe { libc::FD_ZERO(readable) };
+        }
+        self.kernel.select(below, readable, writable)
+    }
+
+    fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
+        let mut event = event.copied();
+        if self.has(Flaw::RegistrationSticks) && event.is_none() {
+            return self.kernel.attributes(fd).map(drop);
+        }
+        if let Some(event) = event.as_mut().filter(|_| self.has(Flaw::ValueLost)) {
+            event.sigev_value.sival_ptr = std::ptr::null_mut();
+        }
+        match self.kernel.notify(fd, event.as_ref()) {
+            Err(Failure::Errno(Errno::EBUSY)) if self.has(Flaw::BusyIsHidden) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    fn control_epoll(
+        &self,
+        set: i32,
+        operation: i32,
+        fd: Fd,
+        event: libc::epoll_event,
+    ) -> Answer<()> {
+        let mut event = event;
+        for (flaw, flag) in [
+            (Flaw::EdgesAreLevels, libc::EPOLLET),
+            (Flaw::TellsMoreThanOnce, libc::EPOLLONESHOT),
+        ] {
+            if self.has(flaw) {
+                event.events &= !flag.cast_unsigned();
+            }
+        }
+        self.kernel.control_epoll(set, operation, fd, event)
     }
 
     fn write(&self, fd: Fd, bytes: &[u8]) -> Answer<usize> {

@@ -290,6 +290,15 @@ pub trait Backend: Basics {
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
+    /// `select` that does not wait, on the descriptors below a number: how many are ready.
+    fn select(
+        &self,
+        below: Fd,
+        readable: &mut libc::fd_set,
+        writable: &mut libc::fd_set,
+    ) -> Answer<usize> {
+        Err(Failure::Unsupported(NO_DESCRIPTORS))
+    }
     /// `epoll_ctl`.
     fn control_epoll(
         &self,

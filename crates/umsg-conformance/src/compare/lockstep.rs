@@ -9,6 +9,10 @@ use super::operation::{Call, Operation, Step, WORKERS};
 use super::reply::{Leeway, Outcome, Reply};
 use super::side::{Settled, Setup, Side, Trouble};
 use super::{Comparable, Waiting};
+use crate::sys::Pause;
+
+/// How long to ask for what may come late.
+const LATENESS: Duration = Duration::from_secs(2);
 
 /// What happened in one step.
 #[derive(Debug, Clone)]
@@ -282,11 +286,32 @@ impl<F: Comparable> Lockstep<'_, F> {
         match kernel {
             Settled::Blocked => self.expect_blocked(worker, number),
             Settled::Answered(kernel) => {
-                let other = self.sides[1].answer(worker)?;
+                let mut other = self.sides[1].answer(worker)?;
+                if let Operation::Call(call) = operation
+                    && F::may_come_late(call)
+                {
+                    other = self.ask_again(number, worker, &kernel, other)?;
+                }
                 self.compare(worker, number, &kernel, &other)?;
                 self.after(operation, worker, [&kernel, &other])
             }
         }
+    }
+
+    /// Asks the other side again until it says what the kernel does, or for too long.
+    fn ask_again(
+        &self,
+        number: usize,
+        worker: usize,
+        kernel: &Reply,
+        mut other: Reply,
+    ) -> Result<Reply, Stop> {
+        let mut pause = Pause::new(LATENESS);
+        while !kernel.agrees(&other, self.leeway()) && pause.again() {
+            self.sides[1].command(worker, number)?;
+            other = self.sides[1].answer(worker)?;
+        }
+        Ok(other)
     }
 
     /// The kernel's worker is blocked: so the other one has to be.
@@ -335,6 +360,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         self.note(worker, [kernel.to_string(), other.to_string()]);
         match kernel.outcome {
             Outcome::Failed(errno) => self.see(self.steps[number].operation, &errno.to_string()),
+            Outcome::Unsupported => self.see(self.steps[number].operation, "not asked"),
             _ => self.see(self.steps[number].operation, "ok"),
         }
         if kernel.agrees(other, self.leeway()) {

@@ -16,6 +16,7 @@
 //! calls there are, how histories of them are made, and what the kernel leaves to chance.
 
 mod launch;
+pub mod lists;
 mod lockstep;
 mod operation;
 pub mod posix;
@@ -132,6 +133,12 @@ pub trait Comparable: Family {
 
     /// Whether this answer of the kernel says that it has no room for a queue.
     fn is_refused(_call: Self::Call, _outcome: Outcome) -> bool {
+        false
+    }
+
+    /// Whether what this call tells may come a little later on the other side, so that it has to be asked again: it says
+    /// then everything that has come so far.
+    fn may_come_late(_call: Self::Call) -> bool {
         false
     }
 

@@ -40,6 +40,9 @@ pub trait Hand<C> {
     /// A process begins, and this is its: the first one or one that was forked.
     fn begin(&mut self) {}
 
+    /// The process is about to fork.
+    fn fork(&mut self) {}
+
     /// Makes the call of a step.
     fn call(&mut self, number: u32, call: C) -> Reply;
 }
@@ -119,6 +122,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
     /// Forks: the parent answers with the child's number, the child at its own socket that it is ready.
     fn fork(&mut self, child: usize, user: Option<sys::User>) -> Option<Reply> {
         assert!(child < WORKERS);
+        self.hand.fork();
         match sys::fork() {
             Err(errno) => Some(Reply::new(Outcome::Failed(errno))),
             Ok(Forked::Parent(pid)) => Some(Reply {

@@ -11,6 +11,9 @@ use crate::sys;
 /// How many descriptors each of them remembers.
 pub const SLOTS: usize = 6;
 
+/// How many epoll sets each of them remembers.
+pub const SETS: usize = 3;
+
 /// A place where a worker remembers a descriptor: the number stays there after a close, to be used wrongly.
 pub type Slot = usize;
 
@@ -96,6 +99,45 @@ impl Size {
             Size::More(bytes) => message_size + bytes,
             Size::OneLess => message_size.saturating_sub(1),
         }
+    }
+}
+
+/// How to be notified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// Not any more: a null pointer.
+    Withdraw,
+    /// `SIGEV_NONE`.
+    Nothing,
+    /// `SIGEV_SIGNAL`.
+    Signal {
+        /// `sigev_signo`.
+        signal: i32,
+        /// `sigev_value`.
+        value: i64,
+    },
+    /// In no way that there is.
+    Unknown {
+        /// `sigev_notify`.
+        how: i32,
+    },
+}
+
+impl Event {
+    /// For `mq_notify`.
+    pub fn sigevent(self) -> Option<libc::sigevent> {
+        let (how, signal, value) = match self {
+            Event::Withdraw => return None,
+            Event::Nothing => (libc::SIGEV_NONE, 0, 0),
+            Event::Signal { signal, value } => (libc::SIGEV_SIGNAL, signal, value),
+            Event::Unknown { how } => (how, 0, 0),
+        };
+        // SAFETY: numbers and a pointer, for which all zeroes are a value.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        event.sigev_notify = how;
+        event.sigev_signo = signal;
+        event.sigev_value.sival_ptr = std::ptr::without_provenance_mut(value as usize);
+        Some(event)
     }
 }
 
@@ -185,6 +227,41 @@ pub enum Call {
     Map {
         slot: Slot,
     },
+    Poll {
+        slot: Slot,
+        with: Option<Slot>,
+        events: i16,
+    },
+    Select {
+        slot: Slot,
+        with: Option<Slot>,
+        events: i16,
+    },
+    MakeSet {
+        set: Slot,
+        watched: bool,
+    },
+    CloseSet {
+        set: Slot,
+    },
+    Register {
+        set: Slot,
+        slot: Slot,
+        operation: i32,
+        events: u32,
+    },
+    Wait {
+        set: Slot,
+    },
+    Notify {
+        slot: Slot,
+        event: Event,
+    },
+    /// What notifications have come.
+    Notices,
+    StatusLine {
+        slot: Slot,
+    },
 }
 
 impl operation::Call for Call {
@@ -225,6 +302,23 @@ impl operation::Call for Call {
             Seek { .. } => "lseek",
             Sync { .. } => "fsync",
             Map { .. } => "mmap",
+            Poll { .. } => "poll",
+            Select { .. } => "select",
+            MakeSet { .. } => "epoll_create1",
+            CloseSet { .. } => "close of a set",
+            Register { operation, .. } => match operation {
+                libc::EPOLL_CTL_ADD => "EPOLL_CTL_ADD",
+                libc::EPOLL_CTL_MOD => "EPOLL_CTL_MOD",
+                _ => "EPOLL_CTL_DEL",
+            },
+            Wait { .. } => "epoll_wait",
+            Notify {
+                event: Event::Withdraw,
+                ..
+            } => "mq_notify(NULL)",
+            Notify { .. } => "mq_notify",
+            Notices => "notifications",
+            StatusLine { .. } => "pread",
         }
     }
 
@@ -370,6 +464,26 @@ impl fmt::Display for Call {
             } => write!(f, "lseek(d{slot}, {offset}, {whence})"),
             Sync { slot } => write!(f, "fsync(d{slot})"),
             Map { slot } => write!(f, "mmap(d{slot})"),
+            Poll { slot, with, events } | Select { slot, with, events } => {
+                write!(f, "{}(d{slot}", operation::Call::kind(*self))?;
+                with.map_or(Ok(()), |with| write!(f, " and d{with}"))?;
+                write!(f, ", events {events:#x})")
+            }
+            MakeSet { set, watched } => {
+                let watched = if watched { ", watched" } else { "" };
+                write!(f, "s{set} = epoll_create1(){watched}")
+            }
+            CloseSet { set } => write!(f, "close(s{set})"),
+            Register {
+                set, slot, events, ..
+            } => {
+                let operation = operation::Call::kind(*self);
+                write!(f, "epoll_ctl(s{set}, {operation}, d{slot}, {events:#x})")
+            }
+            Wait { set } => write!(f, "epoll_wait(s{set})"),
+            Notify { slot, event } => write!(f, "mq_notify(d{slot}, {event:?})"),
+            Notices => write!(f, "tells of its notifications"),
+            StatusLine { slot } => write!(f, "pread(d{slot}, 100, 0)"),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Histories by chance: what happens, and what the kernel can't be asked.
 
+mod events;
+
 use super::call::{Call, Deadline, SLOTS, Size, Slot};
 use crate::backend::Attributes;
 use crate::compare::Histories;
@@ -50,6 +52,10 @@ struct Character {
     opening: u64,
     descriptors: u64,
     processes: u64,
+    polling: u64,
+    notices: u64,
+    users: bool,
+    open_to_all: bool,
     slots: usize,
 }
 
@@ -78,6 +84,10 @@ impl Generator {
             opening: 0,
             descriptors: 0,
             processes: 0,
+            polling: 0,
+            notices: 0,
+            users: false,
+            open_to_all: false,
             slots: 1,
         };
         Generator {
@@ -102,8 +112,13 @@ impl Histories<Call> for Generator {
             opening: random.pick(&[5, 20, 60]),
             descriptors: random.pick(&[2, 15, 60]),
             processes: random.pick(&[2, 6, 20]),
+            polling: random.pick(&[0, 0, 30, 120]),
+            notices: random.pick(&[0, 0, 20, 60]),
+            users: self.bounds.users,
+            open_to_all: false,
             slots: random.pick(&[1, 3, SLOTS]),
         };
+        self.settle_character();
         self.left = self.bounds.budget;
         let mut steps = self.beginning();
         while steps.len() < length {
@@ -129,6 +144,29 @@ impl Histories<Call> for Generator {
 }
 
 impl Generator {
+    /// Takes back what does not go together, or can't be.
+    fn settle_character(&mut self) {
+        let [is_even, is_odd] = [(); 2].map(|()| self.random.percent(50));
+        let character = &mut self.character;
+        if !self.bounds.descriptors {
+            character.notices = 0;
+            character.polling /= 4;
+        }
+        // A signal to another user's process comes a little later, and may interrupt what it does next.
+        if character.notices > 0 && character.users {
+            if is_even {
+                character.users = false;
+            } else {
+                character.blocking = 0;
+            }
+        }
+        // Who has a queue by inheritance that its mode denies him can't ring for those who watch it.
+        if character.polling > 0 && character.users && self.bounds.descriptors {
+            character.users = is_odd;
+            character.open_to_all = is_odd;
+        }
+    }
+
     /// A queue to begin with, and other processes that have it open.
     fn beginning(&mut self) -> Vec<Step> {
         let attributes = Some(Attributes::new(1 + self.random.below(4) as i64, 16));
@@ -148,7 +186,16 @@ impl Generator {
             worker: 0,
             operation: Operation::Call(open),
         });
-        steps.extend(processes::beginning(&mut self.random, self.bounds.users));
+        // Some processes inherit a set, and some queues a doorbell.
+        let watches = self.bounds.descriptors && self.character.polling > 0;
+        let inherits = self.random.percent(50);
+        if watches && inherits {
+            steps.extend(self.watching());
+        }
+        steps.extend(processes::beginning(&mut self.random, self.character.users));
+        if watches && !inherits {
+            steps.extend(self.watching());
+        }
         steps
     }
 
@@ -170,6 +217,8 @@ impl Generator {
             opening,
             descriptors,
             processes,
+            polling,
+            notices,
             ..
         } = self.character;
         let descriptors = if self.bounds.descriptors {
@@ -182,8 +231,10 @@ impl Generator {
             (opening, Generator::opening as _),
             (descriptors, |this| Operation::Call(this.descriptor())),
             (processes, |this| {
-                processes::change(&mut this.random, this.bounds.users)
+                processes::change(&mut this.random, this.character.users)
             }),
+            (polling, |this| Operation::Call(this.polling())),
+            (notices, |this| Operation::Call(this.notices())),
         ]);
         let worker = processes::actor(&mut self.random);
         Step {
@@ -256,6 +307,7 @@ impl Generator {
             11..14 => Call::Close { slot: self.slot() },
             14 if self.bounds.descriptors => Call::CloseDescriptor { slot: self.slot() },
             14..17 => Call::Unlink { name: self.name() },
+            _ if self.character.open_to_all => Call::GetAttributes { slot: self.slot() },
             _ => {
                 return Operation::Umask {
                     mask: self.random.pick(&[0, 0, 0o022, 0o077, 0o027, 0o777]),
@@ -294,7 +346,9 @@ impl Generator {
             0o600, 0o600, 0o600, 0o666, 0o660, 0o644, 0o640, 0o620, 0o400, 0o200, 0o222, 0, 0o1711,
             0o1777,
         ];
-        let mode = if self.random.percent(5) {
+        let mode = if self.character.open_to_all {
+            0o666
+        } else if self.random.percent(5) {
             self.random.below(1 << 16) as u32 & !SET_ID
         } else {
             self.random.pick(&modes)
@@ -445,6 +499,7 @@ impl Generator {
                 argument: self.random.pick(&[0, libc::FD_CLOEXEC]),
             },
             14..17 => Call::Status { slot },
+            17 | 18 if self.character.open_to_all => Call::Status { slot },
             17 => Call::ChangeMode {
                 slot,
                 mode: self.random.pick(&[0o600, 0o666, 0o640, 0, 0o444, 0o1777]),

@@ -1,11 +1,26 @@
 //! Makes the calls of POSIX queues.
 
 use std::ffi::CString;
+use std::sync::atomic::AtomicU32;
 
 use super::call::{Call, Deadline, SLOTS};
+use super::notices;
+use super::watch::Watch;
 use crate::backend::{Answer, Attributes, Backend, Fd, Posix};
+use crate::compare::lists::{add, find};
 use crate::compare::reply::{Outcome, Reply, plain, returned};
 use crate::compare::worker::{self, Shared, UNTOUCHED, payload};
+use crate::sys;
+
+/// How many processes a history has at most.
+const MOST: usize = 1000;
+
+/// The words that the workers of a side share: a list of the processes that there were.
+pub const WORDS: usize = 1 + MOST;
+
+/// Where in the line that a queue's descriptor reads the process stands that is registered.
+const REGISTERED: usize = 53;
+const DIGITS: usize = 7;
 
 /// What a worker knows.
 pub struct Hand<'a> {
@@ -13,10 +28,41 @@ pub struct Hand<'a> {
     names: &'a [CString],
     /// Descriptors, each with the message size of its queue.
     slots: [(Fd, usize); SLOTS],
+    watch: Watch,
+    processes: &'static [AtomicU32],
 }
 
 impl worker::Hand<Call> for Hand<'_> {
+    fn begin(&mut self) {
+        add(self.processes, sys::pid().cast_unsigned());
+        notices::begin(self.backend);
+        self.watch.begin();
+    }
+
+    fn fork(&mut self) {
+        self.watch.fork();
+    }
+
     fn call(&mut self, number: u32, call: Call) -> Reply {
+        let reply = self.make(number, call);
+        self.watch.add_to(reply)
+    }
+}
+
+impl<'a> Hand<'a> {
+    /// The hand of the first worker.
+    pub fn new(shared: &Shared<'a, Posix>) -> Hand<'a> {
+        Hand {
+            backend: shared.backend,
+            names: shared.names,
+            slots: [(-1, 8); SLOTS],
+            watch: Watch::new(),
+            processes: shared.own_words(),
+        }
+    }
+
+    /// Makes a call.
+    fn make(&mut self, number: u32, call: Call) -> Reply {
         use Call::*;
         let backend = self.backend;
         match call {
@@ -75,17 +121,38 @@ impl worker::Hand<Call> for Hand<'_> {
             } => Reply::of(backend.seek(self.fd(slot), offset, whence), returned),
             Sync { slot } => plain(backend.sync(self.fd(slot))),
             Map { slot } => plain(backend.map(self.fd(slot))),
+            Poll { slot, with, events } => self.poll(slot, with, events),
+            Select { slot, with, events } => self.select(slot, with, events),
+            MakeSet { set, watched } => self.watch.make(set, watched),
+            CloseSet { set } => self.watch.close(set),
+            Register {
+                set,
+                slot,
+                operation,
+                events,
+            } => {
+                let (fd, u64) = (self.slots[slot].0, number.into());
+                let event = libc::epoll_event { events, u64 };
+                self.watch.control(backend, set, operation, fd, event)
+            }
+            Wait { set } => self.watch.told(set),
+            Notify { slot, event } => {
+                plain(backend.notify(self.fd(slot), event.sigevent().as_ref()))
+            }
+            Notices => {
+                let told = notices::told(|pid| self.who(pid));
+                returned(told.len() as i64 / 5).with(told)
+            }
+            StatusLine { slot } => self.status_line(slot),
         }
     }
-}
 
-impl<'a> Hand<'a> {
-    /// The hand of the first worker.
-    pub fn new(shared: &Shared<'a, Posix>) -> Hand<'a> {
-        Hand {
-            backend: shared.backend,
-            names: shared.names,
-            slots: [(-1, 8); SLOTS],
+    /// What to call a process: how many there were when it began.
+    fn who(&self, pid: sys::Pid) -> i64 {
+        match find(self.processes, pid.cast_unsigned()) {
+            Some(at) => at as i64,
+            None if pid == 0 => 0,
+            None => -1,
         }
     }
 
@@ -105,6 +172,7 @@ impl<'a> Hand<'a> {
         let opened = backend.open(&self.names[name], flags, mode, wanted.as_ref());
         Reply::of(opened, |fd| {
             let got = backend.attributes(fd);
+            self.watch.opened(fd);
             self.slots[slot] = (fd, got.map_or(8, |got| got.message_size as usize));
             Reply {
                 outcome: Outcome::Descriptor(fd),
@@ -116,6 +184,7 @@ impl<'a> Hand<'a> {
     /// Remembers a duplicate in a slot.
     fn keep(&mut self, made: Answer<Fd>, from: usize, to: usize) -> Reply {
         Reply::of(made, |fd| {
+            self.watch.duplicated(self.fd(from), fd);
             self.slots[to] = (fd, self.slots[from].1);
             Reply::new(Outcome::Descriptor(fd))
         })
@@ -188,12 +257,73 @@ impl<'a> Hand<'a> {
     }
 
     fn read(&self, slot: usize, length: usize) -> Reply {
+        let fd = self.fd(slot);
+        let from = self.backend.seek(fd, 0, libc::SEEK_CUR).unwrap_or(0);
         let mut buffer = vec![UNTOUCHED; length];
-        Reply::of(self.backend.read(self.fd(slot), &mut buffer), |count| {
-            Reply {
-                data: buffer[..count].to_vec(),
-                ..returned(count as i64)
+        let read = self.backend.read(fd, &mut buffer);
+        self.line(fd, from as usize, buffer, read)
+    }
+
+    fn status_line(&self, slot: usize) -> Reply {
+        let mut buffer = vec![UNTOUCHED; 100];
+        let read = self.backend.read_at(self.fd(slot), &mut buffer, 0);
+        self.line(self.fd(slot), 0, buffer, read)
+    }
+
+    /// The answer of a call that reads from here on; in the place of a process stands what to call it.
+    fn line(&self, fd: Fd, from: usize, mut buffer: Vec<u8>, read: Answer<usize>) -> Reply {
+        Reply::of(read, |count| {
+            buffer.truncate(count);
+            let mut digits = [b' '; DIGITS];
+            let _ = self.backend.read_at(fd, &mut digits, REGISTERED as i64);
+            let text = String::from_utf8_lossy(&digits);
+            let pid = text.trim().parse().unwrap_or(0);
+            for (byte, at) in buffer.iter_mut().zip(from..) {
+                if (REGISTERED..REGISTERED + DIGITS).contains(&at) {
+                    *byte = b'_';
+                }
             }
+            Reply {
+                data: buffer,
+                ..returned(count as i64).with([self.who(pid)])
+            }
+        })
+    }
+
+    /// What poll tells of one or two descriptors.
+    fn poll(&self, slot: usize, with: Option<usize>, events: i16) -> Reply {
+        let entry = |slot| libc::pollfd {
+            fd: self.fd(slot),
+            events,
+            revents: -1,
+        };
+        let mut entries: Vec<libc::pollfd> = [Some(slot), with]
+            .into_iter()
+            .flatten()
+            .map(entry)
+            .collect();
+        Reply::of(self.backend.poll(&mut entries, 0), |count| {
+            let told = entries.iter().map(|entry| i64::from(entry.revents));
+            returned(count as i64).with(told)
+        })
+    }
+
+    /// What select tells of one or two descriptors.
+    fn select(&self, slot: usize, with: Option<usize>, events: i16) -> Reply {
+        let slots = [Some(slot), with].into_iter().flatten();
+        let fds: Vec<Fd> = slots
+            .map(|slot| self.fd(slot))
+            .filter(|&fd| fd >= 0)
+            .collect();
+        let below = fds.iter().max().map_or(0, |highest| highest + 1);
+        let set = |wanted| sys::set_of(if events & wanted == 0 { &[] } else { &fds });
+        let (mut readable, mut writable) = (set(libc::POLLIN), set(libc::POLLOUT));
+        let answer = self.backend.select(below, &mut readable, &mut writable);
+        Reply::of(answer, |count| {
+            let told = [&readable, &writable]
+                .into_iter()
+                .flat_map(|set| fds.iter().map(|&fd| i64::from(sys::is_in(fd, set))));
+            returned(count as i64).with(told)
         })
     }
 }

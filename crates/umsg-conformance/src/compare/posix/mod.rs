@@ -3,11 +3,25 @@
 //! One thing that the kernel does is not: when a blocked call begins anew after a handler with SA_RESTART or a stop, it
 //! waits behind everybody else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
 //!
+//! Beside the calls of queues there are those that watch them: poll and select that do not wait, epoll sets whose members come, go
+//! and change, level- and edge-triggered, once and exclusively, and are asked after every call of their process or now and
+//! then (which members are told first is not compared); registrations for notifications, and what their handlers were told. Of
+//! those some is not asked:
+//!
+//! - a queue that two processes share since a fork is registered in a set only if it was registered before ([`watch`]);
+//! - where there are sets and several users, everybody may open every queue: who has one by inheritance that its mode denies
+//!   him can't tell those who watch it;
+//! - no call blocks in histories with notifications and several users: the signal to another user's process is raised by a
+//!   thread of that process, a little later, and may interrupt what that does next;
+//! - no thread is started for a notification (SIGEV_THREAD): the cases ask for those.
+//!
 //! Where a queue is wished for that the kernel has no room for, a smaller one is taken and the wish is counted.
 
 mod call;
 mod generate;
 mod hand;
+mod notices;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -101,7 +115,7 @@ fn names(side: char) -> (Vec<CString>, usize) {
 impl Comparable for Posix {
     const NAME: &'static str = "posix";
     const GOES_ON_AFTER_HANDLERS: bool = true;
-    const WORDS: usize = 0;
+    const WORDS: usize = hand::WORDS;
     type Call = Call;
     type Names = Vec<CString>;
     type Hand<'a> = Hand<'a>;
@@ -172,6 +186,11 @@ impl Comparable for Posix {
 
     fn is_refused(call: Call, outcome: Outcome) -> bool {
         matches!(call, Call::Open { .. }) && outcome == Outcome::Failed(Errno::EMFILE)
+    }
+
+    // A signal to another user's process is raised by a thread of that process.
+    fn may_come_late(call: Call) -> bool {
+        matches!(call, Call::Notices)
     }
 
     fn legend(names: &Vec<CString>, calls: &[Call]) -> String {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::call::{Call, SLOTS, Size, Target, Whose};
 use super::{Names, SystemV};
+use crate::compare::lists::{add, find};
 use crate::compare::{self, Outcome, Reply, Shared, UNTOUCHED, payload, plain, returned};
 use crate::sys::{self, Pid};
 use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
@@ -45,22 +46,6 @@ pub fn identifiers(words: &[AtomicU32]) -> impl Iterator<Item = Id> {
     entries
         .iter()
         .map(|entry| entry.load(Ordering::Relaxed) as Id)
-}
-
-/// Where in a list a number stands, counted from 1. Only one worker of a side acts at a time.
-fn find(list: &[AtomicU32], number: u32) -> Option<usize> {
-    let count = list[0].load(Ordering::Acquire) as usize;
-    (1..=count)
-        .rev()
-        .find(|&at| list[at].load(Ordering::Relaxed) == number)
-}
-
-/// Puts a number at the end of a list and says where it stands.
-fn add(list: &[AtomicU32], number: u32) -> usize {
-    let at = list[0].load(Ordering::Acquire) as usize + 1;
-    list[at].store(number, Ordering::Relaxed);
-    list[0].store(at as u32, Ordering::Release);
-    at
 }
 
 /// What a worker knows.

@@ -1,0 +1,20 @@
+//! Lists of numbers in the memory that the workers of a side share: how many there are, and then each of them. Only one worker of
+//! a side acts at a time.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where in a list a number stands, counted from 1; the last place, if there are several.
+pub fn find(list: &[AtomicU32], number: u32) -> Option<usize> {
+    let count = list[0].load(Ordering::Acquire) as usize;
+    (1..=count)
+        .rev()
+        .find(|&at| list[at].load(Ordering::Relaxed) == number)
+}
+
+/// Puts a number at the end of a list and says where it stands.
+pub fn add(list: &[AtomicU32], number: u32) -> usize {
+    let at = list[0].load(Ordering::Acquire) as usize + 1;
+    list[at].store(number, Ordering::Relaxed);
+    list[0].store(at as u32, Ordering::Release);
+    at
+}

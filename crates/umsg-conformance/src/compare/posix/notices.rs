@@ -1,0 +1,78 @@
+//! The notifications that a worker gets as signals.
+
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+
+use crate::backend::Backend;
+
+/// The signals that are taken down.
+pub const SIGNALS: [i32; 2] = [40, 41];
+
+/// How many are remembered.
+const MOST: usize = 200;
+
+/// A signal as its handler was told.
+struct Notice {
+    signal: AtomicI32,
+    code: AtomicI32,
+    value: AtomicI64,
+    pid: AtomicI32,
+    uid: AtomicU32,
+}
+
+/// Those of this process, which is interrupted by one handler at a time.
+static NOTICES: [Notice; MOST] = [const {
+    Notice {
+        signal: AtomicI32::new(0),
+        code: AtomicI32::new(0),
+        value: AtomicI64::new(0),
+        pid: AtomicI32::new(0),
+        uid: AtomicU32::new(0),
+    }
+}; MOST];
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn take_down(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let Some(notice) = NOTICES.get(COUNT.load(Ordering::Relaxed)) else {
+        return;
+    };
+    // SAFETY: the handler has SA_SIGINFO, and the signals that it is for are sent with a value.
+    let (code, value, pid, uid) = unsafe {
+        let info = &*info;
+        let value = info.si_value().sival_ptr as i64;
+        (info.si_code, value, info.si_pid(), info.si_uid())
+    };
+    notice.signal.store(signal, Ordering::Relaxed);
+    notice.code.store(code, Ordering::Relaxed);
+    notice.value.store(value, Ordering::Relaxed);
+    notice.pid.store(pid, Ordering::Relaxed);
+    notice.uid.store(uid, Ordering::Relaxed);
+    COUNT.fetch_add(1, Ordering::Release);
+}
+
+/// A process begins: it has got none, and takes down those that come.
+pub fn begin(backend: &dyn Backend) {
+    COUNT.store(0, Ordering::Relaxed);
+    // SAFETY: with SA_SIGINFO a handler is called with the three arguments that this one has.
+    let handler =
+        unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(take_down as *const ()) };
+    for signal in SIGNALS {
+        let _ = backend.handle_signal(signal, handler, libc::SA_SIGINFO);
+    }
+}
+
+/// All that have come so far, as numbers: signal, code, value, the sender and its user. `who` says what to call a process.
+pub fn told(who: impl Fn(i32) -> i64) -> Vec<i64> {
+    let count = COUNT.load(Ordering::Acquire);
+    let notices = NOTICES.iter().take(count);
+    let numbers = |notice: &Notice| {
+        [
+            i64::from(notice.signal.load(Ordering::Relaxed)),
+            i64::from(notice.code.load(Ordering::Relaxed)),
+            notice.value.load(Ordering::Relaxed),
+            who(notice.pid.load(Ordering::Relaxed)),
+            i64::from(notice.uid.load(Ordering::Relaxed)),
+        ]
+    };
+    notices.flat_map(numbers).collect()
+}

@@ -1,0 +1,158 @@
+//! The epoll sets of a worker.
+//!
+//! What is registered belongs to an open file, and a fork gives two processes the same ones. The drop-in registers a doorbell for
+//! the queue, which is opened by the first registration: processes that shared the queue before that have a doorbell
+//! each. So a queue that was shared is registered only where its doorbell was shared with it, and members of a set
+//! are changed by the process that made it.
+
+use std::collections::HashMap;
+
+use super::call::{SETS, Slot};
+use crate::backend::{Answer, Backend, Failure, Fd};
+use crate::compare::reply::{Outcome, Reply, plain, returned};
+use crate::epoll::{self, Set};
+
+/// What several numbers lead to.
+#[derive(Clone, Copy)]
+struct Description {
+    /// How many forks there had been.
+    opened: u32,
+    /// Whether it was ever registered.
+    registered: bool,
+}
+
+/// A set that a worker remembers: the number stays there after it was closed, to be used wrongly.
+#[derive(Clone, Copy)]
+struct Remembered {
+    set: Set,
+    /// Whether this process made it.
+    own: bool,
+    /// Whether it is to be asked after every call.
+    watched: bool,
+}
+
+const NONE: Remembered = Remembered {
+    set: -1,
+    own: true,
+    watched: false,
+};
+
+/// The sets of a worker.
+pub struct Watch {
+    sets: [Remembered; SETS],
+    forks: u32,
+    descriptions: Vec<Description>,
+    numbers: HashMap<Fd, usize>,
+}
+
+impl Watch {
+    /// No sets.
+    pub fn new() -> Watch {
+        Watch {
+            sets: [NONE; SETS],
+            forks: 0,
+            descriptions: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
+
+    /// The process begins: what it has is another's.
+    pub fn begin(&mut self) {
+        for set in &mut self.sets {
+            set.own = set.set == NONE.set;
+        }
+    }
+
+    /// The process forks: what it has is another's, too.
+    pub fn fork(&mut self) {
+        self.forks += 1;
+    }
+
+    /// A queue was opened.
+    pub fn opened(&mut self, fd: Fd) {
+        self.numbers.insert(fd, self.descriptions.len());
+        self.descriptions.push(Description {
+            opened: self.forks,
+            registered: false,
+        });
+    }
+
+    /// A number leads to what another leads to.
+    pub fn duplicated(&mut self, fd: Fd, duplicate: Fd) {
+        if let Some(&description) = self.numbers.get(&fd) {
+            self.numbers.insert(duplicate, description);
+        }
+    }
+
+    /// Makes a set.
+    pub fn make(&mut self, at: Slot, watched: bool) -> Reply {
+        let made = epoll::make().map_err(Failure::from);
+        Reply::of(made, |set| {
+            self.sets[at] = Remembered {
+                set,
+                own: true,
+                watched,
+            };
+            Reply::new(Outcome::Descriptor(set))
+        })
+    }
+
+    /// Closes a set.
+    pub fn close(&mut self, at: Slot) -> Reply {
+        self.sets[at].watched = false;
+        plain(epoll::close(self.sets[at].set).map_err(Failure::from))
+    }
+
+    /// `epoll_ctl`.
+    pub fn control(
+        &mut self,
+        backend: &dyn Backend,
+        at: Slot,
+        operation: i32,
+        fd: Fd,
+        event: libc::epoll_event,
+    ) -> Reply {
+        let Remembered { set, own, .. } = self.sets[at];
+        let description = self.numbers.get(&fd).copied();
+        if !own || description.is_some_and(|which| !self.may_be_registered(which)) {
+            return Reply::new(Outcome::Unsupported);
+        }
+        let done = backend.control_epoll(set, operation, fd, event);
+        if let (Ok(()), Some(which)) = (done, description) {
+            self.descriptions[which].registered = true;
+        }
+        plain(done)
+    }
+
+    fn may_be_registered(&self, which: usize) -> bool {
+        let Description { opened, registered } = self.descriptions[which];
+        registered || opened == self.forks
+    }
+
+    /// What a set tells.
+    pub fn told(&self, at: Slot) -> Reply {
+        Reply::of(self.ask(at), |told| {
+            returned(told.len() as i64 / 2).with(told)
+        })
+    }
+
+    fn ask(&self, at: Slot) -> Answer<Vec<i64>> {
+        let told = epoll::told(self.sets[at].set)?;
+        let pairs = told.into_iter();
+        Ok(pairs
+            .flat_map(|(data, events)| [data as i64, i64::from(events)])
+            .collect())
+    }
+
+    /// Adds what the watched sets tell to the answer of a call.
+    pub fn add_to(&self, mut reply: Reply) -> Reply {
+        for at in 0..SETS {
+            if self.sets[at].watched {
+                let told = self.ask(at).unwrap_or_default();
+                reply.details.push(told.len() as i64 / 2);
+                reply.details.extend(told);
+            }
+        }
+        reply
+    }
+}

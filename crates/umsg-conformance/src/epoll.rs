@@ -1,0 +1,60 @@
+//! Epoll sets, beyond what anybody does to their members: made, asked and closed by system calls that nobody stands in for.
+
+use std::os::fd::RawFd;
+
+use crate::errno::Errno;
+
+/// Sets have numbers from here on, so that they take none of those that are compared.
+const ABOVE: RawFd = 150;
+
+/// How many events a set tells at most.
+const MOST: usize = 64;
+
+/// A number that may be a set's.
+pub type Set = RawFd;
+
+fn answer(returned: i64) -> Result<i64, Errno> {
+    if returned == -1 {
+        Err(Errno::last())
+    } else {
+        Ok(returned)
+    }
+}
+
+/// A new set, at a high number.
+///
+/// # Errors
+/// Those of `epoll_create1` and `fcntl`.
+pub fn make() -> Result<Set, Errno> {
+    // SAFETY: takes flags.
+    let low = answer(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: takes numbers.
+    let high = unsafe { libc::syscall(libc::SYS_fcntl, low, libc::F_DUPFD_CLOEXEC, ABOVE) };
+    let high = answer(high);
+    close(low as Set)?;
+    Ok(high? as Set)
+}
+
+/// Closes a set.
+///
+/// # Errors
+/// Those of `close`.
+pub fn close(set: Set) -> Result<(), Errno> {
+    // SAFETY: a set's number, which nobody else uses.
+    answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
+}
+
+/// What a set tells by now: the data and the events of each member, in order of the data.
+///
+/// # Errors
+/// Those of `epoll_wait`.
+pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+    // SAFETY: as many events as the array has.
+    let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST as i32, 0) };
+    let count = answer(count.into())? as usize;
+    let told = events[..count].iter();
+    let mut told: Vec<(u64, u32)> = told.map(|event| (event.u64, event.events)).collect();
+    told.sort_unstable();
+    Ok(told)
+}
