@@ -7,9 +7,7 @@
 //! |---|---|
 //! | a sender does not look under its lock whether somebody polls, or who begins to poll borrows no sender lock | a message is not shown |
 //! | what becomes possible is shown after it is | who dies in between leaves a message, or room, that is not shown |
-//! | what ends is taken back before it has ended | the same |
 //! | who receives does not wait for a sender that is ringing | a message that was shown can't be received |
-//! | a repair believes what the segment says of the doorbell | what is shown is not what there is |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
 use super::typed_stage;
