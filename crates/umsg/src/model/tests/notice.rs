@@ -4,17 +4,15 @@
 //! |---|---|
 //! | no decision before a message is taken | what came and went notifies nobody |
 //! | no decision when the lock is dropped; no second look behind the flag, or no fence before it; senders are not asked | nobody is told of a message, or who waits for it sleeps for ever |
-//! | the decision does not hand over to those who wait | a message that a blocked receiver gets notifies |
-//! | firing or withdrawing without a compare-and-swap | both succeed |
-//! | the registered process is not woken, or does not wake who fired it | a deadlock |
-//! | a repair does not look who is registered, or takes the queue for as full as it was | nobody is told of a message |
+//! | firing without a compare-and-swap | a withdrawn registration is fired |
+//! | a repair does not look who is registered | nobody is told of a message |
 
 use super::stage::{Queue, Slices, alive, explore, polled};
 use crate::crash::Point;
 use crate::lock::SLICE;
 use crate::model::thread::Thread;
 use crate::model::world::{self, Death};
-use crate::queue::{Claim, NoticeError, Outcome, Refused, What};
+use crate::queue::{Claim, NOTICE, NoticeError, Outcome, Refused, What};
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
@@ -57,6 +55,9 @@ fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {
             assert!(queue.engine().counts().messages != 0, "it was not fired");
+            let attention = &queue.engine().segment().fixed().board.attention;
+            let is_wanted = attention.load(Ordering::Relaxed) & NOTICE != 0;
+            assert!(!is_wanted, "a message is there, and nobody was told of it");
             while queue.receive(me, Deadline::Passed).is_ok() {}
             queue.send(me, (99, 0), Deadline::Passed).unwrap();
         }
