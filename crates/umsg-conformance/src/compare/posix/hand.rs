@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicU32;
 use super::call::{Call, Deadline, SLOTS};
 use super::notices;
 use super::watch::Watch;
-use crate::backend::{Answer, Attributes, Backend, Fd, Posix};
+use crate::backend::{Answer, Attributes, Backend, Failure, Fd, Posix};
 use crate::compare::lists::{add, find};
 use crate::compare::reply::{Outcome, Reply, plain, returned};
 use crate::compare::worker::{self, Shared, UNTOUCHED, payload};
+use crate::errno::Errno;
 use crate::sys;
 
 /// How many processes a history has at most.
@@ -302,7 +303,8 @@ impl<'a> Hand<'a> {
             .flatten()
             .map(entry)
             .collect();
-        Reply::of(self.backend.poll(&mut entries, 0), |count| {
+        let polled = uninterrupted(|| self.backend.poll(&mut entries, 0));
+        Reply::of(polled, |count| {
             let told = entries.iter().map(|entry| i64::from(entry.revents));
             returned(count as i64).with(told)
         })
@@ -317,14 +319,28 @@ impl<'a> Hand<'a> {
             .collect();
         let below = fds.iter().max().map_or(0, |highest| highest + 1);
         let set = |wanted| sys::set_of(if events & wanted == 0 { &[] } else { &fds });
-        let (mut readable, mut writable) = (set(libc::POLLIN), set(libc::POLLOUT));
-        let answer = self.backend.select(below, &mut readable, &mut writable);
-        Reply::of(answer, |count| {
+        let sets = || (set(libc::POLLIN), set(libc::POLLOUT));
+        let (mut readable, mut writable) = sets();
+        let selected = uninterrupted(|| {
+            (readable, writable) = sets();
+            self.backend.select(below, &mut readable, &mut writable)
+        });
+        Reply::of(selected, |count| {
             let told = [&readable, &writable]
                 .into_iter()
                 .flat_map(|set| fds.iter().map(|&fd| i64::from(sys::is_in(fd, set))));
             returned(count as i64).with(told)
         })
+    }
+}
+
+/// The answer of a call that does not wait: a notification that comes a little later may interrupt it all the same.
+fn uninterrupted<T>(mut call: impl FnMut() -> Answer<T>) -> Answer<T> {
+    loop {
+        match call() {
+            Err(Failure::Errno(Errno::EINTR)) => {}
+            answer => return answer,
+        }
     }
 }
 
