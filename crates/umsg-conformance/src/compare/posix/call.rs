@@ -231,6 +231,8 @@ pub enum Call {
         slot: Slot,
         with: Option<Slot>,
         events: i16,
+        /// For ever, or not at all.
+        waits: bool,
     },
     Select {
         slot: Slot,
@@ -268,6 +270,7 @@ impl operation::Call for Call {
     fn may_block(self) -> bool {
         match self {
             Call::Send { deadline, .. } | Call::Receive { deadline, .. } => deadline.may_block(),
+            Call::Poll { waits, .. } => waits,
             _ => false,
         }
     }
@@ -302,6 +305,7 @@ impl operation::Call for Call {
             Seek { .. } => "lseek",
             Sync { .. } => "fsync",
             Map { .. } => "mmap",
+            Poll { waits: true, .. } => "poll that waits",
             Poll { .. } => "poll",
             Select { .. } => "select",
             MakeSet { .. } => "epoll_create1",
@@ -464,7 +468,10 @@ impl fmt::Display for Call {
             } => write!(f, "lseek(d{slot}, {offset}, {whence})"),
             Sync { slot } => write!(f, "fsync(d{slot})"),
             Map { slot } => write!(f, "mmap(d{slot})"),
-            Poll { slot, with, events } | Select { slot, with, events } => {
+            Poll {
+                slot, with, events, ..
+            }
+            | Select { slot, with, events } => {
                 write!(f, "{}(d{slot}", operation::Call::kind(*self))?;
                 with.map_or(Ok(()), |with| write!(f, " and d{with}"))?;
                 write!(f, ", events {events:#x})")

@@ -161,7 +161,7 @@ impl Generator {
             }
         }
         // Who has a queue by inheritance that its mode denies him can't ring for those who watch it.
-        if character.polling > 0 && character.users && self.bounds.descriptors {
+        if character.polling > 0 && character.users {
             character.users = is_odd;
             character.open_to_all = is_odd;
         }

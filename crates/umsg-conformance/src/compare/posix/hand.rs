@@ -8,6 +8,7 @@ use super::notices;
 use super::watch::Watch;
 use crate::backend::{Answer, Attributes, Backend, Failure, Fd, Posix};
 use crate::compare::lists::{add, find};
+use crate::compare::operation::Call as _;
 use crate::compare::reply::{Outcome, Reply, plain, returned};
 use crate::compare::worker::{self, Shared, UNTOUCHED, payload};
 use crate::errno::Errno;
@@ -46,7 +47,7 @@ impl worker::Hand<Call> for Hand<'_> {
 
     fn call(&mut self, number: u32, call: Call) -> Reply {
         let reply = self.make(number, call);
-        self.watch.add_to(reply)
+        self.watch.add_to(reply, call.may_block())
     }
 }
 
@@ -122,7 +123,12 @@ impl<'a> Hand<'a> {
             } => Reply::of(backend.seek(self.fd(slot), offset, whence), returned),
             Sync { slot } => plain(backend.sync(self.fd(slot))),
             Map { slot } => plain(backend.map(self.fd(slot))),
-            Poll { slot, with, events } => self.poll(slot, with, events),
+            Poll {
+                slot,
+                with,
+                events,
+                waits,
+            } => self.poll(slot, with, events, waits),
             Select { slot, with, events } => self.select(slot, with, events),
             MakeSet { set, watched } => self.watch.make(set, watched),
             CloseSet { set } => self.watch.close(set),
@@ -292,7 +298,7 @@ impl<'a> Hand<'a> {
     }
 
     /// What poll tells of one or two descriptors.
-    fn poll(&self, slot: usize, with: Option<usize>, events: i16) -> Reply {
+    fn poll(&self, slot: usize, with: Option<usize>, events: i16, waits: bool) -> Reply {
         let entry = |slot| libc::pollfd {
             fd: self.fd(slot),
             events,
@@ -303,7 +309,11 @@ impl<'a> Hand<'a> {
             .flatten()
             .map(entry)
             .collect();
-        let polled = uninterrupted(|| self.backend.poll(&mut entries, 0));
+        let polled = if waits {
+            self.backend.poll(&mut entries, -1)
+        } else {
+            uninterrupted(|| self.backend.poll(&mut entries, 0))
+        };
         Reply::of(polled, |count| {
             let told = entries.iter().map(|entry| i64::from(entry.revents));
             returned(count as i64).with(told)

@@ -3,7 +3,7 @@
 //! One thing that the kernel does is not: when a blocked call begins anew after a handler with SA_RESTART or a stop, it
 //! waits behind everybody else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
 //!
-//! Beside the calls of queues there are those that watch them: poll and select that do not wait, epoll sets whose members come, go
+//! Beside the calls of queues there are those that watch them: poll and select, epoll sets whose members come, go
 //! and change, level- and edge-triggered, once and exclusively, and are asked after every call of their process or now and
 //! then (which members are told first is not compared); registrations for notifications, and what their handlers were told. Of
 //! those some is not asked:

@@ -27,6 +27,8 @@ struct Remembered {
     set: Set,
     /// Whether this process made it.
     own: bool,
+    /// Whether other processes have it, too.
+    shared: bool,
     /// Whether it is to be asked after every call.
     watched: bool,
 }
@@ -34,6 +36,7 @@ struct Remembered {
 const NONE: Remembered = Remembered {
     set: -1,
     own: true,
+    shared: false,
     watched: false,
 };
 
@@ -66,6 +69,9 @@ impl Watch {
     /// The process forks: what it has is another's, too.
     pub fn fork(&mut self) {
         self.forks += 1;
+        for set in &mut self.sets {
+            set.shared = true;
+        }
     }
 
     /// A queue was opened.
@@ -91,6 +97,7 @@ impl Watch {
             self.sets[at] = Remembered {
                 set,
                 own: true,
+                shared: false,
                 watched,
             };
             Reply::new(Outcome::Descriptor(set))
@@ -144,10 +151,14 @@ impl Watch {
             .collect())
     }
 
-    /// Adds what the watched sets tell to the answer of a call.
-    pub fn add_to(&self, mut reply: Reply) -> Reply {
+    /// Adds what the watched sets tell to the answer of a call. One that may have been let go by another process's call runs
+    /// beside that process, and leaves the sets alone that both have.
+    pub fn add_to(&self, mut reply: Reply, may_block: bool) -> Reply {
         for at in 0..SETS {
-            if self.sets[at].watched {
+            let Remembered {
+                watched, shared, ..
+            } = self.sets[at];
+            if watched && !(shared && may_block) {
                 let told = self.ask(at).unwrap_or_default();
                 reply.details.push(told.len() as i64 / 2);
                 reply.details.extend(told);

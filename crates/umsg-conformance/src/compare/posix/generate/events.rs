@@ -45,10 +45,10 @@ impl Generator {
         let with = self.random.percent(40).then(|| self.slot());
         let events = self.random.pick(&POLLED);
         if !self.bounds.descriptors {
-            return Call::Poll { slot, with, events };
+            return self.poll(slot, with, events);
         }
         match self.random.below(20) {
-            0..4 => Call::Poll { slot, with, events },
+            0..4 => self.poll(slot, with, events),
             4..6 => Call::Select {
                 slot,
                 with,
@@ -61,6 +61,15 @@ impl Generator {
             9 if self.random.percent(40) => Call::CloseSet { set },
             9..16 => self.register(set, slot),
             _ => Call::Wait { set },
+        }
+    }
+
+    fn poll(&mut self, slot: Slot, with: Option<Slot>, events: i16) -> Call {
+        Call::Poll {
+            slot,
+            with,
+            events,
+            waits: self.blocks(),
         }
     }
 
