@@ -53,11 +53,10 @@ impl Shared {
         self.engine.segment().layout().message_size - HEAD
     }
 
-    /// Whether the calling process is the ring's owner.
+    /// Whether the calling process is the ring's owner: known without what senders could scribble over.
     #[inline(always)]
     pub(super) fn is_owned(&self) -> bool {
-        // Relaxed: stored before the ring can be found.
-        self.ownership().pid.load(Ordering::Relaxed) == thread::current().pid()
+        self.own == thread::current().pid()
     }
 
     /// Begins to fetch the cell that the next message goes to: its receiver is looking at it.
