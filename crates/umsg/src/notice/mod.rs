@@ -179,18 +179,24 @@ impl Locked {
     }
 }
 
-/// The table of this process, if it has one.
-fn existing() -> Option<&'static Table> {
-    // Acquire: what it points to. A table is never freed.
-    let table = TABLE.load(Ordering::Acquire);
-    // SAFETY: a non-null TABLE was leaked by `table`.
+/// The table that this leads to, if it is this process's.
+fn of_this_process(table: *mut Table) -> Option<&'static Table> {
+    // SAFETY: a non-null TABLE was leaked by `table`, and is never freed.
     let table = unsafe { table.as_ref()? };
     (table.epoch == process::epoch()).then_some(table)
 }
 
+/// The table of this process, if it has one.
+fn existing() -> Option<&'static Table> {
+    // Acquire: what it points to.
+    of_this_process(TABLE.load(Ordering::Acquire))
+}
+
 /// The table of this process.
 fn table() -> &'static Table {
-    if let Some(table) = existing() {
+    // Acquire: as in `existing`. Looked at once: only what was found not to be this process's is replaced.
+    let found = TABLE.load(Ordering::Acquire);
+    if let Some(table) = of_this_process(found) {
         return table;
     }
     let fresh = Box::leak(Box::new(Table {
@@ -198,9 +204,8 @@ fn table() -> &'static Table {
         registrations: Mutex::default(),
         count: AtomicUsize::new(0),
     }));
-    let stale = TABLE.load(Ordering::Acquire);
     // Two threads may begin at once: the first wins.
-    let _ = TABLE.compare_exchange(stale, fresh, Ordering::AcqRel, Ordering::Acquire);
+    let _ = TABLE.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
     existing().unwrap_or(fresh)
 }
 
