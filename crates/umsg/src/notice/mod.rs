@@ -322,8 +322,9 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
     })
 }
 
-/// Raises the signal of a registration that a thread of this process has fired, if it is this process's, and is told by a signal.
-pub(crate) fn raise_own(index: u32, notice: &Notice, word: u32) -> bool {
+/// Raises the signal of a registration with this queue that a thread of this process has fired, if it is this process's, and is told
+/// by a signal. What is left of it the helper drops: this may be a handler that has interrupted malloc.
+pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
     // Relaxed: a hint, which the table confirms.
     let is_own = notice.pid.load(Ordering::Relaxed) == std::process::id();
     let Some(table) = existing().filter(|_| is_own) else {
@@ -339,15 +340,17 @@ pub(crate) fn raise_own(index: u32, notice: &Notice, word: u32) -> bool {
     let Outcome::Fired { pid, uid } = entry.engine.outcome(index, armed) else {
         return false;
     };
-    if !matches!(entry.deed, Deed::Signal { .. })
-        || entry.place.is_some_and(|place| place != (index, armed))
-    {
+    let Deed::Signal { signal, value } = entry.deed else {
+        return false;
+    };
+    if entry.place.is_some_and(|place| place != (index, armed)) {
         return false;
     }
     entry.place = Some((index, armed));
-    let entry = locked.remove(position);
+    entry.deed = Deed::Nothing;
     drop(locked);
-    settle(entry, Notified { pid, uid });
+    process::raise_for_message(signal, value, pid, uid);
+    engine.acknowledge_notice(index, armed);
     true
 }
 

@@ -246,7 +246,7 @@ impl Engine {
             return;
         };
         #[cfg(not(loom))]
-        if crate::notice::raise_own(fired.index, notice, fired.word) {
+        if crate::notice::raise_own(self, fired.index, notice, fired.word) {
             return;
         }
         futex::wake(&notice.word, i32::MAX);
