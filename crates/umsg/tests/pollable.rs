@@ -422,6 +422,37 @@ fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
     let _ = file.into_raw_fd();
 }
 
+/// How many descriptors this process may have from now on. Answers how many before.
+fn limit_descriptors(soft: u64) -> u64 {
+    // SAFETY: a limit that is filled in, and of this process.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = soft;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        before
+    }
+}
+
+#[test]
+fn what_a_sender_without_a_descriptor_could_not_show_the_next_one_does() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let bell = queue.pollable().unwrap();
+    let mut blind = Child::run(|| {
+        let queue = place.open("/q");
+        limit_descriptors(0);
+        queue.send(b"1", 0).unwrap();
+        0
+    });
+    blind.expect(Exit::Code(0), "who can't open the doorbell");
+    assert!(queue.readiness().readable);
+    assert!(!polled(bell).contains(PollFlags::IN), "it was not shown");
+    place.open("/q").send(b"2", 0).unwrap();
+    assert!(polled(bell).contains(PollFlags::IN | PollFlags::OUT));
+}
+
 fn descriptors() -> Vec<i32> {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers: Vec<i32> = files

@@ -101,7 +101,10 @@ impl Chain<'_> {
         }
         self.words.shown.set(shown | BUSY);
         crash_point!(BELL_BEGUN);
-        self.ring(shown, to, then);
+        if !self.ring(shown, to, then) {
+            self.words.shown.set(shown);
+            return;
+        }
         self.words.shown.set(to | BUSY);
         crash_point!(BELL_FORETOLD);
     }
@@ -116,7 +119,11 @@ impl Chain<'_> {
         let from = shown & !BUSY;
         if from != to || self.tells_edges(now) {
             self.words.shown.set(shown | BUSY);
-            self.ring(from, to, now);
+            if !self.ring(from, to, now) {
+                // It shows what it did: the next operation of who can ring makes up for it.
+                self.words.shown.set(from);
+                return;
+            }
         }
         self.words.shown.set(to);
         crash_point!(BELL_SETTLED);
@@ -149,9 +156,10 @@ impl Chain<'_> {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    fn ring(&self, from: u32, to: u32, level: Level) {
+    /// False if this process can't.
+    fn ring(&self, from: u32, to: u32, level: Level) -> bool {
         let Some(gong) = self.bell.gong(self.words.name.get()) else {
-            return;
+            return false;
         };
         let (before, after) = (packets(from), packets(to));
         let mut woken = 0;
@@ -174,6 +182,7 @@ impl Chain<'_> {
         if self.tells_edges(level) {
             self.tell(&gong, level, woken);
         }
+        true
     }
 
     /// Tells who asked for every edge, unless the kernel has.
