@@ -115,3 +115,54 @@ fn more_messages_than_a_ring_holds_are_not_waited_for() {
     (0..6).for_each(|n| sender.send(&Post::new(n)).unwrap());
     assert_eq!(ring.wait(6, Until::Forever).unwrap(), 6);
 }
+
+/// How many descriptors this process may have from now on. Answers how many before.
+fn limit_descriptors(soft: u64) -> u64 {
+    // SAFETY: a limit that is filled in, and of this process.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = soft;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        before
+    }
+}
+
+#[test]
+fn a_sender_that_had_no_descriptor_to_ring_with_rings_with_its_next_message() {
+    let place = Place::new();
+    let mut ring = owner(&place, 16);
+    let descriptor = ring.pollable().as_raw_fd();
+    let readable = |milliseconds: i32| {
+        let mut poll = libc::pollfd {
+            fd: descriptor,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one structure of this function's.
+        unsafe { libc::poll(&raw mut poll, 1, milliseconds) == 1 }
+    };
+    let mut child = Child::run(|| {
+        let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
+        let before = limit_descriptors(0);
+        sender.send(&Post::new(1)).unwrap();
+        assert!(!readable(0), "nobody could ring");
+        limit_descriptors(before);
+        sender.send(&Post::new(2)).unwrap();
+        0
+    });
+    child.expect(Exit::Code(0), "the sender");
+    assert!(readable(LONG.as_millis() as i32));
+    assert_eq!(ring.drain(|_| {}).unwrap(), 2);
+    // The owner rings itself without a further one.
+    Child::run(|| {
+        Sender::open_in(&place.namespace, "/ring")
+            .unwrap()
+            .send(&Post::new(3))
+            .unwrap();
+        0
+    })
+    .expect(Exit::Code(0), "another sender");
+    assert!(readable(LONG.as_millis() as i32));
+}

@@ -297,7 +297,10 @@ impl Engine {
         }
         crash_point!(RING_DUE);
         if bell & ARMED == 0 {
-            self.pull_rope();
+            if !self.pull_rope() {
+                // The bell stays armed: the next sender rings.
+                return;
+            }
             crash_point!(RING_PULLED);
         }
         let word = &self.segment().fixed().board.bell;
@@ -320,23 +323,22 @@ impl Engine {
         self.segment().fixed().board.bell.load(Ordering::Relaxed) / TURN
     }
 
-    fn pull_rope(&self) {
-        if let Some(rope) = &self.rope {
-            rope.pull();
-        }
+    fn pull_rope(&self) -> bool {
+        self.rope.as_ref().is_none_or(Rope::pull)
     }
 }
 
 /// How a sender makes the receiver's descriptor readable.
-pub(crate) struct Rope(Box<dyn Fn() + Send + Sync>);
+pub(crate) struct Rope(Box<dyn Fn() -> bool + Send + Sync>);
 
 impl Rope {
-    pub(crate) fn new(pull: impl Fn() + Send + Sync + 'static) -> Rope {
+    /// `pull` answers false if it could not do so.
+    pub(crate) fn new(pull: impl Fn() -> bool + Send + Sync + 'static) -> Rope {
         Rope(Box::new(pull))
     }
 
-    fn pull(&self) {
-        (self.0)();
+    fn pull(&self) -> bool {
+        (self.0)()
     }
 }
 

@@ -20,7 +20,7 @@ use rustix::net::{
 };
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which message a descriptor goes with: the number that stands in `res` of the message, unlike that of the ring's other
 /// descriptors.
@@ -42,20 +42,15 @@ pub(super) enum Button {
 }
 
 impl Button {
-    /// Makes the receiver's descriptor readable. In vain if it is full of rings already, or if there is no receiver.
-    pub(super) fn press(&self) {
-        let _ = match self {
-            Button::Paired(socket) => sendto_pair(socket.as_fd(), b"."),
-            Button::Named(path) => unnamed_socket().and_then(|socket| {
-                let address = SocketAddrUnix::new(path)?;
-                sendto(
-                    socket,
-                    b".",
-                    SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-                    &address,
-                )
-            }),
-        };
+    /// Makes the receiver's descriptor readable. False if that could not be done, and somebody else should: for a named ring it takes
+    /// a descriptor. In vain if there is no receiver.
+    pub(super) fn press(&self) -> bool {
+        is_rung(match self {
+            Button::Paired(socket) => ring_pair(socket.as_fd()),
+            Button::Named(path) => {
+                unnamed_socket().and_then(|socket| ring_path(socket.as_fd(), path))
+            }
+        })
     }
 
     /// Passes a descriptor on.
@@ -78,8 +73,22 @@ impl Button {
     }
 }
 
-fn sendto_pair(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+fn ring_pair(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    rustix::net::send(socket, b".", SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+}
+
+fn ring_path(socket: BorrowedFd<'_>, path: &Path) -> io::Result<usize> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendto(socket, b".", flags, &address)
+}
+
+/// A socket that is full is readable; where there is none any more, nobody is to be told.
+fn is_rung(outcome: io::Result<usize>) -> bool {
+    matches!(
+        outcome,
+        Ok(_) | Err(Errno::AGAIN | Errno::CONNREFUSED | Errno::NOENT)
+    )
 }
 
 fn unnamed_socket() -> io::Result<OwnedFd> {
@@ -99,6 +108,8 @@ pub(super) struct Doorbell {
     path: Option<PathBuf>,
     /// Descriptors that came before their messages, oldest first.
     waiting: VecDeque<(Ticket, OwnedFd)>,
+    /// How many were passed on when they were last taken in.
+    taken_in: u32,
 }
 
 impl Doorbell {
@@ -132,6 +143,25 @@ impl Doorbell {
             socket,
             path,
             waiting: VecDeque::new(),
+            taken_in: 0,
+        }
+    }
+
+    /// Rings by itself. As the receiver's own socket rings it takes no further descriptor.
+    pub(super) fn ring(&self, button: &Button) {
+        let _ = match button {
+            Button::Paired(socket) => ring_pair(socket.as_fd()),
+            Button::Named(path) => ring_path(self.socket.as_fd(), path),
+        };
+    }
+
+    /// Takes in what was passed on, of which there are so many by now, when the ring is empty. Some will have no message, because
+    /// that found no room, or its sender died: they would keep the socket full, and others could pass on no more.
+    #[inline]
+    pub(super) fn take_in(&mut self, passed: u32) {
+        if self.taken_in != passed {
+            self.taken_in = passed;
+            self.empty();
         }
     }
 
@@ -159,10 +189,14 @@ impl Doorbell {
         }
     }
 
-    /// The descriptor that goes with a message.
-    pub(super) fn fetch(&mut self, ticket: Ticket) -> Option<OwnedFd> {
+    /// The descriptor that goes with a message. `button`: by which the doorbell is rung anew if somebody polls it, because what said
+    /// that there are more messages is taken out with the descriptors.
+    pub(super) fn fetch(&mut self, ticket: Ticket, button: Option<&Button>) -> Option<OwnedFd> {
         self.find(ticket).or_else(|| {
             self.empty();
+            if let Some(button) = button {
+                self.ring(button);
+            }
             self.find(ticket)
         })
     }

@@ -1,7 +1,7 @@
 //! The receiving end of a ring.
 
 use super::directory::Name;
-use super::doorbell::Doorbell;
+use super::doorbell::{Button, Doorbell};
 use super::error::RecvError;
 use super::message::{HEAD, INLINE, Mark, Message, Tag, WITH_DESCRIPTOR, head};
 use super::sender::Sender;
@@ -97,7 +97,8 @@ impl Ring {
 
     /// A descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender was given.
     pub fn take_fd(&mut self, ticket: i32) -> Option<OwnedFd> {
-        self.doorbell.fetch(ticket)
+        let button = self.polled.then_some(&*self.shared.button);
+        self.doorbell.fetch(ticket, button)
     }
 
     /// How this end waits; [`Waiting::Adaptive`] unless set.
@@ -169,7 +170,7 @@ impl Ring {
     fn silence_or_ring(&mut self) {
         self.doorbell.empty();
         if !self.shared.engine.arm_for_polling(thread::current()) {
-            self.shared.button.press();
+            self.doorbell.ring(&self.shared.button);
         }
     }
 
@@ -189,7 +190,8 @@ impl Ring {
     /// What was taken into the buffer.
     #[inline]
     pub(super) fn message(&mut self, taken: Taken) -> Result<Message<'_>, RecvError> {
-        message(&self.buffer, taken, &mut self.doorbell).ok_or(RecvError::Damaged)
+        let button = self.polled.then_some(&*self.shared.button);
+        message(&self.buffer, taken, &mut self.doorbell, button).ok_or(RecvError::Damaged)
     }
 
     /// A forked child has the ring in its memory, and is not the one that receives.
@@ -211,6 +213,7 @@ impl Ring {
         let taken = loop {
             match engine.try_receive(me, &mut self.buffer, deadline) {
                 Err(Refused::NotNow) if deadline != Deadline::Passed => {
+                    self.doorbell.take_in(passed(&self.shared));
                     let calm = me.interruptions.calm();
                     if let Err(refused) = engine.wait_for_messages(me, 1, calm, deadline) {
                         let error = error(&self.shared, refused);
@@ -223,13 +226,20 @@ impl Ring {
                     self.silence_or_ring();
                     return Err(RecvError::Empty);
                 }
-                Ok(taken) if !lets_in(&mut self.filter, &mut self.refused, taken) => {}
+                Err(Refused::NotNow) => {
+                    self.doorbell.take_in(passed(&self.shared));
+                    return Err(RecvError::Empty);
+                }
+                Ok(taken) if !lets_in(&mut self.filter, &mut self.refused, taken) => {
+                    let button = self.polled.then_some(&*self.shared.button);
+                    drop_descriptor(&self.buffer, taken, &mut self.doorbell, button);
+                }
                 other => break other.map_err(|refused| error(&self.shared, refused))?,
             }
         };
         if waited && self.polled {
             // The bell was rung for the wait: what else there is, the descriptor has to say.
-            self.shared.button.press();
+            self.doorbell.ring(&self.shared.button);
         }
         Ok(taken)
     }
@@ -281,6 +291,8 @@ impl Ring {
         // No more can have been there at first.
         let bound = most.min(self.shared.engine.segment().layout().max_messages as u64);
         let together = self.buffer.len() / self.stride;
+        let button = self.polled.then(|| Arc::clone(&self.shared.button));
+        let button = button.as_deref();
         let (mut count, mut is_empty) = (0, false);
         while !is_empty && count < bound {
             let most = together.min((bound - count) as usize);
@@ -290,11 +302,13 @@ impl Ring {
                 Err(refused) => return Err(error(&self.shared, refused)),
             };
             for (index, &taken) in self.taken.iter().enumerate() {
+                let bytes = &self.buffer[index * self.stride..];
                 if !lets_in(&mut self.filter, &mut self.refused, taken) {
+                    drop_descriptor(bytes, taken, &mut self.doorbell, button);
                     continue;
                 }
-                let bytes = &self.buffer[index * self.stride..];
-                visit(message(bytes, taken, &mut self.doorbell).ok_or(RecvError::Damaged)?);
+                let message = message(bytes, taken, &mut self.doorbell, button);
+                visit(message.ok_or(RecvError::Damaged)?);
             }
             count += taken as u64;
             is_empty = taken < most;
@@ -302,6 +316,9 @@ impl Ring {
         self.note_pace(count);
         if self.polled && self.available() == 0 {
             self.silence_or_ring();
+        }
+        if !self.polled {
+            self.doorbell.take_in(passed(&self.shared));
         }
         Ok(count)
     }
@@ -328,6 +345,13 @@ impl Ring {
             .engine
             .receive_batch(thread::current(), most, &mut rows, Deadline::Passed)
     }
+}
+
+/// How many descriptors were passed on.
+#[inline]
+fn passed(shared: &Shared) -> u32 {
+    // Relaxed: a hint that there are some to take in.
+    shared.ownership().descriptors.load(Ordering::Relaxed)
 }
 
 /// Whose messages are let in.
@@ -369,15 +393,20 @@ impl Drop for Ring {
     }
 }
 
-/// What lies in the buffer.
+/// What lies in the buffer. `button`: see [`Doorbell::fetch`].
 #[inline]
-fn message<'a>(wire: &'a [u8], taken: Taken, doorbell: &mut Doorbell) -> Option<Message<'a>> {
+fn message<'a>(
+    wire: &'a [u8],
+    taken: Taken,
+    doorbell: &mut Doorbell,
+    button: Option<&Button>,
+) -> Option<Message<'a>> {
     let wire = wire.get(..taken.len)?;
     let (user_data, res, flags) = head(wire)?;
     let mark = Mark::of_bits(taken.mark);
     let (descriptor, res) = match mark.control & WITH_DESCRIPTOR {
         0 => (None, res),
-        _ => number_of(doorbell.fetch(res)),
+        _ => number_of(doorbell.fetch(res, button)),
     };
     Some(Message {
         user_data,
@@ -387,6 +416,12 @@ fn message<'a>(wire: &'a [u8], taken: Taken, doorbell: &mut Doorbell) -> Option<
         tag: tag(taken),
         descriptor,
     })
+}
+
+/// Closes the descriptor of a message that is not let in: else those that nobody fetches would fill the doorbell.
+#[inline]
+fn drop_descriptor(wire: &[u8], taken: Taken, doorbell: &mut Doorbell, button: Option<&Button>) {
+    drop(message(wire, taken, doorbell, button));
 }
 
 /// A descriptor and its number; of one that did not come, -EBADF.

@@ -321,6 +321,75 @@ fn messages_of_senders_that_are_not_wanted_are_dropped_and_counted() {
 }
 
 #[test]
+fn who_polls_and_takes_one_message_at_a_time_misses_none_that_brings_a_descriptor() {
+    use std::os::fd::AsFd as _;
+    let mut ring = ring(64, 0);
+    let sender = ring.sender();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert!(!is_readable(&mut ring));
+    for n in 0..4 {
+        let post = Post::new(n);
+        sender.send_fd(&post, file.as_fd(), Until::Now).unwrap();
+    }
+    for n in 0..4 {
+        assert!(is_readable(&mut ring), "{n} were taken");
+        let message = ring.try_recv().unwrap();
+        assert!(message.user_data == n && message.descriptor.is_some());
+    }
+    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert!(!is_readable(&mut ring));
+}
+
+#[test]
+fn descriptors_of_senders_that_are_not_wanted_are_closed() {
+    use std::io::Read as _;
+    use std::os::fd::AsFd as _;
+    let mut ring = ring(8, 0);
+    let (wanted, other) = (ring.sender(), ring.sender());
+    let tag = wanted.tag();
+    ring.accept_only(move |sender| sender == tag);
+    for n in 0..40_u64 {
+        let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let post = Post::new(n);
+        other.send_fd(&post, theirs.as_fd(), Until::Now).unwrap();
+        drop(theirs);
+        match n % 2 {
+            0 => assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty),
+            _ => assert_eq!(ring.drain(|_| panic!("not wanted")).unwrap(), 1),
+        }
+        ours.set_nonblocking(true).unwrap();
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0, "it is closed");
+    }
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let post = Post::new(1);
+    wanted.send_fd(&post, file.as_fd(), Until::Now).unwrap();
+    assert!(ring.try_recv().unwrap().descriptor.is_some());
+}
+
+#[test]
+fn descriptors_whose_messages_found_no_room_keep_no_others_out() {
+    use std::os::fd::AsFd as _;
+    let mut ring = ring(1, 0);
+    let sender = ring.sender();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let send = |n| sender.send_fd(&Post::new(n), file.as_fd(), Until::Now);
+    sender.send(&Post::new(1)).unwrap();
+    // Until the socket is full, or there are as many as one could ever hold.
+    let refused = (0..1000).find_map(|_| match send(2) {
+        Err(SendError::Full) => None,
+        other => Some(other),
+    });
+    assert!(matches!(
+        refused,
+        None | Some(Err(SendError::Descriptor(_)))
+    ));
+    assert_eq!(ring.recv().unwrap().user_data, 1);
+    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    send(3).unwrap();
+    assert!(ring.try_recv().unwrap().descriptor.is_some());
+}
+
+#[test]
 fn a_sender_learns_from_its_own_ring_what_became_of_a_message() {
     let (mut own, other) = (ring(8, 0), ring(1, 0));
     let (to_own, to_other) = (own.sender(), other.sender());

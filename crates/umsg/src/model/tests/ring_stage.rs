@@ -29,7 +29,10 @@ impl Ring {
         let descriptor = Arc::new(AtomicU32::new(0));
         let pulled = Arc::clone(&descriptor);
         let mut engine = Engine::new(Segment::new(max_messages, slots));
-        engine.set_rope(Rope::new(move || make_readable(&pulled)));
+        engine.set_rope(Rope::new(move || {
+            make_readable(&pulled);
+            true
+        }));
         let ownership = &engine.segment().fixed().ownership;
         ownership.state.store(ENABLED, Ordering::Relaxed);
         ownership.pid.store(OWNER, Ordering::Relaxed);
