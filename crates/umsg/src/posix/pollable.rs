@@ -11,7 +11,7 @@ impl Queue {
     /// A descriptor for poll(2), select(2), epoll(7) or any event loop: readable (POLLIN) while there is a message, writable (POLLOUT)
     /// while there is room, whatever the handle may do. It shows the queue to every process that has it, is opened by the first
     /// call and stays the same until the queue is dropped. What is there is received and sent through the queue: the descriptor itself
-    /// is only to be polled, passed on and closed.
+    /// is only to be polled and passed on; the queue closes it.
     ///
     /// Messages and room are shown as Linux shows those of its own queues, one thing apart: where all messages are
     /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, though nothing can be sent.

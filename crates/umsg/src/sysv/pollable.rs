@@ -12,7 +12,7 @@ impl Queue {
     /// A descriptor for poll(2), select(2), epoll(7) or any event loop: readable (POLLIN) while there is a message of whatever type,
     /// writable (POLLOUT) while there is room for a byte; both once the queue is removed, so that who waits finds out. It is opened by the
     /// first call and stays the same until the queue is dropped. What is there is received and sent through the queue: the
-    /// descriptor itself is only to be polled, passed on and closed.
+    /// descriptor itself is only to be polled and passed on; the queue closes it.
     ///
     /// Who waits for a message of some types while there are others, or for more room than there is, asks for edges: see
     /// [`pollable_with`](Self::pollable_with).
