@@ -11,8 +11,8 @@ use super::side::{Settled, Setup, Side, Trouble};
 use super::{Comparable, Waiting};
 use crate::sys::Pause;
 
-/// How long to ask for what may come late.
-const LATENESS: Duration = Duration::from_secs(2);
+/// How long to ask for what may come late: a part of the patience for what is bound to come.
+const LATENESS: u32 = 10;
 
 /// What happened in one step.
 #[derive(Debug, Clone)]
@@ -306,7 +306,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         kernel: &Reply,
         mut other: Reply,
     ) -> Result<Reply, Stop> {
-        let mut pause = Pause::new(LATENESS);
+        let mut pause = Pause::new(self.sides[1].patience() / LATENESS);
         while !kernel.agrees(&other, self.leeway()) && pause.again() {
             self.sides[1].command(worker, number)?;
             other = self.sides[1].answer(worker)?;

@@ -120,6 +120,11 @@ impl<'a, F: Comparable> Side<'a, F> {
         self.setup.kind.label()
     }
 
+    /// How long to wait for an answer that the other side has given.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Whether the numbers that it chooses have to be those of the other side.
     pub fn has_numbers(&self) -> bool {
         self.setup.numbers
