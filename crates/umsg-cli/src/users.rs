@@ -9,10 +9,22 @@ use rustix::fs::{major, minor};
 
 /// Device and inode of a file, as a line of /proc/PID/maps has them: `00:1a 4711`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct File {
+pub struct File {
     major: u32,
     minor: u32,
     inode: u64,
+}
+
+impl File {
+    /// The one that a path leads to, if there is one.
+    pub fn at(path: &Path) -> Option<File> {
+        let metadata = path.symlink_metadata().ok()?;
+        Some(File {
+            major: major(metadata.dev()),
+            minor: minor(metadata.dev()),
+            inode: metadata.ino(),
+        })
+    }
 }
 
 /// Processes by the files that they have mapped.
@@ -38,15 +50,7 @@ impl Users {
     }
 
     /// Who has a file mapped.
-    pub fn of(&self, path: &Path) -> &[u32] {
-        let Ok(metadata) = path.symlink_metadata() else {
-            return &[];
-        };
-        let file = File {
-            major: major(metadata.dev()),
-            minor: minor(metadata.dev()),
-            inode: metadata.ino(),
-        };
+    pub fn of(&self, file: File) -> &[u32] {
         self.0.get(&file).map_or(&[], Vec::as_slice)
     }
 }

@@ -121,11 +121,16 @@ impl Gc {
     }
 
     fn judge<'a>(&self, namespace: &Namespace, found: &'a Found, users: &Users) -> Row<'a> {
-        let used_by = users.of(&found.file).to_vec();
-        let fate = match (self.in_use || used_by.is_empty(), self.remove) {
-            (false, _) => Fate::Kept,
-            (true, false) => Fate::Stale,
-            (true, true) => match self.remove(namespace, found) {
+        let mut used_by = found.users(users);
+        if self.remove && used_by.is_empty() {
+            // What another program has opened meanwhile, or made anew, is in use by now.
+            used_by = found.users(&Users::read());
+        }
+        let is_kept = !self.in_use && !used_by.is_empty() || found.is_another_by_now();
+        let fate = match (is_kept, self.remove) {
+            (true, _) => Fate::Kept,
+            (false, false) => Fate::Stale,
+            (false, true) => match self.remove(namespace, found) {
                 Ok(()) => Fate::Removed,
                 Err(failure) => {
                     failure.report();
@@ -204,6 +209,7 @@ fn table(rows: &[Row<'_>]) -> Table<5> {
 fn remark(row: &Row<'_>) -> String {
     match (row.fate, row.used_by.as_slice()) {
         (Fate::Failed, _) => "not removed".to_owned(),
+        (Fate::Kept, []) => "another by now".to_owned(),
         (_, []) => String::new(),
         (_, [pid]) => format!("in use by process {pid}"),
         (_, [pid, others @ ..]) => format!("in use by process {pid} and {} more", others.len()),

@@ -12,16 +12,32 @@ use super::ls::Kind;
 use crate::address::{Label, RING};
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::output::json::last_activity;
+use crate::users::{File, Users};
 
 /// A queue or ring; what its mode keeps from the caller is None.
 pub struct Found {
     /// As `umsg ls --quiet` prints it.
     pub name: String,
-    pub file: PathBuf,
+    pub path: PathBuf,
+    /// What lay there when it was looked at.
+    pub file: Option<File>,
     pub messages: Option<u64>,
     pub last_used: Option<SystemTime>,
     pub creator: Option<Creator>,
     pub removal: Removal,
+}
+
+impl Found {
+    /// The processes that have it open.
+    pub fn users(&self, users: &Users) -> Vec<u32> {
+        self.file
+            .map_or_else(Vec::new, |file| users.of(file).to_vec())
+    }
+
+    /// Whether its name leads to something else than when it was looked at.
+    pub fn is_another_by_now(&self) -> bool {
+        File::at(&self.path) != self.file
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -64,6 +80,10 @@ pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
 }
 
 fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
+    let bare = listed.name.to_string_lossy().into_owned();
+    let path = namespace.path().join("mq");
+    let path = path.join(bare.trim_start_matches('/'));
+    let file = File::at(&path);
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()
             .write(true)
@@ -73,13 +93,10 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
     };
     let status = queue.ok().map(|queue| queue.status());
     let status = status.as_ref();
-    let bare = listed.name.to_string_lossy().into_owned();
     Found {
-        file: namespace
-            .path()
-            .join("mq")
-            .join(bare.trim_start_matches('/')),
         name: bare,
+        path,
+        file,
         messages: status.map(|status| status.attributes.messages as u64),
         last_used: status.map(|status| last_activity(status).unwrap_or(status.created)),
         creator: status.map(|status| creator(status.creator, status.created)),
@@ -88,16 +105,16 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
 }
 
 fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
+    let index = (entry.id % INDICES).to_string();
+    let path = namespace.path().join("msg").join(index);
     let mut options = sysv::OpenOptions::new();
     let queue = options.namespace(namespace).open_id(entry.id);
     let status = queue.ok().and_then(|queue| queue.status().ok());
     let used = entry.last_send.max(entry.last_receive).or(entry.changed);
     Found {
         name: Label::Id(entry.id).to_string(),
-        file: namespace
-            .path()
-            .join("msg")
-            .join((entry.id % INDICES).to_string()),
+        file: File::at(&path),
+        path,
         messages: entry.readable.then_some(entry.messages),
         last_used: used.filter(|_| entry.readable),
         creator: status.map(|status| creator(status.creator, status.created)),
@@ -106,14 +123,14 @@ fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
 }
 
 fn of_ring(namespace: &Namespace, listed: ring::Listed) -> Found {
-    let status = listed.found.ok().map(|found| found.status);
     let bare = listed.name.to_string_lossy().into_owned();
+    let path = namespace.path().join("ring");
+    let path = path.join(bare.trim_start_matches('/'));
+    let status = listed.found.ok().map(|found| found.status);
     Found {
         name: format!("{RING}{bare}"),
-        file: namespace
-            .path()
-            .join("ring")
-            .join(bare.trim_start_matches('/')),
+        file: File::at(&path),
+        path,
         messages: status.map(|status| status.messages),
         last_used: status.map(|status| status.created),
         creator: status.map(|status| Creator {
