@@ -453,6 +453,29 @@ fn what_a_sender_without_a_descriptor_could_not_show_the_next_one_does() {
     assert!(polled(bell).contains(PollFlags::IN | PollFlags::OUT));
 }
 
+#[test]
+fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, SIZE as u32);
+    let number = std::os::fd::AsRawFd::as_raw_fd(&queue.pollable().unwrap());
+    send_and_receive(&queue, 1);
+    let file = tempfile::tempfile().unwrap();
+    // SAFETY: what a program does that closes what it does not know, and then opens files.
+    unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), number) };
+    std::thread::sleep(Duration::from_millis(20));
+    send_and_receive(&queue, 10);
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    // Who asks again gets another.
+    let descriptor = queue.pollable().unwrap();
+    assert_ne!(std::os::fd::AsRawFd::as_raw_fd(&descriptor), number);
+    queue.send(b"m", 0).unwrap();
+    assert!(polled(descriptor).contains(PollFlags::IN));
+    drop(queue);
+    // SAFETY: our own duplicate, which the queue has let go.
+    let duplicate = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_getfd(&duplicate).expect("the program's, and still open");
+}
+
 fn descriptors() -> Vec<i32> {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers: Vec<i32> = files

@@ -37,14 +37,50 @@ pub(crate) struct Doorbell {
     /// The name of that one's, and what was asked for: see [`super::LEVELS`].
     polled_name: AtomicU64,
     asked: AtomicU32,
+    polled_file: Sighting,
     /// What it rings by otherwise: the number plus one, and above it half of the name; 0 for none.
     rung: AtomicU64,
-    /// The file that this is, and when that was looked at last (CLOCK_MONOTONIC_COARSE): a program may close what it does not know.
-    inode: AtomicU64,
-    looked_at: AtomicU64,
-    /// Until when (the same clock) no doorbell is looked for.
+    rung_file: Sighting,
+    /// Until when (CLOCK_MONOTONIC_COARSE) no doorbell is looked for.
     blind: AtomicU64,
     operations: AtomicU32,
+}
+
+/// The FIFO that a descriptor is, and when that was looked at last: a program may close what it does not know, and the number then be
+/// another file's.
+#[derive(Debug, Default)]
+struct Sighting {
+    inode: AtomicU64,
+    /// CLOCK_MONOTONIC_COARSE.
+    at: AtomicU64,
+}
+
+impl Sighting {
+    /// Sees a descriptor for the first time.
+    fn begin(&self, bell: &Own) -> io::Result<()> {
+        self.inode.store(fstat(bell)?.st_ino, Ordering::Relaxed);
+        self.at.store(clock::monotonic_coarse(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a descriptor still is that file: it is looked at once a tick of the clock.
+    fn is_still(&self, number: RawFd) -> bool {
+        let now = clock::monotonic_coarse();
+        // Relaxed: when to look.
+        if self.at.swap(now, Ordering::Relaxed) == now {
+            return true;
+        }
+        // SAFETY: whatever has this number now, it is only looked at.
+        let file = unsafe { BorrowedFd::borrow_raw(number) };
+        let is_still = fstat(file).is_ok_and(|stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
+                && stat.st_ino == self.inode.load(Ordering::Relaxed)
+        });
+        if !is_still {
+            own::unmark(number);
+        }
+        is_still
+    }
 }
 
 /// A doorbell that nobody watches any more, locked.
@@ -76,9 +112,9 @@ impl Doorbell {
             polled: AtomicI32::new(NONE),
             polled_name: AtomicU64::new(0),
             asked: AtomicU32::new(0),
+            polled_file: Sighting::default(),
             rung: AtomicU64::new(0),
-            inode: AtomicU64::new(0),
-            looked_at: AtomicU64::new(0),
+            rung_file: Sighting::default(),
             blind: AtomicU64::new(0),
             operations: AtomicU32::new(0),
         }
@@ -100,6 +136,8 @@ impl Doorbell {
 
     /// From now on this process polls this one, if it polled none. Answers the name of the one that it does.
     fn poll(&self, bell: Own, name: u64) -> u64 {
+        // Where it can't be looked at it is not taken for ours.
+        let _ = self.polled_file.begin(&bell);
         let number = bell.into_number();
         let was = self
             .polled
@@ -171,6 +209,10 @@ impl Doorbell {
     pub(crate) fn gong(&self, name: u64) -> Option<Gong<'_>> {
         let polled = self.polled.load(Ordering::Relaxed);
         if polled != NONE && self.polled_name.load(Ordering::Acquire) == name {
+            if !self.polled_file.is_still(polled) {
+                self.forget_polled(polled);
+                return self.open_gong(name);
+            }
             return Some(Gong {
                 bell: self,
                 number: polled,
@@ -181,7 +223,7 @@ impl Doorbell {
         let place = self.rung.swap(0, Ordering::AcqRel);
         if place != 0 {
             let number = number_of(place);
-            if self.is_still_ours(number) {
+            if self.rung_file.is_still(number) {
                 if place >> 32 == name & 0xffff_ffff {
                     return Some(Gong {
                         bell: self,
@@ -205,15 +247,13 @@ impl Doorbell {
         let opened = self.namespace.as_ref().and_then(|namespace| {
             let bell = raise(namespace.open_bell(name).ok()?).ok()?;
             fcntl_setfl(&bell, OFlags::NONBLOCK | OFlags::DIRECT).ok()?;
-            let inode = fstat(&bell).ok()?.st_ino;
-            Some((bell, inode))
+            self.rung_file.begin(&bell).ok()?;
+            Some(bell)
         });
-        let Some((bell, inode)) = opened else {
+        let Some(bell) = opened else {
             self.blind.store(now + BLIND, Ordering::Relaxed);
             return None;
         };
-        self.inode.store(inode, Ordering::Relaxed);
-        self.looked_at.store(now, Ordering::Relaxed);
         let number = bell.into_number();
         Some(Gong {
             bell: self,
@@ -222,24 +262,13 @@ impl Doorbell {
         })
     }
 
-    /// Whether a descriptor still is the FIFO that it was: it is looked at once a tick of the clock.
-    fn is_still_ours(&self, number: RawFd) -> bool {
-        let now = clock::monotonic_coarse();
-        // Relaxed: when to look.
-        if self.looked_at.load(Ordering::Relaxed) == now {
-            return true;
-        }
-        self.looked_at.store(now, Ordering::Relaxed);
-        // SAFETY: whatever has this number now, it is only looked at.
-        let file = unsafe { BorrowedFd::borrow_raw(number) };
-        let is_ours = fstat(file).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
-                && stat.st_ino == self.inode.load(Ordering::Relaxed)
-        });
-        if !is_ours {
-            own::unmark(number);
-        }
-        is_ours
+    /// The program has closed what it polled: nobody polls here any more, until somebody asks again.
+    #[cold]
+    fn forget_polled(&self, number: RawFd) {
+        self.asked.store(0, Ordering::Relaxed);
+        let _ = self
+            .polled
+            .compare_exchange(number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Counts an operation; true for each `every`th.
@@ -269,8 +298,10 @@ impl Doorbell {
         match self.polled.swap(NONE, Ordering::AcqRel) {
             NONE => false,
             number => {
-                // SAFETY: it is ours, and was taken out of the only place that had it.
-                drop(unsafe { Own::at(number) });
+                if self.polled_file.is_still(number) {
+                    // SAFETY: it is ours, and was taken out of the only place that had it.
+                    drop(unsafe { Own::at(number) });
+                }
                 true
             }
         }
@@ -288,7 +319,7 @@ impl Drop for Doorbell {
     fn drop(&mut self) {
         self.close_polled();
         let place = *self.rung.get_mut();
-        if place != 0 && self.is_still_ours(number_of(place)) {
+        if place != 0 && self.rung_file.is_still(number_of(place)) {
             // SAFETY: it is ours, and was taken out of the only place that had it.
             drop(unsafe { Own::at(number_of(place)) });
         }

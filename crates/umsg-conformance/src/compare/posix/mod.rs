@@ -8,7 +8,7 @@
 //! then (which members are told first is not compared); registrations for notifications, and what their handlers were told. Of
 //! those some is not asked:
 //!
-//! - a queue that two processes share since a fork is registered in a set only if it was registered before ([`watch`]);
+//! - a queue that two processes share since a fork is registered in a set only if it was registered before (`watch.rs`);
 //! - where there are sets and several users, everybody may open every queue: who has one by inheritance that its mode denies
 //!   him can't tell those who watch it;
 //! - no call blocks in histories with notifications and several users: the signal to another user's process is raised by a
