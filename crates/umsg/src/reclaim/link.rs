@@ -198,7 +198,10 @@ impl<T: Send + Sync> Drop for Held<T> {
     #[inline(always)]
     fn drop(&mut self) {
         match self.note {
-            Some(record) => record.clear(),
+            Some(record) => {
+                record.clear();
+                self.word.slot().drop_if_retired();
+            }
             None => self.word.release(),
         }
     }

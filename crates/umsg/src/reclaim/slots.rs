@@ -8,7 +8,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 use super::notes;
 use super::{Chunks, Zeroed};
@@ -73,10 +73,31 @@ impl<T: Send + Sync> Slot<T> {
         if self.users.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        let owner = self.owner.load(Ordering::Relaxed);
-        // SAFETY: a slot that had a user was filled by its owner, which is a static.
-        if let Some(owner) = unsafe { owner.as_ref() } {
+        if let Some(owner) = self.owner() {
             owner.retired.push(self);
+            owner.reap();
+        }
+    }
+
+    fn owner(&self) -> Option<&'static Slots<T>> {
+        // SAFETY: a slot that had a user was filled by its owner, which is a static.
+        unsafe { self.owner.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// After a call has taken its note away: drops the thing if it was retired meanwhile, because nobody else may ever look.
+    #[inline(always)]
+    pub(super) fn drop_if_retired(&self) {
+        // Relaxed: the dropper's membarrier orders this behind the note: if it came before the note was taken away, this sees
+        // that there is no user; see `reap` and `notes`.
+        compiler_fence(Ordering::SeqCst);
+        if self.users.load(Ordering::Relaxed) == 0 {
+            self.drop_retired();
+        }
+    }
+
+    #[cold]
+    fn drop_retired(&self) {
+        if let Some(owner) = self.owner() {
             owner.reap();
         }
     }
@@ -122,11 +143,17 @@ impl<T: Send + Sync> Slots<T> {
 
     /// Drops what is retired and noted by no thread. Cheap if there is nothing: worth a call after one that blocked.
     pub fn reap(&'static self) {
+        while self.reap_once() {}
+    }
+
+    /// True if it is to be done again: a note was taken away while its slot was not on the list, where who took it away looked.
+    fn reap_once(&'static self) -> bool {
         let mut next = self.retired.take_all(&self.slots);
         if next.is_none() {
-            return;
+            return false;
         }
         let notes_are_seen = notes::see_notes();
+        let mut kept = 0;
         while let Some(slot) = next {
             next = List::slot(&self.slots, slot.next.load(Ordering::Relaxed));
             if notes_are_seen && !notes::is_noted(std::ptr::from_ref(slot).addr()) {
@@ -135,8 +162,15 @@ impl<T: Send + Sync> Slots<T> {
                 self.free.push(slot);
             } else {
                 self.retired.push(slot);
+                kept += 1;
             }
         }
+        // Who takes a note away behind this barrier finds its slot on the list.
+        kept != 0
+            && notes::see_notes()
+            && self.retired.has(&self.slots, kept, |slot| {
+                !notes::is_noted(std::ptr::from_ref(slot).addr())
+            })
     }
 }
 
@@ -196,6 +230,18 @@ impl List {
                 Err(now) => head = now,
             }
         }
+    }
+
+    /// Whether one of the first `most` slots is like that. A guess, if others change the list meanwhile.
+    fn has<T: Send + Sync>(
+        &self,
+        slots: &'static Array<T>,
+        most: usize,
+        like: impl Fn(&'static Slot<T>) -> bool,
+    ) -> bool {
+        let first = List::slot(slots, self.head.load(Ordering::Acquire) as u32);
+        let next = |slot: &&'static Slot<T>| List::slot(slots, slot.next.load(Ordering::Relaxed));
+        std::iter::successors(first, next).take(most).any(like)
     }
 
     /// Empties the list and returns its first slot, from which the links lead to the others.

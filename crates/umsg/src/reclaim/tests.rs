@@ -63,6 +63,23 @@ fn a_thing_in_use_stays_whether_the_use_is_noted_or_counted() {
 }
 
 #[test]
+fn who_was_the_last_to_use_a_thing_drops_it() {
+    statics!(SLOTS, link, COUNT);
+    notes::start();
+    for _ in 0..200 {
+        link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
+        let held = link.hold().unwrap();
+        assert!(held.is_noted());
+        let emptied = std::thread::spawn(|| link.take().unwrap().release());
+        emptied.join().unwrap();
+        assert_eq!(COUNT.load(Relaxed), 1, "in use");
+        drop(held);
+        // A thread of another test may have noted a slot of the same address by chance.
+        assert!(COUNT.load(Relaxed) == 0 || drops(&SLOTS, &COUNT));
+    }
+}
+
+#[test]
 fn what_a_link_led_to_before_is_dropped() {
     statics!(SLOTS, link, COUNT);
     for _ in 0..1000 {
