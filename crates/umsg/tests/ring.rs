@@ -98,9 +98,11 @@ fn a_forked_child_may_send_to_its_parents_ring_and_not_receive() {
         assert_eq!(ring.try_recv().unwrap_err(), RecvError::NotOwner);
         assert_eq!(ring.wait(1, Until::Now).unwrap_err(), RecvError::NotOwner);
         assert_eq!(ring.drain(|_| ()).unwrap_err(), RecvError::NotOwner);
+        ring.close();
         0
     })
     .expect(Exit::Code(0), "the child");
+    sender.send(&Post::new(2)).unwrap();
     assert_eq!(ring.try_recv().unwrap().user_data, 1);
 }
 

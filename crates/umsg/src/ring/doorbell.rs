@@ -29,8 +29,14 @@ pub(super) type Ticket = i32;
 /// Bytes of a datagram that brings a descriptor.
 const LABEL: usize = size_of::<Ticket>();
 
-/// Descriptors that may wait for their messages; with more, the oldest are closed.
-const MOST: usize = 1024;
+/// Descriptors that may wait for their messages, at most; with more, the oldest are closed.
+const MOST: u64 = 1024;
+
+/// How many may: senders must not use up what the receiver needs for others.
+fn most() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.map_or(MOST, |limit| (limit / 4).min(MOST)) as usize
+}
 
 /// Where senders ring.
 #[derive(Debug)]
@@ -181,7 +187,7 @@ impl Doorbell {
             let Some((label, descriptor)) = arrived else {
                 continue;
             };
-            if self.waiting.len() >= MOST {
+            if self.waiting.len() >= most() {
                 // Its sender died before it sent the message.
                 self.waiting.pop_front();
             }

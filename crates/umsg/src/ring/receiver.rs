@@ -62,8 +62,11 @@ impl Ring {
         Sender::new(Arc::clone(&self.shared))
     }
 
-    /// Lets senders in, of a ring that was made disabled.
+    /// Lets senders in, of a ring that was made disabled. Of its owner; in a forked child it does nothing.
     pub fn enable(&self) {
+        if !self.shared.is_owned() {
+            return;
+        }
         // Release: what was done before is seen by senders that find the ring enabled.
         let _ = self.shared.ownership().state.compare_exchange(
             DISABLED,
@@ -75,7 +78,11 @@ impl Ring {
     }
 
     /// Closes the ring: senders are refused from now on, those that wait for room too. What was sent before can still be received.
+    /// Of its owner; in a forked child it does nothing.
     pub fn close(&self) {
+        if !self.shared.is_owned() {
+            return;
+        }
         self.shared
             .ownership()
             .state
