@@ -1,9 +1,13 @@
 //! A list of commands, run one after another, with what each took and how many tests it ran.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::{Context as _, Failure, Result};
 use crate::shell;
@@ -14,6 +18,15 @@ pub struct Steps {
     start: Instant,
     done: Vec<Done>,
     skipped: Vec<String>,
+}
+
+/// A command that runs beside the others, as they leave it time.
+pub struct Beside {
+    what: String,
+    line: String,
+    start: Instant,
+    child: Child,
+    output: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
 struct Done {
@@ -54,7 +67,7 @@ impl Steps {
         let status = child.wait().context(what)?;
         let took = start.elapsed();
         if !status.success() {
-            return Err(self.failed(what, command, status));
+            return Err(self.failed(what, &shell::line(command), status));
         }
         println!("<== {what}: {}", seconds(took));
         self.done.push(Done {
@@ -65,12 +78,58 @@ impl Steps {
         Ok(())
     }
 
-    fn failed(&self, what: &str, command: &Command, status: std::process::ExitStatus) -> Failure {
+    /// Begins to run a command beside those that follow; what it prints is kept for [`end`](Self::end).
+    pub fn begin(&mut self, what: &str, command: &mut Command) -> Result<Beside> {
+        let line = shell::line(command);
+        println!("\n==> {what}, beside what follows\n    {line}");
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .context(&line)?;
+        let output = child.stdout.take().map(|mut stdout| {
+            std::thread::spawn(move || {
+                let mut output = Vec::new();
+                stdout.read_to_end(&mut output).map(|_| output)
+            })
+        });
+        Ok(Beside {
+            what: what.to_owned(),
+            line,
+            start: Instant::now(),
+            child,
+            output,
+        })
+    }
+
+    /// Waits for the end of a command that was begun.
+    pub fn end(&mut self, mut beside: Beside) -> Result<()> {
+        let what = beside.what.clone();
+        println!("\n==> {what}\n    {}", beside.line);
+        let output = beside.output.take().and_then(|output| output.join().ok());
+        let output = output.unwrap_or_else(|| Ok(Vec::new())).context(&what)?;
+        let output = String::from_utf8_lossy(&output);
+        print!("{output}");
+        let status = beside.child.wait().context(&what)?;
+        if !status.success() {
+            return Err(self.failed(&what, &beside.line, status));
+        }
+        let mut tests = Tests::default();
+        output
+            .lines()
+            .for_each(|line| tests.add(Tests::of_line(line)));
+        let took = beside.start.elapsed();
+        println!("<== {what}: {}", seconds(took));
+        self.done.push(Done { what, took, tests });
+        Ok(())
+    }
+
+    fn failed(&self, what: &str, line: &str, status: std::process::ExitStatus) -> Failure {
         self.print_table();
         Failure::new(format!(
-            "{what} failed ({status}); to repeat it, in {}:\n    {}",
+            "{what} failed ({status}); to repeat it, in {}:\n    {line}",
             self.root.display(),
-            shell::line(command)
         ))
     }
 
@@ -112,6 +171,17 @@ impl Steps {
             println!("{what:width$}  {:>7}  {tests:>6}", seconds(*took));
         }
         println!("{:width$}  {:>7}", "all", seconds(self.start.elapsed()));
+    }
+}
+
+impl Drop for Beside {
+    /// Ends it, if something else failed meanwhile, and what it has started.
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let group = Pid::from_child(&self.child);
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -179,5 +249,36 @@ mod tests {
         };
         assert_eq!(counted, expected);
         assert_eq!(Tests::of_line("running 12 tests"), Tests::default());
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_runs_beside_the_others_is_counted_when_it_has_ended() {
+        let mut steps = Steps::new(PathBuf::new());
+        let line = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+        let beside = steps.begin("beside", &mut shell(&format!("echo '{line}'")));
+        steps.end(beside.unwrap()).unwrap();
+        assert_eq!(steps.done[0].tests.passed, 3);
+        let fails = steps.begin("fails", &mut shell("exit 7")).unwrap();
+        assert!(steps.end(fails).is_err());
+    }
+
+    #[test]
+    fn what_runs_beside_a_step_that_fails_is_ended_with_all_that_it_started() {
+        let mut steps = Steps::new(PathBuf::new());
+        let mut long = steps
+            .begin("long", &mut shell("sleep 600 & sleep 600"))
+            .unwrap();
+        let output = long.output.take().unwrap();
+        let start = Instant::now();
+        drop(long);
+        // All that could write are gone.
+        output.join().unwrap().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
 }

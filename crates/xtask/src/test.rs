@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::failure::Result;
+use crate::interrupt;
 use crate::programs;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
@@ -15,20 +16,29 @@ pub const SOAK_SECONDS: u64 = 10;
 
 /// Runs all tests; `quick` leaves out what takes longest.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
+    // Ctrl-C ends the step that runs; then what runs beside it is ended here.
+    interrupt::install();
     let mut steps = Steps::new(workspace.root.clone());
     steps.run("release build", &mut workspace.build_release())?;
+    let models = match quick {
+        true => None,
+        false => Some(steps.begin("loom models", &mut models(workspace))?),
+    };
     steps.run("library, with crash points", &mut library(workspace))?;
     steps.run("installing the C library", &mut c_library(workspace))?;
     steps.run("all other crates", &mut others(workspace))?;
     note_missing_programs(&mut steps);
     let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
     compare_both(workspace, operations, &mut steps)?;
-    if quick {
-        steps.skip("loom models", "--quick");
-        steps.skip("soak, repair time", "--quick");
-    } else {
-        steps.run("loom models", &mut models(workspace))?;
-        steps.run("soak, repair time", &mut soak_test(workspace, SOAK_SECONDS))?;
+    match models {
+        None => {
+            steps.skip("loom models", "--quick");
+            steps.skip("soak, repair time", "--quick");
+        }
+        Some(models) => {
+            steps.end(models)?;
+            steps.run("soak, repair time", &mut soak_test(workspace, SOAK_SECONDS))?;
+        }
     }
     steps.finish();
     Ok(())
@@ -103,10 +113,14 @@ fn comparison(workspace: &Workspace, operations: u64) -> Command {
     compare
 }
 
-/// Every interleaving of the protocols, in a target directory of their own because they are built for loom.
+/// Every interleaving of the protocols, in a target directory of their own because they are built for loom. They wait for nothing
+/// and take minutes: the tests of real processes, which mostly wait, go first.
 fn models(workspace: &Workspace) -> Command {
-    let mut models = workspace.cargo(&["test", "-p", "umsg", "--release", "--lib", "model"]);
+    let mut models = workspace.command("nice");
     models
+        .arg("--adjustment=10")
+        .arg(workspace.cargo(&[]).get_program())
+        .args(["test", "-p", "umsg", "--release", "--lib", "model"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.target.join("loom"));
     models

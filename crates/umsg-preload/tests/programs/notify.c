@@ -663,7 +663,7 @@ CASE(another_users_message_notifies) {
     EXPECT(info.si_pid == child && info.si_uid == 12345 && info.si_value.sival_int == 5);
     receive_one(queue);
     EXPECT(notify_by(queue, SIGNAL, 6) == 0);
-    EXPECT(setuid(12345) == 0);
+    EXPECT(mq_unlink(queue_name) == 0 && setuid(12345) == 0);
     IN_CHILD(send_one(queue));
     EXPECT(pending(SIGNAL, &info, 0) == SIGNAL && info.si_uid == 12345);
 }
