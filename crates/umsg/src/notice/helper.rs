@@ -3,7 +3,7 @@
 //!
 //! A helper masks all signals, and lives as long as its process.
 
-use super::{Entry, HELPER_SLICE, Locked, Notified, Registrations, existing, settle};
+use super::{Entry, HELPER_SLICE, Locked, Notified, Registrations, SETTLING, existing, settle};
 use crate::queue::{Engine, Outcome};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex;
@@ -73,6 +73,8 @@ impl Helper {
             let (entry, by) = due;
             if let Some(by) = by {
                 settle(entry, by);
+                // Release: what came before has been done.
+                SETTLING.fetch_sub(1, Ordering::Release);
             }
         }
     }
@@ -91,6 +93,10 @@ impl Helper {
                 Outcome::Gone => Some((position, None)),
             }
         })?;
+        if by.is_some() {
+            // Before it is counted no more: see `any`.
+            SETTLING.fetch_add(1, Ordering::Relaxed);
+        }
         Some((locked.remove(position), by))
     }
 

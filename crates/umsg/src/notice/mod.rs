@@ -64,7 +64,9 @@ impl Deed {
         match self {
             Deed::Nothing => {}
             Deed::Signal { signal, value } => {
-                process::raise_for_message(signal, value, by.pid, by.uid)
+                process::raise_for_message(signal, value, by.pid, by.uid);
+                // Now, and not when the other processor comes to it: who hears that it was raised has been interrupted.
+                process::interrupt_other_threads();
             }
             Deed::Call(function) => function(by),
         }
@@ -168,7 +170,8 @@ impl Locked {
 
     fn note_count(&self) {
         let count = self.registrations.entries.len();
-        self.table.count.store(count, Ordering::Relaxed);
+        // Release: what is settled outside of the table is counted before.
+        self.table.count.store(count, Ordering::Release);
     }
 
     /// Forgets what nobody need be told of, and is over.
@@ -298,8 +301,14 @@ fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
 #[inline]
 pub(crate) fn any() -> bool {
     // Relaxed: as in `withdraw_those`.
-    existing().is_some_and(|table| table.count.load(Ordering::Relaxed) != 0)
+    existing().is_some_and(|table| {
+        // Acquire: who finds that nothing is counted sees that it was being settled before, or that it was.
+        table.count.load(Ordering::Acquire) != 0 || SETTLING.load(Ordering::Acquire) != 0
+    })
 }
+
+/// How many registrations helpers have taken from the table and not settled.
+static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes back one registration.
 pub(crate) fn withdraw(ticket: u64) {

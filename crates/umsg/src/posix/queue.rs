@@ -348,6 +348,14 @@ impl Queue {
         })
     }
 
+    /// After a message was received: its notification came before.
+    #[inline(always)]
+    pub(super) fn raise_fired(&self, me: &thread::Thread) {
+        if crate::notice::any() {
+            self.engine.raise_fired(me);
+        }
+    }
+
     #[inline]
     fn receive_by(
         &self,
@@ -372,6 +380,7 @@ impl Queue {
             self.engine.try_receive(me, buffer, deadline)
         };
         self.engine.do_chore();
+        self.raise_fired(me);
         match result {
             Ok(Taken { len, key, .. }) => Ok(Received {
                 len,

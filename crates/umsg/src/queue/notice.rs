@@ -255,6 +255,28 @@ impl Engine {
         }
     }
 
+    /// After a message was received by a process that has registrations: what was fired for it here has been raised when this
+    /// returns. In the kernel a signal is pending before its message can be received; one that came later would interrupt what the
+    /// process does next.
+    #[cfg(not(loom))]
+    #[cold]
+    pub(crate) fn raise_fired(&self, me: &Thread) {
+        for (index, notice) in (0_u32..).zip(&self.segment().fixed().notices) {
+            // Acquire: the sender.
+            let word = notice.word.load(Ordering::Acquire);
+            let is_own = notice.pid.load(Ordering::Relaxed) == me.pid();
+            if word & STATE != FIRED || !is_own || What::of(notice) != What::Signal {
+                continue;
+            }
+            if !crate::notice::raise_own(self, index, notice, word) {
+                // A helper is about to.
+                wait_until_raised(notice, word);
+            }
+        }
+        // What was raised on another processor is delivered at the end of a system call, not a moment later.
+        process::take_signals();
+    }
+
     /// Registers this process for the next message that comes to the empty queue. Answers in which record, and what its word
     /// says.
     pub(crate) fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), NoticeError> {

@@ -158,6 +158,19 @@ mod real {
         };
     }
 
+    /// Has every running thread of this process take what signals it was sent. In vain where the system has no membarrier(2).
+    pub(crate) fn interrupt_other_threads() {
+        const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+        // SAFETY: a system call on numbers.
+        unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
+    }
+
+    /// Has the kernel deliver what was sent to the calling thread: at the end of any system call it does.
+    pub(crate) fn take_signals() {
+        // SAFETY: has no preconditions; libc's function might answer without a system call.
+        unsafe { libc::syscall(libc::SYS_getpid) };
+    }
+
     /// Whether a process is proved dead: there is none of that id any more, all that is left of it waits for its parent to take
     /// note, or the id belongs to one that began at another time or runs another program by now. Unknown means alive, and so
     /// is everybody in another PID namespace.
