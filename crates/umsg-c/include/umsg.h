@@ -2236,7 +2236,7 @@ struct umsg_ring_post {
  * - EBADMSG: the ring's memory holds what no operation could have left there.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
  * - EFAULT: post or its payload is at an address that can't be read.
- * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
  * - EMSGSIZE: the payload is longer than the ring was made for.
  * - ENOMEM: the system has no memory for the message.
  * - ENOSPC: the namespace's file system is full or its limit of bytes is reached.
@@ -2503,7 +2503,7 @@ struct umsg_ring_message {
  *   or the function of umsg_ring_drain(3) was called in.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: message is at an address that can't be written.
- * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
  * - ENOMEM: the system has no memory left.
  *
  * If the process dies:
@@ -2637,7 +2637,7 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * - EBADF: ring is NULL, or no address.
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EFAULT: abs_timeout is at an address that can't be read.
- * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
+ * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999; or at_least is more than the ring and
  *   its overflow hold.
  * - EPERM: this is a forked child of the process that made the ring.

@@ -52,7 +52,7 @@ pub struct umsg_ring_message {
 ///   or the function of umsg_ring_drain(3) was called in.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `message` is at an address that can't be written.
-/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
 /// - `ENOMEM`: the system has no memory left.
 ///
 /// # If the process dies

@@ -44,7 +44,7 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 /// - `EBADMSG`: the ring's memory holds what no operation could have left there.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
 /// - `EFAULT`: `post` or its payload is at an address that can't be read.
-/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
 /// - `EMSGSIZE`: the payload is longer than the ring was made for.
 /// - `ENOMEM`: the system has no memory for the message.
 /// - `ENOSPC`: the namespace's file system is full or its limit of bytes is reached.

@@ -22,7 +22,7 @@ use crate::{time, waiting};
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
-/// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
+/// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999; or `at_least` is more than the ring and
 ///   its overflow hold.
 /// - `EPERM`: this is a forked child of the process that made the ring.
