@@ -31,6 +31,7 @@ cases_on_both! { "notify":
     registering_and_taking_it_back_again_and_again_is_safe,
     many_queues_notify_one_process,
     another_users_message_notifies,
+    a_notification_comes_before_its_message_is_received,
 }
 
 cases_on_umsg! { "notify":
