@@ -215,26 +215,3 @@ fn timespec_of(duration: Duration) -> timespec {
         tv_nsec: duration.subsec_nanos().into(),
     }
 }
-
-/// A time-out that is one. NULL is for ever.
-///
-/// # Safety
-/// NULL, or readable.
-pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Duration>, c_int> {
-    if timeout.is_null() {
-        return Ok(None);
-    }
-    if pointer::is_bad(timeout) {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
-    let time = unsafe { timeout.read_unaligned() };
-    let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
-    let nanoseconds = u32::try_from(time.tv_nsec)
-        .ok()
-        .filter(|&n| n < 1_000_000_000);
-    Ok(Some(Duration::new(
-        seconds,
-        nanoseconds.ok_or(libc::EINVAL)?,
-    )))
-}

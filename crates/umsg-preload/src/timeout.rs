@@ -1,4 +1,4 @@
-//! Time-outs of mq_timedsend and mq_timedreceive: absolute, CLOCK_REALTIME.
+//! Time-outs: of mq_timedsend and mq_timedreceive absolute, CLOCK_REALTIME; of ppoll and pselect a time.
 
 use std::ffi::c_int;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,6 +14,18 @@ use crate::pointer;
 /// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.
 #[inline(always)]
 pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemTime>, c_int> {
+    // SAFETY: by this function's contract.
+    let since_epoch = unsafe { duration_of(timeout)? };
+    // A time beyond what the type can hold is no deadline at all.
+    Ok(since_epoch.and_then(|time| UNIX_EPOCH.checked_add(time)))
+}
+
+/// The time in a time-out; `None` is for ever.
+///
+/// # Safety
+/// As for [`deadline`].
+#[inline(always)]
+pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Duration>, c_int> {
     if timeout.is_null() {
         return Ok(None);
     }
@@ -26,9 +38,10 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
     let nanoseconds = u32::try_from(time.tv_nsec)
         .ok()
         .filter(|&n| n < 1_000_000_000);
-    let since_epoch = Duration::new(seconds, nanoseconds.ok_or(libc::EINVAL)?);
-    // A time beyond what the type can hold is no deadline at all.
-    Ok(UNIX_EPOCH.checked_add(since_epoch))
+    Ok(Some(Duration::new(
+        seconds,
+        nanoseconds.ok_or(libc::EINVAL)?,
+    )))
 }
 
 /// Whether a deadline has passed. A call whose first attempt did not succeed asks, before it asks the library to wait: that would

@@ -102,7 +102,7 @@ unsafe fn ppoll_here(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    match unsafe { polling::duration_of(timeout) } {
+    match unsafe { crate::timeout::duration_of(timeout) } {
         // SAFETY: by this function's contract.
         Ok(timeout) => unsafe { polling::wait(fds, count, Patience { timeout, mask }) },
         Err(errno) => errno::fail(errno),

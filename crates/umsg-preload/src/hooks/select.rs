@@ -148,7 +148,7 @@ impl Sets {
     /// As for libc's pselect.
     unsafe fn pselect(&self, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: by this function's contract.
-        match unsafe { polling::duration_of(timeout) } {
+        match unsafe { crate::timeout::duration_of(timeout) } {
             // SAFETY: by this function's contract.
             Ok(timeout) => unsafe { self.poll(timeout, mask) },
             Err(errno) => errno::fail(errno),
