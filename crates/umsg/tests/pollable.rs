@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 use support::Random;
 use support::child::{Child, Exit};
+use support::limit_descriptors;
 use support::place::Place;
 use umsg::posix::Queue;
 use umsg::sysv::Want;
@@ -420,19 +421,6 @@ fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
     // SAFETY: our own duplicate, which the queue has let go.
     drop(unsafe { OwnedFd::from_raw_fd(ours[0]) });
     let _ = file.into_raw_fd();
-}
-
-/// How many descriptors this process may have from now on. Answers how many before.
-fn limit_descriptors(soft: u64) -> u64 {
-    // SAFETY: a limit that is filled in, and of this process.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        let before = limit.rlim_cur;
-        limit.rlim_cur = soft;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-        before
-    }
 }
 
 #[test]

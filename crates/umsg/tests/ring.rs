@@ -5,6 +5,7 @@ mod support;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 use support::child::{Child, Exit};
+use support::limit_descriptors;
 use support::place::Place;
 use support::wait_until;
 use umsg::ring::{Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
@@ -116,19 +117,6 @@ fn more_messages_than_a_ring_holds_are_not_waited_for() {
     let sender = ring.sender();
     (0..6).for_each(|n| sender.send(&Post::new(n)).unwrap());
     assert_eq!(ring.wait(6, Until::Forever).unwrap(), 6);
-}
-
-/// How many descriptors this process may have from now on. Answers how many before.
-fn limit_descriptors(soft: u64) -> u64 {
-    // SAFETY: a limit that is filled in, and of this process.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        let before = limit.rlim_cur;
-        limit.rlim_cur = soft;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-        before
-    }
 }
 
 #[test]

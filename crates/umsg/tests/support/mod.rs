@@ -65,3 +65,16 @@ impl Random {
         self.next() % end
     }
 }
+
+/// How many descriptors this process may have from now on. Answers how many before.
+pub fn limit_descriptors(soft: u64) -> u64 {
+    // SAFETY: a limit that is filled in, and of this process.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = soft;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        before
+    }
+}
