@@ -45,6 +45,7 @@ pub fn run(
                     1
                 }
             };
+            let _ = std::io::stdout().flush();
             exit_child(code)
         }
         worker => {
@@ -60,9 +61,9 @@ pub fn run(
     }
 }
 
-/// Ends a forked child: flushes what it printed, runs no destructors. Its parent cleans up.
+/// Ends a forked child at once: runs no destructors, and takes no lock that a thread of its parent's may have held at the fork,
+/// as that of standard output. Its parent cleans up.
 pub fn exit_child(code: i32) -> ! {
-    let _ = std::io::stdout().flush();
     // SAFETY: `_exit` takes any number and does not come back.
     unsafe { libc::_exit(code) }
 }
