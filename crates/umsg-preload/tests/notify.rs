@@ -21,6 +21,7 @@ cases_on_both! { "notify":
     another_queues_descriptor_or_a_childs_does_not_end_it,
     who_is_killed_is_registered_no_more,
     who_runs_another_program_is_registered_no_more,
+    who_ends_is_registered_no_more_as_soon_as_it_has_begun_to,
     a_stopped_process_finds_the_signal_when_it_goes_on,
     a_thread_is_started_for_each_message,
     a_thread_has_the_attributes_asked_for,

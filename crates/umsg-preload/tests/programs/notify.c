@@ -393,12 +393,12 @@ CASE(who_is_killed_is_registered_no_more) {
 
 CASE(who_runs_another_program_is_registered_no_more) {
     mqd_t queue = create(O_RDWR, 4);
-    int ready[2];
-    EXPECT(pipe(ready) == 0);
+    int ready[2], stay[2];
+    EXPECT(pipe(ready) == 0 && pipe(stay) == 0);
     pid_t child = fork();
     if (child == 0) {
         EXPECT(notify_by(queue, SIGKILL, 0) == 0);
-        EXPECT(dup2(ready[1], 1) == 1);
+        EXPECT(dup2(ready[1], 1) == 1 && dup2(stay[0], 0) == 0);
         execl("/bin/sh", "sh", "-c", "echo; read x", NULL);
         _exit(1);
     }
@@ -407,9 +407,28 @@ CASE(who_runs_another_program_is_registered_no_more) {
     expect_registered(queue, 0, 0, 0);
     send_one(queue);
     EXPECT(notify_by_nothing(queue) == 0);
-    EXPECT(kill(child, 0) == 0 && waitpid(child, NULL, WNOHANG) >= 0);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    EXPECT(waitpid(child, NULL, WNOHANG) == 0);
+    EXPECT(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
+CASE(who_ends_is_registered_no_more_as_soon_as_it_has_begun_to) {
+    mqd_t queue = create(O_RDWR, 4);
+    for (int i = 0; i < 20; i++) {
+        int gone[2];
+        EXPECT(pipe2(gone, O_CLOEXEC) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            EXPECT(notify_by(queue, 0, 0) == 0);
+            /* Its memory goes before its descriptors, which tell that it ends. */
+            _exit(0);
+        }
+        close(gone[1]);
+        char byte;
+        EXPECT(read(gone[0], &byte, 1) == 0);
+        expect_registered(queue, 0, 0, 0);
+        EXPECT(waitpid(child, NULL, 0) == child);
+        close(gone[0]);
+    }
 }
 
 CASE(a_stopped_process_finds_the_signal_when_it_goes_on) {

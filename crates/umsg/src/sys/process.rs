@@ -171,8 +171,8 @@ mod real {
         unsafe { libc::syscall(libc::SYS_getpid) };
     }
 
-    /// Whether a process is proved dead: there is none of that id any more, all that is left of it waits for its parent to take
-    /// note, or the id belongs to one that began at another time or runs another program by now. Unknown means alive, and so
+    /// Whether a process is proved dead: there is none of that id any more, it is about to end and runs no code of its own, all
+    /// that is left of it waits for its parent to take note, or the id belongs to one that began at another time or runs another program by now. Unknown means alive, and so
     /// is everybody in another PID namespace.
     pub(crate) fn is_dead(pid: u32, birth: u64) -> bool {
         let (home, own) = (birth >> 48, self::birth(std::process::id()) >> 48);
@@ -185,7 +185,7 @@ mod real {
             return true;
         }
         Stat::of_process(pid).is_some_and(|stat| {
-            let is_over = matches!(stat.state, b'Z' | b'X') && stat.threads <= 1;
+            let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;
             let (then, now) = (birth >> 32 & 0xffff, program(&stat));
             is_over
                 || (birth != 0 && stat.birth as u32 != birth as u32)

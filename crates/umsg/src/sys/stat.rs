@@ -3,10 +3,15 @@
 use rustix::fs::{Mode, OFlags};
 use std::io::Write;
 
+/// Source: linux/sched.h.
+const PF_EXITING: u64 = 4;
+
 /// Some fields of a stat file.
 pub(crate) struct Stat {
     /// Field 3: `Z` and `X` are dead, or for a process: its first thread is.
     pub(crate) state: u8,
+    /// Of field 9: it has begun to end, and runs no code of its program any more.
+    pub(crate) exiting: bool,
     /// Field 20: threads of the process that are not dead, the first one always counted.
     pub(crate) threads: u64,
     /// Field 22: when it began, in clock ticks since boot.
@@ -68,7 +73,8 @@ fn parse(text: &[u8]) -> Option<Stat> {
         .find(|byte| !byte.is_ascii_whitespace())?;
     Some(Stat {
         state,
-        threads: number(20 - 3)?,
+        exiting: number(9 - 3)? & PF_EXITING != 0,
+        threads: number(20 - 9 - 1)?,
         birth: number(22 - 20 - 1)?,
         stack: number(28 - 22 - 1).unwrap_or(0),
     })
