@@ -74,7 +74,7 @@ impl Sets {
         let count = usize::try_from(count).unwrap_or(0);
         Sets {
             count: if signals::has_begun() && count > libc::FD_SETSIZE {
-                count.min(numbers_in_use())
+                count.min(numbers_in_use(count))
             } else {
                 count
             },
@@ -226,12 +226,34 @@ impl Sets {
 /// No descriptor of the process has this number or a higher one. The kernel looks at no further bits, so programs may say that there
 /// are as many as they may have descriptors, and have sets of fewer.
 #[cold]
-fn numbers_in_use() -> usize {
+fn numbers_in_use(count: usize) -> usize {
     let mut text = [0; 2048];
     let length = rustix::fs::open("/proc/self/status", OFlags::CLOEXEC, Mode::empty())
         .and_then(|file| rustix::io::read(file, &mut text))
         .unwrap_or(0);
-    size_in(&text[..length]).unwrap_or(libc::FD_SETSIZE)
+    size_in(&text[..length]).unwrap_or_else(|| found_by_poll(count))
+}
+
+/// Where no /proc is mounted: behind the highest descriptor below `count` that is open. The kernel's table ends no earlier.
+fn found_by_poll(count: usize) -> usize {
+    /// As many as the lowest limit of descriptors still allows to poll, where there may be numbers beyond FD_SETSIZE.
+    const AT_ONCE: usize = 64;
+    let most = count.min(1 << 20).div_ceil(AT_ONCE);
+    let is_in_use = |chunk: &usize| {
+        let mut numbers = [pollfd {
+            fd: 0,
+            events: 0,
+            revents: 0,
+        }; AT_ONCE];
+        for (number, one) in (chunk * AT_ONCE..).zip(&mut numbers) {
+            one.fd = number as c_int;
+        }
+        // SAFETY: an array, and its length.
+        let outcome = unsafe { next::poll(numbers.as_mut_ptr(), AT_ONCE as nfds_t, 0) };
+        outcome < 0 || numbers.iter().any(|one| one.revents & libc::POLLNVAL == 0)
+    };
+    let behind = (libc::FD_SETSIZE / AT_ONCE..most).rev().find(is_in_use);
+    behind.map_or(libc::FD_SETSIZE, |chunk| (chunk + 1) * AT_ONCE)
 }
 
 /// The line of /proc/self/status that begins with `FDSize:`.
@@ -276,7 +298,28 @@ mod tests {
         let status = b"Name:\tx\nTracerPid:\t0\nFDSize:\t256\nGroups:\t0 \n";
         assert_eq!(size_in(status), Some(256));
         assert_eq!(size_in(b"Name:\tx\n"), None);
-        assert!(numbers_in_use() >= 64);
+        assert!(numbers_in_use(4096) >= 64);
+    }
+
+    #[test]
+    fn without_proc_the_highest_number_in_use_is_found_by_polling() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // The limit of most systems is 1024, of this process's own making higher.
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        rustix::process::setrlimit(
+            rustix::process::Resource::Nofile,
+            rustix::process::Rlimit {
+                current: most.maximum,
+                ..most
+            },
+        )
+        .unwrap();
+        assert_eq!(found_by_poll(4096), libc::FD_SETSIZE);
+        let high = rustix::io::fcntl_dupfd_cloexec(&file, 2000).unwrap();
+        assert_eq!(found_by_poll(4096), 2048);
+        assert_eq!(found_by_poll(1500), libc::FD_SETSIZE);
+        drop(high);
+        assert_eq!(found_by_poll(4096), libc::FD_SETSIZE);
     }
 
     #[test]
