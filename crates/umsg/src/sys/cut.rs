@@ -44,24 +44,30 @@ impl Range {
         let mut index = LOWEST.load(Ordering::Relaxed);
         loop {
             let range = RANGES.get_or_grow(index)?;
-            // Relaxed: the claim; what a handler reads is stored below.
-            let claimed =
-                range
-                    .start
-                    .compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed);
-            if claimed.is_ok() {
+            if range.claim(start, len) {
                 LOWEST.store(index + 1, Ordering::Relaxed);
-                range.cut.store(false, Ordering::Relaxed);
-                // Release: who sees the length sees the rest.
-                range.len.store(len, Ordering::Release);
                 return Some(range);
             }
             index += 1;
         }
     }
 
+    /// Makes it a mapping's, if it is nobody's.
+    fn claim(&self, start: usize, len: usize) -> bool {
+        // Relaxed: what a handler reads is stored below.
+        let claimed = self
+            .start
+            .compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed);
+        if claimed.is_ok() {
+            self.cut.store(false, Ordering::Relaxed);
+            // Release: who sees the length sees the rest.
+            self.len.store(len, Ordering::Release);
+        }
+        claimed.is_ok()
+    }
+
     /// Takes a mapping out, before it is unmapped.
-    pub(crate) fn leave(&'static self) {
+    pub(crate) fn leave(&self) {
         if self.cut.load(Ordering::Relaxed) {
             CUTS.0.fetch_sub(1, Ordering::Relaxed);
         }
@@ -77,9 +83,15 @@ impl Range {
         self.cut.load(Ordering::Relaxed)
     }
 
+    /// A range that changes meanwhile does not: whose page was touched is in use, and stands still.
     fn contains(&self, address: usize) -> bool {
-        let len = self.len.load(Ordering::Acquire);
-        address.wrapping_sub(self.start.load(Ordering::Relaxed)) < len
+        // Acquire: who sees a start sees that the length of the one before was taken out; who sees a length, its start.
+        let read = || {
+            let start = self.start.load(Ordering::Acquire);
+            (start, self.len.load(Ordering::Acquire))
+        };
+        let (start, len) = read();
+        address.wrapping_sub(start) < len && read() == (start, len)
     }
 
     /// Replaces the page at an address by one of zeroes. False if there is no memory for it.
@@ -116,4 +128,35 @@ pub(crate) fn mend(address: usize) -> bool {
         .map(|(_, range)| range)
         .find(|range| range.contains(address))
         .is_some_and(|range| range.mend(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_that_is_taken_over_meanwhile_never_contains_what_neither_does() {
+        const LONG: (usize, usize) = (0x1000_0000, 0x100_0000);
+        const SHORT: (usize, usize) = (0x7000_0000, PAGE);
+        let range = Range {
+            start: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            cut: AtomicBool::new(false),
+        };
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (start, len) in [LONG, SHORT].into_iter().cycle().take(2_000_000) {
+                    assert!(range.claim(start, len));
+                    range.leave();
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(!range.contains(SHORT.0 + PAGE));
+            }
+        });
+        assert!(range.claim(SHORT.0, SHORT.1));
+        assert!(range.contains(SHORT.0) && !range.contains(SHORT.0 + PAGE));
+    }
 }
