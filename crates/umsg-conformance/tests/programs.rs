@@ -203,14 +203,6 @@ fn stress_ng_finds_what_it_sent_and_reads_seeks_maps_and_polls_the_descriptor() 
     stress_ng("mq", &[]);
 }
 
-/// The classes of posix_ipc's tests, but for notification, which umsg does not offer yet.
-const CLASSES: [&str; 4] = [
-    "TestMessageQueueCreation",
-    "TestMessageQueueSendReceive",
-    "TestMessageQueueDestruction",
-    "TestMessageQueuePropertiesAndAttributes",
-];
-
 #[test]
 fn posix_ipc_passes_its_own_tests() {
     let Some((python, version)) = python_with("posix_ipc") else {
@@ -224,11 +216,10 @@ fn posix_ipc_passes_its_own_tests() {
         command
             .current_dir(&source)
             .args(["-m", "unittest", "-v", "tests.test_message_queues"]);
-        command.args(CLASSES.iter().flat_map(|class| ["-k", class]));
         command
     });
     let ran = [passed(&kernel), passed(&umsg)];
-    assert!(ran[0].len() > 30, "{}", kernel.text);
+    assert!(ran[0].len() > 40, "{}", kernel.text);
     assert_eq!(ran[0], ran[1]);
     assert!(umsg.text.contains("\nOK"), "{}", umsg.text);
 }
