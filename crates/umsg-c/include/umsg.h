@@ -1086,7 +1086,9 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * Notes:
  * The process raises its signals itself, so it does not matter whether the sender may send it any. A thread of this library waits
  * for them, with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in
- * a signal handler. It keeps the process from ending when the last other thread calls pthread_exit(3). A message that this process
+ * a signal handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a
+ * process of one thread may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. SIGEV_NONE and signal 0
+ * start none; what is to be done so is done before the first registration, or in a child made by fork(2). A message that this process
  * sends has raised the signal when the send returns. One of another process has so, too, unless the registered
  * process was stopped or got no processor for a second.
  *
@@ -1103,7 +1105,9 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: notification is at an address that can't be read.
  * - EINVAL: sigev_notify is none of the three, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
- * - ENOMEM: there is no memory, no thread can be started, or eight processes were told and have not been able to run since.
+ * - ENOMEM: there is no memory, no thread can be started, or 1,032 processes were told by this queue and have not run since, being
+ *   stopped. What this process itself has not come to never counts: if its functions are asked for faster than threads can be
+ *   begun, the call waits for them, for a second at most.
  *
  * If the process dies:
  * It is registered no more, as soon as another registers. A sender that dies after its message was sent is stood in for within a

@@ -33,6 +33,9 @@ cases_on_both! { "notify":
     many_queues_notify_one_process,
     another_users_message_notifies,
     a_notification_comes_before_its_message_is_received,
+    a_process_that_is_told_faster_than_threads_begin_is_never_refused,
+    stopped_processes_that_were_told_keep_nobody_from_registering,
+    a_handler_receives_the_message_that_it_was_told_of,
 }
 
 cases_on_umsg! { "notify":

@@ -115,13 +115,23 @@ pub enum NotifyError {
     /// EBUSY: a process is registered, maybe this one.
     #[error("a process is already registered for notification by this queue")]
     Busy,
-    /// EINVAL: there is no signal of this number.
-    #[error("no such signal")]
+    /// EINVAL: a signal's number is not from 0 to 64.
+    #[error("a signal's number is from 0 to 64, where 0 is none")]
     InvalidSignal,
-    /// ENOMEM: there is no memory, no thread can be started, or eight processes were notified and have not been able to run
-    /// since.
-    #[error("no memory for a notification")]
+    /// EINVAL: of a `struct sigevent`, `sigev_notify` is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD.
+    #[error("sigev_notify is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD")]
+    InvalidWay,
+    /// EINVAL: of a `struct sigevent` that asks for a thread, `sigev_notify_function` is NULL.
+    #[error("sigev_notify_function is NULL: SIGEV_THREAD needs a function to call")]
+    NoFunction,
+    /// ENOMEM: there is no memory, or no thread can be started.
+    #[error("no memory for a notification, or no thread can be started")]
     NoMemory,
+    /// ENOMEM: more than a thousand living processes were notified by this queue and have not run since.
+    #[error(
+        "1,032 processes were notified by this queue and have not run since: let those that are stopped go on, or end them"
+    )]
+    TooManyUntold,
     /// EAGAIN: a process was stopped inside of an operation on the queue.
     #[error("the queue is locked by a process that is stopped")]
     Unavailable,
@@ -147,8 +157,10 @@ impl NotifyError {
     pub fn errno(&self) -> i32 {
         match self {
             NotifyError::Busy => libc::EBUSY,
-            NotifyError::InvalidSignal => libc::EINVAL,
-            NotifyError::NoMemory => libc::ENOMEM,
+            NotifyError::InvalidSignal | NotifyError::InvalidWay | NotifyError::NoFunction => {
+                libc::EINVAL
+            }
+            NotifyError::NoMemory | NotifyError::TooManyUntold => libc::ENOMEM,
             NotifyError::Unavailable => libc::EAGAIN,
             NotifyError::TimedOut => libc::ETIMEDOUT,
             NotifyError::Interrupted => libc::EINTR,

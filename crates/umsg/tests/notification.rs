@@ -142,6 +142,34 @@ fn a_signal_is_raised_before_the_send_of_another_process_returns() {
 }
 
 #[test]
+fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_registering() {
+    const FIRED: u32 = 2;
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(place.path().join("mq/q"))
+        .unwrap();
+    let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
+    // As docs/format.md has it: eight records in the fixed part, 1024 at the end of the file. The process lives.
+    let len = file.metadata().unwrap().len();
+    let all = (0..8).map(|index| 7040 + index * 64);
+    for record in all.chain((0..1024).map(|index| len - 65_536 + index * 64)) {
+        write(own_pid(), record + 12);
+        write(FIRED, record);
+    }
+    write(1024, 1008);
+    let error = queue.notify(Notify::Nothing).unwrap_err();
+    assert_eq!(error, NotifyError::TooManyUntold);
+    assert_eq!(error.errno(), libc::ENOMEM);
+    write(0, len - 64);
+    let registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
+    assert_eq!(queue.registered().unwrap().pid, own_pid());
+    drop(registration);
+    assert_eq!(queue.registered(), None);
+}
+
+#[test]
 fn dropping_a_registration_takes_it_back() {
     let place = Place::new();
     let queue = place.create("/q", 4, 8);
@@ -322,6 +350,40 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
     }
     assert_eq!(bystander.wait(Duration::from_millis(50)), None, "it lives");
     bystander.kill();
+}
+
+#[test]
+fn a_forged_record_of_one_queue_does_not_fire_a_registration_with_another() {
+    let place = Place::new();
+    let mut owner = Child::run(|| {
+        let [forged, calls, signals] =
+            ["/forged", "/calls", "/signals"].map(|name| place.create(name, 4, 8));
+        let file = std::fs::File::options()
+            .write(true)
+            .open(place.path().join("mq/forged"))
+            .unwrap();
+        let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
+        let (how, told) = telling();
+        let by_call = calls.notify(how).unwrap();
+        let by_signal = signals.notify(Notify::signal(libc::SIGKILL)).unwrap();
+        // The first registrations of their process, each in the first record of its queue and with its first turn.
+        for ticket in [1, 2] {
+            for (at, value) in [(4, 2), (12, own_pid()), (24, ticket), (0, 4 | 1)] {
+                write(value, 7040 + at);
+            }
+            write(1 | 2, 888);
+            write(2, 128);
+            forged.send(b"x", 0).unwrap();
+            receive(&forged);
+            assert_eq!(forged.registered(), None, "it was fired");
+        }
+        assert!(by_call.is_armed() && by_signal.is_armed());
+        assert!(told.try_recv().is_err());
+        calls.send(b"x", 0).unwrap();
+        told.recv_timeout(LONG).unwrap();
+        0
+    });
+    owner.expect(Exit::Code(0), "the owner");
 }
 
 #[test]

@@ -105,10 +105,13 @@ static void what_makes_no_sense_is_refused(void)
 {
     umsg_mqd_t queue = make("/errors", 4, 16, 0);
     FAILS(notify(queue, 77, 0, 0), EINVAL);
+    CHECK(strstr(umsg_last_error(), "none of SIGEV_NONE"));
     FAILS(notify(NONE, 77, 0, 0), EINVAL);
     FAILS(notify(queue, SIGEV_SIGNAL, 65, 0), EINVAL);
+    CHECK(strstr(umsg_last_error(), "from 0 to 64"));
     FAILS(notify(queue, SIGEV_SIGNAL, -1, 0), EINVAL);
     FAILS(notify(queue, SIGEV_THREAD, 0, 0), EINVAL);
+    CHECK(strstr(umsg_last_error(), "sigev_notify_function is NULL"));
     FAILS(notify(NONE, SIGEV_NONE, 0, 0), EBADF);
     FAILS(umsg_mq_notify(NONE, NULL), EBADF);
     FAILS(umsg_mq_notify(queue, (struct sigevent *)8), EFAULT);

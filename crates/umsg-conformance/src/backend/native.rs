@@ -293,7 +293,7 @@ impl Backend for Native {
             return Ok(());
         };
         // SAFETY: a function that an event names is one, and attributes are null.
-        let how = unsafe { sigevent::wanted(event) }.map_err(Errno)?;
+        let how = unsafe { sigevent::wanted(event) }.map_err(|error| Errno(error.errno()))?;
         let registered = self.handle(fd)?.queue.register(how);
         registered
             .map(|_| ())

@@ -38,5 +38,5 @@ unsafe fn checked(event: *const sigevent) -> Result<Notify, c_int> {
         return Err(libc::ENOMEM);
     }
     // SAFETY: by this function's contract.
-    unsafe { wanted(event) }
+    unsafe { wanted(event) }.map_err(|error| error.errno())
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #define SIGNAL (SIGRTMIN + 3)
@@ -708,4 +709,76 @@ CASE(a_notification_comes_before_its_message_is_received) {
         EXPECT(mq_receive(queue, buffer, 16, NULL) == 1);
     }
     expect_success(child);
+}
+
+static void count_call(union sigval value) {
+    (void)value;
+    called++;
+}
+
+CASE(a_process_that_is_told_faster_than_threads_begin_is_never_refused) {
+    enum { ROUNDS = 2000 };
+    mqd_t queue = create(O_RDWR | O_NONBLOCK, 4);
+    struct sigevent event = by_thread(count_call, NULL, NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        EXPECT(mq_notify(queue, &event) == 0);
+        send_one(queue);
+        receive_one(queue);
+    }
+    wait_for_calls(ROUNDS);
+    for (int round = 0; round < 100; round++) {
+        EXPECT(mq_notify(queue, &event) == 0);
+        IN_CHILD(send_one(queue));
+        receive_one(queue);
+    }
+    wait_for_calls(ROUNDS + 100);
+}
+
+CASE(stopped_processes_that_were_told_keep_nobody_from_registering) {
+    enum { STOPPED = 80 };
+    pid_t children[STOPPED];
+    mqd_t queue = create(O_RDWR, 4);
+    for (int i = 0; i < STOPPED; i++) {
+        children[i] = CHILD_THAT({
+            EXPECT(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+            signal(SIGUSR1, SIG_DFL);
+            EXPECT(notify_by(queue, SIGUSR1, 0) == 0);
+        });
+        EXPECT(kill(children[i], SIGSTOP) == 0 && waitpid(children[i], NULL, WUNTRACED) == children[i]);
+        send_one(queue);
+        receive_one(queue);
+        expect_registered(queue, 0, 0, 0);
+    }
+    block(SIGNAL);
+    EXPECT(notify_by(queue, SIGNAL, 0) == 0);
+    expect_registered(queue, SIGEV_SIGNAL, SIGNAL, getpid());
+    send_one(queue);
+    EXPECT(pending(SIGNAL, NULL, 0) == SIGNAL);
+    for (int i = 0; i < STOPPED; i++) {
+        int status;
+        EXPECT(kill(children[i], SIGCONT) == 0);
+        EXPECT(waitpid(children[i], &status, 0) == children[i]);
+        EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
+    }
+}
+
+static void take_one(int number) {
+    (void)number;
+    char buffer[16];
+    int error = errno;
+    if (mq_receive(again_queue, buffer, 16, NULL) == 1) received++;
+    errno = error;
+}
+
+/* It runs before the send returns, and is not to wait for that. */
+CASE(a_handler_receives_the_message_that_it_was_told_of) {
+    enum { ROUNDS = 200 };
+    again_queue = create(O_RDWR | O_NONBLOCK, 4);
+    struct sigaction action = {.sa_handler = take_one};
+    EXPECT(sigaction(SIGNAL, &action, NULL) == 0);
+    for (int round = 1; round <= ROUNDS; round++) {
+        EXPECT(notify_by(again_queue, SIGNAL, 0) == 0);
+        send_one(again_queue);
+        EXPECT(received == round && count(again_queue) == 0);
+    }
 }

@@ -1,7 +1,9 @@
 //! A segment of a few items, in vectors.
 
 use crate::error::Trouble;
-use crate::segment::{Cell, Fifo, Fixed, Hold, Layout, NODES, Node, PRIORITIES, Policy};
+use crate::segment::{
+    Cell, Fifo, Fixed, Hold, Layout, MORE_NOTICES, NODES, Node, Notice, PRIORITIES, Policy,
+};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 
 /// The bytes in a cell: eight of them, watched by loom.
@@ -17,6 +19,7 @@ pub(crate) struct Segment {
     fifos: Vec<Fifo>,
     nodes: Vec<Node>,
     holds: Vec<Hold>,
+    notices: Vec<Notice>,
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
     links: Vec<Guarded32>,
@@ -45,6 +48,7 @@ impl Segment {
             fifos: some(PRIORITIES),
             nodes: some(NODES),
             holds: some(layout.slots),
+            notices: some(MORE_NOTICES),
             ring: some(layout.ring_len),
             cells: some(layout.slots),
             links: some(layout.slots),
@@ -116,6 +120,14 @@ impl Segment {
 
     pub(crate) fn populate_holds(&self, _usable: u32) -> Result<u32, Trouble> {
         Ok(self.holds.len() as u32)
+    }
+
+    pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Trouble> {
+        self.notices.get(index).ok_or(Trouble::Damaged)
+    }
+
+    pub(crate) fn populate_notices(&self, _usable: u32) -> Result<u32, Trouble> {
+        Ok(self.notices.len() as u32)
     }
 
     pub(crate) fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {

@@ -194,6 +194,11 @@ pub(crate) fn real_user(_pid: u32) -> u32 {
     0
 }
 
+/// See [`real_user`]: there is one process.
+pub(crate) fn own_user(_pid: u32) -> Option<u32> {
+    Some(0)
+}
+
 /// See [`is_process_dead`].
 pub(crate) fn birth(pid: u32) -> u64 {
     u64::from(pid)

@@ -3,13 +3,17 @@
 //!
 //! A helper masks all signals, and lives as long as its process.
 
-use super::{Entry, HELPER_SLICE, Locked, Notified, Registrations, SETTLING, existing, settle};
+use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
+use super::{HELPER_SLICE, Notified, SETTLING};
+use crate::lock::STOPPED;
 use crate::queue::{Engine, Outcome};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex;
 use crate::sys::thread;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// So many registrations a helper can wait for, besides for being called.
 const MOST: usize = futex::MOST_WORDS - 1;
@@ -27,8 +31,8 @@ impl Helper {
     /// A helper for one more registration. None if there can be no thread. The caller has masked all signals.
     pub(super) fn for_one_more(registrations: &mut Registrations) -> Option<&'static Helper> {
         let load = |helper: &&'static Helper| {
-            let is_its = |entry: &&Entry| entry.helper.is_some_and(|of| std::ptr::eq(of, *helper));
-            registrations.entries.iter().filter(is_its).count()
+            let all = registrations.entries.iter();
+            all.filter(|entry| helper.has_to_watch(entry)).count()
         };
         if let Some(helper) = registrations
             .helpers
@@ -56,6 +60,7 @@ impl Helper {
     }
 
     fn serve(&'static self) {
+        IS_HELPER.set(true);
         let mut look_at = clock::monotonic();
         loop {
             // Acquire: what was registered before the call.
@@ -72,9 +77,10 @@ impl Helper {
             };
             let (entry, by) = due;
             if let Some(by) = by {
-                settle(entry, by);
+                entry.settle(by);
                 // Release: what came before has been done.
                 SETTLING.fetch_sub(1, Ordering::Release);
+                note_settled();
             }
         }
     }
@@ -82,17 +88,17 @@ impl Helper {
     /// A registration of this helper that is over, and who fired it unless it was taken away.
     fn next_due(&'static self) -> Option<(Entry, Option<Notified>)> {
         let mut locked = Locked::of(existing()?);
-        let entries = &locked.registrations.entries;
-        let (position, by) = entries.iter().enumerate().find_map(|(position, entry)| {
-            if !self.waits_for(entry) {
-                return None;
+        let entries = locked.registrations.entries.iter().enumerate();
+        let due = entries.filter(|(_, entry)| self.waits_for(entry));
+        let due = due.filter_map(|(position, entry)| match entry.outcome() {
+            Outcome::Armed => None,
+            Outcome::Fired { pid, uid } => {
+                Some((entry.ticket, position, Some(Notified { pid, uid })))
             }
-            match entry.outcome() {
-                Outcome::Armed => None,
-                Outcome::Fired { pid, uid } => Some((position, Some(Notified { pid, uid }))),
-                Outcome::Gone => Some((position, None)),
-            }
-        })?;
+            Outcome::Gone => Some((entry.ticket, position, None)),
+        });
+        // In the order in which they were made.
+        let (_, position, by) = due.min_by_key(|(ticket, ..)| *ticket)?;
         if by.is_some() {
             // Before it is counted no more: see `any`.
             SETTLING.fetch_add(1, Ordering::Relaxed);
@@ -100,8 +106,17 @@ impl Helper {
         Some((locked.remove(position), by))
     }
 
-    fn waits_for(&'static self, entry: &Entry) -> bool {
-        entry.helper.is_some_and(|of| std::ptr::eq(of, self)) && entry.place.is_some()
+    fn is_of(&self, entry: &Entry) -> bool {
+        entry.helper.is_some_and(|of| std::ptr::eq(of, self))
+    }
+
+    fn waits_for(&self, entry: &Entry) -> bool {
+        self.is_of(entry) && !matches!(entry.stage, Stage::Asked)
+    }
+
+    /// Whether it has to sleep on a word for it.
+    fn has_to_watch(&self, entry: &Entry) -> bool {
+        self.is_of(entry) && !matches!(entry.stage, Stage::Told(_))
     }
 
     /// Sleeps until one of its registrations is fired, it is called, or its slice is over. Answers at which queues its process is
@@ -113,7 +128,8 @@ impl Helper {
         if let Some(table) = existing() {
             let locked = Locked::of(table);
             for entry in &locked.registrations.entries {
-                if let Some((index, value)) = entry.place.filter(|_| self.waits_for(entry))
+                if self.is_of(entry)
+                    && let Stage::At(index, value) = entry.stage
                     && let Some(word) = entry.engine.notice_word(index)
                     && let Some(place) = words.get_mut(len)
                 {
@@ -130,4 +146,48 @@ impl Helper {
         futex::wait_for_any(&words[..len], deadline);
         engines
     }
+}
+
+/// So many functions may wait to be called; who registers for one more waits with them. The kernel's threads have room for some
+/// hundred, too.
+const CROWD: usize = 256;
+
+/// How many functions were called, and how many threads wait for that.
+static SETTLED: AtomicU32 = AtomicU32::new(0);
+static CROWDED: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// A helper can't wait for itself.
+    static IS_HELPER: Cell<bool> = const { Cell::new(false) };
+}
+
+fn note_settled() {
+    SETTLED.fetch_add(1, Ordering::SeqCst);
+    // SeqCst, as in `wait_until_not_crowded`: one of the two sees the other.
+    if CROWDED.load(Ordering::SeqCst) != 0 {
+        futex::wake(&SETTLED, i32::MAX);
+    }
+}
+
+/// Waits while very many functions wait to be called: they are made faster than threads can be begun. Not for ever, for this may be a
+/// handler that has interrupted what a helper needs; then there is one more.
+pub(super) fn wait_until_not_crowded(table: &'static Table) {
+    // Relaxed: about how many, and of other stages too.
+    if table.count.load(Ordering::Relaxed) < CROWD || IS_HELPER.get() {
+        return;
+    }
+    let end = Deadline::after(Duration::from_nanos(STOPPED));
+    CROWDED.fetch_add(1, Ordering::SeqCst);
+    loop {
+        let settled = SETTLED.load(Ordering::SeqCst);
+        let locked = Locked::of(table);
+        let entries = locked.registrations.entries.iter();
+        let waiting = entries.filter(|entry| entry.is_to_be_called()).count();
+        drop(locked);
+        if waiting < CROWD || end.has_passed() {
+            break;
+        }
+        futex::wait(&SETTLED, settled, end.or_slice(HELPER_SLICE));
+    }
+    CROWDED.fetch_sub(1, Ordering::SeqCst);
 }

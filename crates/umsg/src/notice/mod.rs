@@ -8,15 +8,17 @@
 //! has a table of its own: its parent's registrations are not the child's.
 
 mod helper;
+mod table;
 
 use crate::lock::SLICE;
 use crate::queue::{Claim, Engine, NoticeError, Outcome, Refused, What};
 use crate::segment::Notice;
-use crate::sys::mask::Masked;
 use crate::sys::{process, thread};
 use helper::Helper;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use table::{Entry, Locked, Stage, Table, existing, table};
 
 /// Who sent the message: process and real user. What a peer has scribbled can't be told from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,143 +81,13 @@ pub(crate) enum Failure {
     NoThread,
 }
 
-/// A registration.
-struct Entry {
-    ticket: u64,
-    /// Device and inode of the queue.
-    identity: (u64, u64),
-    /// Keeps the segment mapped, whatever becomes of the queue's handle.
-    engine: Arc<Engine>,
-    /// Which record, and what its word says; none before the queue knows of it.
-    place: Option<(u32, u32)>,
-    deed: Deed,
-    helper: Option<&'static Helper>,
-}
-
-impl Entry {
-    fn outcome(&self) -> Outcome {
-        self.place.map_or(Outcome::Armed, |(index, word)| {
-            self.engine.outcome(index, word)
-        })
-    }
-
-    fn withdraw(&self) -> bool {
-        self.place
-            .is_some_and(|(index, word)| self.engine.withdraw(index, word))
-    }
-}
-
-/// Does what is to be done, and tells the sender.
-fn settle(entry: Entry, by: Notified) {
-    entry.deed.run(by);
-    if let Some((index, word)) = entry.place {
-        entry.engine.acknowledge_notice(index, word);
-    }
-}
-
-#[derive(Default)]
-struct Registrations {
-    entries: Vec<Entry>,
-    helpers: Vec<&'static Helper>,
-    tickets: u64,
-}
-
-/// The registrations of one process.
-struct Table {
-    epoch: u64,
-    registrations: Mutex<Registrations>,
-    /// How many there are, for who need not lock to find none.
-    count: AtomicUsize,
-}
-
-/// The table of this process, or of the one that it was forked from.
-static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The registrations, locked. No handler runs meanwhile that might want them too.
-struct Locked {
-    table: &'static Table,
-    registrations: MutexGuard<'static, Registrations>,
-    _masked: Masked,
-}
-
-impl Locked {
-    fn of(table: &'static Table) -> Locked {
-        let masked = Masked::all();
-        Locked {
-            table,
-            // A panic leaves nothing half done that matters.
-            registrations: table
-                .registrations
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-            _masked: masked,
-        }
-    }
-
-    fn position(&self, ticket: u64) -> Option<usize> {
-        let entries = &self.registrations.entries;
-        entries.iter().position(|entry| entry.ticket == ticket)
-    }
-
-    fn add(&mut self, entry: Entry) {
-        self.registrations.entries.push(entry);
-        self.note_count();
-    }
-
-    fn remove(&mut self, position: usize) -> Entry {
-        let entry = self.registrations.entries.swap_remove(position);
-        self.note_count();
-        entry
-    }
-
-    fn note_count(&self) {
-        let count = self.registrations.entries.len();
-        // Release: what is settled outside of the table is counted before.
-        self.table.count.store(count, Ordering::Release);
-    }
-
-    /// Forgets what nobody need be told of, and is over.
-    fn prune(&mut self) {
-        let is_over = |entry: &Entry| entry.helper.is_none() && entry.outcome() != Outcome::Armed;
-        self.registrations.entries.retain(|entry| !is_over(entry));
-        self.note_count();
-    }
-}
-
-/// The table that this leads to, if it is this process's.
-fn of_this_process(table: *mut Table) -> Option<&'static Table> {
-    // SAFETY: a non-null TABLE was leaked by `table`, and is never freed.
-    let table = unsafe { table.as_ref()? };
-    (table.epoch == process::epoch()).then_some(table)
-}
-
-/// The table of this process, if it has one.
-fn existing() -> Option<&'static Table> {
-    // Acquire: what it points to.
-    of_this_process(TABLE.load(Ordering::Acquire))
-}
-
-/// The table of this process.
-fn table() -> &'static Table {
-    // Acquire: as in `existing`. Looked at once: only what was found not to be this process's is replaced.
-    let found = TABLE.load(Ordering::Acquire);
-    if let Some(table) = of_this_process(found) {
-        return table;
-    }
-    let fresh = Box::leak(Box::new(Table {
-        epoch: process::begin_epoch(),
-        registrations: Mutex::default(),
-        count: AtomicUsize::new(0),
-    }));
-    // Two threads may begin at once: the first wins.
-    let _ = TABLE.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
-    existing().unwrap_or(fresh)
-}
-
 /// Registers this process at a queue. Answers the registration's ticket.
 pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Result<u64, Failure> {
     let me = thread::current();
-    let mut locked = Locked::of(table());
+    let table = table();
+    free_own_records(table, engine, identity);
+    helper::wait_until_not_crowded(table);
+    let mut locked = Locked::of(table);
     locked.prune();
     let helper = match deed.needs_helper() {
         true => Some(Helper::for_one_more(&mut locked.registrations).ok_or(Failure::NoThread)?),
@@ -232,21 +104,25 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
         ticket,
         identity,
         engine: Arc::new(engine.share()),
-        place: None,
+        stage: Stage::Asked,
         deed,
         helper,
     });
     // Whoever fires another registration of this process meanwhile wants the table.
     drop(locked);
     let registered = engine.register(me, &claim);
-    let mut locked = Locked::of(table());
+    let mut locked = Locked::of(table);
     let Some(position) = locked.position(ticket) else {
         // It was fired at once, by another thread of ours.
         return registered.map(|_| ticket).map_err(Failure::Queue);
     };
     match registered {
-        Ok(place) => {
-            locked.registrations.entries[position].place = Some(place);
+        Ok((index, word)) => {
+            let stage = &mut locked.registrations.entries[position].stage;
+            // It may have been fired by now, by another thread of ours, and its record freed.
+            if matches!(stage, Stage::Asked) {
+                *stage = Stage::At(index, word);
+            }
             drop(locked);
             helper.into_iter().for_each(Helper::call);
             Ok(ticket)
@@ -331,36 +207,92 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
     })
 }
 
-/// Raises the signal of a registration with this queue that a thread of this process has fired, if it is this process's, and is told
-/// by a signal. What is left of it the helper drops: this may be a handler that has interrupted malloc.
+/// Sees to a registration with this queue that a thread of this process has fired, or finds fired, if it is this process's: raises its
+/// signal, or leaves it to the helper to call its function; the record is free then. False if it is another process's, or another
+/// thread sees to it.
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
     // Relaxed: a hint, which the table confirms.
     let is_own = notice.pid.load(Ordering::Relaxed) == std::process::id();
     let Some(table) = existing().filter(|_| is_own) else {
         return false;
     };
-    let mut locked = Locked::of(table);
+    let locked = Locked::of(table);
     let ticket = notice.ticket.load(Ordering::Relaxed);
-    let Some(position) = locked.position(ticket) else {
-        return false;
-    };
     let armed = crate::queue::armed(word);
+    let position = locked.position(ticket);
+    let is_seen_to = position.is_some_and(|position| {
+        let entry = &locked.registrations.entries[position];
+        // Who can write this queue's memory could have named a registration with another queue.
+        let is_here = engine.identity() == Some(entry.identity);
+        let is_this = match entry.stage {
+            // Which record it is, its thread is about to hear.
+            Stage::Asked => true,
+            Stage::At(at, word) => (at, word) == (index, armed),
+            Stage::Told(_) => false,
+        };
+        is_here && is_this && take_out(engine, locked, position, (index, armed))
+    });
+    is_seen_to || RAISING.get() != 0
+}
+
+thread_local! {
+    /// How many signals this thread is raising: a handler that runs meanwhile does not wait for it.
+    static RAISING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Takes a registration that was fired out of its record. What memory is to be freed the helper frees: this may be a handler that has
+/// interrupted malloc.
+fn take_out(
+    engine: &Engine,
+    mut locked: Locked,
+    position: usize,
+    (index, armed): (u32, u32),
+) -> bool {
+    let Outcome::Fired { pid, uid } = engine.outcome(index, armed) else {
+        return false;
+    };
     let entry = &mut locked.registrations.entries[position];
-    let Outcome::Fired { pid, uid } = entry.engine.outcome(index, armed) else {
-        return false;
+    entry.stage = Stage::Told(Notified { pid, uid });
+    let helper = entry.helper;
+    let signal = match entry.deed {
+        Deed::Signal { signal, value } => {
+            entry.deed = Deed::Nothing;
+            Some((signal, value))
+        }
+        Deed::Nothing | Deed::Call(_) => None,
     };
-    let Deed::Signal { signal, value } = entry.deed else {
-        return false;
-    };
-    if entry.place.is_some_and(|place| place != (index, armed)) {
-        return false;
-    }
-    entry.place = Some((index, armed));
-    entry.deed = Deed::Nothing;
+    RAISING.set(RAISING.get() + 1);
+    // Signals are masked while the table is locked, and this one is to go to whatever thread it would go to.
     drop(locked);
-    process::raise_for_message(signal, value, pid, uid);
+    if let Some((signal, value)) = signal {
+        process::raise_for_message(signal, value, pid, uid);
+    }
     engine.acknowledge_notice(index, armed);
+    RAISING.set(RAISING.get() - 1);
+    helper.into_iter().for_each(Helper::call);
     true
+}
+
+/// Frees the records of a queue in which registrations of this process stand that were fired, and that its helpers have not come to.
+fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)) {
+    // Relaxed: as in `withdraw_those`.
+    if table.count.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    loop {
+        let locked = Locked::of(table);
+        let mut entries = locked.registrations.entries.iter();
+        let found = entries.position(|entry| entry.identity == identity && entry.keeps_a_record());
+        let Some(position) = found else {
+            return;
+        };
+        let Stage::At(index, word) = locked.registrations.entries[position].stage else {
+            return;
+        };
+        if !take_out(engine, locked, position, (index, word)) {
+            return;
+        }
+    }
 }
 
 /// How long a helper sleeps at most, in nanoseconds: wake-ups can be lost with their waker.

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 /// Largest number of a signal.
-pub(super) const SIGNALS: i32 = 64;
+const SIGNALS: i32 = 64;
 
 /// How a process is told.
 #[non_exhaustive]
@@ -51,13 +51,21 @@ impl Notify {
         Notify::Signal { signal, value: 0 }
     }
 
+    /// By a signal, if there is one of that number.
+    pub(super) fn checked_signal(signal: i32, value: usize) -> Result<Notify, NotifyError> {
+        match (0..=SIGNALS).contains(&signal) {
+            true => Ok(Notify::Signal { signal, value }),
+            false => Err(NotifyError::InvalidSignal),
+        }
+    }
+
     fn deed(self) -> Result<Deed, NotifyError> {
         match self {
             Notify::Nothing => Ok(Deed::Nothing),
-            Notify::Signal { signal, value } if (0..=SIGNALS).contains(&signal) => {
+            Notify::Signal { signal, value } => {
+                Notify::checked_signal(signal, value)?;
                 Ok(Deed::Signal { signal, value })
             }
-            Notify::Signal { .. } => Err(NotifyError::InvalidSignal),
             Notify::Quick(function) => Ok(Deed::Call(function)),
         }
     }
@@ -212,12 +220,17 @@ impl Queue {
     ///
     /// The registration ends with the process, also when it is killed. A forked child does not have it.
     ///
+    /// The first registration that has something to do starts a thread, which masks all signals and stays: it keeps the process from
+    /// ending when its last other thread calls pthread_exit(3), and from what only a process of one thread may do, as unshare(2) of a
+    /// user namespace or setns(2) into one. Do that before, or in a forked child.
+    ///
     /// # Blocking
-    /// Only while a process is stopped inside of an operation on this queue: for a second at most.
+    /// Only while a process is stopped inside of an operation on this queue, or while 256 functions of this process have not been
+    /// called yet that were to be: for a second at most, each.
     ///
     /// # Errors
     /// [`NotifyError::Busy`] (EBUSY) if a process is registered, maybe this one; [`NotifyError::InvalidSignal`] (EINVAL);
-    /// `NoMemory`, `Unavailable`, `Damaged`, `WouldDeadlock`.
+    /// `NoMemory`, `TooManyUntold`, `Unavailable`, `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
     /// It is registered no more as soon as another registers. A sender that dies between sending and notifying is stood in
@@ -261,7 +274,7 @@ impl Queue {
     fn notify_error(&self, error: NoticeError) -> NotifyError {
         match error {
             NoticeError::Busy => NotifyError::Busy,
-            NoticeError::NoRecord => NotifyError::NoMemory,
+            NoticeError::NoRecord => NotifyError::TooManyUntold,
             NoticeError::Refused(Refused::Trouble(trouble)) => {
                 self.note(trouble);
                 trouble.into()

@@ -54,10 +54,12 @@ impl Queue {
     pub(super) fn new(segment: Segment, access: Access, stat: &Stat) -> Queue {
         let mut engine = Engine::new(segment);
         engine.set_chore(dead_letter::chore(&engine));
+        let identity = (stat.st_dev, stat.st_ino);
+        engine.set_identity(identity);
         Queue {
             engine,
             access,
-            identity: (stat.st_dev, stat.st_ino),
+            identity,
             owner: (stat.st_uid, stat.st_gid),
         }
     }

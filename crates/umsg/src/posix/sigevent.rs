@@ -1,6 +1,6 @@
 //! C's `struct sigevent` as a [`Notify`]: for the C library and the drop-in.
 
-use super::Notify;
+use super::{Notify, NotifyError};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
@@ -22,33 +22,32 @@ struct Event {
 
 const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 
-/// What a program asks for. An errno value if that can't be.
+/// What a program asks for.
+///
+/// # Errors
+/// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`NotifyError::NoMemory`].
 ///
 /// # Safety
 /// `event` is readable. If it asks for a thread, its function is one and its attributes are initialised, or NULL.
-pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, c_int> {
+pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError> {
     // SAFETY: readable by this function's contract, and no longer. Unaligned as the kernel would take it.
     let event = unsafe { event.cast::<Event>().read_unaligned() };
     match event.notify {
         libc::SIGEV_NONE => Ok(Notify::Nothing),
-        libc::SIGEV_SIGNAL if (0..=super::notify::SIGNALS).contains(&event.signal) => {
-            Ok(Notify::Signal {
-                signal: event.signal,
-                value: event.value,
-            })
-        }
+        libc::SIGEV_SIGNAL => Notify::checked_signal(event.signal, event.value),
         // SAFETY: by this function's contract.
         libc::SIGEV_THREAD => unsafe { thread(&event) },
-        _ => Err(libc::EINVAL),
+        _ => Err(NotifyError::InvalidWay),
     }
 }
 
 /// # Safety
 /// As for [`wanted`].
-unsafe fn thread(event: &Event) -> Result<Notify, c_int> {
-    let function = event.function.ok_or(libc::EINVAL)?;
+unsafe fn thread(event: &Event) -> Result<Notify, NotifyError> {
+    let function = event.function.ok_or(NotifyError::NoFunction)?;
     // SAFETY: by this function's contract.
-    let attributes = unsafe { Attributes::copied(event.attributes)? };
+    let attributes =
+        unsafe { Attributes::copied(event.attributes) }.ok_or(NotifyError::NoMemory)?;
     let value = event.value;
     Ok(Notify::Quick(Box::new(move |_| {
         attributes.start(function, std::ptr::with_exposed_provenance_mut(value));
@@ -105,12 +104,11 @@ impl Attributes {
     ///
     /// # Safety
     /// `from` is NULL or initialised.
-    unsafe fn copied(from: *const libc::pthread_attr_t) -> Result<Attributes, c_int> {
+    unsafe fn copied(from: *const libc::pthread_attr_t) -> Option<Attributes> {
         let mut room = Box::new(MaybeUninit::<libc::pthread_attr_t>::uninit());
         // SAFETY: there is room for what is initialised.
-        let outcome = unsafe { libc::pthread_attr_init(room.as_mut_ptr()) };
-        if outcome != 0 {
-            return Err(outcome);
+        if unsafe { libc::pthread_attr_init(room.as_mut_ptr()) } != 0 {
+            return None;
         }
         // SAFETY: it was just initialised.
         let mut attributes = Attributes(unsafe { room.assume_init() });
@@ -121,7 +119,7 @@ impl Attributes {
             // SAFETY: both are initialised.
             unsafe { copy(from, to) };
         }
-        Ok(attributes)
+        Some(attributes)
     }
 
     /// Starts a thread with no signal masked. If that can't be there is nobody to be told.

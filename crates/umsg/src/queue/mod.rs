@@ -112,6 +112,9 @@ pub(crate) struct Engine {
     rope: Option<bell::Rope>,
     /// By which it is polled.
     doorbell: Doorbell,
+    /// Device and inode of the file, of a queue with which processes register.
+    #[cfg(not(loom))]
+    identity: Option<(u64, u64)>,
 }
 
 impl Engine {
@@ -122,13 +125,28 @@ impl Engine {
             pacing: Pacing::default(),
             chore: None,
             rope: None,
+            #[cfg(not(loom))]
+            identity: None,
         }
     }
 
     /// An engine of the same segment, for a thread that outlives this one. It does no chores.
     #[cfg(not(loom))]
     pub(crate) fn share(&self) -> Engine {
-        Engine::new(self.segment.share())
+        let mut engine = Engine::new(self.segment.share());
+        engine.identity = self.identity;
+        engine
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn set_identity(&mut self, identity: (u64, u64)) {
+        self.identity = Some(identity);
+    }
+
+    /// Which queue it is: what no process can forge.
+    #[cfg(not(loom))]
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        self.identity
     }
 
     pub(crate) fn set_rope(&mut self, rope: Rope) {

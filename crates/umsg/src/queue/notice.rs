@@ -2,7 +2,8 @@
 //! linux/ipc/mqueue.c, `__do_notify`.
 //!
 //! A registration is a record. One at most is armed; those that were fired stay until their process has taken note, so that
-//! another may register at once.
+//! another may register at once. There is room for eight, and for a thousand more where as many processes were told and are
+//! stopped, or get no processor: memory for them is made real when they are needed.
 //!
 //! | word | state | who may leave it | if the registered process dies |
 //! |---|---|---|---|
@@ -22,7 +23,7 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::{SLICE, STOPPED};
 use crate::order::Priorities;
-use crate::segment::Notice;
+use crate::segment::{MORE_NOTICES, NOTICES, Notice};
 use crate::slots::Ring;
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
@@ -97,7 +98,7 @@ pub(crate) struct Claim {
 pub(crate) enum NoticeError {
     /// A process is registered.
     Busy,
-    /// As many processes as there are records were told and have not reacted.
+    /// As many living processes as there can be records were told and have not run since.
     NoRecord,
     Refused(Refused),
 }
@@ -146,7 +147,31 @@ impl Engine {
     }
 
     fn notice(&self, index: u32) -> Option<&Notice> {
-        self.segment().fixed().notices.get(index as usize)
+        let index = index as usize;
+        match index.checked_sub(NOTICES) {
+            None => self.segment().fixed().notices.get(index),
+            Some(beyond) if beyond < self.more_notices() => self.segment().more_notice(beyond).ok(),
+            Some(_) => None,
+        }
+    }
+
+    /// How many records beyond the fixed ones are real memory.
+    fn more_notices(&self) -> usize {
+        // Acquire: pairs with the release in `provide_notice`. Who reads it without the lock finds memory there.
+        let more = self
+            .segment()
+            .fixed()
+            .receiver
+            .notices
+            .load(Ordering::Acquire);
+        (more as usize).min(MORE_NOTICES)
+    }
+
+    /// All records that there are, and their numbers.
+    fn notices(&self) -> impl Iterator<Item = (u32, &Notice)> {
+        let more =
+            (0..self.more_notices()).filter_map(|index| self.segment().more_notice(index).ok());
+        (0_u32..).zip(self.segment().fixed().notices.iter().chain(more))
     }
 
     /// Decides whether the queue has become empty, or has ceased to be, since that was decided last. Under the receiver lock.
@@ -220,8 +245,9 @@ impl Engine {
             let armed = notice.word.load(Ordering::Relaxed);
             let (word, is_told) = after_firing(notice, armed);
             let pid = self.first_sender().unwrap_or(0);
-            notice.sender.store(pid, Ordering::Relaxed);
-            notice.uid.store(process::real_user(pid), Ordering::Relaxed);
+            // Of another process it is asked for without the lock: that takes system calls.
+            let user = process::own_user(pid).unwrap_or(NOT_ASKED);
+            notice.sender.store(sender(pid, user), Ordering::Relaxed);
             crash_point!(NOTICE_NOTED);
             // Release: who sees it sees the sender. It fails if the registration was withdrawn.
             let fired = armed & STATE == ARMED
@@ -245,6 +271,7 @@ impl Engine {
         let Some(notice) = self.notice(fired.index) else {
             return;
         };
+        ask_for_user(notice);
         #[cfg(not(loom))]
         if crate::notice::raise_own(self, fired.index, notice, fired.word) {
             return;
@@ -261,7 +288,7 @@ impl Engine {
     #[cfg(not(loom))]
     #[cold]
     pub(crate) fn raise_fired(&self, me: &Thread) {
-        for (index, notice) in (0_u32..).zip(&self.segment().fixed().notices) {
+        for (index, notice) in self.notices() {
             // Acquire: the sender.
             let word = notice.word.load(Ordering::Acquire);
             let is_own = notice.pid.load(Ordering::Relaxed) == me.pid();
@@ -298,7 +325,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<(u32, u32), NoticeError> {
         self.clear_dead_registration()?;
-        let (index, notice) = self.free_notice().ok_or(NoticeError::NoRecord)?;
+        let (index, notice) = self.free_notice()?;
         let free = notice.word.load(Ordering::Relaxed);
         // Relaxed: the word publishes them.
         notice.what.store(claim.what as u32, Ordering::Relaxed);
@@ -327,7 +354,7 @@ impl Engine {
 
     /// An error if somebody living is registered.
     fn clear_dead_registration(&self) -> Result<(), NoticeError> {
-        for notice in &self.segment().fixed().notices {
+        for (_, notice) in self.notices() {
             let word = notice.word.load(Ordering::Relaxed);
             if word & STATE != ARMED {
                 continue;
@@ -341,16 +368,37 @@ impl Engine {
     }
 
     /// A record that nobody needs.
-    fn free_notice(&self) -> Option<(u32, &Notice)> {
-        let all = || (0_u32..).zip(&self.segment().fixed().notices);
+    fn free_notice(&self) -> Result<(u32, &Notice), NoticeError> {
         let state = |notice: &Notice| notice.word.load(Ordering::Relaxed) & STATE;
         // Acquire by the lock: whose process has freed it touches it no more.
-        let free = all().find(|(_, notice)| ![ARMED, FIRED].contains(&state(notice)));
-        free.or_else(|| {
-            let (index, notice) = all().find(|(_, notice)| is_owner_dead(notice))?;
-            set_free(notice, notice.word.load(Ordering::Relaxed));
-            Some((index, notice))
-        })
+        let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
+        if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
+            return Ok(free);
+        }
+        if let Some(dead) = self.notices().find(|(_, notice)| is_owner_dead(notice)) {
+            set_free(dead.1, dead.1.word.load(Ordering::Relaxed));
+            return Ok(dead);
+        }
+        self.provide_notice()
+    }
+
+    /// A record of memory that becomes real for it and for those behind it.
+    #[cold]
+    fn provide_notice(&self) -> Result<(u32, &Notice), NoticeError> {
+        let used = self.more_notices();
+        if used >= MORE_NOTICES {
+            return Err(NoticeError::NoRecord);
+        }
+        let more = self
+            .segment()
+            .populate_notices(used as u32)
+            .map_err(|trouble| NoticeError::Refused(trouble.into()))?;
+        // Release: pairs with the acquire in `more_notices`.
+        let word = &self.segment().fixed().receiver.notices;
+        word.store(more, Ordering::Release);
+        let index = (NOTICES + used) as u32;
+        let notice = self.notice(index).ok_or(NoticeError::NoRecord)?;
+        Ok((index, notice))
     }
 
     /// Takes a registration back, without the lock: senders find out by themselves. False if it is not there any more.
@@ -364,8 +412,7 @@ impl Engine {
 
     /// The registration that there is, whether or not its process lives.
     pub(crate) fn registered(&self) -> Option<Registered> {
-        let notices = &self.segment().fixed().notices;
-        (0_u32..).zip(notices).find_map(|(index, notice)| {
+        self.notices().find_map(|(index, notice)| {
             // Acquire: the rest was written before.
             let word = notice.word.load(Ordering::Acquire);
             (word & STATE == ARMED).then(|| Registered {
@@ -387,10 +434,10 @@ impl Engine {
         // Acquire: the sender.
         match notice.word.load(Ordering::Acquire) {
             word if word == armed => Outcome::Armed,
-            word if word == fired(armed) => Outcome::Fired {
-                pid: notice.sender.load(Ordering::Relaxed),
-                uid: notice.uid.load(Ordering::Relaxed),
-            },
+            word if word == fired(armed) => {
+                let (pid, uid) = ask_for_user(notice);
+                Outcome::Fired { pid, uid }
+            }
             _ => Outcome::Gone,
         }
     }
@@ -453,6 +500,33 @@ fn after_firing(notice: &Notice, armed: u32) -> (u32, bool) {
         armed & !STATE
     };
     (word, is_told)
+}
+
+/// In place of a user: no user has this number.
+const NOT_ASKED: u32 = u32::MAX;
+
+/// What a record says of a sender.
+fn sender(pid: u32, user: u32) -> u64 {
+    u64::from(pid) | u64::from(user) << 32
+}
+
+/// Process and real user of the sender, which is asked for if it was not.
+fn ask_for_user(notice: &Notice) -> (u32, u32) {
+    // Relaxed: its word has published it.
+    let found = notice.sender.load(Ordering::Relaxed);
+    let (pid, user) = (found as u32, (found >> 32) as u32);
+    if user != NOT_ASKED {
+        return (pid, user);
+    }
+    let user = process::real_user(pid);
+    // Not if the record has become another's meanwhile.
+    let _ = notice.sender.compare_exchange(
+        found,
+        sender(pid, user),
+        Ordering::Relaxed,
+        Ordering::Relaxed,
+    );
+    (pid, user)
 }
 
 /// Frees a record, if its word still says what it said.

@@ -185,6 +185,8 @@ pub(crate) struct ReceiverSide {
     pub(crate) repairs: [AtomicU32; 2],
     /// What the doorbell shows, and which it is.
     pub(crate) doorbell: crate::doorbell::Words,
+    /// Registrations for a notification beyond the fixed ones that are real memory.
+    pub(crate) notices: AtomicU32,
 }
 
 /// Messages that are held beyond a call; see [`crate::holds`].
@@ -243,8 +245,8 @@ pub(crate) struct Ownership {
     pub(crate) descriptors: AtomicU32,
 }
 
-/// Registrations for a notification that a queue can remember: the one that there is, and those that were fired and whose
-/// processes have not taken note yet.
+/// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and
+/// whose processes have not taken note yet. Further ones lie in a region of their own.
 #[cfg(not(loom))]
 pub(crate) const NOTICES: usize = 8;
 #[cfg(loom)]
@@ -264,9 +266,8 @@ pub(crate) struct Notice {
     pub(crate) birth: AtomicU64,
     /// Which of its registrations.
     pub(crate) ticket: AtomicU64,
-    /// Process and real user of the message that fired it.
-    pub(crate) sender: AtomicU32,
-    pub(crate) uid: AtomicU32,
+    /// The process whose message fired it, and above 32 bits its real user; all ones until somebody has asked for that.
+    pub(crate) sender: AtomicU64,
 }
 
 /// Policies; see [`crate::segment::policy`].
@@ -339,11 +340,13 @@ const fn layout_hash() -> u32 {
         offset_of!(ReceiverSide, watched),
         offset_of!(ReceiverSide, repairs),
         offset_of!(ReceiverSide, doorbell),
+        offset_of!(ReceiverSide, notices),
         super::cell::SHORT_CELL,
         super::cell::LONG_CELL,
         offset_of!(Cell, sequence),
         offset_of!(Node, wanted),
         super::NODES,
+        super::MORE_NOTICES,
         super::PRIORITIES,
         super::GRANULE,
         super::layout::ARENA_GAP,

@@ -1,7 +1,7 @@
 //! Where the regions of a segment lie: a function of two numbers.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
-use super::{Cell, Fifo, Fixed, Hold, Node};
+use super::{Cell, Fifo, Fixed, Hold, Node, Notice};
 
 /// Priorities of POSIX: 0 to 32,767.
 #[cfg(not(loom))]
@@ -14,6 +14,12 @@ pub(crate) const PRIORITIES: usize = 4;
 pub(crate) const NODES: usize = 4096;
 #[cfg(loom)]
 pub(crate) const NODES: usize = 4;
+
+/// Registrations for a notification beyond those in the fixed part: of processes that were told and have not run since.
+#[cfg(not(loom))]
+pub(crate) const MORE_NOTICES: usize = 1024;
+#[cfg(loom)]
+pub(crate) const MORE_NOTICES: usize = 1;
 
 /// Slots beyond the number of messages and of nodes, so that senders have some in hand.
 #[cfg(not(loom))]
@@ -50,6 +56,7 @@ pub(crate) struct Layout {
     pub(crate) arena: usize,
     /// Length of the arena, in bytes.
     pub(crate) arena_len: usize,
+    pub(crate) notices: usize,
     /// Slots that can ever be in use.
     pub(crate) slots: usize,
     /// Entries of the ring when it is largest: a power of two, not below `slots`.
@@ -74,6 +81,8 @@ impl Layout {
         let arena_len = arena_len(slots, message_size);
         let gap = if arena_len == 0 { 0 } else { ARENA_GAP };
         let arena = cells + (slots * cell_len).next_multiple_of(ALIGN) + gap;
+        let notices = arena + arena_len;
+        let len = notices + (MORE_NOTICES * size_of::<Notice>()).next_multiple_of(ALIGN);
         Layout {
             max_messages,
             message_size,
@@ -87,9 +96,10 @@ impl Layout {
             cell_len,
             arena,
             arena_len,
+            notices,
             slots,
             ring_len,
-            len: arena + arena_len,
+            len,
         }
     }
 
@@ -149,11 +159,12 @@ mod tests {
             (layout.holds, layout.slots * 48),
             (layout.cells, layout.slots * layout.cell_len),
             (layout.arena, layout.arena_len),
+            (layout.notices, MORE_NOTICES * 64),
         ];
         for pair in ends.windows(2) {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{layout:?}");
         }
-        assert_eq!(layout.arena + layout.arena_len, layout.len);
+        assert_eq!(layout.notices + MORE_NOTICES * 64, layout.len);
         assert!(layout.ring_len >= layout.slots);
     }
 

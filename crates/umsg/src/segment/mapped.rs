@@ -1,7 +1,10 @@
 //! A segment as it is: a mapped file.
 
 use super::quota::Quota;
-use super::{Cell, Fifo, Fixed, GRANULE, Hold, Layout, Memory, NODES, Node, PRIORITIES, Policy};
+use super::{
+    Cell, Fifo, Fixed, GRANULE, Hold, Layout, MORE_NOTICES, Memory, NODES, Node, Notice,
+    PRIORITIES, Policy,
+};
 use crate::error::Trouble;
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
@@ -145,6 +148,21 @@ impl Segment {
         Ok(((first + PAGE).min(all) / size_of::<Hold>()) as u32)
     }
 
+    /// A registration beyond those in the fixed part.
+    pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Trouble> {
+        self.item(self.layout.notices, index, MORE_NOTICES)
+    }
+
+    /// Makes more of them real memory than `usable`; answers how many.
+    pub(crate) fn populate_notices(&self, usable: u32) -> Result<u32, Trouble> {
+        let first = (usable as usize * size_of::<Notice>()).next_multiple_of(PAGE);
+        if first >= MORE_NOTICES * size_of::<Notice>() {
+            return Err(Trouble::NoMemory);
+        }
+        self.populate(self.layout.notices + first, PAGE)?;
+        Ok(((first + PAGE) / size_of::<Notice>()) as u32)
+    }
+
     #[inline(always)]
     pub(crate) fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
         self.item(self.layout.fifos, priority, PRIORITIES)
@@ -230,8 +248,10 @@ impl Segment {
     pub(crate) fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
         let holds = (self.fixed().holding.usable.get() as usize).min(self.layout.slots);
+        let notices = self.fixed().receiver.notices.load(Ordering::Relaxed) as usize;
         (self.layout.fifos
             + (holds * size_of::<Hold>()).next_multiple_of(PAGE)
+            + notices.min(MORE_NOTICES) * size_of::<Notice>()
             + 2 * 4096
             + ring.min(self.layout.ring_len) * 4
             + slots * self.layout.cell_len) as u64

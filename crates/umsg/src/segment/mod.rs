@@ -10,6 +10,7 @@
 //! holds     one a message that is reserved or leased
 //! cells     one a slot: the message's header, and a short message's bytes
 //! arena     blocks for longer messages
+//! notices   registrations beyond those in the fixed part, of processes that were notified and have not run since
 //! ```
 //!
 //! Where each region starts follows from two numbers, how many messages of which size the queue may hold; a reader
@@ -40,13 +41,14 @@ pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
 pub(crate) use cell::Cell;
 #[cfg(not(loom))]
 pub(crate) use create::{create, set_length};
+pub(crate) use fixed::NOTICES;
 pub(crate) use fixed::{
     ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, Fixed, Holding, LEVEL1, Links, Notice, Ownership,
     SenderSide,
 };
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};
-pub(crate) use layout::{GRANULE, Layout, NODES, PRIORITIES};
+pub(crate) use layout::{GRANULE, Layout, MORE_NOTICES, NODES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;
 #[cfg(not(loom))]

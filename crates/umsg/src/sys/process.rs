@@ -6,7 +6,7 @@
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::{
-    birth, can_process_run as can_run, is_process_dead as is_dead, real_user,
+    birth, can_process_run as can_run, is_process_dead as is_dead, own_user, real_user,
 };
 #[cfg(not(loom))]
 pub(crate) use real::*;
@@ -105,14 +105,19 @@ mod real {
         }
     }
 
-    /// The real user of a process: the kernel's word for nobody in particular if it is gone.
+    /// The real user of a process, or its effective one if no descriptor is left to ask with: the kernel's word for nobody in particular if it is gone.
     pub(crate) fn real_user(pid: u32) -> u32 {
         /// Source: /proc/sys/kernel/overflowuid.
         const NOBODY: u32 = 65_534;
-        if pid == std::process::id() {
-            return rustix::process::getuid().as_raw();
-        }
-        Stat::real_user(pid).unwrap_or(NOBODY)
+        let known = own_user(pid).or_else(|| Stat::real_user(pid));
+        known
+            .or_else(|| Stat::effective_user(pid))
+            .unwrap_or(NOBODY)
+    }
+
+    /// The real user of this process, if it is this process that is meant.
+    pub(crate) fn own_user(pid: u32) -> Option<u32> {
+        (pid == std::process::id()).then(|| rustix::process::getuid().as_raw())
     }
 
     /// Whether a process lives and is not stopped. Unknown means that it does.

@@ -1,6 +1,7 @@
 //! What /proc says of a thread or a process: proc_pid_stat(5).
 
 use rustix::fs::{Mode, OFlags};
+use std::ffi::CStr;
 use std::io::Write;
 
 /// Source: linux/sched.h.
@@ -43,6 +44,13 @@ impl Stat {
             .find(|field| !field.is_empty())?;
         std::str::from_utf8(first).ok()?.parse().ok()
     }
+
+    /// The effective user of a process, without a descriptor. None if /proc does not say.
+    pub(crate) fn effective_user(pid: u32) -> Option<u32> {
+        let mut bytes = [0_u8; 64];
+        let path = path_in(&mut bytes, format_args!("/proc/{pid}\0"))?;
+        Some(rustix::fs::stat(path).ok()?.st_uid)
+    }
 }
 
 fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
@@ -53,11 +61,15 @@ fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
 /// The beginning of a file. Allocates nothing: it may run in a signal handler.
 fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut bytes = [0_u8; 64];
-    (&mut bytes[..]).write_fmt(path).ok()?;
-    let path = std::ffi::CStr::from_bytes_until_nul(&bytes).ok()?;
+    let path = path_in(&mut bytes, path)?;
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let len = rustix::io::read(&file, &mut *text).ok()?;
     Some(&text[..len])
+}
+
+fn path_in<'a>(bytes: &'a mut [u8], path: std::fmt::Arguments<'_>) -> Option<&'a CStr> {
+    (&mut *bytes).write_fmt(path).ok()?;
+    CStr::from_bytes_until_nul(bytes).ok()
 }
 
 /// Field 2, the command, may contain anything, but ends with the last closing parenthesis.
@@ -100,5 +112,8 @@ mod tests {
         assert!(Stat::of_process(u32::MAX).is_none());
         let own = rustix::process::getuid().as_raw();
         assert_eq!(Stat::real_user(std::process::id()), Some(own));
+        let effective = rustix::process::geteuid().as_raw();
+        assert_eq!(Stat::effective_user(std::process::id()), Some(effective));
+        assert_eq!(Stat::effective_user(u32::MAX), None);
     }
 }
