@@ -116,6 +116,32 @@ fn dies_ringing(point: &str, nth: u32, messages: u32, work: fn(&Queue), name: &s
     exit == Exit::Signal(libc::SIGKILL)
 }
 
+#[test]
+fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = place.create("/q", DEPTH, 8);
+    let descriptor = queue.pollable().unwrap();
+    // It has shown a message that it did not send.
+    dies(&place, "BELL_RUNG", |queue| {
+        let _ = queue.try_send(b"m", 0);
+    });
+    let mut repairer = Child::run(|| {
+        let queue = place.open("/q");
+        support::limit_descriptors(0);
+        queue.try_send(b"m", 0).unwrap();
+        0
+    });
+    repairer.expect(Exit::Code(0), "a repairer");
+    let other = place.open("/q");
+    other.try_receive(&mut [0; 8]).unwrap();
+    assert_eq!(polled(descriptor), (false, true));
+    other.try_send(b"m", 0).unwrap();
+    assert_eq!(polled(descriptor), (true, true));
+    queue.try_receive(&mut [0; 8]).unwrap();
+    assert_eq!(polled(descriptor), (false, true));
+}
+
 fn bells(place: &Path) -> usize {
     let files = std::fs::read_dir(place).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -167,11 +193,11 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
             let queue = place.open("/q");
             queue.pollable().unwrap();
             queue.try_send(b"m", 0).unwrap();
+            queue.try_receive(&mut [0; 8]).unwrap();
             std::mem::forget(queue);
             0
         });
         poller.expect(Exit::Code(0), "a poller");
-        queue.try_receive(&mut [0; 8]).unwrap();
         dies(&place, point, |queue| send_and_receive(queue, 1000));
         while queue.try_receive(&mut [0; 8]).is_ok() {}
         send_and_receive(&queue, 1000);

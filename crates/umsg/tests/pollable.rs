@@ -290,6 +290,24 @@ fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
 }
 
 #[test]
+fn a_killed_poller_is_forgotten_by_processes_that_send_one_message_each() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, SIZE as u32);
+    let mut poller = Child::run(|| {
+        std::mem::forget(place.open("/q").pollable().unwrap().try_clone_to_owned());
+        0
+    });
+    poller.expect(Exit::Code(0), "a poller");
+    let mut sender = Child::run(|| {
+        place.open("/q").send(b"m", 0).unwrap();
+        0
+    });
+    sender.expect(Exit::Code(0), "a sender");
+    assert_eq!(bells(place.path()), 0, "nobody polls it");
+    queue.try_receive(&mut [0; SIZE]).unwrap();
+}
+
+#[test]
 fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
     let place = Place::new();
     let one = place.create("/q", 4, SIZE as u32);

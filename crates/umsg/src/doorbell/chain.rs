@@ -9,6 +9,8 @@ const IN: u32 = 1;
 const OUT: u32 = 2;
 /// Somebody is ringing, or has died at it: what the FIFO holds has to be counted.
 const BUSY: u32 = 4;
+/// Who repaired after that could not count it: whoever can does.
+const UNKNOWN: u32 = 8;
 
 /// So many operations of a process on a queue that is watched pass before it looks whether it still is.
 const LOOK: u32 = 256;
@@ -90,6 +92,7 @@ pub(crate) struct Chain<'a> {
 impl Chain<'_> {
     /// Shows what becomes possible with the operation's next step, which takes the queue from one level to another.
     pub(crate) fn foretell(&self, now: Level, then: Level) {
+        self.count_if_unknown(now);
         let shown = self.words.shown.get();
         if shown & BUSY != 0 {
             // Foretold before, by this operation: it does so for each of its messages.
@@ -111,21 +114,22 @@ impl Chain<'_> {
 
     /// Shows what is, at the end of an operation.
     pub(crate) fn settle(&self, now: Level) {
+        self.count_if_unknown(now);
         let shown = self.words.shown.get();
         let to = now.bits();
         if shown == to && !self.tells_edges(now) {
             return;
         }
-        let from = shown & !BUSY;
+        let (from, unknown) = (shown & (IN | OUT), shown & UNKNOWN);
         if from != to || self.tells_edges(now) {
             self.words.shown.set(shown | BUSY);
             if !self.ring(from, to, now) {
                 // It shows what it did: the next operation of who can ring makes up for it.
-                self.words.shown.set(from);
+                self.words.shown.set(from | unknown);
                 return;
             }
         }
-        self.words.shown.set(to);
+        self.words.shown.set(to | unknown);
         crash_point!(BELL_SETTLED);
     }
 
@@ -141,14 +145,23 @@ impl Chain<'_> {
         }
         let to = now.bits();
         self.words.shown.set(self.words.shown.get() | BUSY);
-        if let Some(gong) = self.bell.gong(self.words.name.get()) {
-            gong.hold(packets(to));
-            if nudge {
-                gong.nudge();
-            }
+        let Some(gong) = self.bell.gong(self.words.name.get()) else {
+            self.words.shown.set(to | UNKNOWN);
+            return;
+        };
+        gong.hold(packets(to));
+        if nudge {
+            gong.nudge();
         }
         self.words.told.set(now.word());
         self.words.shown.set(to);
+    }
+
+    /// Before anything is shown: makes up for a repair by a process that had no descriptor left.
+    fn count_if_unknown(&self, now: Level) {
+        if self.words.shown.get() & UNKNOWN != 0 {
+            self.hold(now, true);
+        }
     }
 
     /// Whether who asked for every edge has to be told of this level.

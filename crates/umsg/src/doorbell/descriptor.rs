@@ -271,12 +271,12 @@ impl Doorbell {
             .compare_exchange(number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Counts an operation; true for each `every`th.
+    /// Counts an operation; true for the first, as there are processes that do no more, and for each `every`th.
     pub(crate) fn is_time_to_look(&self, every: u32) -> bool {
         // Relaxed: under the queue's lock, and about.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);
         self.operations.store(count, Ordering::Relaxed);
-        count.is_multiple_of(every) && self.polled.load(Ordering::Relaxed) == NONE
+        (count == 1 || count.is_multiple_of(every)) && self.polled.load(Ordering::Relaxed) == NONE
     }
 
     /// The doorbell, locked, if nobody polls it any more.
