@@ -136,11 +136,8 @@ impl Explain for OpenError {
             }
             OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
             OpenError::PermissionDenied => AS_OWNER,
-            OpenError::NoSpace => ROOM,
-            OpenError::NoMemory => MEMORY,
             OpenError::NotAQueue(_) => "remove it from the namespace's directory",
             OpenError::Damaged(_) => "remove it with `umsg rm`",
-            OpenError::TooManyFiles(_) => "close some, or raise the limit (ulimit -n)",
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
@@ -175,8 +172,6 @@ impl Explain for SendError {
             SendError::Full => "receive from it first, or wait with --timeout",
             SendError::TimedOut => "receive from it first, or wait longer",
             SendError::TooLong { max, .. } => longer_messages(*max),
-            SendError::NoMemory => MEMORY,
-            SendError::NoSpace => ROOM,
             SendError::Damaged => DAMAGED,
             _ => return self.to_string(),
         };
@@ -196,8 +191,6 @@ impl Explain for ReceiveError {
         let hint = match self {
             ReceiveError::Empty => "send to it first, or wait with --timeout",
             ReceiveError::TimedOut => "send to it first, or wait longer",
-            ReceiveError::NoMemory => MEMORY,
-            ReceiveError::NoSpace => ROOM,
             ReceiveError::Damaged => DAMAGED,
             _ => return self.to_string(),
         };
@@ -228,11 +221,8 @@ impl Explain for sysv::OpenError {
                 "leave --exclusive out to use it, or `umsg rm` it first"
             }
             sysv::OpenError::PermissionDenied => AS_OWNER,
-            sysv::OpenError::NoSpace => ROOM,
-            sysv::OpenError::NoMemory => MEMORY,
             sysv::OpenError::NotAQueue(_) => "remove it from the namespace's directory",
             sysv::OpenError::Damaged(_) => "remove it with `umsg rm`",
-            sysv::OpenError::TooManyFiles(_) => "close some, or raise the limit (ulimit -n)",
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
@@ -246,8 +236,6 @@ impl Explain for sysv::SendError {
             sysv::SendError::TimedOut => "receive from it first, or wait longer",
             sysv::SendError::TooLong { max, .. } => longer_typed_messages(*max),
             sysv::SendError::PermissionDenied => AS_OWNER,
-            sysv::SendError::NoMemory => MEMORY,
-            sysv::SendError::NoSpace => ROOM,
             sysv::SendError::Damaged => DAMAGED,
             _ => return self.to_string(),
         };
@@ -269,8 +257,6 @@ impl Explain for sysv::ReceiveError {
             sysv::ReceiveError::NoMessage => "send one first, or wait with --timeout",
             sysv::ReceiveError::TimedOut => "send one first, or wait longer",
             sysv::ReceiveError::PermissionDenied => AS_OWNER,
-            sysv::ReceiveError::NoMemory => MEMORY,
-            sysv::ReceiveError::NoSpace => ROOM,
             sysv::ReceiveError::Damaged => DAMAGED,
             _ => return self.to_string(),
         };
@@ -291,7 +277,6 @@ impl Explain for sysv::ControlError {
         let hint = match self {
             sysv::ControlError::Open(error) => return error.explain(),
             sysv::ControlError::PermissionDenied => AS_OWNER,
-            sysv::ControlError::NoMemory => MEMORY,
             sysv::ControlError::Damaged => DAMAGED,
             _ => return self.to_string(),
         };
@@ -313,9 +298,6 @@ impl Explain for RingError {
 }
 
 const AS_OWNER: &str = "run this as the queue's owner or as root";
-const ROOM: &str =
-    "receive messages or `umsg rm` a queue, or see `umsg limits` and `df` for the limits";
-const MEMORY: &str = "free some, or raise the limit of the memory cgroup";
 const DAMAGED: &str = "receive what can be received and `umsg rm` the queue";
 
 #[cfg(test)]

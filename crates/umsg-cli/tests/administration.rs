@@ -101,7 +101,7 @@ fn the_least_limit_of_bytes_has_room_for_a_queue_and_a_short_message() {
     site.umsg(&["create", "/q"]).text();
     site.umsg(&["send", "/q", "short"]).text();
     site.umsg(&["send", "/q", &"long".repeat(100)])
-        .fails(1, &["/q: no space left in the namespace", "umsg limits"]);
+        .fails(1, &["/q: the namespace's limit of bytes", "umsg limits"]);
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn rings_count_for_the_limit_of_bytes() {
     let outcome = site.umsg(&["limits", "--max-bytes", "32K"]);
     outcome.fails(0, &["queues and rings take", "grow no further"]);
     site.umsg(&["create", "/orders"])
-        .fails(1, &["no space left in the namespace"]);
+        .fails(1, &["the namespace's limit of bytes", "umsg limits"]);
     drop(rings);
     site.umsg(&["create", "/orders"]).text();
 }

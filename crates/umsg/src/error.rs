@@ -10,6 +10,10 @@ pub(crate) enum Trouble {
     Damaged,
     /// The file system is full.
     NoSpace,
+    /// The namespace's limit of bytes is reached.
+    OverLimit,
+    /// The segment has no slot or no room in its arena any more, whatever memory there is.
+    UsedUp,
     /// The machine or the memory cgroup has no memory left.
     NoMemory,
     /// A lock was not let go within the caller's patience.
@@ -65,11 +69,21 @@ pub enum SendError {
     #[error("interrupted by a signal handler")]
     Interrupted,
     /// ENOMEM: the machine or the memory cgroup has no memory for the message.
-    #[error("no memory left for the message")]
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
-    /// ENOSPC: the file system of the namespace is full, or the namespace's limit of bytes is reached.
-    #[error("no space left in the namespace for the message")]
+    /// ENOSPC: the file system of the namespace is full.
+    #[error(
+        "the file system of the namespace is full: receive messages, or remove queues (`umsg rm`) or other files; `df` shows how much there is"
+    )]
     NoSpace,
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: receive messages, remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// ENOSPC: the queue's file is as full as it can get. Only of queues of more than 32 GiB.
+    #[error("the queue's file holds no more messages, or none so long: receive some first")]
+    UsedUp,
     /// EBADMSG: the queue's memory holds what no operation could have left there.
     #[error("the queue's shared memory is damaged")]
     Damaged,
@@ -89,7 +103,7 @@ impl SendError {
             SendError::NotWritable => libc::EBADF,
             SendError::Interrupted => libc::EINTR,
             SendError::NoMemory => libc::ENOMEM,
-            SendError::NoSpace => libc::ENOSPC,
+            SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => libc::ENOSPC,
             SendError::Damaged => libc::EBADMSG,
             SendError::WouldDeadlock => libc::EDEADLK,
         }
@@ -101,6 +115,8 @@ impl From<Trouble> for SendError {
         match trouble {
             Trouble::Damaged => SendError::Damaged,
             Trouble::NoSpace => SendError::NoSpace,
+            Trouble::OverLimit => SendError::OverLimit,
+            Trouble::UsedUp => SendError::UsedUp,
             Trouble::NoMemory => SendError::NoMemory,
             Trouble::Busy => SendError::Full,
             Trouble::OwnedByCaller => SendError::WouldDeadlock,
@@ -124,9 +140,15 @@ pub enum NotifyError {
     /// EINVAL: of a `struct sigevent` that asks for a thread, `sigev_notify_function` is NULL.
     #[error("sigev_notify_function is NULL: SIGEV_THREAD needs a function to call")]
     NoFunction,
-    /// ENOMEM: there is no memory, or no thread can be started.
-    #[error("no memory for a notification, or no thread can be started")]
+    /// ENOMEM: there is no memory.
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
+    /// ENOMEM: the thread that waits for the notification can't be started.
+    #[error(
+        "no thread can be started that waits for the notification: raise the limit of the user's processes (ulimit -u), of the \
+         process's address space (ulimit -v), or of the cgroup's processes (pids.max)"
+    )]
+    NoThread,
     /// ENOMEM: more than a thousand living processes were notified by this queue and have not run since.
     #[error(
         "1,032 processes were notified by this queue and have not run since: let those that are stopped go on, or end them"
@@ -160,7 +182,9 @@ impl NotifyError {
             NotifyError::InvalidSignal | NotifyError::InvalidWay | NotifyError::NoFunction => {
                 libc::EINVAL
             }
-            NotifyError::NoMemory | NotifyError::TooManyUntold => libc::ENOMEM,
+            NotifyError::NoMemory | NotifyError::NoThread | NotifyError::TooManyUntold => {
+                libc::ENOMEM
+            }
             NotifyError::Unavailable => libc::EAGAIN,
             NotifyError::TimedOut => libc::ETIMEDOUT,
             NotifyError::Interrupted => libc::EINTR,
@@ -175,7 +199,10 @@ impl From<Trouble> for NotifyError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Damaged => NotifyError::Damaged,
-            Trouble::NoSpace | Trouble::NoMemory => NotifyError::NoMemory,
+            // A registration takes no memory of the namespace.
+            Trouble::NoSpace | Trouble::OverLimit | Trouble::UsedUp | Trouble::NoMemory => {
+                NotifyError::NoMemory
+            }
             Trouble::Busy => NotifyError::Unavailable,
             Trouble::OwnedByCaller => NotifyError::WouldDeadlock,
         }
@@ -209,11 +236,18 @@ pub enum ReceiveError {
     #[error("interrupted by a signal handler")]
     Interrupted,
     /// ENOMEM: the machine or the memory cgroup has no memory left.
-    #[error("no memory left")]
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
     /// ENOSPC: the file system of the namespace is full.
-    #[error("no space left in the namespace")]
+    #[error(
+        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
+    )]
     NoSpace,
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
     /// EBADMSG: the queue's memory holds what no operation could have left there.
     #[error("the queue's shared memory is damaged")]
     Damaged,
@@ -232,7 +266,7 @@ impl ReceiveError {
             ReceiveError::NotReadable => libc::EBADF,
             ReceiveError::Interrupted => libc::EINTR,
             ReceiveError::NoMemory => libc::ENOMEM,
-            ReceiveError::NoSpace => libc::ENOSPC,
+            ReceiveError::NoSpace | ReceiveError::OverLimit => libc::ENOSPC,
             ReceiveError::Damaged => libc::EBADMSG,
             ReceiveError::WouldDeadlock => libc::EDEADLK,
         }
@@ -243,7 +277,8 @@ impl From<Trouble> for ReceiveError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Damaged => ReceiveError::Damaged,
-            Trouble::NoSpace => ReceiveError::NoSpace,
+            Trouble::NoSpace | Trouble::UsedUp => ReceiveError::NoSpace,
+            Trouble::OverLimit => ReceiveError::OverLimit,
             Trouble::NoMemory => ReceiveError::NoMemory,
             Trouble::Busy => ReceiveError::Empty,
             Trouble::OwnedByCaller => ReceiveError::WouldDeadlock,
@@ -327,12 +362,35 @@ pub enum OpenError {
         "the namespace holds {0} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
     )]
     TooManyQueues(u32),
-    /// ENOSPC: the file system is full, or the namespace's limit of bytes is reached.
-    #[error("no space left in the namespace")]
+    /// ENOSPC: the file system is full.
+    #[error(
+        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
+    )]
     NoSpace,
-    /// ENOMEM: no memory, or no address space to map the queue.
-    #[error("no memory left to create or map the queue")]
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// ENOMEM: no memory.
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
+    /// ENOMEM: no address space to map the file.
+    #[error(
+        "no {len} bytes of address space to map the file: raise the process's limit (ulimit -v), or have it open fewer queues"
+    )]
+    NoAddressSpace {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
+    /// EFBIG: the process may make no file of the queue's length.
+    #[error(
+        "the file would have {len} bytes, more than the process may make: raise its limit (ulimit -f), though most of them take no memory"
+    )]
+    FileTooLarge {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
     /// EINVAL: the file is not a segment.
     #[error("{0}: not a message queue of umsg")]
     NotAQueue(&'static str),
@@ -350,7 +408,7 @@ pub enum OpenError {
     #[error("the queue's file is damaged: {0}")]
     Damaged(&'static str),
     /// EMFILE or ENFILE: no descriptor left.
-    #[error("too many open files")]
+    #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
     /// The namespace can't be used.
     #[error(transparent)]
@@ -394,13 +452,22 @@ impl OpenError {
             OpenError::NameTooLong => libc::ENAMETOOLONG,
             OpenError::NotFound => libc::ENOENT,
             OpenError::AlreadyExists => libc::EEXIST,
-            OpenError::TooManyQueues(_) | OpenError::NoSpace => libc::ENOSPC,
-            OpenError::NoMemory => libc::ENOMEM,
+            OpenError::TooManyQueues(_) | OpenError::NoSpace | OpenError::OverLimit => libc::ENOSPC,
+            OpenError::NoMemory | OpenError::NoAddressSpace { .. } => libc::ENOMEM,
+            OpenError::FileTooLarge { .. } => libc::EFBIG,
             OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => libc::EINVAL,
             OpenError::Damaged(_) => libc::EBADMSG,
             OpenError::TooManyFiles(errno) => *errno,
             OpenError::Namespace(error) => error.errno(),
             OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
+    /// The error of mapping a file of that length.
+    pub(crate) fn of_mapping(errno: rustix::io::Errno, len: usize) -> OpenError {
+        match errno {
+            rustix::io::Errno::NOMEM => OpenError::NoAddressSpace { len: len as u64 },
+            other => OpenError::from_errno("mmap", other),
         }
     }
 

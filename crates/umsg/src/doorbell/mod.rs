@@ -60,7 +60,7 @@ pub(crate) type Admit<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 pub(crate) fn why_not(trouble: Trouble) -> Errno {
     match trouble {
         Trouble::Damaged => Errno::BADMSG,
-        Trouble::NoSpace => Errno::NOSPC,
+        Trouble::NoSpace | Trouble::OverLimit | Trouble::UsedUp => Errno::NOSPC,
         Trouble::NoMemory => Errno::NOMEM,
         Trouble::Busy => Errno::AGAIN,
         Trouble::OwnedByCaller => Errno::DEADLK,

@@ -230,7 +230,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`NotifyError::Busy`] (EBUSY) if a process is registered, maybe this one; [`NotifyError::InvalidSignal`] (EINVAL);
-    /// `NoMemory`, `TooManyUntold`, `Unavailable`, `Damaged`, `WouldDeadlock`.
+    /// `NoMemory`, `NoThread` and `TooManyUntold` (ENOMEM); `Unavailable`, `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
     /// It is registered no more as soon as another registers. A sender that dies between sending and notifying is stood in
@@ -266,7 +266,7 @@ impl Queue {
     pub fn register(&self, how: Notify) -> Result<u64, NotifyError> {
         let deed = how.deed()?;
         notice::register(&self.engine, self.identity(), deed).map_err(|failure| match failure {
-            Failure::NoThread => NotifyError::NoMemory,
+            Failure::NoThread => NotifyError::NoThread,
             Failure::Queue(error) => self.notify_error(error),
         })
     }

@@ -308,7 +308,7 @@ impl OpenOptions {
         crash_point!(CREATE_EMPTY);
         let quota = Quota::of(namespace.clone());
         if !quota.allows(0) {
-            return Err(OpenError::NoSpace);
+            return Err(OpenError::OverLimit);
         }
         let mode = mode.unwrap_or(new.mode());
         let mut segment = segment::create(new.file(), layout, mode, &self.policy)?;
@@ -419,7 +419,7 @@ impl Unnamed {
             rustix::fs::fstat(self.new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         match Quota::of(namespace.clone()).allows(stat.st_blocks as usize * 512) {
             true => Ok(()),
-            false => Err(OpenError::NoSpace),
+            false => Err(OpenError::OverLimit),
         }
     }
 }
@@ -497,7 +497,8 @@ impl From<FileError> for OpenError {
 impl From<crate::error::Trouble> for OpenError {
     fn from(trouble: crate::error::Trouble) -> Self {
         match trouble {
-            crate::error::Trouble::NoSpace => OpenError::NoSpace,
+            crate::error::Trouble::NoSpace | crate::error::Trouble::UsedUp => OpenError::NoSpace,
+            crate::error::Trouble::OverLimit => OpenError::OverLimit,
             crate::error::Trouble::NoMemory => OpenError::NoMemory,
             _ => OpenError::Damaged("its memory"),
         }

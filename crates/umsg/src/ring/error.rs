@@ -33,11 +33,21 @@ pub enum SendError {
     #[error("interrupted by a signal handler")]
     Interrupted,
     /// ENOMEM: no memory left for the message.
-    #[error("no memory left for the message")]
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
-    /// ENOSPC: no space left in the namespace.
-    #[error("no space left in the namespace for the message")]
+    /// ENOSPC: the file system of the namespace is full.
+    #[error(
+        "the file system of the namespace is full: receive messages, or remove rings or queues (`umsg rm`) or other files; `df` shows how much there is"
+    )]
     NoSpace,
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: receive messages, remove rings or queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// ENOSPC: the ring's file is as full as it can get. Only of rings of more than 32 GiB.
+    #[error("the ring's file holds no more messages, or none so long: receive some first")]
+    UsedUp,
     /// EBADMSG: the ring's memory holds what no operation could have left there.
     #[error("the ring's shared memory is damaged")]
     Damaged,
@@ -61,7 +71,7 @@ impl SendError {
             SendError::TooLong { .. } => libc::EMSGSIZE,
             SendError::Interrupted => libc::EINTR,
             SendError::NoMemory => libc::ENOMEM,
-            SendError::NoSpace => libc::ENOSPC,
+            SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => libc::ENOSPC,
             SendError::Damaged => libc::EBADMSG,
             SendError::WouldDeadlock => libc::EDEADLK,
             SendError::Descriptor(error) => error.raw_os_error().unwrap_or(libc::EIO),
@@ -74,6 +84,8 @@ impl From<Trouble> for SendError {
         match trouble {
             Trouble::Damaged => SendError::Damaged,
             Trouble::NoSpace => SendError::NoSpace,
+            Trouble::OverLimit => SendError::OverLimit,
+            Trouble::UsedUp => SendError::UsedUp,
             Trouble::NoMemory => SendError::NoMemory,
             Trouble::Busy => SendError::Full,
             Trouble::OwnedByCaller => SendError::WouldDeadlock,
@@ -104,7 +116,7 @@ pub enum RecvError {
     #[error("this process does not own the ring: it is a forked child of the one that does")]
     NotOwner,
     /// ENOMEM: no memory left.
-    #[error("no memory left")]
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
     /// EBADMSG: the ring's memory holds what no operation could have left there.
     #[error("the ring's shared memory is damaged")]
@@ -134,7 +146,10 @@ impl From<Trouble> for RecvError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Damaged => RecvError::Damaged,
-            Trouble::NoSpace | Trouble::NoMemory => RecvError::NoMemory,
+            // What a receiver uses was made real when the ring was made.
+            Trouble::NoSpace | Trouble::OverLimit | Trouble::UsedUp | Trouble::NoMemory => {
+                RecvError::NoMemory
+            }
             Trouble::Busy => RecvError::Empty,
             Trouble::OwnedByCaller => RecvError::WouldDeadlock,
         }

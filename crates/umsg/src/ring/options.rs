@@ -116,7 +116,7 @@ impl Options {
         loop {
             let quota = Quota::of(namespace.clone());
             if !quota.allows(0) {
-                return Err(OpenError::NoSpace.into());
+                return Err(OpenError::OverLimit.into());
             }
             let new =
                 Unpublished::create_in(namespace, RINGS, self.mode).map_err(OpenError::from)?;

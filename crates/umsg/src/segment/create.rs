@@ -7,7 +7,6 @@ use crate::slots::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use rustix::fd::BorrowedFd;
-use rustix::io::Errno;
 
 /// What a page holds of each region comes into use at creation.
 const PAGE: usize = 4096;
@@ -20,7 +19,8 @@ pub(crate) fn create(
     policy: &Policy,
 ) -> Result<Segment, OpenError> {
     set_length(file, layout.len)?;
-    let mut segment = Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+    let mut segment =
+        Segment::map(file, layout).map_err(|e| OpenError::of_mapping(e, layout.len))?;
     let slots = (PAGE / layout.cell_len).min(layout.slots);
     for (offset, len) in [
         (0, size_of::<Fixed>()),
@@ -49,7 +49,7 @@ pub(crate) fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), OpenErr
 fn check_file_size_limit(len: usize) -> Result<(), OpenError> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < len as u64) {
-        return Err(OpenError::from_errno("ftruncate", Errno::FBIG));
+        return Err(OpenError::FileTooLarge { len: len as u64 });
     }
     Ok(())
 }

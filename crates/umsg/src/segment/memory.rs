@@ -99,7 +99,7 @@ impl Memory {
             return Ok(());
         }
         if self.quota.as_ref().is_some_and(|quota| !quota.allows(len)) {
-            return Err(Trouble::NoSpace);
+            return Err(Trouble::OverLimit);
         }
         self.map.populate(offset, len).map_err(Trouble::from_memory)
     }

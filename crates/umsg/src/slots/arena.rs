@@ -337,7 +337,7 @@ fn extend(ground: &impl Ground, need: u32) -> Result<(), Trouble> {
     let (old, limit) = (len.get(), ground.arena_limit());
     let step = need.max(STEP).max(old / 16).min(limit.saturating_sub(old));
     if step < need {
-        return Err(Trouble::NoSpace);
+        return Err(Trouble::UsedUp);
     }
     ground.populate_arena(old, step)?;
     set(ground, old, 1, ground.roots().last.get())?;

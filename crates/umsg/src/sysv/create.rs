@@ -33,7 +33,7 @@ pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<
     let quota = Quota::of(namespace.clone());
     // Where there is no limit, there is nothing to ask.
     if limits.max_bytes.is_some() && !quota.allows(0) {
-        return Err(OpenError::NoSpace);
+        return Err(OpenError::OverLimit);
     }
     segment.set_quota(quota);
     crash_point!(MSGGET_FILLED);

@@ -34,7 +34,7 @@ pub enum ControlError {
     #[error("the queue's shared memory is damaged")]
     Damaged,
     /// ENOMEM: no memory left.
-    #[error("no memory left")]
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
     /// EAGAIN: the queue's lock is held by a stopped process.
     #[error("the queue's lock is held by a stopped process")]
@@ -82,7 +82,8 @@ impl From<Trouble> for ControlError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Damaged => ControlError::Damaged,
-            Trouble::NoSpace => ControlError::Open(OpenError::NoSpace),
+            Trouble::NoSpace | Trouble::UsedUp => ControlError::Open(OpenError::NoSpace),
+            Trouble::OverLimit => ControlError::Open(OpenError::OverLimit),
             Trouble::NoMemory => ControlError::NoMemory,
             Trouble::Busy => ControlError::Busy,
             Trouble::OwnedByCaller => ControlError::WouldDeadlock,

@@ -52,12 +52,21 @@ pub enum SendError {
     #[error("interrupted by a signal handler")]
     Interrupted,
     /// ENOMEM: the machine or the memory cgroup has no memory for the message.
-    #[error("no memory left for the message")]
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
-    /// ENOMEM: the file system of the namespace is full, the namespace's limit of bytes is reached, or the queue has as many
-    /// messages as one can have.
-    #[error("no space left in the namespace for the message")]
+    /// ENOMEM: the file system of the namespace is full.
+    #[error(
+        "the file system of the namespace is full: receive messages, or remove queues (`umsg rm`) or other files; `df` shows how much there is"
+    )]
     NoSpace,
+    /// ENOMEM: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: receive messages, remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// ENOMEM: the queue has as many messages as one can have, some four million, or as many bytes.
+    #[error("the queue's file holds no more messages, or none so long: receive some first")]
+    UsedUp,
     /// EBADMSG: the queue's memory holds what no operation could have left there.
     #[error("the queue's shared memory is damaged")]
     Damaged,
@@ -78,7 +87,9 @@ impl SendError {
             SendError::Removed => libc::EIDRM,
             SendError::Interrupted => libc::EINTR,
             // msgsnd(2) knows no ENOSPC.
-            SendError::NoMemory | SendError::NoSpace => libc::ENOMEM,
+            SendError::NoMemory | SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => {
+                libc::ENOMEM
+            }
             SendError::Damaged => libc::EBADMSG,
             SendError::WouldDeadlock => libc::EDEADLK,
         }
@@ -90,6 +101,8 @@ impl From<Trouble> for SendError {
         match trouble {
             Trouble::Damaged => SendError::Damaged,
             Trouble::NoSpace => SendError::NoSpace,
+            Trouble::OverLimit => SendError::OverLimit,
+            Trouble::UsedUp => SendError::UsedUp,
             Trouble::NoMemory => SendError::NoMemory,
             Trouble::Busy => SendError::Full,
             Trouble::OwnedByCaller => SendError::WouldDeadlock,
@@ -123,11 +136,18 @@ pub enum ReceiveError {
     #[error("interrupted by a signal handler")]
     Interrupted,
     /// ENOMEM: the machine or the memory cgroup has no memory left.
-    #[error("no memory left")]
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
     /// ENOMEM: the file system of the namespace is full.
-    #[error("no space left in the namespace")]
+    #[error(
+        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
+    )]
     NoSpace,
+    /// ENOMEM: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
     /// EBADMSG: the queue's memory holds what no operation could have left there.
     #[error("the queue's shared memory is damaged")]
     Damaged,
@@ -147,7 +167,9 @@ impl ReceiveError {
             ReceiveError::Removed => libc::EIDRM,
             ReceiveError::Interrupted => libc::EINTR,
             // msgrcv(2) knows no ENOSPC.
-            ReceiveError::NoMemory | ReceiveError::NoSpace => libc::ENOMEM,
+            ReceiveError::NoMemory | ReceiveError::NoSpace | ReceiveError::OverLimit => {
+                libc::ENOMEM
+            }
             ReceiveError::Damaged => libc::EBADMSG,
             ReceiveError::WouldDeadlock => libc::EDEADLK,
         }
@@ -158,7 +180,8 @@ impl From<Trouble> for ReceiveError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Damaged => ReceiveError::Damaged,
-            Trouble::NoSpace => ReceiveError::NoSpace,
+            Trouble::NoSpace | Trouble::UsedUp => ReceiveError::NoSpace,
+            Trouble::OverLimit => ReceiveError::OverLimit,
             Trouble::NoMemory => ReceiveError::NoMemory,
             Trouble::Busy => ReceiveError::NoMessage,
             Trouble::OwnedByCaller => ReceiveError::WouldDeadlock,

@@ -23,12 +23,38 @@ pub enum OpenError {
         "the namespace holds {0} System V queues, its limit msgmni; `umsg limits` raises it, `umsg rm` makes room"
     )]
     TooManyQueues(u32),
-    /// ENOSPC: the file system is full, or the namespace's limit of bytes is reached.
-    #[error("no space left in the namespace")]
+    /// ENOSPC: the file system is full.
+    #[error(
+        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
+    )]
     NoSpace,
-    /// ENOMEM: no memory, or no address space to map the queue.
-    #[error("no memory left to create or map the queue")]
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// ENOMEM: no memory.
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
+    /// ENOMEM: no address space to map the file, which follows from `max_qbytes` and `msgmax` of the namespace's limits.
+    #[error(
+        "no {len} bytes of address space to map the file: raise the process's limit (ulimit -v), or make the queue with smaller \
+         limits (`umsg limits --max-qbytes`)"
+    )]
+    NoAddressSpace {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
+    /// EFBIG: the process may make no file of the queue's length, which follows from `max_qbytes` and `msgmax` of the namespace's
+    /// limits.
+    #[error(
+        "the file would have {len} bytes, more than the process may make: raise its limit (ulimit -f), though most of them take \
+         no memory, or lower `umsg limits --max-qbytes`"
+    )]
+    FileTooLarge {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
     /// EINVAL: the file is not a segment of a System V queue.
     #[error("{0}: not a System V queue of umsg")]
     NotAQueue(&'static str),
@@ -46,7 +72,7 @@ pub enum OpenError {
     #[error("the queue's file is damaged: {0}")]
     Damaged(&'static str),
     /// EMFILE or ENFILE: no descriptor left. None is kept, but some are needed for a moment.
-    #[error("too many open files")]
+    #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
     /// The namespace can't be used; EBUSY if a process was stopped while it made or removed a queue.
     #[error(transparent)]
@@ -71,8 +97,9 @@ impl OpenError {
                 libc::EINVAL
             }
             OpenError::PermissionDenied => libc::EACCES,
-            OpenError::TooManyQueues(_) | OpenError::NoSpace => libc::ENOSPC,
-            OpenError::NoMemory => libc::ENOMEM,
+            OpenError::TooManyQueues(_) | OpenError::NoSpace | OpenError::OverLimit => libc::ENOSPC,
+            OpenError::NoMemory | OpenError::NoAddressSpace { .. } => libc::ENOMEM,
+            OpenError::FileTooLarge { .. } => libc::EFBIG,
             OpenError::Damaged(_) => libc::EBADMSG,
             OpenError::TooManyFiles(errno) => *errno,
             OpenError::Namespace(error) => error.errno(),
@@ -111,7 +138,10 @@ impl From<crate::error::OpenError> for OpenError {
             Other::NotFound => OpenError::NotFound,
             Other::PermissionDenied => OpenError::PermissionDenied,
             Other::NoSpace => OpenError::NoSpace,
+            Other::OverLimit => OpenError::OverLimit,
             Other::NoMemory => OpenError::NoMemory,
+            Other::NoAddressSpace { len } => OpenError::NoAddressSpace { len },
+            Other::FileTooLarge { len } => OpenError::FileTooLarge { len },
             Other::NotAQueue(what) => OpenError::NotAQueue(what),
             Other::OtherVersion { found, expected } => OpenError::OtherVersion { found, expected },
             Other::Damaged(what) => OpenError::Damaged(what),

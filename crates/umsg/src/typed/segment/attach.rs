@@ -10,7 +10,7 @@ use std::mem::offset_of;
 /// Maps the segment in a file that is open for reading and writing.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
     let layout = summary(file)?.layout;
-    Segment::map(file, layout).map_err(|e| OpenError::from_errno("mmap", e))
+    Segment::map(file, layout).map_err(|e| OpenError::of_mapping(e, layout.len))
 }
 
 /// What a queue's file says of it, read with one system call. The counts may be of different instants.

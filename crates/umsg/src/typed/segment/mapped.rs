@@ -94,7 +94,7 @@ impl Segment {
     pub(crate) fn provide_slots(&self, usable: u32) -> Result<u32, Trouble> {
         let usable = usable as usize;
         if usable >= self.layout.slots {
-            return Err(Trouble::NoSpace);
+            return Err(Trouble::UsedUp);
         }
         // Twice as many each time, up to 64 pages.
         let more = usable.clamp(PAGE / CELL, 64 * PAGE / CELL);
