@@ -224,10 +224,13 @@ impl Name {
         })
     }
 
-    /// Takes the name away, unless it is another ring's by now; whoever has the ring open keeps it.
+    /// Takes the name away, unless it is another ring's by now; whoever has the ring open keeps it. It takes no descriptor: a
+    /// process that has none left would keep others from the name for as long as it lives.
     pub(super) fn remove(self) {
-        if matches!(named(&self.namespace, &self.name), Ok(inode) if inode == self.inode) {
-            let _: Result<(), FileError> = self.namespace.unlink_file_in(RINGS, &self.name);
+        let path = self.namespace.path().join(RINGS);
+        let path = path.join(self.name.as_os_str());
+        if matches!(rustix::fs::lstat(&path), Ok(stat) if stat.st_ino == self.inode) {
+            let _ = rustix::fs::unlink(&path);
         }
     }
 }
