@@ -206,7 +206,8 @@ impl Sender {
         self.shared.check_state()?;
         // Relaxed: only has to be unlike others.
         let count = &self.shared.ownership().descriptors;
-        let ticket = count.fetch_add(1, Ordering::Relaxed) as i32;
+        // Never negative: in C that is an error.
+        let ticket = count.fetch_add(1, Ordering::Relaxed).cast_signed() & i32::MAX;
         let passed = self.shared.button.pass(ticket, descriptor);
         crash_point!(RING_PASSED);
         passed.map_err(|error| match self.shared.check_receiver() {
