@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use support::Random;
 use support::child::{Child, Exit};
 use support::place::Place;
+use support::scarce::leave_descriptors;
 use umsg::sysv::{self, Change, ControlError, MsgInfo, OpenError, OpenOptions, PRIVATE, Queue};
 use umsg::{Limits, Namespace};
 
@@ -477,20 +478,6 @@ fn identifiers_go_on_where_they_ended_and_a_lost_note_does_not_bring_them_back()
     );
     let after = make(&place.namespace, PRIVATE).unwrap();
     assert_eq!(after.id(), next.id() + 1);
-}
-
-/// Leaves so many descriptor numbers.
-fn leave_descriptors(free: usize) {
-    // SAFETY: F_GETFD only asks whether the number is taken.
-    let is_free = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } == -1;
-    let last = (0..).filter(is_free).nth(free - 1).unwrap();
-    let limit = libc::rlimit {
-        rlim_cur: last as u64 + 1,
-        rlim_max: 1024,
-    };
-    // SAFETY: the structure is a live local.
-    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-    assert_eq!(result, 0);
 }
 
 #[test]

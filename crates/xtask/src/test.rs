@@ -145,6 +145,8 @@ fn soak_test(workspace: &Workspace, seconds: u64) -> Command {
         "ring_soak",
         "--test",
         "repair_time",
+        "--test",
+        "waiter_table",
         "--",
         "--nocapture",
     ]);

@@ -4,9 +4,11 @@
 
 pub mod child;
 pub mod clerk;
+pub mod face;
 pub mod harass;
 pub mod journal;
 pub mod place;
+pub mod scarce;
 pub mod shared;
 pub mod written;
 

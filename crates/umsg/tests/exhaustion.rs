@@ -1,0 +1,361 @@
+//! No memory left: a full file system, one without inodes, a namespace's limits. Each is an error of the call that needs some, which
+//! says what is used up and what helps; nothing is lost, and what was used is there again afterwards.
+//!
+//! The limits of a process are in `process_limits.rs`.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+use support::face::{Face, Told};
+use support::place::Place;
+use support::scarce::{Ballast, LEFT_OUT, entries, in_child, mount_private};
+use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
+use umsg::{Limits, Namespace};
+
+/// What every text says that is about a full file system.
+const FULL: [&str; 2] = ["the file system of the namespace is full", "df"];
+/// About the limit of bytes.
+const LIMITED: [&str; 2] = ["limit of bytes", "`umsg limits --max-bytes`"];
+/// What becomes full in these tests.
+const ROOM: usize = 1 << 20;
+
+/// Runs `work` in a child that has a namespace on a file system of its own, mounted with those options.
+#[track_caller]
+fn with_own_file_system(options: &str, work: impl FnOnce(&Path, &Namespace)) {
+    let place = Place::new();
+    in_child(|| {
+        if !mount_private(place.path(), options) {
+            return LEFT_OUT;
+        }
+        work(place.path(), &Namespace::at(place.path()).unwrap());
+        0
+    });
+}
+
+/// The bytes and the inodes that a file system has left.
+fn left(at: &Path) -> (u64, u64) {
+    let stat = rustix::fs::statvfs(at).unwrap();
+    (stat.f_bfree * stat.f_frsize, stat.f_ffree)
+}
+
+/// Sends numbered messages of `length` bytes until that is refused; returns how many were sent, and why no more.
+fn fill(line: &impl Face, groups: u64, length: usize) -> (u64, Told) {
+    let mut sent = 0_u64;
+    loop {
+        let mut message = vec![0x5a; length];
+        message[..8].copy_from_slice(&sent.to_le_bytes());
+        match line.send(sent % groups, &message) {
+            Ok(()) => sent += 1,
+            Err(told) => return (sent, told),
+        }
+    }
+}
+
+/// Everything that `fill` sent is there, whole, in order.
+fn check_filled<F: Face>(line: &mut F, sent: u64, length: usize) {
+    assert_eq!(line.messages(), sent);
+    for group in (0..F::GROUPS).rev() {
+        for number in (0..sent).filter(|number| number % F::GROUPS == group) {
+            let message = line.receive().expect("a message that was sent");
+            assert_eq!(message.len(), length);
+            assert_eq!(message[..8], number.to_le_bytes());
+            assert!(message[8..].iter().all(|&byte| byte == 0x5a));
+        }
+    }
+    assert!(line.receive().is_err());
+    assert!(!line.is_damaged());
+}
+
+/// In the arena, and in the cells: fills a queue until the memory is at an end, three times, and loses nothing.
+fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
+    for length in [4096, 16] {
+        let mut line = F::make(namespace).unwrap();
+        for _ in 0..3 {
+            let (sent, told) = fill(&line, F::GROUPS, length);
+            told.says(F::NO_SPACE, texts);
+            assert!(sent > 50, "only {sent} messages of {length} bytes fit");
+            // A blocking call is told too, at once.
+            let waited = line.send_timeout(&vec![0; length], Duration::from_secs(50));
+            waited.unwrap_err().says(F::NO_SPACE, texts);
+            check_filled(&mut line, sent, length);
+        }
+        // What is used up for long messages serves short ones, and the other way round.
+        let shorter = if length == 16 { 24 } else { 60 };
+        let (sent, _) = fill(&line, F::GROUPS, shorter);
+        assert!(sent > 8, "{sent}");
+        check_filled(&mut line, sent, shorter);
+        line.remove(namespace);
+    }
+}
+
+fn a_full_file_system_stops_senders_and_loses_nothing<F: Face>() {
+    with_own_file_system("size=1m", |place, namespace| {
+        // What stays: where identifiers go on.
+        F::make(namespace).unwrap().remove(namespace);
+        let (before, room) = (entries(place), left(place));
+        fill_to_the_end_of_memory::<F>(namespace, &FULL);
+        assert_eq!((entries(place), left(place)), (before, room));
+    });
+}
+
+fn a_namespaces_limit_of_bytes_stops_senders_and_creators_and_loses_nothing<F: Face>() {
+    let place = Place::new();
+    let namespace = &place.namespace;
+    let limits = |bytes: usize| Limits {
+        max_bytes: Some(bytes as u64),
+        ..Limits::default()
+    };
+    namespace.set_limits(&limits(2 * ROOM)).unwrap();
+    fill_to_the_end_of_memory::<F>(namespace, &LIMITED);
+    assert_eq!(namespace.allocated_bytes().unwrap(), 0);
+
+    let mut line = F::make(namespace).unwrap();
+    let (sent, _) = fill(&line, F::GROUPS, 4096);
+    namespace.set_limits(&limits(ROOM)).unwrap();
+    let before = entries(place.path());
+    let create = OpenOptions::new()
+        .read(true)
+        .create(true)
+        .namespace(namespace)
+        .open("/new");
+    Told::from(create.unwrap_err()).says(libc::ENOSPC, &LIMITED);
+    let told = umsg::sysv::OpenOptions::new()
+        .namespace(namespace)
+        .open(libc::IPC_PRIVATE);
+    Told::from(told.unwrap_err()).says(libc::ENOSPC, &LIMITED);
+    let told = umsg::ring::Options::new().create_in(namespace, "/new");
+    Told::from(told.unwrap_err()).says(libc::ENOSPC, &LIMITED);
+    assert_eq!(entries(place.path()), before);
+    namespace.set_limits(&Limits::default()).unwrap();
+    assert!(deep(namespace, "/new").is_ok());
+    check_filled(&mut line, sent, 4096);
+}
+
+fn a_full_file_system_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
+    with_own_file_system("size=1m", |place, namespace| {
+        let (before, room) = (entries(place), left(place).0);
+        // Ever less room is taken: creation fails at each of its steps.
+        for pages in (0..=ROOM / 4096).rev() {
+            let ballast = Ballast::new(place, pages * 4096);
+            match F::make(namespace) {
+                Ok(mut line) => {
+                    let sent = line.send(0, b"fits");
+                    let received = sent.and_then(|()| line.receive());
+                    line.remove(namespace);
+                    match received {
+                        Ok(message) => return assert_eq!(message, b"fits"),
+                        // A new queue of System V has no memory for a message yet.
+                        Err(told) => told.says(F::NO_SPACE, &FULL),
+                    }
+                }
+                Err(told) => told.says(libc::ENOSPC, &FULL),
+            }
+            drop(ballast);
+            // Where identifiers go on is noted by the first that is made.
+            let all = entries(place)
+                .into_iter()
+                .filter(|name| name != "msg/.next");
+            assert_eq!(all.collect::<Vec<_>>(), before);
+            assert!(room - left(place).0 <= 4096, "{pages}");
+        }
+        panic!("never was there room");
+    });
+}
+
+fn a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
+    // The namespace takes the first ones, the queues' identifiers another.
+    for inodes in 5..12 {
+        with_own_file_system(
+            &format!("size=16m,nr_inodes={inodes}"),
+            |place, namespace| {
+                let mut before = entries(place);
+                let room = left(place);
+                match F::make(namespace) {
+                    Ok(line) => line.remove(namespace),
+                    Err(told) => told.says(libc::ENOSPC, &FULL),
+                }
+                let note = entries(place).contains(&"msg/.next".into());
+                before.extend(note.then_some("msg/.next".into()));
+                assert_eq!(entries(place), before);
+                assert_eq!(left(place).1, room.1 - u64::from(note), "{inodes} inodes");
+            },
+        );
+    }
+}
+
+fn a_blocked_sender_for_whose_message_there_is_no_memory_is_told<F: Face>() {
+    with_own_file_system("size=1m", |place, namespace| {
+        let mut line = F::make_small(namespace, 2).unwrap();
+        line.send(0, b"1").unwrap();
+        line.send(0, b"2").unwrap();
+        let ballast = Ballast::new(place, ROOM);
+        let waited = line.send_timeout(&[0; 4096], Duration::from_secs(5));
+        waited.unwrap_err().says(F::NO_SPACE, &FULL);
+        assert_eq!(line.messages(), 2);
+        assert_eq!(line.receive().unwrap(), b"1");
+        line.send(0, b"3").unwrap();
+        assert_eq!(line.receive().unwrap(), b"2");
+        assert_eq!(line.receive().unwrap(), b"3");
+        drop(ballast);
+        let told = line.receive_timeout(Duration::from_millis(1)).unwrap_err();
+        assert_eq!(told.errno, libc::ETIMEDOUT);
+        assert!(!line.is_damaged());
+    });
+}
+
+/// So many that their nodes don't fit into what is real memory from the start.
+const CROWD: usize = 80;
+
+/// Has many threads wait for a message, without memory to wait with, and sends each of them one.
+fn serve_a_crowd(
+    place: &Path,
+    receive: impl Fn() -> Result<(), Told> + Sync,
+    mut send: impl FnMut(),
+    waiting: impl Fn() -> usize,
+) {
+    let ballast = Ballast::new(place, ROOM);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CROWD).map(|_| scope.spawn(&receive)).collect();
+        // Some have nodes, the others look again and again.
+        assert!(support::wait_until(Duration::from_secs(20), || waiting() > 10));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(waiting() < CROWD, "there was memory for all");
+        drop(ballast);
+        (0..CROWD).for_each(|_| send());
+        for thread in threads {
+            thread.join().unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn receivers_without_memory_to_wait_with_wait_all_the_same() {
+    let long = Duration::from_secs(50);
+    with_own_file_system("size=1m", |place, namespace| {
+        let queue = deep(namespace, "/q").unwrap();
+        serve_a_crowd(
+            place,
+            || Ok(queue.receive_timeout(&mut [0; 4096], long).map(|_| ())?),
+            || queue.send(b"one", 0).unwrap(),
+            || queue.status().blocked_receivers,
+        );
+        assert_eq!(queue.attributes().messages, 0);
+    });
+    with_own_file_system("size=1m", |place, namespace| {
+        let mut options = umsg::sysv::OpenOptions::new();
+        let queue = options.create(true).namespace(namespace).open(1).unwrap();
+        let want = umsg::sysv::Want::Any;
+        serve_a_crowd(
+            place,
+            || Ok(queue.receive_timeout(want, &mut [0; 9], long).map(|_| ())?),
+            || queue.send(1, b"one").unwrap(),
+            || queue.status().unwrap().blocked_receivers,
+        );
+        assert_eq!(queue.status().unwrap().entry.messages, 0);
+    });
+}
+
+fn deep(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .max_messages(100_000)
+        .message_size(4096)
+        .namespace(namespace)
+        .open(name)
+}
+
+#[test]
+fn a_namespaces_limit_of_queues_is_an_error_of_its_own() {
+    let place = Place::new();
+    let limits = Limits {
+        max_queues: 1,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    let first = deep(&place.namespace, "/first").unwrap();
+    let error = deep(&place.namespace, "/second").unwrap_err();
+    assert!(matches!(error, OpenError::TooManyQueues(1)), "{error}");
+    Told::from(error).says(
+        libc::ENOSPC,
+        &["holds 1 queues", "`umsg limits`", "`umsg rm`"],
+    );
+    assert!(deep(&place.namespace, "/first").is_ok());
+    drop(first);
+    umsg::posix::unlink_in(&place.namespace, "/first").unwrap();
+    assert!(deep(&place.namespace, "/second").is_ok());
+}
+
+#[test]
+fn a_sender_that_has_no_memory_to_wait_with_leaves_no_slot_behind() {
+    with_own_file_system("size=1m", |place, namespace| {
+        let queue = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .namespace(namespace)
+            .open("/q")
+            .unwrap();
+        while queue.try_send(b"kept", 0).is_ok() {}
+        let ballast = Ballast::new(place, ROOM);
+        let (slots, time) = (queue.status().slots, Duration::from_millis(1));
+        for _ in 0..2 * slots {
+            let waited = queue.send_timeout(b"too many", 0, time);
+            assert!(
+                matches!(waited, Err(SendError::TimedOut | SendError::NoSpace)),
+                "{waited:?}"
+            );
+        }
+        drop(ballast);
+        for _ in 0..2 * slots {
+            let waited = queue.send_timeout(b"too many", 0, time);
+            assert_eq!(waited, Err(SendError::TimedOut));
+        }
+        assert_eq!(queue.status().slots, slots);
+    });
+}
+
+#[test]
+fn a_receiver_waits_or_is_told_that_there_is_no_memory_to_wait_with() {
+    with_own_file_system("size=1m", |place, namespace| {
+        let queue = deep(namespace, "/q").unwrap();
+        let ballast = Ballast::new(place, ROOM);
+        let (mut buffer, time) = (vec![0; 8192], Duration::from_millis(20));
+        let waited = queue.receive_timeout(&mut buffer, time);
+        assert!(
+            matches!(waited, Err(ReceiveError::TimedOut | ReceiveError::NoSpace)),
+            "{waited:?}"
+        );
+        queue.try_send(b"kept", 0).unwrap();
+        assert_eq!(queue.receive_vec().unwrap().data, b"kept");
+        drop(ballast);
+        let waited = queue.receive_timeout(&mut buffer, time);
+        assert_eq!(waited, Err(ReceiveError::TimedOut));
+    });
+}
+
+#[test]
+fn a_lease_for_which_there_is_no_memory_leaves_its_message_in_the_queue() {
+    with_own_file_system("size=1m", |place, namespace| {
+        let queue = deep(namespace, "/q").unwrap();
+        queue.try_send(b"kept", 0).unwrap();
+        let ballast = Ballast::new(place, ROOM);
+        let error = queue.try_receive_lease().unwrap_err();
+        assert_eq!(error, ReceiveError::NoSpace);
+        Told::from(error).says(libc::ENOSPC, &FULL);
+        assert_eq!(queue.attributes().messages, 1);
+        drop(ballast);
+        assert_eq!(queue.try_receive_lease().unwrap().to_vec(), b"kept");
+        assert_eq!(queue.receive_vec().unwrap().data, b"kept");
+    });
+}
+
+for_each_face! {
+    a_full_file_system_stops_senders_and_loses_nothing
+    a_namespaces_limit_of_bytes_stops_senders_and_creators_and_loses_nothing
+    a_full_file_system_is_told_to_creators_and_leaves_nothing_behind
+    a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind
+    a_blocked_sender_for_whose_message_there_is_no_memory_is_told
+}

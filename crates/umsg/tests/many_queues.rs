@@ -1,0 +1,90 @@
+//! Queues and rings that are made, used and removed without number: nothing grows with them, neither in the namespace nor in the
+//! process. `UMSG_MANY_QUEUES=1000000` makes a million of each kind.
+
+mod support;
+
+use std::time::Duration;
+use support::face::Face;
+use support::place::Place;
+use support::scarce::{InUse, entries, in_child_for};
+use umsg::posix::Notify;
+use umsg::sysv::raw;
+
+/// How many of each kind are made.
+fn many() -> u64 {
+    std::env::var("UMSG_MANY_QUEUES").map_or(2000, |many| many.parse().unwrap())
+}
+
+/// How many before it is looked what is in use: what is made once is there then.
+const FIRST: u64 = 300;
+/// Bytes that malloc may keep beyond what it kept before.
+const SLACK: u64 = 256 << 10;
+
+/// Does something again and again, in a process of its own.
+#[track_caller]
+fn nothing_grows(place: &Place, mut once: impl FnMut(u64)) {
+    in_child_for(Duration::from_secs(60 + many() / 100), || {
+        (0..FIRST).for_each(&mut once);
+        let look = || (entries(place.path()), InUse::now());
+        let before = look();
+        (FIRST..FIRST + many()).for_each(&mut once);
+        let after = look();
+        assert_eq!(after.0, before.0, "what lies in the namespace");
+        assert_eq!(after.1.descriptors, before.1.descriptors);
+        assert!(
+            after.1.mappings <= before.1.mappings + 2,
+            "{before:?} {after:?}"
+        );
+        assert!(
+            after.1.private <= before.1.private + SLACK,
+            "{before:?} {after:?}"
+        );
+        assert_eq!(place.namespace.allocated_bytes().unwrap(), 0);
+        0
+    });
+}
+
+fn queues_without_number_are_made_and_removed_and_nothing_grows<F: Face>() {
+    let place = Place::new();
+    nothing_grows(&place, |number| {
+        let mut line = F::make_small(&place.namespace, 100).unwrap();
+        line.send(0, &number.to_ne_bytes()).unwrap();
+        assert_eq!(line.receive().unwrap(), number.to_ne_bytes());
+        line.remove(&place.namespace);
+    });
+}
+
+#[test]
+fn pollers_and_registrations_without_number_come_and_go_and_nothing_grows() {
+    let place = Place::new();
+    nothing_grows(&place, |number| {
+        let queue = place.create("/q", 4, 8);
+        let registration = queue.notify(Notify::signal(libc::SIGURG)).unwrap();
+        if number % 2 == 0 {
+            drop(registration);
+        }
+        queue.pollable().unwrap();
+        queue.send(b"one", 0).unwrap();
+        assert!(queue.readiness().readable);
+        umsg::posix::unlink_in(&place.namespace, "/q").unwrap();
+    });
+}
+
+/// As C programs have them: by numbers, and nobody says when he is done with one.
+#[test]
+fn identifiers_without_number_are_used_by_a_process_and_nothing_grows() {
+    let place = Place::new();
+    // SAFETY: the test harness may read the environment in other threads, but has done so by now; the child has one thread.
+    let name_place = || unsafe { std::env::set_var("UMSG_DIR", place.path()) };
+    nothing_grows(&place, |number| {
+        if number == 0 {
+            name_place();
+        }
+        let id = raw::msgget(libc::IPC_PRIVATE, libc::IPC_CREAT | 0o600).unwrap();
+        raw::msgctl_remove(id).unwrap();
+    });
+}
+
+for_each_face! {
+    queues_without_number_are_made_and_removed_and_nothing_grows
+}

@@ -1,0 +1,161 @@
+//! Too little of something: children with limits of their own, a file system of their own that is full, and what a process has in
+//! use.
+
+use super::child::{Child, Exit};
+use std::ffi::CString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A user who owns nothing.
+pub const NOBODY: u32 = 65534;
+/// What a child exits with that could not get the surroundings it needs.
+pub const LEFT_OUT: i32 = 77;
+
+/// Runs `work` in a child, as root, if this is root. In the child a failed assertion is a failed test.
+#[track_caller]
+pub fn in_child(work: impl FnOnce() -> i32) {
+    in_child_for(Duration::from_secs(60), work);
+}
+
+/// As [`in_child`], for at most that long.
+#[track_caller]
+pub fn in_child_for(patience: Duration, work: impl FnOnce() -> i32) {
+    let mut child = Child::run(work);
+    match child.wait(patience) {
+        Some(Exit::Code(0)) => {}
+        Some(Exit::Code(LEFT_OUT)) => eprintln!("left out: not permitted here"),
+        other => panic!("the child ended with {other:?}"),
+    }
+}
+
+pub fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("left out: needs root");
+    }
+    root
+}
+
+/// Gives up root for good. In a child.
+pub fn become_nobody() {
+    // SAFETY: ids of this process only, which has one thread.
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
+            && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0
+    };
+    assert!(done, "these tests play another user");
+}
+
+/// A limit of this process's from now on, such as `RLIMIT_AS`. Answers what it was.
+pub fn limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
+    // SAFETY: a limit that is filled in, and of this process.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(resource, &raw mut limit), 0);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = soft;
+        assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
+        before
+    }
+}
+
+/// Leaves so many descriptor numbers.
+pub fn leave_descriptors(free: usize) {
+    // SAFETY: F_GETFD only asks whether the number is taken.
+    let is_free = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } == -1;
+    let end = match free {
+        0 => 0,
+        _ => (0..).filter(is_free).nth(free - 1).unwrap() + 1,
+    };
+    limit(libc::RLIMIT_NOFILE, end as u64);
+}
+
+/// Mounts a tmpfs that only this process and its children see, with options such as `size=1m`. In a child. False where that is not
+/// permitted.
+#[must_use]
+pub fn mount_private(at: &Path, options: &str) -> bool {
+    let at = CString::new(at.to_str().unwrap()).unwrap();
+    let options = CString::new(format!("{options},mode=700")).unwrap();
+    let no_data: *const libc::c_void = std::ptr::null();
+    // SAFETY: strings that end with NUL and outlive the calls; the mount namespace is this process's own.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                c"".as_ptr(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                no_data,
+            ) == 0
+            && libc::mount(
+                c"tmpfs".as_ptr(),
+                at.as_ptr(),
+                c"tmpfs".as_ptr(),
+                0,
+                options.as_ptr().cast(),
+            ) == 0
+    }
+}
+
+/// A file that takes what its file system has left, up to so many bytes; gone when dropped.
+pub struct Ballast(PathBuf);
+
+impl Ballast {
+    pub fn new(place: &Path, bytes: usize) -> Ballast {
+        let path = place.join("ballast");
+        let _ = fs::write(&path, vec![1; bytes]);
+        Ballast(path)
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// What this process has in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InUse {
+    pub descriptors: usize,
+    pub mappings: usize,
+    /// Bytes of memory of its own, of which malloc may keep some.
+    pub private: u64,
+}
+
+impl InUse {
+    pub fn now() -> InUse {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+        let kibibytes = line.unwrap().split_whitespace().nth(1).unwrap();
+        InUse {
+            descriptors: fs::read_dir("/proc/self/fd").unwrap().count(),
+            mappings: fs::read_to_string("/proc/self/maps")
+                .unwrap()
+                .lines()
+                .count(),
+            private: kibibytes.parse::<u64>().unwrap() << 10,
+        }
+    }
+}
+
+/// All that lies in a directory and below it, but for the directories.
+pub fn entries(place: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(place).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match entry.file_type().unwrap().is_dir() {
+            true => names.extend(
+                entries(&entry.path())
+                    .iter()
+                    .map(|inner| format!("{name}/{inner}")),
+            ),
+            false => names.push(name),
+        }
+    }
+    names.sort_unstable();
+    names
+}
