@@ -249,7 +249,7 @@ fn queues_are_made_up_to_the_namespaces_limit_and_as_it_says() {
         })
         .unwrap();
     let error = make(&place.namespace, 5).unwrap_err();
-    assert!(matches!(error, OpenError::NoSpace), "{error}");
+    assert!(matches!(error, OpenError::OverLimit), "{error}");
     assert_eq!(names(&place).len(), 8);
 }
 
