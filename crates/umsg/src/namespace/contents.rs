@@ -4,12 +4,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{self, AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::{self, Errno};
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{bells, queues, record, temporary};
+use super::{bells, caller, queues, record, temporary};
 
 /// What a caller wants of a directory that is no namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,50 +35,72 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
     }
     // Who may not list it, or has no descriptor left, is not kept from it.
     match other_file(directory).unwrap_or(None) {
-        Some(file) => Err(NamespaceError::HoldsOtherFiles {
+        // Unless somebody has made it one meanwhile, and a queue in it.
+        Some(file) if !is_namespace(directory) => Err(NamespaceError::HoldsOtherFiles {
             path: path.to_owned(),
             file,
         }),
-        None => Ok(()),
+        _ => Ok(()),
     }
 }
 
-/// One that its maker left half made is one, and so is what can't be looked into: that is for others to judge.
+/// By its record, or by all the directories that a maker makes: one of them may be in any directory. What can't be looked into is for
+/// others to judge, and so is where the caller would make nothing.
 fn is_namespace(directory: &Directory) -> bool {
-    let is_missing = |name: &str| {
-        let (at, path) = directory.locate(name);
-        fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
-    };
-    [queues::POSIX, queues::SYSV, queues::RINGS, record::NAME]
-        .iter()
-        .any(|own| !is_missing(own))
+    if is(directory, record::NAME, FileType::RegularFile) {
+        return true;
+    }
+    match directory.may_be_mended_by(caller()) {
+        true => KINDS.iter().all(|kind| is_directory(directory, kind)),
+        false => is_directory(directory, queues::POSIX),
+    }
+}
+
+/// The directories, in the order in which they are made.
+const KINDS: [&str; 3] = [queues::POSIX, queues::SYSV, queues::RINGS];
+
+fn is_directory(directory: &Directory, name: &str) -> bool {
+    is(directory, name, FileType::Directory)
+}
+
+/// Whether something of this name is there, and of this type as far as can be told.
+fn is(directory: &Directory, name: impl AsRef<OsStr>, wanted: FileType) -> bool {
+    let (at, path) = directory.locate(name.as_ref());
+    match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => FileType::from_raw_mode(stat.st_mode) == wanted,
+        Err(error) => error != Errno::NOENT,
+    }
 }
 
 /// A file that no maker of a namespace put there.
 fn other_file(directory: &Directory) -> io::Result<Option<OsString>> {
-    let (at, here) = directory.locate(".");
+    Ok(names(directory, ".")?
+        .into_iter()
+        .find(|name| !is_own(directory, name)))
+}
+
+/// What is in it, or in one of its directories.
+fn names(directory: &Directory, at: &str) -> io::Result<Vec<OsString>> {
+    let (at, here) = directory.locate(at);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Vec::new();
     for entry in Dir::new(fs::openat(at, &here, flags, Mode::empty())?)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if !is_own(name) {
-            return Ok(Some(name.to_owned()));
+        if name != "." && name != ".." {
+            names.push(name.to_owned());
         }
     }
-    Ok(None)
+    Ok(names)
 }
 
-/// Others may be making a namespace of it at this moment.
-fn is_own(name: &OsStr) -> bool {
-    let own = [
-        ".",
-        "..",
-        queues::POSIX,
-        queues::SYSV,
-        queues::RINGS,
-        record::NAME,
-    ];
-    own.iter().any(|own| name == *own) || temporary::is_temporary(name) || bells::is_bell(name)
+/// Others may be making a namespace of it at this moment, or have died at it: then its directories are empty.
+fn is_own(directory: &Directory, name: &OsStr) -> bool {
+    if let Some(kind) = KINDS.iter().find(|kind| name == **kind) {
+        let is_empty = names(directory, kind).is_ok_and(|names| names.is_empty());
+        return is_directory(directory, kind) && is_empty;
+    }
+    temporary::is_temporary(name) || bells::is_bell(name)
 }
 
 #[cfg(test)]
@@ -99,6 +121,55 @@ mod tests {
         assert_eq!(error, expected);
         assert!(error.to_string().contains("such as \"letter\""));
         assert_eq!(dir.names(), ["letter"]);
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_none_whatever_else_is_called_like_a_part_of_one() {
+        type Make = fn(&std::path::Path);
+        let empty: Make = |path| std::fs::create_dir(path).unwrap();
+        let file: Make = |path| std::fs::write(path, b"").unwrap();
+        let full: Make = |path| {
+            std::fs::create_dir(path).unwrap();
+            std::fs::write(path.join("main.c"), b"").unwrap();
+        };
+        for kind in KINDS {
+            // A file or a directory beside it, and one alone that no maker leaves.
+            for (make, is_alone) in [
+                (empty, false),
+                (file, false),
+                (full, false),
+                (file, true),
+                (full, true),
+            ] {
+                let dir = TestDir::new();
+                make(&dir.path().join(kind));
+                if !is_alone {
+                    std::fs::write(dir.path().join("letter"), b"").unwrap();
+                }
+                let before = dir.names();
+                let error = Namespace::at(dir.path()).unwrap_err();
+                assert!(
+                    matches!(error, NamespaceError::HoldsOtherFiles { .. }),
+                    "{kind}: {error}"
+                );
+                assert_eq!(dir.names(), before);
+                let path = dir.path().to_owned();
+                let error = Namespace::existing(&path).unwrap_err();
+                assert_eq!(error, NamespaceError::NotANamespace { path });
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_dead_maker_left_half_made_is_completed() {
+        for made in 0..=KINDS.len() {
+            let dir = TestDir::new();
+            for kind in &KINDS[..made] {
+                std::fs::create_dir(dir.path().join(kind)).unwrap();
+            }
+            Namespace::at(dir.path()).unwrap();
+            assert!(KINDS.iter().all(|kind| dir.path().join(kind).is_dir()));
+        }
     }
 
     #[test]
