@@ -46,6 +46,8 @@ pub mod aio;
 mod counters;
 #[doc(hidden)]
 pub mod crash;
+#[cfg(not(loom))]
+pub mod diagnosis;
 mod doorbell;
 mod error;
 mod holds;
@@ -53,6 +55,7 @@ mod holds;
 #[allow(unsafe_code, reason = "copies in and out of a message's place")]
 mod in_place;
 mod lock;
+mod mended;
 #[cfg(loom)]
 mod model;
 #[cfg(not(loom))]

@@ -35,10 +35,12 @@ pub(crate) const SLICE: u64 = 100_000_000;
 const SPINS: u32 = 100;
 
 /// See the module.
-#[repr(transparent)]
+#[repr(C)]
 #[derive(Default)]
 pub(crate) struct Lock {
     word: AtomicU32,
+    /// The process that took it last, for people: the kernel wipes the thread's id from the word of one that dies.
+    last: AtomicU32,
 }
 
 /// In which state a lock was got.
@@ -86,6 +88,7 @@ impl Lock {
             .compare_exchange(0, thread.tid(), Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
         {
+            self.note_owner(thread);
             return Ok((
                 Held {
                     lock: self,
@@ -106,14 +109,19 @@ impl Lock {
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
         match self.contend(thread, deadline) {
-            Ok(left) => Ok((
-                Held {
-                    lock: self,
-                    thread,
-                    outer,
-                },
-                left,
-            )),
+            Ok(left) => {
+                if left == Left::InOrder {
+                    self.note_owner(thread);
+                }
+                Ok((
+                    Held {
+                        lock: self,
+                        thread,
+                        outer,
+                    },
+                    left,
+                ))
+            }
             Err(error) => {
                 thread.unname(outer);
                 thread.critical.leave();
@@ -150,6 +158,32 @@ impl Lock {
                 mine = thread.tid() | WAITERS;
             }
         }
+    }
+
+    /// Notes whose the lock is now. That of a dead owner stays noted as that one's until it has been repaired.
+    #[inline(always)]
+    pub(crate) fn note_owner(&self, thread: &Thread) {
+        if cfg!(not(loom)) {
+            self.note_last(thread.pid());
+        }
+    }
+
+    /// As [`note_owner`](Self::note_owner), for a process.
+    #[inline(always)]
+    pub(crate) fn note_last(&self, pid: u32) {
+        // Relaxed: for people. The word that it stands beside is on this core already.
+        self.last.store(pid, Ordering::Relaxed);
+    }
+
+    /// The process that took the lock last; 0 for nobody.
+    pub(crate) fn last(&self) -> u32 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// What the word says.
+    #[cfg(not(loom))]
+    pub(crate) fn word(&self) -> u32 {
+        self.word.load(Ordering::Relaxed)
     }
 
     /// One attempt on a word that was read as `word`: free and orphaned locks can be taken.
@@ -206,6 +240,9 @@ impl Lock {
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if let Some(left) = self.try_take(word, marked) {
+                if left == Left::InOrder {
+                    self.note_owner(thread);
+                }
                 return Ok(left);
             }
             if word & TID == LENT {

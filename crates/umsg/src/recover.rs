@@ -7,6 +7,7 @@
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds};
+use crate::mended;
 use crate::order::Priorities;
 use crate::queue::{Engine, batch};
 use crate::segment::{Hold, NO_SLOT, Node, Segment};
@@ -51,7 +52,7 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     if sender.arena_dirty.get() != 0 {
         arena::rebuild(segment)?;
     }
-    fixed.receiver.repairs[0].fetch_add(1, Ordering::Relaxed);
+    mended::note(&sender.lock, &fixed.receiver.repairs[0], &fixed.mended[0]);
     Ok(())
 }
 
@@ -82,7 +83,8 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     Waiters::of(segment).rebuild()?;
     Holds::of(segment).rebuild()?;
     engine.find_registration();
-    fixed.receiver.repairs[1].fetch_add(1, Ordering::Relaxed);
+    let receiver = &fixed.receiver;
+    mended::note(&receiver.lock, &receiver.repairs[1], &fixed.mended[1]);
     Ok(())
 }
 

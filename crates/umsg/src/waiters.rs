@@ -318,6 +318,8 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         node.pid.set(thread.pid());
         node.birth.set(thread.birth());
         node.ticket.set(ticket.get());
+        #[cfg(not(loom))]
+        node.since.set(crate::sys::clock::milliseconds());
         // Release: whoever finds the node by a scan after our death sees it whole.
         node.word.store(thread.tid(), Ordering::Release);
         Ok(Some((index, node)))

@@ -144,7 +144,7 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
         dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
         set_aside: fixed.holding.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
-        damaged: fixed.header.damaged.load(Ordering::Relaxed) != 0,
+        damaged: fixed.header.damage.is_noted(),
     }
 }
 

@@ -38,14 +38,14 @@ pub(crate) use bell::Rope;
 pub(crate) use hold::Grip;
 pub(crate) use label::marked;
 pub(crate) use look::{Look, Seen};
-pub(crate) use notice::{Claim, NoticeError, Outcome, What, armed};
+pub(crate) use notice::{Claim, NoticeError, Outcome, Registered, What, armed};
 #[cfg_attr(
     loom,
     allow(unused_imports, reason = "the face of rings is not modelled")
 )]
 pub(crate) use owner::{CLOSED, DISABLED, ENABLED};
 pub(crate) use policy::Chore;
-pub(crate) use receive::Taken;
+pub(crate) use receive::{Taken, has_begun};
 
 use crate::doorbell::Doorbell;
 use crate::error::Trouble;
@@ -301,11 +301,6 @@ impl Engine {
     /// Notes that the segment holds nonsense.
     #[cold]
     pub(crate) fn note_damage(&self) {
-        // Relaxed: a note for people.
-        self.segment
-            .fixed()
-            .header
-            .damaged
-            .store(1, Ordering::Relaxed);
+        self.segment.fixed().header.damage.note();
     }
 }

@@ -115,7 +115,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         time_spun: Duration::from_nanos(sum(Event::Spun)),
         time_asleep: Duration::from_nanos(sum(Event::Asleep)),
         repairs: repairs.map(|count| count.load(Ordering::Relaxed)).sum(),
-        damaged: header.damaged.load(Ordering::Relaxed) != 0,
+        damaged: header.damage.is_noted(),
     }
 }
 

@@ -15,8 +15,10 @@
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 //! | [`Rules`] | its creator | everybody, on attaching |
 //! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, who registers |
+//! | [`Mended`] | holder of the lock of its side | people |
 
 use crate::lock::Lock;
+use crate::mended::{Damage, MENDED, Mended};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 
 /// First eight bytes of every segment: "umsg-mq" and a zero.
@@ -59,8 +61,8 @@ pub(crate) struct Header {
     pub(crate) creator: AtomicU32,
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     pub(crate) created_at: AtomicU64,
-    /// 1 once something was found that makes no sense.
-    pub(crate) damaged: AtomicU32,
+    /// Whether something was found that makes no sense.
+    pub(crate) damage: Damage,
 }
 
 /// What senders look at after publishing.
@@ -293,6 +295,8 @@ pub(crate) struct Fixed {
     pub(crate) rules: Rules,
     pub(crate) ownership: Ownership,
     pub(crate) notices: [Notice; NOTICES],
+    /// The last repairs: of the sender side, of the receiver side.
+    pub(crate) mended: [[Mended; MENDED]; 2],
 }
 
 #[cfg(not(loom))]
@@ -334,6 +338,8 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, rules),
         offset_of!(Fixed, ownership),
         offset_of!(Fixed, notices),
+        offset_of!(Fixed, mended),
+        offset_of!(Header, damage),
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),
@@ -345,6 +351,7 @@ const fn layout_hash() -> u32 {
         super::cell::LONG_CELL,
         offset_of!(Cell, sequence),
         offset_of!(Node, wanted),
+        offset_of!(Node, since),
         super::NODES,
         super::MORE_NOTICES,
         super::PRIORITIES,

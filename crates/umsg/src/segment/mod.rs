@@ -98,6 +98,8 @@ pub(crate) struct Node {
     pub(crate) offered_at: Guarded64,
     /// Of a batch: how many messages it waits to send at once.
     pub(crate) wanted: Guarded32,
+    /// Since when it waits: CLOCK_MONOTONIC in milliseconds, modulo 2^32. For people.
+    pub(crate) since: Guarded32,
 }
 
 /// In place of a slot: the node of a sender that waits for room for a whole batch. Its messages are nowhere but in its

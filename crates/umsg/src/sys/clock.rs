@@ -69,6 +69,12 @@ pub(crate) fn monotonic_coarse() -> u64 {
     read(rustix::time::ClockId::MonotonicCoarse)
 }
 
+/// CLOCK_MONOTONIC in milliseconds, modulo 2^32: for people, to say for how long somebody waits. It comes round after 49 days.
+#[cfg(not(loom))]
+pub(crate) fn milliseconds() -> u32 {
+    (monotonic_coarse() / 1_000_000) as u32
+}
+
 /// CLOCK_REALTIME in nanoseconds since 1970.
 #[cfg(not(loom))]
 pub(crate) fn realtime() -> u64 {

@@ -16,7 +16,7 @@ pub(crate) mod mask;
 pub(crate) mod process;
 pub(crate) mod scratch;
 #[cfg(not(loom))]
-mod stat;
+pub(crate) mod stat;
 pub(crate) mod thread;
 
 /// The calling thread's errno.

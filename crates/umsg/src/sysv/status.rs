@@ -87,7 +87,7 @@ impl Queue {
             blocked_receivers: counts.receivers as usize,
             memory: segment.memory() + arena::allocated(segment) as u64,
             statistics: statistics(&self.engine),
-            damaged: fixed.header.damaged.load(Ordering::Relaxed) != 0,
+            damaged: fixed.header.damage.is_noted(),
         })
     }
 

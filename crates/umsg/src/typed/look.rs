@@ -133,7 +133,7 @@ impl Engine {
             // Relaxed: under the lock.
             let word = Ordering::Relaxed;
             Ok(Counts {
-                messages: hub.messages.load(word),
+                messages: hub.messages.load(word).into(),
                 bytes: hub.bytes.load(word),
                 qbytes: hub.capacity.load(word),
                 leased: hub.held.load(word),

@@ -279,7 +279,6 @@ impl Engine {
     /// Notes that the segment holds nonsense.
     #[cold]
     pub(crate) fn note_damage(&self) {
-        // Relaxed: a note for people.
-        self.fixed().header.damaged.store(1, Ordering::Relaxed);
+        self.fixed().header.damage.note();
     }
 }

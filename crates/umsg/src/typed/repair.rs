@@ -18,6 +18,7 @@ use super::wait::Reply;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
+use crate::mended;
 use crate::order::{Shelf, Typed};
 use crate::segment::NO_SLOT;
 use crate::slots::arena;
@@ -49,16 +50,16 @@ pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
     // Relaxed: under the lock.
     hub.messages.store(counts.messages, Ordering::Relaxed);
     hub.bytes.store(counts.bytes, Ordering::Relaxed);
-    hub.held.store(held.messages, Ordering::Relaxed);
+    hub.held.store(held.messages.into(), Ordering::Relaxed);
     hub.held_bytes.store(held.bytes, Ordering::Relaxed);
-    hub.repairs.fetch_add(1, Ordering::Relaxed);
+    mended::note(&hub.lock, &hub.repairs, &segment.fixed().mended);
     Ok(())
 }
 
 /// Messages, and their bytes.
 #[derive(Default)]
 struct Sum {
-    messages: u64,
+    messages: u32,
     bytes: u64,
 }
 

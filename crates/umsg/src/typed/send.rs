@@ -76,7 +76,7 @@ impl Engine {
         // Relaxed: under the lock.
         let qbytes = hub.capacity.load(Ordering::Relaxed);
         let queued = hub.bytes.load(Ordering::Relaxed);
-        let count = hub.messages.load(Ordering::Relaxed);
+        let count = u64::from(hub.messages.load(Ordering::Relaxed));
         let (held, held_bytes) = (
             hub.held.load(Ordering::Relaxed),
             hub.held_bytes.load(Ordering::Relaxed),
@@ -131,8 +131,10 @@ impl Engine {
         let queued = hub.bytes.load(Ordering::Relaxed);
         hub.bytes
             .store(queued.wrapping_add_signed(bytes), Ordering::Relaxed);
-        hub.messages
-            .store(count.wrapping_add_signed(messages), Ordering::Relaxed);
+        hub.messages.store(
+            count.wrapping_add_signed(messages as i32),
+            Ordering::Relaxed,
+        );
     }
 
     /// Who sent last, and when: CLOCK_REALTIME in nanoseconds.

@@ -27,7 +27,8 @@ impl Engine {
         if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
             return Level::new(1, 1);
         }
-        let (messages, capacity) = (word(&hub.messages), word(&hub.capacity));
+        let messages = u64::from(hub.messages.load(Ordering::Relaxed));
+        let capacity = word(&hub.capacity);
         let left = |some: u64, held: u64| capacity.saturating_sub(some.saturating_add(held));
         let room = match left(messages, word(&hub.held)) {
             0 => 0,

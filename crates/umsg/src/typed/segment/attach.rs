@@ -86,7 +86,7 @@ pub(crate) fn summary(file: BorrowedFd<'_>) -> Result<Summary, OpenError> {
         changed_at: bytes.u64_at(offset_of!(Fixed, rights) + offset_of!(Rights, changed_at)),
         sent_at: hub(offset_of!(Hub, sent_at)),
         received_at: hub(offset_of!(Hub, received_at)),
-        messages: hub(offset_of!(Hub, messages)),
+        messages: u64::from(bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, messages))),
         bytes: hub(offset_of!(Hub, bytes)),
         qbytes: hub(offset_of!(Hub, capacity)),
         sender: bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, sender)),

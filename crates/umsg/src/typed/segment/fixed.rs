@@ -12,6 +12,7 @@
 
 use crate::counters::Counters;
 use crate::lock::Lock;
+use crate::mended::{Damage, MENDED, Mended};
 use crate::order::KindRoots;
 use crate::segment::{ArenaRoots, Holding, Links};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
@@ -43,8 +44,8 @@ pub(crate) struct Header {
     /// Process id of the creator, and CLOCK_REALTIME in nanoseconds since 1970.
     pub(crate) creator: AtomicU32,
     pub(crate) created_at: AtomicU64,
-    /// 1 once something was found that makes no sense.
-    pub(crate) damaged: AtomicU32,
+    /// Whether something was found that makes no sense.
+    pub(crate) damage: Damage,
 }
 
 /// [`Rights::state`] of a queue that there is.
@@ -80,10 +81,11 @@ pub(crate) struct Hub {
     pub(crate) lock: Lock,
     /// First free slot, as slot + 1; 0 for none.
     pub(crate) free: Guarded32,
+    /// Messages that are queued: msg_qnum.
+    pub(crate) messages: AtomicU32,
     /// Sequence number of the last message that was sent: the store that sends one.
     pub(crate) sequence: Guarded64,
-    /// Messages that are queued, and their bytes: msg_qnum, msg_cbytes.
-    pub(crate) messages: AtomicU64,
+    /// Bytes of the messages that are queued: msg_cbytes.
     pub(crate) bytes: AtomicU64,
     /// CLOCK_REALTIME of the last send and receive, in seconds since 1970.
     pub(crate) sent_at: AtomicU64,
@@ -128,6 +130,8 @@ pub(crate) struct Fixed {
     pub(crate) holding: Holding,
     pub(crate) arena: ArenaRoots,
     pub(crate) counters: Counters,
+    /// The last repairs.
+    pub(crate) mended: [Mended; MENDED],
 }
 
 #[cfg(not(loom))]
@@ -144,7 +148,7 @@ const _: () = {
 const fn layout_hash() -> u32 {
     use super::{Cell, Seat};
     use crate::order::{Kind, Place};
-    use crate::segment::{GRANULE, Hold, NODES, fnv};
+    use crate::segment::{GRANULE, Hold, NODES, Node, fnv};
     use std::mem::{offset_of, size_of};
     fnv(&[
         size_of::<Fixed>(),
@@ -160,11 +164,15 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, counters),
         offset_of!(Rights, watched),
         offset_of!(Rights, changed_at),
+        offset_of!(Fixed, mended),
+        offset_of!(Header, damage),
+        offset_of!(Hub, free),
         offset_of!(Hub, messages),
         offset_of!(Hub, held),
         offset_of!(Hub, arena_len),
         offset_of!(Hub, doorbell),
         offset_of!(Cell, mtype),
+        offset_of!(Node, since),
         offset_of!(Seat, size),
         super::layout::CELL,
         super::layout::MOST_SLOTS,

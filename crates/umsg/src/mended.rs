@@ -1,0 +1,69 @@
+//! What repairs leave behind for people: which process died under a lock, who repaired what it had left, and when. And who
+//! found a segment damaged.
+//!
+//! Nothing depends on it. A side of a queue has a record for each of the last [`MENDED`] repairs; the count of repairs says which
+//! is the latest.
+
+use crate::lock::Lock;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sys::clock;
+
+/// Repairs of a side that are remembered.
+pub(crate) const MENDED: usize = 8;
+
+/// A repair.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Mended {
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    pub(crate) at: AtomicU64,
+    /// The process that died; 0 for unknown.
+    pub(crate) died: AtomicU32,
+    /// The process that repaired.
+    pub(crate) by: AtomicU32,
+}
+
+/// That a segment holds what no operation could have left there: found by whom, and when.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Damage {
+    /// 1 once somebody found it.
+    pub(crate) found: AtomicU32,
+    /// The process that found it first.
+    pub(crate) by: AtomicU32,
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    pub(crate) at: AtomicU64,
+}
+
+/// Counts a repair, and notes whose death made it necessary. The caller holds the lock that the dead left.
+pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[Mended; MENDED]) {
+    // Relaxed throughout: under the lock, and for people.
+    let before = count.fetch_add(1, Ordering::Relaxed);
+    let by = std::process::id();
+    if cfg!(loom) {
+        // What nothing depends on is not modelled.
+        return;
+    }
+    if let Some(record) = records.get(before as usize % MENDED) {
+        record.at.store(clock::realtime(), Ordering::Relaxed);
+        record.died.store(lock.last(), Ordering::Relaxed);
+        record.by.store(by, Ordering::Relaxed);
+    }
+    lock.note_last(by);
+}
+
+impl Damage {
+    /// Notes what the caller has found.
+    #[cold]
+    pub(crate) fn note(&self) {
+        // Relaxed throughout: notes for people; who comes first stays named.
+        if self.found.swap(1, Ordering::Relaxed) == 0 && cfg!(not(loom)) {
+            self.by.store(std::process::id(), Ordering::Relaxed);
+            self.at.store(clock::realtime(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_noted(&self) -> bool {
+        self.found.load(Ordering::Relaxed) != 0
+    }
+}
