@@ -245,7 +245,10 @@ fn a_lease_that_finds_no_memory_leaves_the_message() {
     place.namespace.set_limits(&limits).unwrap();
     // That there was no limit is believed for a tenth of a second.
     std::thread::sleep(Duration::from_millis(150));
-    assert_eq!(queue.try_receive_lease().err(), Some(ReceiveError::OverLimit));
+    assert_eq!(
+        queue.try_receive_lease().err(),
+        Some(ReceiveError::OverLimit)
+    );
     assert_eq!(queue.try_reserve(100).err(), Some(SendError::OverLimit));
     assert_eq!(counts(&queue), (1, 0, 0));
     place.namespace.set_limits(&Limits::default()).unwrap();

@@ -113,6 +113,13 @@ impl Namespace {
         }
     }
 
+    /// The inode number of a doorbell. None if there is none of this name.
+    pub(crate) fn bell_inode(&self, name: u64) -> Option<u64> {
+        let path = Path::new(self, name);
+        let found = fs::statat(CWD, path.bytes(), AtFlags::SYMLINK_NOFOLLOW);
+        found.ok().map(|stat| stat.st_ino)
+    }
+
     /// Removes a doorbell. In vain if it is another user's: its owner's next sweep does.
     pub(crate) fn remove_bell(&self, name: u64) {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());

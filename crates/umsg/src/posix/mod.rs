@@ -21,6 +21,7 @@
 mod access;
 mod batch;
 mod dead_letter;
+mod diagnose;
 mod directory;
 mod lease;
 mod look;
@@ -43,6 +44,7 @@ pub use crate::segment::OnFull;
 pub use crate::until::Until;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};
+pub use diagnose::diagnose;
 pub use directory::{Listed, list, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;

@@ -203,6 +203,16 @@ pub enum NotifyKind {
     Call,
 }
 
+impl NotifyKind {
+    pub(crate) fn of(found: &queue::Registered) -> NotifyKind {
+        match found.what {
+            What::Signal => NotifyKind::Signal(found.signal),
+            What::Call => NotifyKind::Call,
+            What::Nothing | What::Wait => NotifyKind::Nothing,
+        }
+    }
+}
+
 /// Who is registered with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -291,11 +301,7 @@ impl Queue {
 
 pub(super) fn registered(engine: &queue::Engine) -> Option<Registered> {
     let found = engine.registered()?;
-    let kind = match found.what {
-        What::Signal => NotifyKind::Signal(found.signal),
-        What::Call => NotifyKind::Call,
-        What::Nothing | What::Wait => NotifyKind::Nothing,
-    };
+    let kind = NotifyKind::of(&found);
     (!process::is_dead(found.pid, found.birth)).then_some(Registered {
         pid: found.pid,
         kind,

@@ -412,17 +412,28 @@ impl Engine {
 
     /// The registration that there is, whether or not its process lives.
     pub(crate) fn registered(&self) -> Option<Registered> {
-        self.notices().find_map(|(index, notice)| {
+        let mut all = self.registrations();
+        all.find_map(|(registered, is_told)| (!is_told).then_some(registered))
+    }
+
+    /// All that there are, and whether they were fired.
+    pub(crate) fn registrations(&self) -> impl Iterator<Item = (Registered, bool)> {
+        self.notices().filter_map(|(index, notice)| {
             // Acquire: the rest was written before.
             let word = notice.word.load(Ordering::Acquire);
-            (word & STATE == ARMED).then(|| Registered {
+            let registered = || Registered {
                 index,
                 what: What::of(notice),
                 signal: notice.signal.load(Ordering::Relaxed),
                 pid: notice.pid.load(Ordering::Relaxed),
                 birth: notice.birth.load(Ordering::Relaxed),
                 word,
-            })
+            };
+            match word & STATE {
+                ARMED => Some((registered(), false)),
+                FIRED => Some((registered(), true)),
+                _ => None,
+            }
         })
     }
 

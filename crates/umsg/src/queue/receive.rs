@@ -588,6 +588,6 @@ impl Engine {
 /// Whether every message from ring position `drained` on has the run's priority: the run began there or before.
 /// Positions are compared in the 48 bits that the word has for them.
 #[inline(always)]
-pub(super) fn has_begun(run: u64, drained: u64) -> bool {
+pub(crate) fn has_begun(run: u64, drained: u64) -> bool {
     drained.wrapping_sub(run >> 16) << 16 >> 63 == 0
 }

@@ -143,7 +143,7 @@ fn named(namespace: &Namespace, name: &QueueName) -> Result<u64, RingError> {
     Ok(inode(file.as_fd())?)
 }
 
-fn file_error(error: FileError) -> RingError {
+pub(super) fn file_error(error: FileError) -> RingError {
     match error {
         FileError::NotFound => RingError::NotFound,
         other => OpenError::from(other).into(),

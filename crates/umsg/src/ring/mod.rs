@@ -27,6 +27,7 @@
 #[cfg(feature = "tokio")]
 #[allow(unsafe_code, reason = "a descriptor is registered with tokio")]
 mod asynchronous;
+mod diagnose;
 mod directory;
 mod doorbell;
 mod error;
@@ -44,6 +45,7 @@ pub use crate::pacing::Waiting;
 pub use crate::until::Until;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncRing;
+pub use diagnose::diagnose;
 pub use directory::{Found, Listed, find, list, unlink_anyway_in, unlink_in};
 pub use error::{RecvError, RingError, SendError};
 pub use message::{INLINE, Message, Post, Tag};

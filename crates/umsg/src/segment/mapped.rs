@@ -31,6 +31,24 @@ impl Segment {
         })
     }
 
+    /// A private copy of a file's segment as it is now, but for what its blocks hold: for who only looks.
+    pub(crate) fn copy_of(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
+        Ok(Segment {
+            memory: Memory::copy_of(
+                file,
+                layout.len,
+                &[0..layout.arena, layout.notices..layout.len],
+            )?,
+            layout,
+            policy: Policy::default(),
+        })
+    }
+
+    /// The address of the first byte.
+    pub(crate) fn address(&self) -> usize {
+        self.memory.base().addr()
+    }
+
     /// The same mapping once more: it stays until nobody uses it.
     pub(crate) fn share(&self) -> Segment {
         Segment {

@@ -5,7 +5,9 @@ use crate::error::Trouble;
 use crate::namespace::Namespace;
 use crate::sys::map::Mapping;
 use rustix::fd::BorrowedFd;
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// See the module. Items are handed out by offset and index; whoever asks says how many there are.
@@ -33,6 +35,28 @@ impl Memory {
         Ok(Memory {
             base: Base(map.base()),
             map,
+            quota: None,
+        })
+    }
+
+    /// A private copy of parts of a file, in memory of `len` bytes; the rest reads as zeroes, and so does what the file does not have.
+    /// Holes are passed over; reading them through a mapping would fill them.
+    ///
+    /// Nobody else writes it, so what was checked stays so.
+    pub(crate) fn copy_of(
+        file: BorrowedFd<'_>,
+        len: usize,
+        parts: &[Range<usize>],
+    ) -> Result<Memory, Errno> {
+        let map = Mapping::scratch(len)?;
+        // SAFETY: the mapping is at least so long, zeroed, and nobody else's: it was made just now.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(map.base(), len) };
+        for part in parts {
+            read_extents(file, bytes, part.clone())?;
+        }
+        Ok(Memory {
+            base: Base(map.base()),
+            map: Arc::new(map),
             quota: None,
         })
     }
@@ -103,4 +127,35 @@ impl Memory {
         }
         self.map.populate(offset, len).map_err(Trouble::from_memory)
     }
+}
+
+/// Reads what a file has of a part of it, without its holes.
+fn read_extents(file: BorrowedFd<'_>, bytes: &mut [u8], part: Range<usize>) -> Result<(), Errno> {
+    let (mut at, last) = (part.start, part.end.min(bytes.len()));
+    while at < last {
+        let begin = match rustix::fs::seek(file, SeekFrom::Data(at as u64)) {
+            Ok(begin) => begin as usize,
+            // No data behind it.
+            Err(Errno::NXIO) => return Ok(()),
+            // A file system that does not say: all is data.
+            Err(_) => at,
+        };
+        if begin >= last {
+            return Ok(());
+        }
+        let end = rustix::fs::seek(file, SeekFrom::Hole(begin as u64))
+            .map_or(last, |end| end as usize)
+            .clamp(begin + 1, last);
+        at = begin;
+        while at < end {
+            match rustix::io::pread(file, &mut bytes[at..end], at as u64) {
+                // The file has become shorter.
+                Ok(0) => return Ok(()),
+                Ok(read) => at += read,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
 }

@@ -78,7 +78,7 @@ const EXCEPT: u32 = 2;
 const LOWEST: u32 = 3;
 
 /// What the seat of a receiver wants.
-pub(super) fn want_of(seat: &Seat) -> Want {
+pub(crate) fn want_of(seat: &Seat) -> Want {
     let mtype = seat.mtype.get() as i64;
     match seat.choice.get() {
         EXACTLY => Want::Exactly(mtype),

@@ -32,6 +32,14 @@ impl Segment {
         })
     }
 
+    /// A private copy of a file's segment as it is now, but for what its blocks hold: for who only looks.
+    pub(crate) fn copy_of(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
+        Ok(Segment {
+            memory: Memory::copy_of(file, layout.len, std::slice::from_ref(&(0..layout.arena)))?,
+            layout,
+        })
+    }
+
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.memory.set_quota(quota);

@@ -1,0 +1,121 @@
+//! What is wrong with the bytes of a segment.
+
+use std::fmt::Display;
+
+/// A place in a queue's file that holds what no operation could have left there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What should be the case, as a sentence.
+    pub check: &'static str,
+    /// Where the word lies: bytes from the beginning of the file.
+    pub offset: u64,
+    /// What was expected there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+/// So many are described; of others it is said how many there are.
+const MOST: usize = 64;
+
+/// All that is wrong with a segment whose bytes begin at `base`.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    base: usize,
+    list: Vec<Finding>,
+    more: usize,
+}
+
+impl Findings {
+    /// About a segment in memory, which begins at this address.
+    pub(crate) fn at(base: usize) -> Findings {
+        Findings {
+            base,
+            ..Findings::default()
+        }
+    }
+
+    /// Something else is in `word` than expected.
+    pub(crate) fn add<T>(
+        &mut self,
+        check: &'static str,
+        word: &T,
+        expected: impl Display,
+        found: impl Display,
+    ) {
+        let offset = std::ptr::from_ref(word).addr().wrapping_sub(self.base);
+        self.add_at(check, offset as u64, expected, found);
+    }
+
+    /// As [`add`](Self::add), where the word is known by its place in the file.
+    pub(crate) fn add_at(
+        &mut self,
+        check: &'static str,
+        offset: u64,
+        expected: impl Display,
+        found: impl Display,
+    ) {
+        if self.list.len() == MOST {
+            self.more += 1;
+            return;
+        }
+        self.list.push(Finding {
+            check,
+            offset,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        });
+    }
+
+    /// Adds a finding unless the two are equal.
+    pub(crate) fn equal<T, V: Display + PartialEq>(
+        &mut self,
+        check: &'static str,
+        word: &T,
+        expected: V,
+        found: V,
+    ) {
+        if expected != found {
+            self.add(check, word, expected, found);
+        }
+    }
+
+    /// As [`equal`](Self::equal), where the word is known by its place in the file.
+    pub(crate) fn equal_at<V: Display + PartialEq>(
+        &mut self,
+        check: &'static str,
+        offset: u64,
+        expected: V,
+        found: V,
+    ) {
+        if expected != found {
+            self.add_at(check, offset, expected, found);
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.list.len() + self.more
+    }
+
+    /// Keeps what the other look has found, too.
+    pub(crate) fn keep_common(&mut self, other: &Findings) {
+        self.list.retain(|finding| other.list.contains(finding));
+        self.more = self.more.min(other.more);
+    }
+
+    pub(crate) fn append(&mut self, other: Findings) {
+        self.list.extend(other.list);
+        self.more += other.more;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// What was found, and how much else.
+    pub(crate) fn into_parts(self) -> (Vec<Finding>, usize) {
+        (self.list, self.more)
+    }
+}

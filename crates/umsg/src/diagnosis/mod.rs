@@ -1,0 +1,114 @@
+//! What is the matter with a queue: who is blocked, who holds which lock and whether it lives, what was repaired, what is wrong with
+//! its bytes, and what to do about it.
+//!
+//! A diagnosis is made of a private copy of the queue's file. It takes no lock, waits for nobody but a moment for a queue that is
+//! being used to be at rest, changes nothing, and believes nothing that it reads: the file may hold any bytes, and be cut short
+//! meanwhile.
+//!
+//! ```text
+//!   file --pread--> copy --+--> locks, blocked threads, holds, registrations --/proc--> who they are, and whether they live
+//!                          |
+//!                          +--> checks: what a repair goes by (cursors, stamps, entries)   damage, whoever died
+//!                               what a repair makes anew (store, lists, counts)            only if no owner is in the middle of it
+//! ```
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("umsg-diagnosis-{}", std::process::id()));
+//! # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+//! # let namespace = umsg::Namespace::at(&dir)?;
+//! use umsg::posix::{self, OpenOptions};
+//!
+//! let mut options = OpenOptions::new();
+//! let queue = options.read(true).write(true).create(true).namespace(&namespace).open("/orders")?;
+//! let diagnosis = posix::diagnose(&namespace, "/orders")?;
+//! assert!(diagnosis.is_healthy() && diagnosis.blocked.is_empty());
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod arena;
+mod findings;
+mod header;
+mod holds;
+mod locks;
+mod nodes;
+mod pollers;
+pub(crate) mod posix;
+mod problems;
+mod repairs;
+mod ring;
+mod slots;
+mod store;
+pub(crate) mod sysv;
+mod types;
+mod view;
+mod who;
+
+pub use findings::Finding;
+pub use holds::{Hold, HoldKind};
+pub use locks::{Lock, Owner, Side};
+pub use nodes::{Blocked, Wait};
+pub use problems::{Problem, ProblemKind};
+pub use repairs::{Damage, Repair, Repairs};
+pub use who::{Life, Process};
+
+use crate::posix::NotifyKind;
+
+/// What a look at a queue found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// What the queue holds. None if its header is so wrong that nothing else was looked at.
+    pub contents: Option<Contents>,
+    /// The locks, and who holds them.
+    pub locks: Vec<Lock>,
+    /// Threads that wait in a call, those who wait for messages first, in the order in which they are served.
+    pub blocked: Vec<Blocked>,
+    /// Messages, and room for messages, that processes hold.
+    pub holds: Vec<Hold>,
+    /// Processes that are registered to be told of a message, or were told and have not taken note.
+    pub registrations: Vec<Registration>,
+    /// Processes that poll.
+    pub pollers: Vec<Process>,
+    /// Of a ring: the process that receives.
+    pub receiver: Option<Process>,
+    /// Repairs after deaths, by lock.
+    pub repairs: Vec<Repairs>,
+    /// The queue is marked as damaged: who found that, and when.
+    pub damage: Option<Damage>,
+    /// The queue was in use each time that it was looked at: the checks that need it at rest were left out.
+    pub busy: bool,
+    /// All that is wrong, the worst first.
+    pub problems: Vec<Problem>,
+}
+
+/// What a queue holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Contents {
+    /// Messages that are queued, and their bytes.
+    pub messages: u64,
+    /// See [`messages`](Contents::messages).
+    pub bytes: u64,
+    /// The most of them: messages of a POSIX queue or a ring, bytes of a System V queue.
+    pub capacity: u64,
+}
+
+/// A process that is registered to be told of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registration {
+    /// Which.
+    pub who: Process,
+    /// How it is told.
+    pub kind: NotifyKind,
+    /// It was told, and has not taken note yet.
+    pub told: bool,
+}
+
+impl Diagnosis {
+    /// Whether nothing is wrong.
+    pub fn is_healthy(&self) -> bool {
+        self.problems.is_empty()
+    }
+}

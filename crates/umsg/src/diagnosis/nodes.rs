@@ -1,0 +1,170 @@
+//! Blocked threads: who they are, and whether their lists make sense. Of queues of both kinds.
+
+use super::findings::Findings;
+use super::who::Process;
+use crate::segment::{NODES, Node};
+use crate::sync::Ordering;
+use crate::sys::clock;
+use crate::waiters::{List, Lobby, State, state};
+use std::time::Duration;
+
+/// A thread that waits in a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Blocked {
+    /// Which.
+    pub who: Process,
+    /// What it waits for.
+    pub wait: Wait,
+    /// For how long, to some milliseconds. A thread that was given something in vain goes on waiting.
+    pub time: Duration,
+    /// It was given what it waited for, and has not run since.
+    pub served: bool,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// A message: of a System V queue one of these types, no longer than so many bytes.
+    Message {
+        /// Which; of a POSIX queue any.
+        want: crate::sysv::Want,
+        /// How long it may be, in bytes. None where any message fits.
+        longest: Option<u64>,
+    },
+    /// Room for what it sends.
+    Room {
+        /// How many messages.
+        messages: u32,
+        /// How many bytes they have together, where the queue knows it.
+        bytes: Option<u64>,
+    },
+}
+
+/// The lists, in the order in which they are served.
+const LISTS: [List; 3] = [List::Receivers, List::Offered, List::Senders];
+
+/// Whether there are as many nodes as the segment says, and each list leads through the nodes that say that they are in it.
+pub(super) fn check(segment: &impl Lobby, findings: &mut Findings) {
+    let usable = usable(segment, findings);
+    let mut listed = vec![false; usable as usize];
+    for list in LISTS {
+        check_list(segment, list, &mut listed, findings);
+    }
+    for (index, listed) in (0..usable).zip(listed) {
+        let Ok(node) = segment.node(index) else {
+            continue;
+        };
+        if node.list.get() > List::Senders as u32 {
+            findings.add(
+                "a node is in one of three lists or in none",
+                &node.list,
+                "0 to 3",
+                node.list.get(),
+            );
+        } else if List::of(node) != List::None && !listed {
+            findings.add(
+                "a node that says that it is in a list is found there",
+                &node.list,
+                0,
+                node.list.get(),
+            );
+        }
+    }
+}
+
+fn usable(segment: &impl Lobby, findings: &mut Findings) -> u32 {
+    let nodes = segment.nodes_in_use();
+    if nodes.get() as usize > NODES {
+        findings.add(
+            "there are no more nodes than there is room for",
+            nodes,
+            format_args!("at most {NODES}"),
+            nodes.get(),
+        );
+    }
+    nodes.get().min(NODES as u32)
+}
+
+fn check_list(segment: &impl Lobby, list: List, listed: &mut [bool], findings: &mut Findings) {
+    let Some(links) = segment.links(list) else {
+        return;
+    };
+    let (mut link, mut word, mut before, mut count) = (links.head.get(), &links.head, 0, 0);
+    while let Some(index) = link.checked_sub(1) {
+        let Some((node, seen)) = segment.node(index).ok().zip(listed.get_mut(index as usize))
+        else {
+            return findings.add(
+                "a list leads to nodes in use",
+                word,
+                "0, or a node's number plus one",
+                link,
+            );
+        };
+        if std::mem::replace(seen, true) {
+            return findings.add(
+                "a list leads to each node once",
+                word,
+                "another node",
+                format_args!("node {index}"),
+            );
+        }
+        findings.equal(
+            "a node is in the list that leads to it",
+            &node.list,
+            list as u32,
+            node.list.get(),
+        );
+        findings.equal(
+            "a node knows the one before it",
+            &node.previous,
+            before,
+            node.previous.get(),
+        );
+        (before, word, link) = (link, &node.next, node.next.get());
+        count += 1;
+    }
+    findings.equal(
+        "a list's tail is its last node",
+        &links.tail,
+        before,
+        links.tail.get(),
+    );
+    // Relaxed: nobody writes a copy.
+    findings.equal(
+        "a list's length is right",
+        &links.len,
+        count,
+        links.len.load(Ordering::Relaxed),
+    );
+}
+
+/// Who waits, in the order of being served; `wait` says what for.
+pub(super) fn blocked<S: Lobby>(segment: &S, wait: impl Fn(u32, &Node) -> Wait) -> Vec<Blocked> {
+    let mut nodes: Vec<_> = all(segment)
+        .filter(|(_, node)| List::of(node) != List::None || matches!(state(node), State::Waiting))
+        .filter(|(_, node)| !matches!(state(node), State::Free | State::Accepted))
+        .collect();
+    nodes.sort_by_key(|(_, node)| (List::of(node) as u32, node.rank.get(), node.ticket.get()));
+    nodes
+        .into_iter()
+        .map(|(index, node)| Blocked {
+            who: Process::of_thread(node.pid.get(), node.tid.get(), node.birth.get()),
+            wait: wait(index, node),
+            time: waited(node),
+            served: matches!(state(node), State::Settled | State::DiedSettled),
+        })
+        .collect()
+}
+
+/// Every node that was ever used.
+pub(super) fn all<S: Lobby>(segment: &S) -> impl Iterator<Item = (u32, &Node)> {
+    let usable = segment.nodes_in_use().get().min(NODES as u32);
+    (0..usable).filter_map(|index| Some((index, segment.node(index).ok()?)))
+}
+
+fn waited(node: &Node) -> Duration {
+    let time = clock::milliseconds().wrapping_sub(node.since.get());
+    Duration::from_millis(time.into())
+}

@@ -1,0 +1,51 @@
+//! Who polls a queue: who holds a shared flock(2) on its doorbell's FIFO, as /proc/locks has it.
+
+use super::who::Process;
+use crate::namespace::Namespace;
+
+/// The processes that poll by the doorbell of this number; 0 is none. Without /proc/locks none is found.
+pub(super) fn find(namespace: &Namespace, name: u64) -> Vec<Process> {
+    let inode = match name {
+        0 => None,
+        name => namespace.bell_inode(name),
+    };
+    let Some(inode) = inode else {
+        return Vec::new();
+    };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut pids: Vec<u32> = locks
+        .lines()
+        .filter_map(|line| holder(line, inode))
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.into_iter().map(|pid| Process::of(pid, 0)).collect()
+}
+
+/// `1: FLOCK  ADVISORY  READ 4711 00:1a:1234 0 EOF`: the process, if it is a lock on this inode.
+fn holder(line: &str, inode: u64) -> Option<u32> {
+    let mut fields = line.split_ascii_whitespace();
+    let is_lock = fields.nth(1)? == "FLOCK" && fields.nth(1)? == "READ";
+    let pid = fields.next()?.parse().ok()?;
+    let found = fields.next()?.rsplit(':').next()?.parse::<u64>().ok()?;
+    (is_lock && found == inode).then_some(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holder;
+
+    #[test]
+    fn a_line_names_who_holds_a_shared_lock_on_the_inode() {
+        let line = "1: FLOCK  ADVISORY  READ 4711 00:1a:1234 0 EOF";
+        assert_eq!(holder(line, 1234), Some(4711));
+        assert_eq!(holder(line, 4), None);
+        for other in [
+            "",
+            "1: POSIX  ADVISORY  READ 4711 00:1a:1234 0 EOF",
+            "1: -> FLOCK ADVISORY WRITE 1 00:1a:1234 0 EOF",
+        ] {
+            assert_eq!(holder(other, 1234), None, "{other}");
+        }
+    }
+}

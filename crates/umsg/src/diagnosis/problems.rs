@@ -1,0 +1,184 @@
+//! What is wrong, in words, and what to do about it.
+
+use super::findings::{Finding, Findings};
+use super::locks::{Lock, Owner, Side};
+use super::who::{Life, Process};
+use super::{Diagnosis, HoldKind};
+
+/// Something that is wrong with a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Of which kind.
+    pub kind: ProblemKind,
+    /// What is wrong, as a sentence.
+    pub what: String,
+    /// What to do about it, as a sentence.
+    pub advice: String,
+    /// Where in the file, if it is about bytes.
+    pub finding: Option<Finding>,
+}
+
+/// The kinds of problems, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// Bytes that no operation could have left there: calls that meet them fail with EBADMSG.
+    Damaged,
+    /// A thread holds a lock and does not go on: calls on that side wait, or say after a second that they would have to.
+    Stuck,
+    /// Somebody died; the next call that needs to repairs what he left.
+    Died,
+}
+
+impl Diagnosis {
+    /// Adds what follows from the rest.
+    pub(super) fn conclude(&mut self, findings: Findings, is_stuck: impl Fn() -> bool) {
+        let mut problems: Vec<Problem> = Vec::new();
+        let (list, more) = findings.into_parts();
+        problems.extend(list.into_iter().map(damage));
+        if more != 0 {
+            problems.push(Problem::new(
+                ProblemKind::Damaged,
+                format!("there are {more} more places like these"),
+                REPAIR.to_owned(),
+            ));
+        }
+        if let Some(damage) = &self.damage {
+            problems.push(Problem::new(
+                ProblemKind::Damaged,
+                format!(
+                    "process {} met bytes that no operation could have left there",
+                    damage.by.pid
+                ),
+                format!("{REPAIR}; if it finds nothing, it takes the mark away"),
+            ));
+        }
+        problems.extend(
+            self.locks
+                .iter()
+                .filter_map(|lock| of_lock(lock, &is_stuck)),
+        );
+        problems.extend(self.of_holders());
+        problems.extend(self.of_receiver());
+        problems.sort_by_key(|problem| problem.kind);
+        self.problems = problems;
+    }
+
+    fn of_holders(&self) -> Option<Problem> {
+        let is_dead = |who: &Process| who.life == Life::Dead;
+        let of_dead = self
+            .holds
+            .iter()
+            .filter(|hold| hold.who.as_ref().is_some_and(is_dead));
+        let (leased, reserved): (Vec<_>, Vec<_>) =
+            of_dead.partition(|hold| hold.kind == HoldKind::Leased);
+        (leased.len() + reserved.len() != 0).then(|| Problem::new(
+            ProblemKind::Died,
+            format!("dead processes hold {} messages on lease, and room for {}", leased.len(), reserved.len()),
+            format!("nothing needs to be done: who finds the queue empty or full takes it back; {NOW}"),
+        ))
+    }
+
+    fn of_receiver(&self) -> Option<Problem> {
+        let receiver = self.receiver.as_ref()?;
+        (receiver.life == Life::Dead).then(|| Problem::new(
+            ProblemKind::Died,
+            format!("process {}, which received from this ring, is dead: senders are told so", receiver.pid),
+            "remove what it left with `umsg rm`, or start its program again: that takes the name".to_owned(),
+        ))
+    }
+}
+
+const REPAIR: &str = "`umsg doctor --repair` keeps what messages are whole and makes the rest anew";
+const NOW: &str = "`umsg doctor --repair` does it now";
+
+impl Problem {
+    fn new(kind: ProblemKind, what: String, advice: String) -> Problem {
+        Problem {
+            kind,
+            what,
+            advice,
+            finding: None,
+        }
+    }
+}
+
+fn damage(finding: Finding) -> Problem {
+    let what = format!(
+        "damaged at byte {}: {}, but there is {} where {} was expected",
+        finding.offset, finding.check, finding.found, finding.expected
+    );
+    Problem {
+        kind: ProblemKind::Damaged,
+        what,
+        advice: REPAIR.to_owned(),
+        finding: Some(finding),
+    }
+}
+
+fn of_lock(lock: &Lock, is_stuck: impl Fn() -> bool) -> Option<Problem> {
+    let side = match lock.side {
+        Side::Senders => "the senders' side",
+        Side::Receivers => "the receivers' side",
+        Side::Whole => "the queue",
+    };
+    match &lock.owner {
+        Owner::Nobody | Owner::Receiver => None,
+        Owner::Died(who) => Some(Problem::new(
+            ProblemKind::Died,
+            format!(
+                "{} died in the middle of a call, with the lock of {side}",
+                name(who.as_ref())
+            ),
+            format!("nothing needs to be done: the next call there repairs what was left; {NOW}"),
+        )),
+        Owner::Thread(who) => of_owner(who, side, is_stuck),
+    }
+}
+
+fn of_owner(who: &Process, side: &str, is_stuck: impl Fn() -> bool) -> Option<Problem> {
+    let pid = who.pid;
+    let thread = name(Some(who));
+    match who.life {
+        Life::Stopped => Some(Problem::new(
+            ProblemKind::Stuck,
+            format!(
+                "{thread} is stopped in the middle of a call, with the lock of {side}: calls there wait for it"
+            ),
+            format!(
+                "let it go on (kill -CONT {pid}), or end it (kill -KILL {pid}): then the next call repairs what it leaves"
+            ),
+        )),
+        Life::Dead => Some(Problem::new(
+            ProblemKind::Stuck,
+            format!(
+                "the lock of {side} names thread {}, which does not exist: it ran where another system or namespace counts, or its number was written there by somebody",
+                who.thread.unwrap_or(0)
+            ),
+            "`umsg doctor --repair` takes the lock from it".to_owned(),
+        )),
+        Life::Alive if is_stuck() => Some(Problem::new(
+            ProblemKind::Stuck,
+            format!("{thread} has had the lock of {side} for a second and does not go on"),
+            format!(
+                "see what it does, in a debugger or in /proc/{pid}/stack; if it is not in a call on this queue, somebody wrote its number there"
+            ),
+        )),
+        Life::Alive => None,
+    }
+}
+
+fn name(who: Option<&Process>) -> String {
+    let Some(who) = who else {
+        return "a thread".to_owned();
+    };
+    let mut name = format!("process {}", who.pid);
+    if let Some(program) = &who.program {
+        name.push_str(&format!(" ({program})"));
+    }
+    match who.thread {
+        Some(thread) if thread != who.pid => format!("thread {thread} of {name}"),
+        _ => name,
+    }
+}

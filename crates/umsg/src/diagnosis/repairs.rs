@@ -1,0 +1,83 @@
+//! What was repaired, and who found damage.
+
+use super::locks::Side;
+use super::who::Process;
+use crate::mended::{self, MENDED, Mended};
+use crate::sync::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// Repairs after deaths under a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repairs {
+    /// Which lock.
+    pub side: Side,
+    /// How many since the queue was made.
+    pub count: u32,
+    /// The last eight of them, the latest first.
+    pub latest: Vec<Repair>,
+}
+
+/// A repair: what a process that died under a lock had left was put in order by the next that took it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repair {
+    /// When.
+    pub at: SystemTime,
+    /// The process id of who died; None if it is not known.
+    pub died: Option<u32>,
+    /// The process id of who repaired.
+    pub by: u32,
+}
+
+/// That a process found what no operation could have left: calls fail with EBADMSG where they meet it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// Who found it first.
+    pub by: Process,
+    /// When. None if it is not known.
+    pub at: Option<SystemTime>,
+}
+
+impl Repairs {
+    pub(super) fn read(side: Side, count: &AtomicU32, records: &[Mended; MENDED]) -> Repairs {
+        // Relaxed, here and below: nobody writes a copy.
+        let count = count.load(Ordering::Relaxed);
+        let order =
+            (1..=count.min(MENDED as u32)).map(|back| count.wrapping_sub(back) as usize % MENDED);
+        let latest = order
+            .filter_map(|index| Repair::read(&records[index]))
+            .collect();
+        Repairs {
+            side,
+            count,
+            latest,
+        }
+    }
+}
+
+impl Repair {
+    fn read(record: &Mended) -> Option<Repair> {
+        let died = record.died.load(Ordering::Relaxed);
+        Some(Repair {
+            at: time(record.at.load(Ordering::Relaxed))?,
+            died: (died != 0).then_some(died),
+            by: record.by.load(Ordering::Relaxed),
+        })
+    }
+}
+
+impl Damage {
+    pub(super) fn read(damage: &mended::Damage) -> Option<Damage> {
+        damage.is_noted().then(|| Damage {
+            by: Process::of(damage.by.load(Ordering::Relaxed), 0),
+            at: time(damage.at.load(Ordering::Relaxed)),
+        })
+    }
+}
+
+/// Nanoseconds since 1970 as a time; 0 is never.
+fn time(nanoseconds: u64) -> Option<SystemTime> {
+    (nanoseconds != 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds))
+}

@@ -1,0 +1,183 @@
+//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. What a repair goes by, so that what is wrong here is
+//! damage, whoever died.
+
+use super::findings::Findings;
+use super::slots::{Place, Survey};
+use crate::segment::{Cell, Layout, PRIORITIES, Segment};
+use crate::slots::Ring;
+use crate::sync::Ordering;
+
+/// The bits of a key that are a priority; above them a ring has its sender's mark.
+const LABEL: usize = 0xffff;
+
+/// The cursors, as a copy has them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursors {
+    pub(super) drained: u64,
+    pub(super) sent: u64,
+    pub(super) freed: u64,
+    pub(super) slots: u32,
+}
+
+/// Reads the cursors, and checks that they make sense together. None if nothing can be said of the ring.
+pub(super) fn cursors(
+    segment: &Segment,
+    findings: &mut Findings,
+    is_settled: bool,
+) -> Option<Cursors> {
+    let slots = geometry(segment, findings)?;
+    let fixed = segment.fixed();
+    // Relaxed throughout: nobody writes a copy.
+    let load = Ordering::Relaxed;
+    let drained = fixed.receiver.drained.load(load);
+    let sent = fixed.sender.sent.load(load);
+    let freed = fixed.published.freed.load(load);
+    let batch_end = fixed.sender.batch_end.load(load);
+    let before = findings.count();
+    // A sender that died may have left its cursor behind.
+    let furthest = match is_settled {
+        true => sent,
+        false if is_beyond(batch_end, sent) => batch_end,
+        false => sent.wrapping_add(1),
+    };
+    if is_beyond(drained, furthest) {
+        findings.add(
+            "no more was received than was sent",
+            &fixed.receiver.drained,
+            format_args!("at most {furthest}"),
+            drained,
+        );
+    }
+    if is_beyond(sent, freed) {
+        findings.add(
+            "no more was sent than there were free slots",
+            &fixed.sender.sent,
+            format_args!("at most {freed}"),
+            sent,
+        );
+    }
+    if freed.wrapping_sub(drained) > u64::from(slots) {
+        let most = drained.wrapping_add(slots.into());
+        findings.add(
+            "the ring holds each slot once",
+            &fixed.published.freed,
+            format_args!("{drained} to {most}"),
+            freed,
+        );
+    }
+    (before == findings.count()).then_some(Cursors {
+        drained,
+        sent,
+        freed,
+        slots,
+    })
+}
+
+/// Slots in circulation, if the geometry makes sense.
+fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
+    let (geometry, layout) = (&segment.fixed().geometry, segment.layout());
+    let mask = geometry.ring_mask.load(Ordering::Relaxed);
+    let slots = geometry.slots.load(Ordering::Relaxed);
+    let entries = mask as usize + 1;
+    if !entries.is_power_of_two() || entries > layout.ring_len {
+        let expected = format_args!("a power of two minus one, below {}", layout.ring_len);
+        findings.add(
+            "the ring has a length that it can have",
+            &geometry.ring_mask,
+            expected,
+            mask,
+        );
+        return None;
+    }
+    let most = entries.min(layout.slots);
+    if slots == 0 || slots as usize > most {
+        findings.add(
+            "there are as many slots as the ring has entries, or fewer",
+            &geometry.slots,
+            format_args!("1 to {most}"),
+            slots,
+        );
+        return None;
+    }
+    Some(slots)
+}
+
+/// Looks at each entry of the ring: a slot that is nowhere else, and from `drained` to `sent` with a message.
+pub(super) fn check(
+    segment: &Segment,
+    cursors: Cursors,
+    survey: &mut Survey,
+    findings: &mut Findings,
+) {
+    let Cursors {
+        drained,
+        sent,
+        freed,
+        ..
+    } = cursors;
+    for step in 0..freed.wrapping_sub(drained) {
+        let position = drained.wrapping_add(step);
+        let entry = segment.ring(position);
+        let slot = entry.load(Ordering::Relaxed);
+        let is_message = is_beyond(sent, position);
+        let place = if is_message { Place::Ring } else { Place::Free };
+        if !survey.note(findings, entry, slot, place) || !is_message {
+            continue;
+        }
+        let Ok((_, cell)) = Ring::of(segment).slot(position) else {
+            continue;
+        };
+        let stamp = cell.stamp.load(Ordering::Relaxed);
+        findings.equal(
+            "a message that was sent has the stamp of its place",
+            &cell.stamp,
+            position.wrapping_add(1),
+            stamp,
+        );
+        check_message(segment, cell, findings);
+    }
+}
+
+/// Whether what a cell says of its message can be so.
+pub(super) fn check_message(segment: &Segment, cell: &Cell, findings: &mut Findings) {
+    let layout = segment.layout();
+    let len = cell.len.get();
+    if len as usize > layout.message_size {
+        findings.add(
+            "a message is not longer than the queue's message size",
+            &cell.len,
+            format_args!("at most {}", layout.message_size),
+            len,
+        );
+    }
+    let priority = cell.key.get() as usize & LABEL;
+    if priority >= PRIORITIES {
+        findings.add(
+            "a message has a priority",
+            &cell.key,
+            format_args!("below {PRIORITIES}"),
+            priority,
+        );
+    }
+    check_block(layout, cell, len as usize, findings);
+}
+
+fn check_block(layout: &Layout, cell: &Cell, len: usize, findings: &mut Findings) {
+    let offset = cell.block.get() as usize * crate::segment::GRANULE;
+    if len > layout.inline()
+        && len <= layout.message_size
+        && (offset == 0 || offset + len > layout.arena_len)
+    {
+        findings.add(
+            "a long message lies in a block of the arena",
+            &cell.block,
+            "a granule of the arena",
+            cell.block.get(),
+        );
+    }
+}
+
+/// Whether a ring position lies behind another.
+pub(super) fn is_beyond(one: u64, other: u64) -> bool {
+    one.wrapping_sub(other) as i64 > 0
+}

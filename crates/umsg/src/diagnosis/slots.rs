@@ -1,0 +1,83 @@
+//! Where each slot is: in exactly one place.
+
+use super::findings::Findings;
+use std::fmt;
+
+/// Where a slot can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Ring,
+    Free,
+    Store,
+    Waiter,
+    Hold,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Place::Ring => "in the ring",
+            Place::Free => "free",
+            Place::Store => "in the store",
+            Place::Waiter => "a blocked thread's",
+            Place::Hold => "leased, reserved or set aside",
+        })
+    }
+}
+
+/// Which slots were found where.
+pub(super) struct Survey {
+    places: Vec<Option<Place>>,
+}
+
+impl Survey {
+    /// Of so many slots in circulation. None if there is no memory for it.
+    pub(super) fn new(slots: usize) -> Option<Survey> {
+        let mut places = Vec::new();
+        places.try_reserve_exact(slots).ok()?;
+        places.resize(slots, None);
+        Some(Survey { places })
+    }
+
+    /// Notes that the slot that `word` names is there. False, and a finding, if there is no such slot or it is elsewhere too.
+    pub(super) fn note<T>(
+        &mut self,
+        findings: &mut Findings,
+        word: &T,
+        slot: u32,
+        place: Place,
+    ) -> bool {
+        let slots = self.places.len();
+        match self.places.get_mut(slot as usize) {
+            None => findings.add(
+                "a slot's number is below that of slots in circulation",
+                word,
+                format_args!("below {slots}"),
+                slot,
+            ),
+            Some(Some(other)) => findings.add(
+                "a slot is in one place only",
+                word,
+                format_args!("a slot that is {place} and nowhere else"),
+                format_args!("slot {slot}, which is {other}, too"),
+            ),
+            Some(free) => {
+                *free = Some(place);
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn place(&self, slot: u32) -> Option<Place> {
+        self.places.get(slot as usize).copied().flatten()
+    }
+
+    /// Slots that were found nowhere.
+    pub(super) fn missing(&self) -> impl Iterator<Item = u32> {
+        let slots = (0_u32..).zip(&self.places);
+        slots
+            .filter(|(_, place)| place.is_none())
+            .map(|(slot, _)| slot)
+    }
+}

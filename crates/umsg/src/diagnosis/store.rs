@@ -1,0 +1,162 @@
+//! The store of a POSIX queue: bitmaps, lists, counts. All of it can be made anew from the cells.
+
+use super::findings::Findings;
+use super::ring::{check_message, is_beyond};
+use super::slots::{Place, Survey};
+use crate::segment::{PRIORITIES, Segment};
+use crate::sync::{Guarded64, Ordering};
+
+/// Messages in the store, and their bytes.
+#[derive(Default)]
+struct Sum {
+    messages: u64,
+    bytes: u64,
+}
+
+/// Walks the store, and notes which slots are in it.
+pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
+    check_levels(segment, findings);
+    let mut sum = Sum::default();
+    for priority in priorities(segment) {
+        if !check_list(segment, priority, survey, &mut sum, findings) {
+            // Where one list leads into nowhere, counts say nothing.
+            return;
+        }
+    }
+    let receiver = &segment.fixed().receiver;
+    // Relaxed: nobody writes a copy.
+    findings.equal(
+        "the store holds as many messages as it says",
+        &receiver.stored,
+        sum.messages,
+        receiver.stored.load(Ordering::Relaxed),
+    );
+    findings.equal(
+        "the store holds as many bytes as it says",
+        &receiver.stored_bytes,
+        sum.bytes,
+        receiver.stored_bytes.load(Ordering::Relaxed),
+    );
+}
+
+/// Those that have messages, as the lowest level of the bitmap says.
+fn priorities(segment: &Segment) -> impl Iterator<Item = usize> {
+    let words =
+        (0..PRIORITIES / 64).map(|word| (word, segment.level0(word).map_or(0, Guarded64::get)));
+    let used = words.filter(|(_, bits)| *bits != 0);
+    used.flat_map(|(word, bits)| {
+        (0..64)
+            .filter(move |bit| bits >> bit & 1 != 0)
+            .map(move |bit| word * 64 + bit)
+    })
+}
+
+/// Each bit of an upper level stands for a word of the lower one that is not 0.
+fn check_levels(segment: &Segment, findings: &mut Findings) {
+    let receiver = &segment.fixed().receiver;
+    let mut level2 = 0;
+    for (i, word) in receiver.level1.iter().enumerate() {
+        let mut level1 = 0;
+        for j in 0..64 {
+            let is_used = segment.level0(i * 64 + j).is_ok_and(|word| word.get() != 0);
+            level1 |= u64::from(is_used) << j;
+        }
+        level2 |= u64::from(word.get() != 0) << i;
+        findings.equal(
+            "the bitmap says which priorities have messages",
+            word,
+            level1,
+            word.get(),
+        );
+    }
+    findings.equal(
+        "the bitmap says which priorities have messages",
+        &receiver.level2,
+        level2,
+        receiver.level2.get(),
+    );
+}
+
+/// False if the list has no end.
+fn check_list(
+    segment: &Segment,
+    priority: usize,
+    survey: &mut Survey,
+    sum: &mut Sum,
+    findings: &mut Findings,
+) -> bool {
+    let Ok(fifo) = segment.fifo(priority) else {
+        return false;
+    };
+    let (mut word, mut last) = (&fifo.head, None);
+    loop {
+        let slot = word.get();
+        if !survey.note(findings, word, slot, Place::Store) {
+            return false;
+        }
+        let (Ok(cell), Ok(link)) = (segment.cell(slot), segment.link(slot)) else {
+            return false;
+        };
+        if !cell.is_stored() {
+            findings.add(
+                "a message in the store is marked so",
+                &cell.len,
+                "a stored message",
+                format_args!("slot {slot}, which is not"),
+            );
+        }
+        findings.equal(
+            "a message is in the list of its priority",
+            &cell.key,
+            priority as u64,
+            cell.key.get() & 0xffff,
+        );
+        let sequence = cell.sequence.get();
+        if last.is_some_and(|last| !is_beyond(sequence, last)) {
+            findings.add(
+                "messages of a priority are in the order of their numbers",
+                &cell.sequence,
+                format_args!("beyond {}", last.unwrap_or(0)),
+                sequence,
+            );
+        }
+        check_message(segment, cell, findings);
+        sum.messages += 1;
+        sum.bytes += u64::from(cell.len.get());
+        if slot == fifo.tail.get() {
+            return true;
+        }
+        (word, last) = (link, Some(sequence));
+    }
+}
+
+/// Whether what is published of the queue follows from what it holds.
+pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings) {
+    let (receiver, published) = (&segment.fixed().receiver, &segment.fixed().published);
+    // Relaxed: nobody writes a copy.
+    let load = Ordering::Relaxed;
+    let drained = receiver.drained.load(load);
+    findings.equal(
+        "as many messages are held as there are records",
+        &receiver.held,
+        held,
+        receiver.held.load(load),
+    );
+    let removed = drained
+        .wrapping_sub(receiver.stored.load(load))
+        .wrapping_sub(held);
+    findings.equal(
+        "what has left the queue is what was received, but for what is stored and held",
+        &published.removed,
+        removed,
+        published.removed.load(load),
+    );
+    let bytes = receiver.bytes[drained as usize & 1].load(load);
+    let removed = bytes.wrapping_sub(receiver.stored_bytes.load(load));
+    findings.equal(
+        "the bytes that have left the queue are those received, but for those stored",
+        &published.removed_bytes,
+        removed,
+        published.removed_bytes.load(load),
+    );
+}

@@ -1,0 +1,278 @@
+//! The diagnosis of a System V queue.
+
+use super::arena::{self, Arena};
+use super::findings::Findings;
+use super::header::Beginning;
+use super::locks::{Lock, Side};
+use super::nodes::{self, Wait};
+use super::posix::of_header;
+use super::slots::{Place, Survey};
+use super::types;
+use super::view::{self, View, Viewed};
+use super::{Contents, Damage, Diagnosis, Repairs, holds, pollers};
+use crate::error::OpenError;
+use crate::namespace::Namespace;
+use crate::segment::{GRANULE, NO_SLOT, Node};
+use crate::sync::Ordering;
+use crate::typed::segment::{
+    Fixed, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Segment, VERSION,
+};
+use crate::typed::wait::want_of;
+use crate::waiters::List;
+use rustix::fd::BorrowedFd;
+use std::mem::offset_of;
+
+impl Viewed for Segment {
+    type Layout = Layout;
+
+    fn copy(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, rustix::io::Errno> {
+        Segment::copy_of(file, layout)
+    }
+
+    fn pulse() -> std::ops::Range<usize> {
+        offset_of!(Fixed, rights)..offset_of!(Fixed, arena)
+    }
+
+    fn is_held(&self) -> bool {
+        !lock(self).is_settled()
+    }
+}
+
+/// Looks at the queue in a file that is open for reading.
+///
+/// # Errors
+/// `NotAQueue`, also if it is the queue of another identifier; `OtherVersion`; `NoMemory` if there is none for a copy.
+pub(crate) fn examine(
+    file: BorrowedFd<'_>,
+    namespace: &Namespace,
+    id: i32,
+) -> Result<Diagnosis, OpenError> {
+    let mut findings = Findings::default();
+    let Some(layout) = header(file, id, &mut findings)? else {
+        return Ok(of_header(findings));
+    };
+    let view: View<Segment> = view::take(file, layout)?;
+    let state = view.segment.fixed().rights.state.load(Ordering::Relaxed);
+    if state == REMOVED {
+        return Err(OpenError::NotAQueue("removed"));
+    }
+    let mut inside = check(file, &view);
+    if !inside.is_empty() {
+        // What is wrong for good is found again.
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let again: View<Segment> = view::take(file, layout)?;
+        inside.keep_common(&check(file, &again));
+    }
+    findings.append(inside);
+    let mut diagnosis = describe(&view.segment, namespace);
+    diagnosis.busy = !view.is_still;
+    diagnosis.conclude(findings, || view::is_stuck::<Segment>(file));
+    Ok(diagnosis)
+}
+
+/// Checks the header, and says what follows from it. None if nothing does.
+fn header(
+    file: BorrowedFd<'_>,
+    id: i32,
+    findings: &mut Findings,
+) -> Result<Option<Layout>, OpenError> {
+    let beginning = Beginning::read(file)?;
+    beginning.check_kind(MAGIC, VERSION, LAYOUT_HASH, findings)?;
+    if beginning.u32_at(36) as i32 != id {
+        return Err(OpenError::NotAQueue("the queue of another identifier"));
+    }
+    let (capacity, msgmax) = (beginning.u64_at(16), beginning.u32_at(32));
+    if capacity > MOST_BYTES {
+        findings.add_at(
+            "the queue has a capacity",
+            16,
+            format_args!("at most {MOST_BYTES}"),
+            capacity,
+        );
+    }
+    if msgmax > LONGEST {
+        findings.add_at(
+            "the queue has a longest message",
+            32,
+            format_args!("at most {LONGEST}"),
+            msgmax,
+        );
+    }
+    if capacity > MOST_BYTES || msgmax > LONGEST {
+        return Ok(None);
+    }
+    let layout = Layout::new(capacity, msgmax as usize);
+    beginning.check_len(24, layout.len as u64, findings);
+    Ok(Some(layout))
+}
+
+fn lock(segment: &Segment) -> Lock {
+    let word = &segment.fixed().hub.lock;
+    Lock::read(
+        Side::Whole,
+        word,
+        std::ptr::from_ref(segment.fixed()).addr(),
+    )
+}
+
+/// What is wrong with the bytes of a copy.
+fn check(file: BorrowedFd<'_>, view: &View<Segment>) -> Findings {
+    let segment = &view.segment;
+    let mut findings = Findings::at(std::ptr::from_ref(segment.fixed()).addr());
+    let (fixed, slots) = (segment.fixed(), segment.layout().slots as u32);
+    let state = fixed.rights.state.load(Ordering::Relaxed);
+    if state != LIVE {
+        findings.add(
+            "the queue exists or was removed",
+            &fixed.rights.state,
+            "1 or 2",
+            state,
+        );
+    }
+    if !view.is_still {
+        return findings;
+    }
+    let (used, usable) = (fixed.hub.used.get(), fixed.hub.usable.get());
+    if usable > slots {
+        findings.add(
+            "there are no more slots than there is room for",
+            &fixed.hub.usable,
+            format_args!("at most {slots}"),
+            usable,
+        );
+    }
+    if used > usable.min(slots) {
+        findings.add(
+            "only slots in memory were used",
+            &fixed.hub.used,
+            format_args!("at most {}", usable.min(slots)),
+            used,
+        );
+        return findings;
+    }
+    let Some(mut survey) = Survey::new(used as usize) else {
+        return findings;
+    };
+    if lock(segment).is_settled() {
+        check_contents(segment, &mut survey, &mut findings);
+        check_arena(file, segment, &survey, &mut findings);
+    }
+    findings
+}
+
+/// What belongs to the holder of the lock, while nobody holds it.
+fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
+    types::check_free(segment, survey, findings);
+    types::check_order(segment, survey, findings);
+    let count = holds::check(segment, survey, findings);
+    holds::check_list(segment, &count, findings);
+    nodes::check(segment, findings);
+    for (_, node) in nodes::all(segment) {
+        let has_slot = match List::of(node) {
+            List::Senders => node.slot.get() != NO_SLOT,
+            List::Offered => true,
+            List::Receivers | List::None => false,
+        };
+        if has_slot {
+            survey.note(findings, &node.slot, node.slot.get(), Place::Waiter);
+        }
+    }
+    let hub = &segment.fixed().hub;
+    // Relaxed: nobody writes a copy.
+    findings.equal(
+        "as many messages are held as there are records",
+        &hub.held,
+        count.held(),
+        hub.held.load(Ordering::Relaxed),
+    );
+    if findings.is_empty() {
+        for slot in survey.missing().take(1) {
+            let found = format_args!("slot {slot}, which is neither");
+            findings.add(
+                "no slot is lost",
+                &hub.used,
+                "a slot that is free, or has a message",
+                found,
+            );
+        }
+    }
+}
+
+fn check_arena(file: BorrowedFd<'_>, segment: &Segment, survey: &Survey, findings: &mut Findings) {
+    let (hub, layout) = (&segment.fixed().hub, segment.layout());
+    if hub.arena_dirty.get() != 0 {
+        let what = "nobody is in the middle of changing the arena";
+        return findings.add(what, &hub.arena_dirty, 0, hub.arena_dirty.get());
+    }
+    let base = std::ptr::from_ref(segment.fixed()).addr();
+    let arena = Arena {
+        file,
+        offset: layout.arena as u64,
+        len: hub.arena_len.get(),
+        limit: (layout.arena_len / GRANULE) as u32,
+        len_at: (std::ptr::from_ref(&hub.arena_len).addr() - base) as u64,
+    };
+    let Some(blocks) = arena.walk(findings) else {
+        return;
+    };
+    for slot in 0..hub.used.get().min(layout.slots as u32) {
+        let Ok(cell) = segment.cell(slot) else {
+            return;
+        };
+        let len = match survey.place(slot) {
+            Some(Place::Store) if cell.len.get() as usize > Layout::inline() => {
+                cell.len.get() as usize
+            }
+            _ => 0,
+        };
+        if cell.block.get() != 0 {
+            arena::check_block(&blocks, slot, &cell.block, cell.block.get(), len, findings);
+        }
+    }
+}
+
+/// Who has to do with the queue.
+fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
+    let fixed = segment.fixed();
+    let hub = &fixed.hub;
+    let watched = fixed.rights.watched.get() != 0;
+    let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
+    // Relaxed throughout: nobody writes a copy.
+    Diagnosis {
+        contents: Some(Contents {
+            messages: hub.messages.load(Ordering::Relaxed).into(),
+            bytes: hub.bytes.load(Ordering::Relaxed),
+            capacity: hub.capacity.load(Ordering::Relaxed),
+        }),
+        locks: vec![lock(segment)],
+        blocked: nodes::blocked(segment, |index, node| wait(segment, index, node)),
+        holds: holds::held(segment, bytes),
+        pollers: if watched {
+            pollers::find(namespace, hub.doorbell.name.get())
+        } else {
+            Vec::new()
+        },
+        repairs: vec![Repairs::read(Side::Whole, &hub.repairs, &fixed.mended)],
+        damage: Damage::read(&fixed.header.damage),
+        ..Diagnosis::default()
+    }
+}
+
+fn wait(segment: &Segment, index: u32, node: &Node) -> Wait {
+    let seat = segment.seat(index).ok();
+    let size = seat.map_or(0, |seat| seat.size.get());
+    match (List::of(node), seat) {
+        (List::Senders, _) => Wait::Room {
+            messages: node.wanted.get().max(1),
+            bytes: Some(size),
+        },
+        (_, Some(seat)) => Wait::Message {
+            want: want_of(seat),
+            longest: (size < segment.layout().msgmax as u64).then_some(size),
+        },
+        (_, None) => Wait::Message {
+            want: crate::sysv::Want::Any,
+            longest: None,
+        },
+    }
+}

@@ -1,0 +1,243 @@
+//! The order of a System V queue: free slots, the list of arrival, the lists of types. All of it can be made anew from the cells.
+
+use super::findings::Findings;
+use super::ring::is_beyond;
+use super::slots::{Place, Survey};
+use crate::order::{Kind, Shelf};
+use crate::sync::{Guarded32, Ordering};
+use crate::typed::segment::{Layout, Segment};
+
+/// Notes the slots in the list of free ones.
+pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
+    let mut word = &segment.fixed().hub.free;
+    // A list that leads back to itself ends with a slot that is free already.
+    while let Some(slot) = word.get().checked_sub(1) {
+        if !survey.note(findings, word, slot, Place::Free) {
+            return;
+        }
+        let Ok(place) = segment.place(slot) else {
+            return;
+        };
+        word = &place.next;
+    }
+}
+
+/// Walks the messages in the order of their arrival, and those of each type.
+pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
+    let (hub, roots) = (&segment.fixed().hub, segment.kinds());
+    let (mut word, mut before, mut last, mut messages, mut bytes) = (&roots.head, 0, 0, 0, 0);
+    while let Some(slot) = word.get().checked_sub(1) {
+        if !survey.note(findings, word, slot, Place::Store) {
+            return;
+        }
+        let (Ok(place), Ok(cell)) = (segment.place(slot), segment.cell(slot)) else {
+            return;
+        };
+        findings.equal(
+            "a message knows the one before it",
+            &place.previous,
+            before,
+            place.previous.get(),
+        );
+        check_message(segment, slot, findings);
+        let sequence = place.sequence.get();
+        if messages != 0 && !is_beyond(sequence, last) {
+            findings.add(
+                "messages are in the order of their numbers",
+                &place.sequence,
+                format_args!("beyond {last}"),
+                sequence,
+            );
+        }
+        (before, last, word) = (slot + 1, sequence, &place.next);
+        messages += 1;
+        bytes += u64::from(cell.len.get());
+    }
+    findings.equal(
+        "the last message is the end of the list of arrival",
+        &roots.tail,
+        before,
+        roots.tail.get(),
+    );
+    // Relaxed: nobody writes a copy.
+    findings.equal(
+        "the queue holds as many messages as it says",
+        &hub.messages,
+        messages,
+        hub.messages.load(Ordering::Relaxed),
+    );
+    findings.equal(
+        "the queue holds as many bytes as it says",
+        &hub.bytes,
+        bytes,
+        hub.bytes.load(Ordering::Relaxed),
+    );
+    check_types(segment, messages, findings);
+}
+
+/// Whether what the cell of a queued message says can be so.
+fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
+    let (Ok(place), Ok(cell)) = (segment.place(slot), segment.cell(slot)) else {
+        return;
+    };
+    let (hub, layout) = (&segment.fixed().hub, segment.layout());
+    if !cell.is_queued() {
+        findings.add(
+            "a message in the order is marked as queued",
+            &cell.len,
+            "a queued message",
+            format_args!("slot {slot}, which is not"),
+        );
+    }
+    if is_beyond(place.sequence.get(), hub.sequence.get()) {
+        findings.add(
+            "a message's number was given out",
+            &place.sequence,
+            format_args!("at most {}", hub.sequence.get()),
+            place.sequence.get(),
+        );
+    }
+    let (mtype, len) = (cell.mtype.get() as i64, cell.len.get() as usize);
+    if mtype < 1 {
+        findings.add(
+            "a message's type is above 0",
+            &cell.mtype,
+            "1 or more",
+            mtype,
+        );
+    }
+    if len > layout.msgmax {
+        findings.add(
+            "a message is not longer than the queue's longest",
+            &cell.len,
+            format_args!("at most {}", layout.msgmax),
+            len,
+        );
+    }
+    let offset = cell.block.get() as usize * crate::segment::GRANULE;
+    if len > Layout::inline()
+        && len <= layout.msgmax
+        && (offset == 0 || offset + len > layout.arena_len)
+    {
+        findings.add(
+            "a long message lies in a block of the arena",
+            &cell.block,
+            "a granule of the arena",
+            cell.block.get(),
+        );
+    }
+    let kind = place
+        .kind
+        .get()
+        .checked_sub(1)
+        .and_then(|kind| segment.kind(kind).ok());
+    match kind {
+        None => findings.add(
+            "a message in the order has a record of its type",
+            &place.kind,
+            "a record plus one",
+            place.kind.get(),
+        ),
+        Some(kind) => findings.equal(
+            "a message is among those of its type",
+            &kind.mtype,
+            mtype,
+            kind.mtype.get() as i64,
+        ),
+    }
+}
+
+fn check_types(segment: &Segment, messages: u32, findings: &mut Findings) {
+    let (roots, most) = (segment.kinds(), segment.layout().slots as u32);
+    let (used, usable) = (roots.used.get(), roots.usable.get());
+    if usable > most || used > usable {
+        let at = if usable > most {
+            &roots.usable
+        } else {
+            &roots.used
+        };
+        return findings.add(
+            "there are no more records of types than there is room for",
+            at,
+            format_args!("at most {}", usable.min(most)),
+            at.get(),
+        );
+    }
+    let mut sum = 0_u32;
+    for index in 0..used {
+        let Ok(kind) = segment.kind(index) else {
+            return;
+        };
+        if kind.head.get() != 0 {
+            check_type(segment, index, kind, findings);
+            sum = sum.saturating_add(kind.count.get());
+        }
+    }
+    findings.equal(
+        "each message is in the list of its type",
+        &roots.used,
+        messages,
+        sum,
+    );
+}
+
+fn check_type(segment: &Segment, index: u32, kind: &Kind, findings: &mut Findings) {
+    let (mut word, mut last, mut count): (&Guarded32, _, _) = (&kind.head, 0, 0);
+    while let Some(slot) = word.get().checked_sub(1) {
+        count += 1;
+        let Ok(place) = segment.place(slot) else {
+            return findings.add(
+                "the list of a type leads to messages",
+                word,
+                "a slot plus one",
+                word.get(),
+            );
+        };
+        if count > kind.count.get() {
+            return findings.add(
+                "the list of a type has an end",
+                word,
+                format_args!("0 after {} messages", kind.count.get()),
+                word.get(),
+            );
+        }
+        findings.equal(
+            "a message in the list of a type is of that type",
+            &place.kind,
+            index + 1,
+            place.kind.get(),
+        );
+        (last, word) = (slot + 1, &place.next_of_kind);
+    }
+    findings.equal(
+        "the number of messages of a type is right",
+        &kind.count,
+        count,
+        kind.count.get(),
+    );
+    findings.equal(
+        "the last message of a type is the end of its list",
+        &kind.tail,
+        last,
+        kind.tail.get(),
+    );
+    let above = kind
+        .parent
+        .get()
+        .checked_sub(1)
+        .and_then(|parent| segment.kind(parent).ok());
+    let is_linked = match above {
+        None => segment.kinds().root.get() == index + 1,
+        Some(parent) => [&parent.left, &parent.right]
+            .iter()
+            .any(|link| link.get() == index + 1),
+    };
+    if !is_linked {
+        findings.add(
+            "a type with messages is found in the tree",
+            &kind.parent,
+            "a record that leads to it",
+            kind.parent.get(),
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! A copy of a segment at a moment when it was at rest, if there is one.
+
+use crate::error::OpenError;
+use rustix::fd::BorrowedFd;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// So often a queue that is in use is looked at.
+const LOOKS: u32 = 24;
+
+/// For how long a lock's owner has to stay the same, without anything happening, until that is worth telling.
+pub(super) const HOGGED: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(20);
+
+/// A copy.
+pub(super) struct View<S> {
+    pub(super) segment: S,
+    /// Nothing changed while it was made, so that its parts are of one moment.
+    pub(super) is_still: bool,
+}
+
+/// What is asked of a segment of either kind.
+pub(super) trait Viewed: Sized {
+    type Layout: Copy;
+
+    fn copy(file: BorrowedFd<'_>, layout: Self::Layout) -> Result<Self, rustix::io::Errno>;
+
+    /// The first and the last byte of what every operation changes.
+    fn pulse() -> std::ops::Range<usize>;
+
+    /// Whether some thread holds a lock, or died so.
+    fn is_held(&self) -> bool;
+}
+
+/// Makes a copy; makes others while the queue is being used, for a moment.
+pub(super) fn take<S: Viewed>(
+    file: BorrowedFd<'_>,
+    layout: S::Layout,
+) -> Result<View<S>, OpenError> {
+    let mut held = None;
+    for look in 0..LOOKS {
+        let before = pulse::<S>(file);
+        let segment = S::copy(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+        let is_still = before.is_some() && pulse::<S>(file) == before;
+        match (is_still, segment.is_held()) {
+            (true, false) => return Ok(View { segment, is_still }),
+            // Held all the time and nothing happens: its owner is stopped, dead or stuck.
+            (true, true) if held == before => return Ok(View { segment, is_still }),
+            (true, true) => held = before,
+            _ if look + 1 == LOOKS => return Ok(View { segment, is_still }),
+            _ => {}
+        }
+        // Longer and longer: a busy machine may let the queue's users run only now and then.
+        sleep(Duration::from_millis(u64::from(look) + 1));
+    }
+    let segment = S::copy(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+    Ok(View {
+        segment,
+        is_still: false,
+    })
+}
+
+/// What every operation changes. None if the file does not have it any more.
+fn pulse<S: Viewed>(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let range = S::pulse();
+    let mut bytes = vec![0; range.len()];
+    let read = rustix::io::pread(file, &mut bytes, range.start as u64).ok()?;
+    (read == bytes.len()).then_some(bytes)
+}
+
+/// Whether nothing at all happens for a second.
+pub(super) fn is_stuck<S: Viewed>(file: BorrowedFd<'_>) -> bool {
+    let before = pulse::<S>(file);
+    let mut left = HOGGED;
+    while !left.is_zero() {
+        sleep(STEP);
+        left = left.saturating_sub(STEP);
+        if pulse::<S>(file) != before {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,120 @@
+//! Which process or thread it is that a segment names, as far as /proc says.
+
+use crate::sys::stat::Stat;
+use crate::sys::{process, thread};
+
+/// A process or thread that has to do with a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id, where the queue knows it.
+    pub thread: Option<u32>,
+    /// What /proc calls the program: up to 15 bytes, any. None if it is gone or may not be looked at.
+    pub program: Option<String>,
+    /// Whether it lives.
+    pub life: Life,
+}
+
+/// Whether a process lives. Unknown means that it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Life {
+    /// It runs, or sleeps.
+    Alive,
+    /// It is stopped, by a signal or a debugger, and goes on some day.
+    Stopped,
+    /// It is gone, or another one has its number.
+    Dead,
+}
+
+impl Process {
+    /// The process that a record names; `birth` as [`process::birth`] has it, 0 for unknown.
+    pub(crate) fn of(pid: u32, birth: u64) -> Process {
+        let life = match process::is_dead(pid, birth) {
+            true => Life::Dead,
+            false => life(Stat::of_process(pid)),
+        };
+        Process::new(pid, None, life)
+    }
+
+    /// The thread that a node names.
+    pub(crate) fn of_thread(pid: u32, tid: u32, birth: u64) -> Process {
+        let life = match thread::is_dead(pid, tid, birth) {
+            true => Life::Dead,
+            false => life(Stat::of_thread(pid, tid)),
+        };
+        Process::new(pid, Some(tid), life)
+    }
+
+    /// The thread that a lock names, whose process may not be known: `last` took the lock last.
+    pub(crate) fn of_owner(tid: u32, last: u32) -> Process {
+        match leader(tid) {
+            Some(pid) => Process::new(pid, Some(tid), life(Stat::of_thread(pid, tid))),
+            None => Process::new(last, Some(tid), Life::Dead),
+        }
+    }
+
+    fn new(pid: u32, thread: Option<u32>, life: Life) -> Process {
+        let program = match life {
+            Life::Dead => None,
+            Life::Alive | Life::Stopped => program(pid),
+        };
+        Process {
+            pid,
+            thread,
+            program,
+            life,
+        }
+    }
+}
+
+fn life(stat: Option<Stat>) -> Life {
+    match stat.map(|stat| stat.state) {
+        Some(b'T' | b't') => Life::Stopped,
+        Some(b'Z' | b'X') => Life::Dead,
+        _ => Life::Alive,
+    }
+}
+
+fn program(pid: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let name = name.strip_suffix(b"\n").unwrap_or(&name);
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The process of a thread. None if there is no such thread.
+fn leader(tid: u32) -> Option<u32> {
+    let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
+    let text = String::from_utf8_lossy(&status);
+    let line = text.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_thread_lives_and_belongs_to_this_process() {
+        let me = thread::current();
+        let found = Process::of_owner(me.tid(), 0);
+        assert_eq!((found.pid, found.life), (me.pid(), Life::Alive));
+        assert_eq!(Process::of_thread(me.pid(), me.tid(), me.birth()), found);
+        assert!(found.program.is_some_and(|name| !name.is_empty()));
+        assert_eq!(
+            Process::of(me.pid(), process::birth(me.pid())).life,
+            Life::Alive
+        );
+    }
+
+    #[test]
+    fn who_is_gone_or_was_another_is_dead() {
+        let me = thread::current();
+        assert_eq!(Process::of_owner(0x3fff_fffe, 7).life, Life::Dead);
+        assert_eq!(Process::of_owner(0x3fff_fffe, 7).pid, 7);
+        assert_eq!(Process::of_thread(me.pid(), me.tid(), 1).life, Life::Dead);
+        assert_eq!(Process::of(0x3fff_fffe, 0).life, Life::Dead);
+    }
+}

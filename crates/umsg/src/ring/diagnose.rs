@@ -1,0 +1,22 @@
+//! What is the matter with a ring.
+
+use super::error::RingError;
+use crate::diagnosis::{self, Diagnosis};
+use crate::error::OpenError;
+use crate::namespace::{FileAccess, Namespace, QueueName, RINGS};
+use rustix::fd::AsFd;
+use std::ffi::OsStr;
+
+/// Looks at a named ring, as [`posix::diagnose`](crate::posix::diagnose) does at a queue. Its one receiver holds no lock while it waits.
+///
+/// # Blocking
+/// As [`posix::diagnose`](crate::posix::diagnose).
+///
+/// # Errors
+/// As [`find`](super::find), but for damage.
+pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, RingError> {
+    let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+    let file = namespace.open_file_in(RINGS, &name, FileAccess::Read, false);
+    let file = file.map_err(super::directory::file_error)?;
+    Ok(diagnosis::posix::examine(file.as_fd(), namespace)?)
+}

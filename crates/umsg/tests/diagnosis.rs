@@ -1,0 +1,426 @@
+//! What a diagnosis says: who died with which lock, who is stopped, who waits, who holds what, and which bytes are wrong.
+//! And that it changes nothing, waits for nobody, and survives any bytes.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::{Random, wait_until};
+use umsg::crash;
+use umsg::diagnosis::{Diagnosis, HoldKind, Life, Owner, ProblemKind, Side, Wait};
+use umsg::posix::{self, Notify, NotifyKind, Queue};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where the locks of a POSIX queue lie: docs/format.md.
+const SENDER_LOCK: u64 = 512;
+const RECEIVER_LOCK: u64 = 768;
+
+fn diagnose(place: &Place) -> Diagnosis {
+    posix::diagnose(&place.namespace, "/q").expect("a diagnosis")
+}
+
+fn file(place: &Place) -> fs::File {
+    let mut options = fs::File::options();
+    let path = place.path().join("mq/q");
+    options.read(true).write(true).open(path).unwrap()
+}
+
+#[track_caller]
+fn assert_healthy(place: &Place) {
+    let diagnosis = diagnose(place);
+    assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
+}
+
+/// A child that does `work` and is killed at this point.
+#[track_caller]
+fn dies_at(point: &str, work: impl FnOnce()) -> u32 {
+    let mut child = Child::run(|| {
+        crash::arm(point, 1);
+        work();
+        0
+    });
+    child.expect(Exit::Signal(libc::SIGKILL), point);
+    child.pid() as u32
+}
+
+fn problem(diagnosis: &Diagnosis, kind: ProblemKind) -> &str {
+    let mut of_kind = diagnosis
+        .problems
+        .iter()
+        .filter(|problem| problem.kind == kind);
+    let problem = of_kind
+        .next()
+        .unwrap_or_else(|| panic!("{kind:?}: {diagnosis:#?}"));
+    &problem.what
+}
+
+/// One of many ways to use a queue.
+fn use_somehow(queue: &Queue, random: &mut Random) {
+    let priority = if random.below(2) == 0 {
+        3
+    } else {
+        random.below(32_768) as u32
+    };
+    let message = vec![7; random.below(400) as usize];
+    match random.below(6) {
+        0..=2 => drop(queue.try_send(&message, priority)),
+        3 => drop(queue.try_send_batch(&[(&b"one"[..], priority), (&message[..], 1)])),
+        4 => drop(queue.try_receive(&mut [0; 400])),
+        _ => {
+            if let Ok(lease) = queue.try_receive_lease() {
+                match random.below(2) {
+                    0 => lease.acknowledge().unwrap(),
+                    _ => drop(lease),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_queue_is_healthy_whatever_it_was_used_for() {
+    let place = Place::new();
+    let queue = place.create("/q", 200, 400);
+    assert_healthy(&place);
+    let mut random = Random::new(7);
+    for _ in 0..60 {
+        for _ in 0..40 {
+            use_somehow(&queue, &mut random);
+        }
+        assert_healthy(&place);
+    }
+    let contents = diagnose(&place).contents.unwrap();
+    let attributes = queue.attributes();
+    assert_eq!(contents.messages, attributes.messages as u64);
+    assert_eq!((contents.bytes, contents.capacity), (attributes.bytes, 200));
+}
+
+#[test]
+fn who_died_with_which_lock_is_named_and_so_is_who_repaired() {
+    for (point, side) in [
+        ("SEND_FILLED", Side::Senders),
+        ("SEND_PUBLISHED", Side::Senders),
+        ("RECEIVE_COPIED", Side::Receivers),
+        ("RECEIVE_TAKEN", Side::Receivers),
+    ] {
+        let place = Place::new();
+        let queue = place.create("/q", 10, 100);
+        queue.try_send(b"kept", 3).unwrap();
+        let died = dies_at(point, || match side {
+            Side::Senders => queue.try_send(b"maybe", 3).unwrap(),
+            _ => drop(queue.try_receive(&mut [0; 100])),
+        });
+        let diagnosis = diagnose(&place);
+        let lock = diagnosis
+            .locks
+            .iter()
+            .find(|lock| lock.side == side)
+            .unwrap();
+        match &lock.owner {
+            Owner::Died(Some(who)) => assert_eq!((who.pid, who.life), (died, Life::Dead)),
+            other => panic!("{point}: {other:?}"),
+        }
+        assert!(problem(&diagnosis, ProblemKind::Died).contains(&died.to_string()));
+        assert_eq!(
+            diagnosis.problems.len(),
+            1,
+            "{point}: {:#?}",
+            diagnosis.problems
+        );
+        // The next call there repairs.
+        let _ = queue.try_receive(&mut [0; 100]);
+        queue.try_send(b"next", 3).unwrap();
+        let diagnosis = diagnose(&place);
+        assert!(diagnosis.is_healthy(), "{point}: {:#?}", diagnosis.problems);
+        let repairs = diagnosis
+            .repairs
+            .iter()
+            .find(|repairs| repairs.side == side)
+            .unwrap();
+        assert_eq!((repairs.count, repairs.latest.len()), (1, 1));
+        let repair = &repairs.latest[0];
+        assert_eq!((repair.died, repair.by), (Some(died), std::process::id()));
+    }
+}
+
+#[test]
+fn who_died_with_both_locks_left_one_of_them_lent() {
+    let place = Place::new();
+    let queue = place.create("/q", 1000, 100);
+    let died = dies_at("GROW_LENT", || while queue.try_send(b"fills", 1).is_ok() {});
+    let diagnosis = diagnose(&place);
+    let owners: Vec<_> = diagnosis.locks.iter().map(|lock| &lock.owner).collect();
+    assert!(
+        matches!(owners[..], [Owner::Receiver, Owner::Died(Some(who))] if who.pid == died),
+        "{owners:?}"
+    );
+}
+
+#[test]
+fn a_stopped_owner_is_named_with_its_program_and_told_apart_from_none() {
+    let place = Place::new();
+    let _queue = place.create("/q", 10, 100);
+    let mut child = Child::run(|| {
+        std::thread::sleep(PATIENCE);
+        0
+    });
+    child.signal(libc::SIGSTOP);
+    let pid = child.pid() as u32;
+    for (lock, index) in [(SENDER_LOCK, 0), (RECEIVER_LOCK, 1)] {
+        file(&place).write_all_at(&pid.to_le_bytes(), lock).unwrap();
+        let is_stopped = |diagnosis: &Diagnosis| match &diagnosis.locks[index].owner {
+            Owner::Thread(who) => {
+                who.pid == pid && who.life == Life::Stopped && who.program.is_some()
+            }
+            _ => false,
+        };
+        assert!(
+            wait_until(PATIENCE, || is_stopped(&diagnose(&place))),
+            "{:?}",
+            diagnose(&place)
+        );
+        let diagnosis = diagnose(&place);
+        assert!(problem(&diagnosis, ProblemKind::Stuck).contains("is stopped"));
+        assert!(
+            diagnosis.problems[0]
+                .advice
+                .contains(&format!("kill -CONT {pid}"))
+        );
+        file(&place).write_all_at(&[0; 4], lock).unwrap();
+    }
+    file(&place)
+        .write_all_at(&pid.to_le_bytes(), SENDER_LOCK)
+        .unwrap();
+    child.kill();
+    let text = problem(&diagnose(&place), ProblemKind::Stuck).to_owned();
+    assert!(text.contains("does not exist"), "{text}");
+}
+
+#[test]
+fn an_owner_that_lives_and_does_not_go_on_is_told_of_after_a_second() {
+    let place = Place::new();
+    let _queue = place.create("/q", 10, 100);
+    let child = Child::run(|| {
+        std::thread::sleep(PATIENCE);
+        0
+    });
+    let pid = child.pid() as u32;
+    file(&place)
+        .write_all_at(&pid.to_le_bytes(), SENDER_LOCK)
+        .unwrap();
+    assert!(problem(&diagnose(&place), ProblemKind::Stuck).contains("does not go on"));
+}
+
+#[test]
+fn who_waits_is_named_with_what_for_and_for_how_long() {
+    let place = Place::new();
+    let queue = place.create("/q", 2, 100);
+    let receiver = Child::run(|| queue.receive(&mut [0; 100]).map_or(1, |_| 0));
+    assert!(wait_until(PATIENCE, || diagnose(&place).blocked.len() == 1));
+    let first = diagnose(&place).blocked.remove(0);
+    assert_eq!(
+        (first.who.pid, first.who.life),
+        (receiver.pid() as u32, Life::Alive)
+    );
+    assert_eq!(first.who.thread, Some(first.who.pid));
+    assert!(matches!(first.wait, Wait::Message { longest: None, .. }) && !first.served);
+    assert!(wait_until(PATIENCE, || diagnose(&place).blocked[0].time
+        >= Duration::from_millis(100)));
+    assert!(diagnose(&place).blocked[0].time < PATIENCE);
+    drop(receiver);
+    while queue.try_send(b"fills", 0).is_ok() {}
+    let _sender = Child::run(|| queue.send(b"waits", 0).map_or(1, |()| 0));
+    let _batch = Child::run(|| {
+        queue
+            .send_batch(&[(&b"one"[..], 0), (b"two", 0)])
+            .map_or(1, |()| 0)
+    });
+    let rooms = || {
+        let blocked = diagnose(&place).blocked;
+        let mut rooms: Vec<_> = blocked
+            .into_iter()
+            .filter_map(|blocked| match blocked.wait {
+                Wait::Room { messages, .. } => Some(messages),
+                _ => None,
+            })
+            .collect();
+        rooms.sort_unstable();
+        rooms
+    };
+    assert!(
+        wait_until(PATIENCE, || rooms() == [1, 2]),
+        "{:?}",
+        diagnose(&place).blocked
+    );
+    assert_healthy(&place);
+}
+
+#[test]
+fn holders_and_the_registered_are_named_and_those_that_died_are_told_of() {
+    let place = Place::new();
+    let queue = place.create("/q", 10, 100);
+    let registered = queue.notify(Notify::signal(libc::SIGURG)).unwrap();
+    let diagnosis = diagnose(&place);
+    let found = &diagnosis.registrations[0];
+    assert_eq!((found.who.pid, found.told), (std::process::id(), false));
+    assert_eq!(found.kind, NotifyKind::Signal(libc::SIGURG as u32));
+    drop(registered);
+    for text in [b"one", b"two"] {
+        queue.try_send(text, 0).unwrap();
+    }
+    let mut child = Child::run(|| {
+        let lease = queue.try_receive_lease().unwrap();
+        let room = queue.try_reserve(100).unwrap();
+        std::thread::sleep(PATIENCE);
+        drop((lease, room));
+        0
+    });
+    let held = wait_until(PATIENCE, || diagnose(&place).holds.len() == 2);
+    assert!(held, "{:#?}", diagnose(&place));
+    let diagnosis = diagnose(&place);
+    let kinds: Vec<_> = diagnosis
+        .holds
+        .iter()
+        .map(|hold| (hold.kind, hold.deliveries))
+        .collect();
+    assert!(kinds.contains(&(HoldKind::Leased, 1)), "{kinds:?}");
+    let whose = diagnosis
+        .holds
+        .iter()
+        .map(|hold| hold.who.as_ref().unwrap().pid);
+    assert!(whose.into_iter().all(|pid| pid == child.pid() as u32));
+    assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
+    child.kill();
+    let text = problem(&diagnose(&place), ProblemKind::Died).to_owned();
+    assert!(
+        text.contains("1 messages on lease, and room for 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn who_polls_is_named() {
+    let place = Place::new();
+    let queue = place.create("/q", 10, 100);
+    let _descriptor = queue.pollable().unwrap();
+    let pids: Vec<_> = diagnose(&place).pollers.iter().map(|who| who.pid).collect();
+    assert_eq!(pids, [std::process::id()]);
+}
+
+/// A queue with messages in the ring and in the store, some of them long.
+fn queue_with_all_kinds_of_messages(place: &Place) -> Queue {
+    let queue = place.create("/q", 50, 400);
+    for n in 0..20 {
+        queue
+            .try_send(&vec![n; usize::from(n) * 20], u32::from(n % 4))
+            .unwrap();
+    }
+    queue.try_receive(&mut [0; 400]).unwrap();
+    (0..5).for_each(|_| queue.try_send(b"in the ring", 9).unwrap());
+    queue
+}
+
+#[test]
+fn bytes_that_no_operation_could_have_left_are_found_where_they_are() {
+    let place = Place::new();
+    let _queue = queue_with_all_kinds_of_messages(&place);
+    assert_healthy(&place);
+    let cells = 794_624;
+    for (what, offset, bytes) in [
+        ("magic", 0, &b"x"[..]),
+        ("length of the file", 24, &[1]),
+        ("sent", 528, &[0xff; 4]),
+        ("freed", 640, &[0; 8]),
+        ("drained", 784, &[0xff; 4]),
+        ("slots", 388, &[0; 4]),
+        ("ring mask", 384, &[6]),
+        ("an entry of the ring", 536_576 + 24 * 4, &[0xff; 4]),
+        ("messages in the store", 808, &[99]),
+        ("second level of the bitmap", 832, &[2]),
+        ("receivers that wait", 848, &[0xff; 4]),
+        ("used records of holds", 1044, &[9]),
+        ("removed", 648, &[77]),
+        ("length of a message", cells + 5 * 128 + 16, &[0xff; 4]),
+        ("length of the arena", 576, &[0xff; 4]),
+        ("on_full", 6528, &[7]),
+    ] {
+        let file = file(&place);
+        let mut before = vec![0; bytes.len()];
+        file.read_exact_at(&mut before, offset).unwrap();
+        assert_ne!(before, bytes, "{what}");
+        file.write_all_at(bytes, offset).unwrap();
+        let diagnosis = diagnose(&place);
+        let found = &diagnosis.problems;
+        let mut offsets = diagnosis
+            .problems
+            .iter()
+            .filter_map(|problem| Some(problem.finding.as_ref()?.offset));
+        assert!(offsets.any(|at| at == offset), "{what}: {found:#?}");
+        file.write_all_at(&before, offset).unwrap();
+        assert_healthy(&place);
+    }
+}
+
+#[test]
+fn a_mark_of_damage_names_who_made_it() {
+    let place = Place::new();
+    let queue = place.create("/q", 10, 100);
+    queue.try_send(b"", 0).unwrap();
+    // A length that no message has.
+    file(&place).write_all_at(&[0xff; 4], 790_528 + 16).unwrap();
+    queue.try_receive(&mut [0; 100]).unwrap_err();
+    let damage = diagnose(&place).damage.unwrap();
+    assert_eq!(damage.by.pid, std::process::id());
+    assert!(damage.at.is_some());
+}
+
+#[test]
+fn a_look_changes_nothing_and_takes_no_memory() {
+    let place = Place::new();
+    let queue = queue_with_all_kinds_of_messages(&place);
+    dies_at("SEND_PUBLISHED", || queue.try_send(b"maybe", 3).unwrap());
+    let path = place.path().join("mq/q");
+    let before = (
+        fs::read(&path).unwrap(),
+        fs::metadata(&path).unwrap().blocks(),
+    );
+    diagnose(&place);
+    assert!(
+        (
+            fs::read(&path).unwrap(),
+            fs::metadata(&path).unwrap().blocks()
+        ) == before
+    );
+}
+
+#[test]
+fn a_look_survives_any_bytes_and_a_file_that_was_cut_short() {
+    let place = Place::new();
+    let _queue = queue_with_all_kinds_of_messages(&place);
+    let whole = fs::read(place.path().join("mq/q")).unwrap();
+    let file = file(&place);
+    let mut random = Random::new(11);
+    for round in 0..100_u64 {
+        for _ in 0..1 + random.below(20) {
+            // Mostly where something is.
+            let end = [8192, 16_384, 800_000, whole.len() as u64][random.below(4) as usize];
+            let bytes = random.next().to_le_bytes();
+            let offset = random.below(end - 8);
+            file.write_all_at(&bytes[..1 + random.below(8) as usize], offset)
+                .unwrap();
+        }
+        if round % 5 == 0 {
+            file.set_len(random.below(whole.len() as u64)).unwrap();
+        }
+        // That it returns is all: it may well find that this is no queue.
+        let _ = posix::diagnose(&place.namespace, "/q");
+        if round % 10 == 0 {
+            file.set_len(0).unwrap();
+            file.write_all_at(&whole, 0).unwrap();
+            assert_healthy(&place);
+        }
+    }
+}
