@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completions::Completions, create::Create, dump::Dump, gc::Gc, limits::Limits, load::Load,
-    ls::Ls, man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send, setup::Setup,
-    stat::Stat,
+    completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc, limits::Limits,
+    load::Load, ls::Ls, man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send,
+    setup::Setup, stat::Stat,
 };
 
 /// Message queues in shared memory: those of POSIX and of System V, no limits of the kernel, no root, no daemon
@@ -33,6 +33,7 @@ pub enum Command {
     Create(Create),
     Rm(Rm),
     Gc(Gc),
+    Doctor(Doctor),
     Ls(Ls),
     Stat(Stat),
     Send(Send),
@@ -79,7 +80,7 @@ Names:
 
   A ring is named as ring:/jobs. `umsg ls` and `umsg stat` show rings, and
   `umsg rm` removes what their owners have left; they are made and used by
-  programs.
+  programs. `umsg doctor` looks at queues and rings of all kinds.
 
 Numbers:
   Sizes and counts may end in K, M or G, for powers of 1024: 64K is 65536.
@@ -103,6 +104,7 @@ Exit codes:
   2    the command line makes no sense
   3    no message, or no room, within the time allowed
   4    the queue was removed while the command waited
+  5    `umsg doctor`: something is wrong with a queue
   `umsg run` exits as the program does, or with
   120  the program can't be intercepted: static, set-user-ID ...
   125  umsg could not prepare the program's start

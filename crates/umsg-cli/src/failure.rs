@@ -18,6 +18,8 @@ pub enum Code {
     NotInTime = 3,
     /// While the command waited, the queue lost its name.
     Removed = 4,
+    /// Of `umsg doctor`: something is wrong with a queue.
+    Unwell = 5,
     /// Of `umsg run`: the program would not see the drop-in.
     NotInterceptable = 120,
     /// Of `umsg run`, as env(1): it failed itself, before the program.
@@ -57,6 +59,14 @@ impl Failure {
         match self {
             Failure::Because { line, .. } => Failure::Because { code, line },
             other => other,
+        }
+    }
+
+    /// What it says.
+    pub fn line(&self) -> String {
+        match self {
+            Failure::Because { line, .. } => line.clone(),
+            Failure::Reported(_) | Failure::ReaderGone => String::new(),
         }
     }
 

@@ -4,10 +4,12 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "create",
     "rm",
+    "gc",
+    "doctor",
     "ls",
     "stat",
     "send",
@@ -48,6 +50,7 @@ fn the_help_of_the_whole_explains_names_exit_codes_and_the_environment() {
         "UMSG_DIR",
         "  3  ",
         "  4  ",
+        "  5  ",
         "  120  ",
         "  127  ",
     ] {

@@ -3,6 +3,8 @@
 pub mod completions;
 pub mod create;
 mod create_typed;
+pub mod doctor;
+mod doctor_text;
 pub mod dump;
 pub mod gc;
 mod gc_found;
@@ -33,6 +35,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Create(create) => create.perform(cli),
         Command::Rm(rm) => rm.perform(cli),
         Command::Gc(gc) => gc.perform(cli),
+        Command::Doctor(doctor) => doctor.perform(cli),
         Command::Ls(ls) => ls.perform(cli),
         Command::Stat(stat) => stat.perform(cli),
         Command::Send(send) => send.perform(cli),

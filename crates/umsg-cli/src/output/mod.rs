@@ -3,6 +3,7 @@
 pub mod base64;
 pub mod direct;
 pub mod json;
+pub mod json_doctor;
 pub mod json_ring;
 pub mod json_typed;
 pub mod message;

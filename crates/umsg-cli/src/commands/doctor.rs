@@ -1,0 +1,134 @@
+//! `umsg doctor`.
+
+use std::io::Write;
+
+use clap::Args;
+use umsg::diagnosis::Diagnosis;
+use umsg::{Namespace, posix, ring, sysv};
+
+use super::doctor_text;
+use crate::address::{Address, Label, Subject, subject};
+use crate::cli::Cli;
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::names::Name;
+use crate::output::{self, Format, json, json_doctor};
+use crate::place;
+
+/// Say what is the matter with a queue or ring, and what to do about it
+///
+/// Shown are who holds its locks, and whether he lives, is stopped or has died; who is blocked, for how long and waits for what; what
+/// processes hold on lease or have reserved; who is registered to be told of a message, and who polls; what was repaired after which
+/// deaths. And what is wrong: a process that is stopped in the middle of a call, which others wait for; what the dead have left; bytes
+/// that no operation could have left there, for which calls fail (EBADMSG), each with its place in the file, and what was expected
+/// there.
+///
+/// A look takes no lock, waits for nobody and changes nothing. Nothing is wrong if the exit code is 0; it is 5 if something is.
+#[derive(Args, Debug)]
+#[command(
+    group = clap::ArgGroup::new("which").required(true).args(["queues", "all"]),
+    after_help = "\
+Examples:
+  umsg doctor /orders
+  umsg doctor key:0x1234 ring:/jobs
+  umsg doctor --all --json | jq '.queues[] | select(.healthy | not)'"
+)]
+pub struct Doctor {
+    /// The queues: names, or of System V key:0x1234 or id:32769; rings as ring:/jobs
+    #[arg(value_name = "QUEUE", value_parser = subject())]
+    queues: Vec<Subject>,
+    /// All queues and rings
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// One that was looked at.
+pub struct Patient {
+    pub name: String,
+    /// Or why it can't be looked at.
+    pub found: Result<Diagnosis, String>,
+}
+
+impl Patient {
+    pub fn is_healthy(&self) -> bool {
+        self.found.as_ref().is_ok_and(Diagnosis::is_healthy)
+    }
+}
+
+impl Doctor {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        self.format.check()?;
+        let namespace = place::existing(cli)?;
+        let subjects = match self.all {
+            true => all(&namespace)?,
+            false => self.queues.clone(),
+        };
+        let patients: Vec<Patient> = subjects
+            .iter()
+            .map(|subject| examine(&namespace, subject))
+            .collect();
+        let mut out = output::standard()?;
+        match self.format.json {
+            true => json::print(&mut out, &json_doctor::Report::new(&patients))?,
+            false => doctor_text::print(&mut out, &patients)?,
+        }
+        out.flush()?;
+        if patients.iter().any(|patient| patient.found.is_err()) {
+            return Err(Failure::Reported(Code::Failed));
+        }
+        match patients.iter().all(Patient::is_healthy) {
+            true => Ok(()),
+            false => Err(Failure::Reported(Code::Unwell)),
+        }
+    }
+}
+
+/// All that there are.
+fn all(namespace: &Namespace) -> Result<Vec<Subject>> {
+    let named = |name: &std::ffi::OsString| Name::from(name.as_os_str());
+    let mut all = Vec::new();
+    for listed in posix::list(namespace)? {
+        all.push(Subject::Queue(Address::Posix(named(&listed.name))));
+    }
+    let typed = sysv::list(namespace);
+    for entry in typed.map_err(|error| Failure::new(Code::Failed, error.explain()))? {
+        all.push(Subject::Queue(Address::SystemV(Label::Id(entry.id))));
+    }
+    for listed in ring::list(namespace)? {
+        all.push(Subject::Ring(named(&listed.name)));
+    }
+    Ok(all)
+}
+
+fn examine(namespace: &Namespace, subject: &Subject) -> Patient {
+    let name = subject.lossy();
+    let found = diagnose(namespace, subject);
+    if let Err(failure) = &found {
+        failure.report();
+    }
+    Patient {
+        name,
+        found: found.map_err(|failure| failure.line()),
+    }
+}
+
+fn diagnose(namespace: &Namespace, subject: &Subject) -> Result<Diagnosis> {
+    match subject {
+        Subject::Queue(Address::Posix(name)) => {
+            name.check()?;
+            posix::diagnose(namespace, name).map_err(|error| Failure::of(name, error))
+        }
+        Subject::Queue(Address::SystemV(label)) => {
+            let found = match label {
+                Label::Key(key) => sysv::diagnose(namespace, *key),
+                Label::Id(id) => sysv::diagnose_id(namespace, *id),
+            };
+            found.map_err(|error| Failure::of(label, error))
+        }
+        Subject::Ring(name) => {
+            name.check()?;
+            ring::diagnose(namespace, name).map_err(|error| Failure::of(subject.lossy(), error))
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What `umsg doctor` says, for people.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use umsg::diagnosis::{
+    Blocked, Diagnosis, Hold, HoldKind, Life, Lock, Owner, Process, Registration, Repairs, Side,
+    Wait,
+};
+use umsg::posix::NotifyKind;
+use umsg::sysv::Want;
+
+use super::doctor::Patient;
+use crate::output::{text, time};
+
+/// So many of a kind are shown.
+const MOST: usize = 20;
+
+pub fn print(out: &mut impl Write, patients: &[Patient]) -> io::Result<()> {
+    for (n, patient) in patients.iter().enumerate() {
+        if n != 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", text::on_one_line(patient.name.as_bytes()))?;
+        match &patient.found {
+            Ok(diagnosis) => describe(out, diagnosis)?,
+            Err(line) => writeln!(out, "  {line}")?,
+        }
+    }
+    Ok(())
+}
+
+fn line(out: &mut impl Write, title: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "  {title:<12}{}", text::on_one_line(text.as_bytes()))
+}
+
+/// A line for each, the title before the first.
+fn lines<T>(
+    out: &mut impl Write,
+    title: &str,
+    all: &[T],
+    show: impl Fn(&T) -> String,
+) -> io::Result<()> {
+    for (n, one) in all.iter().take(MOST).enumerate() {
+        line(out, if n == 0 { title } else { "" }, &show(one))?;
+    }
+    match all.len().saturating_sub(MOST) {
+        0 => Ok(()),
+        more => line(out, "", &format!("and {more} more")),
+    }
+}
+
+fn describe(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
+    if let Some(contents) = &diagnosis.contents {
+        let (messages, bytes) = (contents.messages, contents.bytes);
+        line(out, "holds", &format!("{messages} messages, {bytes} bytes"))?;
+    }
+    if let Some(receiver) = &diagnosis.receiver {
+        line(out, "receiver", &process(receiver))?;
+    }
+    lines(out, "locks", &diagnosis.locks, lock)?;
+    lines(out, "blocked", &diagnosis.blocked, blocked)?;
+    lines(out, "held", &diagnosis.holds, hold)?;
+    lines(out, "notifies", &diagnosis.registrations, registration)?;
+    lines(out, "polled by", &diagnosis.pollers, process)?;
+    let repaired: Vec<_> = diagnosis
+        .repairs
+        .iter()
+        .filter(|repairs| repairs.count != 0)
+        .collect();
+    lines(out, "repaired", &repaired, |repairs| repair(repairs))?;
+    if diagnosis.busy {
+        line(
+            out,
+            "in use",
+            "at each look: not all was checked; run this again when there is less to do",
+        )?;
+    }
+    if diagnosis.is_healthy() {
+        return line(out, "healthy", "nothing is wrong");
+    }
+    for problem in &diagnosis.problems {
+        line(out, "wrong", &problem.what)?;
+        line(out, "  to do", &problem.advice)?;
+    }
+    Ok(())
+}
+
+fn process(who: &Process) -> String {
+    let mut shown = format!("process {}", who.pid);
+    if let Some(program) = &who.program {
+        shown.push_str(&format!(" ({program})"));
+    }
+    if let Some(thread) = who.thread.filter(|&thread| thread != who.pid) {
+        shown.push_str(&format!(", thread {thread}"));
+    }
+    match who.life {
+        Life::Stopped => shown.push_str(", stopped"),
+        Life::Dead => shown.push_str(", dead"),
+        _ => {}
+    }
+    shown
+}
+
+fn side(side: Side) -> &'static str {
+    match side {
+        Side::Senders => "senders",
+        Side::Receivers => "receivers",
+        _ => "queue",
+    }
+}
+
+fn lock(lock: &Lock) -> String {
+    let owner = match &lock.owner {
+        Owner::Nobody => "free".to_owned(),
+        Owner::Thread(who) => format!("held by {}", process(who)),
+        Owner::Receiver => "lent to the holder of the receivers' lock".to_owned(),
+        Owner::Died(Some(who)) => format!("left by process {}, which died holding it", who.pid),
+        Owner::Died(None) => "left by a thread that died holding it".to_owned(),
+        _ => "held by somebody".to_owned(),
+    };
+    format!("{:<11}{owner}", side(lock.side))
+}
+
+fn blocked(blocked: &Blocked) -> String {
+    let what = match &blocked.wait {
+        Wait::Message { want, longest } => {
+            let longest =
+                longest.map_or_else(String::new, |bytes| format!(" of up to {bytes} bytes"));
+            format!("receives {}{longest}", wanted(*want))
+        }
+        Wait::Room { messages, bytes } => {
+            let bytes = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
+            let what = if *messages == 1 {
+                "a message".to_owned()
+            } else {
+                format!("{messages} messages at once")
+            };
+            format!("sends {what}{bytes}")
+        }
+        _ => "waits".to_owned(),
+    };
+    let served = if blocked.served {
+        "; has been served and has not run since"
+    } else {
+        ""
+    };
+    format!(
+        "{}, {what}, for {}{served}",
+        process(&blocked.who),
+        duration(blocked.time)
+    )
+}
+
+fn wanted(want: Want) -> String {
+    match want {
+        Want::Any => "a message".to_owned(),
+        Want::Exactly(mtype) => format!("a message of type {mtype}"),
+        Want::Except(mtype) => format!("a message of any type but {mtype}"),
+        Want::Lowest(mtype) => format!("a message of the lowest type up to {mtype}"),
+    }
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{}ms", time.as_millis()),
+        s => format!("{s}s"),
+    }
+}
+
+fn hold(hold: &Hold) -> String {
+    let who = hold.who.as_ref().map(process);
+    let by = who.map_or_else(String::new, |who| format!(" by {who}"));
+    let (bytes, times) = (hold.bytes, hold.deliveries);
+    let mut shown = match hold.kind {
+        HoldKind::Leased => format!("{bytes} bytes leased{by}, delivered {times} times"),
+        HoldKind::Reserved => format!("room for {bytes} bytes reserved{by}"),
+        _ => format!("{bytes} bytes set aside for the dead-letter queue"),
+    };
+    if let Some(time) = hold.ends_in {
+        shown.push_str(&format!(", ends by itself in {}", duration(time)));
+    }
+    shown
+}
+
+fn registration(registration: &Registration) -> String {
+    let how = match registration.kind {
+        NotifyKind::Signal(signal) => format!("by signal {signal}"),
+        NotifyKind::Call => "by a call".to_owned(),
+        _ => "when it looks".to_owned(),
+    };
+    let told = if registration.told {
+        "; was told and has not taken note"
+    } else {
+        ""
+    };
+    format!("{}, {how}{told}", process(&registration.who))
+}
+
+fn repair(repairs: &Repairs) -> String {
+    let times = if repairs.count == 1 {
+        "once".to_owned()
+    } else {
+        format!("{} times", repairs.count)
+    };
+    let mut shown = format!("{:<11}{times}", side(repairs.side));
+    if let Some(latest) = repairs.latest.first() {
+        let died = latest
+            .died
+            .map_or_else(|| "somebody".to_owned(), |pid| format!("process {pid}"));
+        let ago = time::ago(Some(latest.at));
+        shown.push_str(&format!(
+            ", last {ago}: {died} had died, process {} repaired",
+            latest.by
+        ));
+    }
+    shown
+}

@@ -1,0 +1,320 @@
+//! What `umsg doctor` says, for programs. A field keeps its name and its meaning for good. What is not known is null.
+
+use serde::Serialize;
+use umsg::diagnosis::{
+    Blocked, Diagnosis, Hold, HoldKind, Life, Lock, Owner, Problem, ProblemKind, Process,
+    Registration, Repair, Repairs, Side, Wait,
+};
+use umsg::posix::NotifyKind;
+use umsg::sysv::Want;
+
+use super::time::utc;
+use crate::commands::doctor::Patient;
+
+#[derive(Serialize)]
+pub struct Report {
+    healthy: bool,
+    queues: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Known(Box<Known>),
+    Unknown { name: String, error: String },
+}
+
+#[derive(Serialize)]
+struct Known {
+    name: String,
+    healthy: bool,
+    busy: bool,
+    messages: Option<u64>,
+    bytes: Option<u64>,
+    receiver: Option<Who>,
+    locks: Vec<LockEntry>,
+    blocked: Vec<BlockedEntry>,
+    held: Vec<HoldEntry>,
+    registrations: Vec<RegistrationEntry>,
+    pollers: Vec<Who>,
+    repairs: Vec<RepairsEntry>,
+    damaged: Option<DamageEntry>,
+    problems: Vec<ProblemEntry>,
+}
+
+#[derive(Serialize)]
+struct Who {
+    pid: u32,
+    thread: Option<u32>,
+    program: Option<String>,
+    /// alive, stopped or dead.
+    life: &'static str,
+}
+
+#[derive(Serialize)]
+struct LockEntry {
+    /// senders, receivers or queue.
+    side: &'static str,
+    /// free, held, lent or died.
+    state: &'static str,
+    owner: Option<Who>,
+    offset: u64,
+}
+
+#[derive(Serialize)]
+struct BlockedEntry {
+    #[serde(flatten)]
+    who: Who,
+    /// send or receive.
+    call: &'static str,
+    seconds: f64,
+    served: bool,
+    messages: Option<u32>,
+    bytes: Option<u64>,
+    longest: Option<u64>,
+    /// any, exactly, except or lowest; and the type that goes with it.
+    want: Option<&'static str>,
+    r#type: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct HoldEntry {
+    /// leased, reserved or set-aside.
+    kind: &'static str,
+    holder: Option<Who>,
+    bytes: u32,
+    deliveries: u32,
+    ends_in_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct RegistrationEntry {
+    #[serde(flatten)]
+    who: Who,
+    /// signal, call or none.
+    by: &'static str,
+    signal: Option<u32>,
+    told: bool,
+}
+
+#[derive(Serialize)]
+struct RepairsEntry {
+    side: &'static str,
+    count: u32,
+    /// The latest first.
+    latest: Vec<RepairEntry>,
+}
+
+#[derive(Serialize)]
+struct RepairEntry {
+    at: String,
+    died: Option<u32>,
+    by: u32,
+}
+
+#[derive(Serialize)]
+struct DamageEntry {
+    found_by: u32,
+    at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ProblemEntry {
+    /// damaged, stuck or died.
+    kind: &'static str,
+    what: String,
+    advice: String,
+    check: Option<&'static str>,
+    offset: Option<u64>,
+    expected: Option<String>,
+    found: Option<String>,
+}
+
+impl Report {
+    pub fn new(patients: &[Patient]) -> Report {
+        Report {
+            healthy: patients.iter().all(Patient::is_healthy),
+            queues: patients.iter().map(Entry::new).collect(),
+        }
+    }
+}
+
+impl Entry {
+    fn new(patient: &Patient) -> Entry {
+        let name = patient.name.clone();
+        match &patient.found {
+            Ok(diagnosis) => Entry::Known(Box::new(Known::new(name, diagnosis))),
+            Err(error) => Entry::Unknown {
+                name,
+                error: error.clone(),
+            },
+        }
+    }
+}
+
+impl Known {
+    fn new(name: String, diagnosis: &Diagnosis) -> Known {
+        let contents = diagnosis.contents;
+        Known {
+            name,
+            healthy: diagnosis.is_healthy(),
+            busy: diagnosis.busy,
+            messages: contents.map(|contents| contents.messages),
+            bytes: contents.map(|contents| contents.bytes),
+            receiver: diagnosis.receiver.as_ref().map(Who::new),
+            locks: diagnosis.locks.iter().map(LockEntry::new).collect(),
+            blocked: diagnosis.blocked.iter().map(BlockedEntry::new).collect(),
+            held: diagnosis.holds.iter().map(HoldEntry::new).collect(),
+            registrations: diagnosis
+                .registrations
+                .iter()
+                .map(RegistrationEntry::new)
+                .collect(),
+            pollers: diagnosis.pollers.iter().map(Who::new).collect(),
+            repairs: diagnosis.repairs.iter().map(RepairsEntry::new).collect(),
+            damaged: diagnosis.damage.as_ref().map(|damage| DamageEntry {
+                found_by: damage.by.pid,
+                at: damage.at.map(utc),
+            }),
+            problems: diagnosis.problems.iter().map(ProblemEntry::new).collect(),
+        }
+    }
+}
+
+impl Who {
+    fn new(who: &Process) -> Who {
+        Who {
+            pid: who.pid,
+            thread: who.thread,
+            program: who.program.clone(),
+            life: match who.life {
+                Life::Stopped => "stopped",
+                Life::Dead => "dead",
+                _ => "alive",
+            },
+        }
+    }
+}
+
+fn side(side: Side) -> &'static str {
+    match side {
+        Side::Senders => "senders",
+        Side::Receivers => "receivers",
+        _ => "queue",
+    }
+}
+
+impl LockEntry {
+    fn new(lock: &Lock) -> LockEntry {
+        let (state, owner) = match &lock.owner {
+            Owner::Thread(who) => ("held", Some(Who::new(who))),
+            Owner::Receiver => ("lent", None),
+            Owner::Died(who) => ("died", who.as_ref().map(Who::new)),
+            _ => ("free", None),
+        };
+        LockEntry {
+            side: side(lock.side),
+            state,
+            owner,
+            offset: lock.offset,
+        }
+    }
+}
+
+impl BlockedEntry {
+    fn new(blocked: &Blocked) -> BlockedEntry {
+        let mut entry = BlockedEntry {
+            who: Who::new(&blocked.who),
+            call: "receive",
+            seconds: blocked.time.as_secs_f64(),
+            served: blocked.served,
+            messages: None,
+            bytes: None,
+            longest: None,
+            want: None,
+            r#type: None,
+        };
+        match blocked.wait {
+            Wait::Message { want, longest } => {
+                let (kind, mtype) = match want {
+                    Want::Any => ("any", None),
+                    Want::Exactly(mtype) => ("exactly", Some(mtype)),
+                    Want::Except(mtype) => ("except", Some(mtype)),
+                    Want::Lowest(mtype) => ("lowest", Some(mtype)),
+                };
+                (entry.want, entry.r#type, entry.longest) = (Some(kind), mtype, longest);
+            }
+            Wait::Room { messages, bytes } => {
+                (entry.call, entry.messages, entry.bytes) = ("send", Some(messages), bytes);
+            }
+            _ => {}
+        }
+        entry
+    }
+}
+
+impl HoldEntry {
+    fn new(hold: &Hold) -> HoldEntry {
+        HoldEntry {
+            kind: match hold.kind {
+                HoldKind::Leased => "leased",
+                HoldKind::Reserved => "reserved",
+                _ => "set-aside",
+            },
+            holder: hold.who.as_ref().map(Who::new),
+            bytes: hold.bytes,
+            deliveries: hold.deliveries,
+            ends_in_seconds: hold.ends_in.map(|time| time.as_secs_f64()),
+        }
+    }
+}
+
+impl RegistrationEntry {
+    fn new(registration: &Registration) -> RegistrationEntry {
+        let (by, signal) = match registration.kind {
+            NotifyKind::Signal(signal) => ("signal", Some(signal)),
+            NotifyKind::Call => ("call", None),
+            _ => ("none", None),
+        };
+        RegistrationEntry {
+            who: Who::new(&registration.who),
+            by,
+            signal,
+            told: registration.told,
+        }
+    }
+}
+
+impl RepairsEntry {
+    fn new(repairs: &Repairs) -> RepairsEntry {
+        let entry = |repair: &Repair| RepairEntry {
+            at: utc(repair.at),
+            died: repair.died,
+            by: repair.by,
+        };
+        RepairsEntry {
+            side: side(repairs.side),
+            count: repairs.count,
+            latest: repairs.latest.iter().map(entry).collect(),
+        }
+    }
+}
+
+impl ProblemEntry {
+    fn new(problem: &Problem) -> ProblemEntry {
+        let finding = problem.finding.as_ref();
+        ProblemEntry {
+            kind: match problem.kind {
+                ProblemKind::Damaged => "damaged",
+                ProblemKind::Stuck => "stuck",
+                _ => "died",
+            },
+            what: problem.what.clone(),
+            advice: problem.advice.clone(),
+            check: finding.map(|finding| finding.check),
+            offset: finding.map(|finding| finding.offset),
+            expected: finding.map(|finding| finding.expected.clone()),
+            found: finding.map(|finding| finding.found.clone()),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! umsg doctor: what is the matter with a queue.
+
+mod support;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command};
+
+use serde_json::{Value, json};
+use support::{Outcome, Site, start};
+
+/// Where the lock of the senders' side lies: docs/format.md.
+const SENDER_LOCK: u64 = 512;
+
+/// A process that is killed and reaped with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn write(site: &Site, file: &str, offset: u64, bytes: &[u8]) {
+    let path = site.path().join(file);
+    let file = File::options().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+/// What it says of the only queue, and its exit code.
+fn report(site: &Site, arguments: &[&str]) -> (Option<i32>, Value) {
+    let all = [&["doctor", "--json"], arguments].concat();
+    let Outcome { code, output, .. } = site.umsg(&all);
+    let mut report: Value = serde_json::from_slice(&output).unwrap();
+    (code, report["queues"][0].take())
+}
+
+#[test]
+fn a_healthy_queue_is_said_to_be_so() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    site.umsg(&["send", "/q", "four"]).text();
+    let shown = site.umsg(&["doctor", "q"]);
+    let text = shown.text();
+    assert!(
+        text.starts_with("/q\n  holds       1 messages, 4 bytes\n"),
+        "{text}"
+    );
+    assert!(text.contains("  locks       senders    free\n"), "{text}");
+    assert!(text.ends_with("  healthy     nothing is wrong\n"), "{text}");
+}
+
+#[test]
+fn all_queues_and_rings_are_looked_at() {
+    let site = Site::new();
+    for name in ["/one", "/two", "key:0x1234"] {
+        site.umsg(&["create", name]).text();
+    }
+    let namespace = umsg::Namespace::at(site.path()).unwrap();
+    let _ring = umsg::ring::Options::new().create_in(&namespace, "/jobs");
+    let report = site.umsg(&["doctor", "--all", "--json"]).json();
+    let queues = report["queues"].as_array().unwrap().iter();
+    let names: Vec<_> = queues
+        .map(|queue| queue["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["/one", "/two", "id:0", "ring:/jobs"]);
+    assert_eq!(report["healthy"], true);
+    assert_eq!(report["queues"][3]["receiver"]["pid"], std::process::id());
+}
+
+#[test]
+fn who_is_blocked_is_named_with_what_for() {
+    let site = Site::new();
+    for name in ["/q", "key:7"] {
+        site.umsg(&["create", name]).text();
+    }
+    for (name, arguments, want, mtype) in [
+        ("/q", vec!["recv", "/q"], "any", Value::Null),
+        (
+            "key:7",
+            vec!["recv", "key:7", "--type", "5"],
+            "exactly",
+            json!(5),
+        ),
+    ] {
+        let waiting = Killed(start(&mut site.command(&arguments)));
+        site.wait_for(name, "blocked_receivers", 1);
+        let (code, queue) = report(&site, &[name]);
+        assert_eq!(code, Some(0), "{queue}");
+        let blocked = &queue["blocked"][0];
+        assert_eq!(blocked["pid"], waiting.0.id(), "{queue}");
+        assert_eq!(
+            (&blocked["program"], &blocked["life"]),
+            (&json!("umsg"), &json!("alive"))
+        );
+        assert_eq!(
+            (&blocked["call"], &blocked["want"]),
+            (&json!("receive"), &json!(want))
+        );
+        assert_eq!(blocked["type"], mtype);
+        let shown = site.umsg(&["doctor", name]);
+        assert!(
+            shown
+                .text()
+                .contains(&format!("process {} (umsg), receives", waiting.0.id())),
+            "{shown:?}"
+        );
+    }
+}
+
+#[test]
+fn a_stopped_owner_is_named_with_what_to_do() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let owner = Killed(start(Command::new("sleep").arg("60")));
+    let pid = owner.0.id();
+    let status = Command::new("kill")
+        .args(["-STOP", &pid.to_string()])
+        .status();
+    assert!(status.unwrap().success());
+    write(&site, "mq/q", SENDER_LOCK, &pid.to_le_bytes());
+    let shown = site.umsg(&["doctor", "/q"]);
+    assert_eq!(shown.code, Some(5));
+    let text = String::from_utf8(shown.output).unwrap();
+    assert!(
+        text.contains(&format!(
+            "senders    held by process {pid} (sleep), stopped"
+        )),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("let it go on (kill -CONT {pid})")),
+        "{text}"
+    );
+    let (code, queue) = report(&site, &["/q"]);
+    assert_eq!(
+        (code, &queue["problems"][0]["kind"]),
+        (Some(5), &json!("stuck"))
+    );
+}
+
+#[test]
+fn damage_is_told_with_its_place() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    site.umsg(&["create", "key:7"]).text();
+    // Cursors: messages ever sent, and number of the last message.
+    for (name, file, offset) in [("/q", "mq/q", 528), ("key:7", "msg/0", 256 + 8)] {
+        write(&site, file, offset, &[0xff; 6]);
+        let (code, queue) = report(&site, &[name]);
+        let problem = &queue["problems"][0];
+        assert_eq!(
+            (code, &queue["healthy"]),
+            (Some(5), &json!(false)),
+            "{queue}"
+        );
+        assert_eq!(
+            (&problem["kind"], &problem["offset"]),
+            (&json!("damaged"), &json!(offset))
+        );
+        assert_ne!(problem["expected"], problem["found"]);
+    }
+}
+
+#[test]
+fn what_can_not_be_looked_at_is_an_error() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    for (name, says) in [
+        ("/none", "no queue of this name"),
+        ("key:9", "no queue of this key"),
+        ("ring:/none", ""),
+    ] {
+        let outcome = site.umsg(&["doctor", name]);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        assert!(outcome.errors.contains(says), "{outcome:?}");
+    }
+    std::fs::write(site.path().join("mq/letter"), "Dear Sir").unwrap();
+    let outcome = site.umsg(&["doctor", "--all"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
+}
