@@ -1,4 +1,5 @@
-//! Thread cancellation: mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked.
+//! Thread cancellation: mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked. So are
+//! poll and select, where libc's function, which they call, ends the thread: they never begin again.
 //!
 //! pthread_testcancel ends a cancelled thread by unwinding its stack, which must not happen through a frame of Rust. So the
 //! exported functions are a few instructions of assembly, made by [`cancellation_point`], that call it before they
@@ -136,14 +137,6 @@ pub(crate) extern "C" fn defer(before: &mut c_int) {
     }
 }
 
-/// For a cancellation point that may not get to libc's function of its name. Nothing that would have to be dropped is on the stack.
-pub(crate) fn test() {
-    if CALLS.load(Ordering::SeqCst) != 0 {
-        // SAFETY: takes nothing; it returns, or ends the thread as libc's function would.
-        unsafe { pthread_testcancel() };
-    }
-}
-
 /// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or is to be looked for first. A thread for which there
 /// is no record can't be cancelled meanwhile.
 pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
@@ -182,8 +175,8 @@ pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
     }
 }
 
-/// Exports a name of libc that is a cancellation point and takes up to five arguments, none of them a floating point
-/// number: it goes on in a Rust function with the same arguments, or with 0 (no time-out) as a fifth one.
+/// Exports a name of libc that is a cancellation point and takes up to five arguments (six if it never returns [`BEGIN_AGAIN`]), none of
+/// them a floating point number: it goes on in a Rust function with the same arguments, or with 0 (no time-out) as a fifth one.
 macro_rules! cancellation_point {
     ($(#[$doc:meta])* $name:ident => $function:ident(0)) => {
         $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function "xor r8d, r8d", "mov x4, xzr" }
@@ -217,17 +210,19 @@ macro_rules! cancellation_point {
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_restore_state",
-                // Two more: the type of cancellation, and the result.
-                "3: sub rsp, 16",
-                ".cfi_def_cfa_offset 64",
+                // Four more: the type of cancellation, the result, and a sixth argument, which only who never begins again has.
+                "3: sub rsp, 32",
+                ".cfi_def_cfa_offset 80",
+                "mov [rsp + 16], r9",
                 "4: mov rdi, rsp",
                 "call {defer}",
                 "call {test}@PLT",
-                "mov r8, [rsp + 16]",
-                "mov rcx, [rsp + 24]",
-                "mov rdx, [rsp + 32]",
-                "mov rsi, [rsp + 40]",
-                "mov rdi, [rsp + 48]",
+                "mov r9, [rsp + 16]",
+                "mov r8, [rsp + 32]",
+                "mov rcx, [rsp + 40]",
+                "mov rdx, [rsp + 48]",
+                "mov rsi, [rsp + 56]",
+                "mov rdi, [rsp + 64]",
                 "call {function}",
                 "mov [rsp + 8], rax",
                 "mov edi, [rsp]",
@@ -238,7 +233,7 @@ macro_rules! cancellation_point {
                 "5: mov rax, [rsp + 8]",
                 "cmp eax, {again}",
                 "je 4b",
-                "add rsp, 56",
+                "add rsp, 72",
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_endproc",
@@ -267,6 +262,7 @@ macro_rules! cancellation_point {
                 "stp x0, x1, [sp, 16]",
                 "stp x2, x3, [sp, 32]",
                 "str x4, [sp, 48]",
+                "str x5, [sp, 72]",
                 "adrp x16, {calls}",
                 "ldr w16, [x16, :lo12:{calls}]",
                 "cbnz w16, 3f",
@@ -284,6 +280,7 @@ macro_rules! cancellation_point {
                 "3: add x0, sp, 56",
                 "bl {defer}",
                 "bl {test}",
+                "ldr x5, [sp, 72]",
                 "ldr x4, [sp, 48]",
                 "ldp x2, x3, [sp, 32]",
                 "ldp x0, x1, [sp, 16]",

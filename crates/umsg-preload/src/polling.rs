@@ -5,17 +5,19 @@
 //! queues.
 //!
 //! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread: nothing that would have to be
-//! dropped is alive in a function here that calls one. What is lost then is the memory of a copy that was too long for the stack.
+//! dropped is alive in a function here that calls one. A copy that was too long for the stack is freed by a cleanup handler
+//! ([`Copy`]). Threads that may be ended at any instruction are not, in here: see [`crate::cancellation`], where a thread that is
+//! cancelled already ends, too.
 
 use std::alloc::Layout;
-use std::ffi::{c_int, c_short};
+use std::ffi::{c_int, c_short, c_void};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use libc::{nfds_t, pollfd, sigset_t, timespec};
 use umsg::{Edges, Readiness};
 
-use crate::{bells, cancellation, errno, next, ours, pointer, table};
+use crate::{bells, errno, next, ours, pointer, table};
 
 const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
@@ -63,7 +65,6 @@ pub(crate) struct Patience {
 #[cold]
 pub(crate) unsafe fn wait(fds: *mut pollfd, count: nfds_t, patience: Patience) -> c_int {
     let count = count as usize;
-    cancellation::test();
     // SAFETY: by this function's contract; the copy has room for as many.
     with_room(count, |copy| unsafe {
         wait_on_copy(fds, copy, count, patience)
@@ -84,10 +85,42 @@ pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -
     if room.is_null() {
         return errno::fail(libc::ENOMEM);
     }
+    let mut copy = Copy { room, layout };
+    let mut handler = MaybeUninit::uninit();
+    // SAFETY: the handler and what it is called with stay where they are until it is popped, or has run because the thread ends.
+    unsafe { _pthread_cleanup_push(handler.as_mut_ptr(), Copy::free, (&raw mut copy).cast()) };
     let outcome = work(room.cast());
-    // SAFETY: allocated above with this layout.
-    unsafe { std::alloc::dealloc(room, layout) };
+    // SAFETY: pushed above, and the last that was: it runs.
+    unsafe { _pthread_cleanup_pop(handler.as_mut_ptr(), 1) };
     outcome
+}
+
+/// Memory that is freed though its thread may be cancelled.
+struct Copy {
+    room: *mut u8,
+    layout: Layout,
+}
+
+impl Copy {
+    extern "C" fn free(copy: *mut c_void) {
+        // SAFETY: what `with_room` gave, which is on its stack still, allocated with this layout.
+        unsafe {
+            let Copy { room, layout } = copy.cast::<Copy>().read();
+            std::alloc::dealloc(room, layout);
+        }
+    }
+}
+
+/// libc's `struct _pthread_cleanup_buffer`: routine, argument, a number, the one before.
+type Cleanup = [usize; 4];
+
+unsafe extern "C" {
+    fn _pthread_cleanup_push(
+        handler: *mut Cleanup,
+        routine: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    );
+    fn _pthread_cleanup_pop(handler: *mut Cleanup, run: c_int);
 }
 
 /// # Safety

@@ -26,6 +26,8 @@ cases_on_both! { "poll":
     select_leaves_what_is_behind_a_set,
     a_thread_that_polls_can_be_cancelled,
     a_poll_that_does_not_wait_is_a_cancellation_point_too,
+    a_thread_that_may_be_ended_at_any_instruction_is_cancelled_while_it_polls,
+    a_cancelled_poll_of_many_descriptors_keeps_no_memory,
     many_processes_poll_and_nothing_is_missed,
 }
 

@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 
+use crate::cancellation::cancellation_point;
 use crate::polling::{self, Patience};
 use crate::{errno, next};
 
-/// Waits until a descriptor is ready; `timeout` is in milliseconds, a negative one for ever.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+cancellation_point! {
+    /// Waits until a descriptor is ready; `timeout` is in milliseconds, a negative one for ever.
+    poll => poll_deferred
+}
+
+unsafe extern "C" fn poll_deferred(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's promises to libc's poll are handed on.
     unsafe {
         if polling::concerns_us(fds, count) {
@@ -21,9 +25,12 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
     }
 }
 
-/// poll, as _FORTIFY_SOURCE calls it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __poll_chk(
+cancellation_point! {
+    /// poll, as _FORTIFY_SOURCE calls it.
+    __poll_chk => poll_chk_deferred
+}
+
+unsafe extern "C" fn poll_chk_deferred(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: c_int,
@@ -39,9 +46,12 @@ pub unsafe extern "C" fn __poll_chk(
     }
 }
 
-/// Waits until a descriptor is ready, or a handler has run of a signal that `mask` does not block.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ppoll(
+cancellation_point! {
+    /// Waits until a descriptor is ready, or a handler has run of a signal that `mask` does not block.
+    ppoll => ppoll_deferred
+}
+
+unsafe extern "C" fn ppoll_deferred(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -57,9 +67,12 @@ pub unsafe extern "C" fn ppoll(
     }
 }
 
-/// ppoll, as _FORTIFY_SOURCE calls it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __ppoll_chk(
+cancellation_point! {
+    /// ppoll, as _FORTIFY_SOURCE calls it.
+    __ppoll_chk => ppoll_chk_deferred
+}
+
+unsafe extern "C" fn ppoll_chk_deferred(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use libc::{fd_set, nfds_t, pollfd, sigset_t, suseconds_t, timespec, timeval};
 use rustix::fs::{Mode, OFlags};
 
+use crate::cancellation::cancellation_point;
 use crate::polling::{self, Patience};
 use crate::{errno, next, pointer, signals, table};
 
@@ -22,9 +23,17 @@ const TOLD: [c_short; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
 /// Bits of a word.
 const BITS: usize = usize::BITS as usize;
 
-/// Waits until a descriptor of the sets is ready, and tells how much of the time is left.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn select(
+cancellation_point! {
+    /// Waits until a descriptor of the sets is ready, and tells how much of the time is left.
+    select => select_deferred
+}
+
+cancellation_point! {
+    /// Waits until a descriptor of the sets is ready, or a handler has run of a signal that a mask does not block.
+    pselect => pselect_deferred
+}
+
+unsafe extern "C" fn select_deferred(
     count: c_int,
     reading: *mut fd_set,
     writing: *mut fd_set,
@@ -42,9 +51,7 @@ pub unsafe extern "C" fn select(
     }
 }
 
-/// Waits until a descriptor of the sets is ready, or a handler has run of a signal that `mask` does not block.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pselect(
+unsafe extern "C" fn pselect_deferred(
     count: c_int,
     reading: *mut fd_set,
     writing: *mut fd_set,
@@ -158,7 +165,7 @@ impl Sets {
     /// # Safety
     /// As for libc's pselect.
     unsafe fn poll(&self, timeout: Option<Duration>, mask: *const sigset_t) -> c_int {
-        polling::with_room(self.count, |fds| {
+        let poll = |fds| {
             // SAFETY: `fds` has room for all that the sets may hold; the rest by this function's contract.
             unsafe {
                 let used = self.gather(fds);
@@ -168,7 +175,8 @@ impl Sets {
                 }
                 self.tell(std::slice::from_raw_parts(fds, used))
             }
-        })
+        };
+        polling::with_room(self.count, poll)
     }
 
     /// Writes an entry for each descriptor that is in a set. How many there are.

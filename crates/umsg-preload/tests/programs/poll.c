@@ -290,8 +290,8 @@ CASE(a_handler_ends_a_blocked_poll_even_under_sa_restart) {
     EXPECT(signals >= 4);
 }
 
-CASE(the_mask_of_ppoll_and_pselect_counts_while_they_wait) {
-    mqd_t queue = create(O_RDWR, 2);
+static void expect_masks_to_count(mqd_t queue) {
+    signals = 0;
     struct sigaction action = {.sa_handler = on_signal};
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
     sigset_t blocked, none;
@@ -308,6 +308,15 @@ CASE(the_mask_of_ppoll_and_pselect_counts_while_they_wait) {
     FD_ZERO(&set); FD_SET(queue, &set);
     EXPECT_ERRNO(pselect(queue + 1, &set, NULL, NULL, NULL, &none), EINTR);
     EXPECT(signals == 3 && sigprocmask(SIG_BLOCK, NULL, &none) == 0 && sigismember(&none, SIGUSR1));
+}
+
+CASE(the_mask_of_ppoll_and_pselect_counts_while_they_wait) {
+    mqd_t queue = create(O_RDWR, 2);
+    expect_masks_to_count(queue);
+    int type = PTHREAD_CANCEL_ASYNCHRONOUS;
+    EXPECT(pthread_setcanceltype(type, NULL) == 0);
+    expect_masks_to_count(queue);
+    EXPECT(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type) == 0 && type == PTHREAD_CANCEL_ASYNCHRONOUS);
 }
 
 static int chosen(int descriptor, fd_set *set) { return FD_ISSET(descriptor, set) != 0; }
@@ -442,6 +451,75 @@ CASE(a_poll_that_does_not_wait_is_a_cancellation_point_too) {
     void *result;
     EXPECT(pthread_create(&thread, NULL, poll_at_once, NULL) == 0);
     EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == 1);
+}
+
+static void *poll_again_and_again(void *how) {
+    struct pollfd one = {shared, POLLIN, 0};
+    fd_set set;
+    pthread_cleanup_push(clean_up, NULL);
+    EXPECT(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    for (;;) {
+        FD_ZERO(&set); FD_SET(shared, &set);
+        struct timeval time = {0, 100};
+        if ((long)how)
+            poll(&one, 1, 0);
+        else
+            select(shared + 1, &set, NULL, NULL, &time);
+    }
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+CASE(a_thread_that_may_be_ended_at_any_instruction_is_cancelled_while_it_polls) {
+    shared = create(O_RDWR, 1);
+    pthread_barrier_init(&barrier, NULL, 2);
+    for (int round = 1; round <= 300; round++) {
+        pthread_t thread;
+        void *result;
+        EXPECT(pthread_create(&thread, NULL, poll_again_and_again, (void *)(long)(round % 2)) == 0);
+        pthread_barrier_wait(&barrier);
+        usleep(100 + round);
+        EXPECT(pthread_cancel(thread) == 0);
+        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == round);
+    }
+    send_one(shared);
+    EXPECT(ready(shared, POLLIN) == POLLIN);
+}
+
+enum { MANY = 1000 };
+
+static void *poll_many(void *unused) {
+    struct pollfd all[MANY];
+    for (int i = 0; i < MANY; i++) all[i] = (struct pollfd){i ? -1 : shared, POLLIN, 0};
+    pthread_barrier_wait(&barrier);
+    poll(all, MANY, -1);
+    return unused;
+}
+
+static long resident_pages(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    EXPECT(file && fscanf(file, "%*d %ld", &pages) == 1 && fclose(file) == 0);
+    return pages;
+}
+
+CASE(a_cancelled_poll_of_many_descriptors_keeps_no_memory) {
+    shared = create(O_RDWR, 1);
+    pthread_barrier_init(&barrier, NULL, 2);
+    long before = 0;
+    for (int round = 0; round < 3000; round++) {
+        pthread_t thread;
+        void *result;
+        if (round == 100) before = resident_pages();
+        EXPECT(pthread_create(&thread, NULL, poll_many, NULL) == 0);
+        pthread_barrier_wait(&barrier);
+        if (round % 10 == 0) usleep(1000);
+        EXPECT(pthread_cancel(thread) == 0);
+        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    }
+    /* Two pages each would be 23 MB. */
+    EXPECT(resident_pages() - before < 1000);
 }
 
 /* The kernel kills who makes another system call than read, write and exit then. */
