@@ -91,7 +91,7 @@ fn title(place: Place, cadence: u64) -> String {
 
 fn measure(plan: &Plan, variant: Variant, place: Place, cadence: u64) -> Result<Figures, Failure> {
     match variant {
-        Variant::Umsg(waiting) => post(plan, &Umsg::new(waiting, false)?, place, cadence),
+        Variant::Umsg(waiting) => post(plan, &Umsg::new(waiting, false), place, cadence),
         Variant::Uring { defer, polling } => {
             post(plan, &Uring::new(defer, polling)?, place, cadence)
         }

@@ -73,7 +73,7 @@ fn row(plan: &Plan, case: Case) -> Row {
     };
     for round in 0..plan.rounds {
         plan.progress(&format!("{SUITE}: {name}"), round);
-        ours.round(|| measure(plan, &Umsg::new(Waiting::Adaptive, true)?, case));
+        ours.round(|| measure(plan, &Umsg::new(Waiting::Adaptive, true), case));
         plain.round(|| measure(plan, &Uring::new(false, false)?, case));
         defer.round(|| measure(plan, &Uring::new(true, false)?, case));
         channel.round(|| threads_only().and_then(|()| measure(plan, &Channel::new(), case)));

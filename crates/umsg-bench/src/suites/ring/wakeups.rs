@@ -22,7 +22,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     let [mut ours, mut plain] = std::array::from_fn(|_| Side::new());
     for round in 0..plan.rounds {
         plan.progress(&format!("{SUITE}: wake-ups"), round);
-        ours.round(|| measure(plan, &Umsg::new(Waiting::Blocking, false)?));
+        ours.round(|| measure(plan, &Umsg::new(Waiting::Blocking, false)));
         plain.round(|| measure(plan, &Uring::new(false, false)?));
     }
     let (umsg, kernel) = (ours.each(|&found| found), plain.each(|&found| found));

@@ -1,33 +1,37 @@
 //! umsg's rings.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use umsg::ring::{self, Options, Post, Until, Waiting};
+use umsg::Namespace;
+use umsg::ring::{self, Options, Post, RingError, Until, Waiting};
 
 use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
-/// A ring without a name, inherited by forked processes.
+/// How often a sender looks for the ring, and how many times.
+const LOOK: Duration = Duration::from_micros(200);
+const LOOKS: u32 = 50_000;
+
+/// A ring with a name of its own. It belongs to the process that makes it, which has to be the receiver's.
 pub struct Umsg {
-    ring: Mutex<Option<ring::Ring>>,
-    sender: ring::Sender,
+    name: String,
+    waiting: Waiting,
     payload: usize,
 }
 
 impl Umsg {
     /// `payload`: whether messages have [`PAYLOAD`] bytes beside what io_uring's have.
-    pub fn new(waiting: Waiting, payload: bool) -> Result<Self, Failure> {
-        let ring = Options::new()
-            .entries(ENTRIES as u32)
-            .overflow(0)
-            .create()
-            .map_err(failure)?;
-        ring.set_waiting(waiting);
-        Ok(Self {
-            sender: ring.sender(),
-            ring: Mutex::new(Some(ring)),
+    pub fn new(waiting: Waiting, payload: bool) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: only has to be unlike others.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self {
+            name: format!("/ring-{number}"),
+            waiting,
             payload: if payload { PAYLOAD } else { 0 },
-        })
+        }
     }
 }
 
@@ -35,18 +39,32 @@ impl Way for Umsg {
     type Sender = Posting;
     type Receiver = Taking;
 
+    /// Waits for the receiver, who makes the ring meanwhile.
     fn sender(&self) -> Result<Posting, Failure> {
-        Ok(Posting {
-            sender: self.sender.clone(),
-            payload: self.payload,
-        })
+        for _ in 0..LOOKS {
+            match ring::Sender::open(&self.name) {
+                Ok(sender) => {
+                    return Ok(Posting {
+                        sender,
+                        payload: self.payload,
+                    });
+                }
+                Err(RingError::NotFound) => thread::sleep(LOOK),
+                Err(error) => return Err(failure(error)),
+            }
+        }
+        Err(Failure::new("umsg: the receiver has made no ring"))
     }
 
     fn receiver(&self) -> Result<Taking, Failure> {
-        let mut ring = self.ring.lock().map_err(failure)?;
-        let ring = ring.take();
-        ring.map(Taking)
-            .ok_or_else(|| Failure::new("the ring has a receiver"))
+        let namespace = Namespace::resolve().map_err(failure)?;
+        let ring = Options::new()
+            .entries(ENTRIES as u32)
+            .overflow(0)
+            .create_in(&namespace, &self.name)
+            .map_err(failure)?;
+        ring.set_waiting(self.waiting);
+        Ok(Taking(ring))
     }
 }
 
