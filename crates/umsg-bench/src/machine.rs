@@ -78,6 +78,13 @@ pub fn hurry() -> bool {
     hurried
 }
 
+/// Has the calling thread run whenever it is not asleep, whatever others want; where that is not permitted, in its turn.
+pub fn come_first() {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: 0 is the calling thread; the parameters are a local that the call only reads.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
+}
+
 fn allowed() -> Result<Vec<usize>, Failure> {
     // SAFETY: an all-zero cpu_set_t is an empty set, which the call fills up to the size given.
     let set = unsafe {

@@ -71,18 +71,19 @@ fn measure<Q: TypedQueue>(plan: &Plan) -> Result<f64, Failure> {
     asking::<Q>(plan.budget)
 }
 
-/// Sends and receives messages of a type of its own, and leaves some behind.
+/// Sends and receives messages of a type of its own, and leaves some behind. There is always room; calls that wait are used because the
+/// partner may be kept from running for long while it has the queue's lock.
 fn work<Q: TypedQueue>(queue: &Q, member: &Member<'_>) -> Result<(), Failure> {
     let mtype = member.index as i64 + 1;
     while !member.is_over() {
-        queue.try_send(mtype, 0).map_err(send_failed)?;
+        queue.send(mtype, 0).map_err(send_failed)?;
         queue
-            .try_receive(Want::Exactly(mtype))
+            .receive(Want::Exactly(mtype))
             .map_err(receive_failed)?;
         member.count(1);
     }
     for _ in 0..left_by(member.index) {
-        queue.try_send(mtype, 0).map_err(send_failed)?;
+        queue.send(mtype, 0).map_err(send_failed)?;
     }
     Ok(())
 }
