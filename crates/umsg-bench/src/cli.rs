@@ -3,18 +3,26 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+
+use crate::suite::Suite;
 
 /// umsg and the kernel's own message queues, side by side
 #[derive(Parser, Debug)]
 #[command(
     version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "\
 Examples:
   umsg-bench mqueue                 the table published in 2012, on this machine
   umsg-bench stream --json          throughput between two processes, for a program to read
   umsg-bench msg                    System V queues: pairs of threads on one queue, receiving by type
-  umsg-bench all --quick            everything, in a few minutes, with less certain figures
+  umsg-bench all --quick            everything, in less than three minutes, with less certain figures
+  umsg-bench all --json figures.json --html figures.html
+                                    everything, kept, and as a page to look at
+  umsg-bench report figures.json --html figures.html --markdown figures.md
+                                    a page and a document from figures that were kept
 
 The kernel allows an unprivileged process queues of 10 messages; its column is measured at the
 deepest queue that it allows the caller (RLIMIT_MSGQUEUE and /proc/sys/fs/mqueue, which are never
@@ -22,14 +30,24 @@ changed), and the output says how deep that was. A System V queue of more than 1
 root only: then in an IPC namespace that belongs to the measurement.
 
 A ratio says how many times better umsg is than the kernel in the same run: above 1, umsg is faster.
-Progress goes to standard error."
+A row is \"not resolved\" if the rounds differ too much for its figures, or its goal, to mean anything.
+Progress goes to standard error.
+
+--json without a file, or with -, writes to standard output in place of the tables. It is one object:
+\"format\" (a number that changes if the meaning of a field does), \"date\", \"program\", \"machine\", \"suites\",
+\"rows\", \"latencies\", and \"published\", the tables that were published with what is measured here beside them."
 )]
 pub struct Cli {
+    #[command(subcommand)]
+    pub task: Option<Task>,
     /// What to measure
-    pub suite: Suite,
-    /// Print an array of rows in JSON instead of tables
-    #[arg(long)]
-    pub json: bool,
+    #[arg(required = true)]
+    suite: Option<Suite>,
+    /// Write the figures to a file, or to standard output in place of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub pages: Pages,
     /// Shorter rounds, and fewer of the slow cases
     #[arg(long)]
     pub quick: bool,
@@ -49,79 +67,45 @@ pub struct Cli {
     minutes: u64,
 }
 
-/// The suites, each a question.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Suite {
-    /// One thread: an empty queue, a full one, filling and draining, by order of priorities
-    Mqueue,
-    /// One thread: does the cost stay flat from 1 to 1,000,000 messages?
-    Depth,
-    /// Two processes, one direction: messages a second
-    Stream,
-    /// Two processes, one direction, several messages a call
-    Batch,
-    /// Two processes, back and forth: time of a round trip
-    Pingpong,
-    /// What it costs that somebody polls: sends and receives of one thread, two processes in epoll_wait
-    Poll,
-    /// Two processes, messages of a megabyte: copied, and in place
-    Copy,
-    /// What a queue takes in memory
-    Memory,
-    /// Two cores: does a hammered queue slow down who works beside it?
-    Neighbour,
-    /// System V queues: one thread, pairs of threads on one queue, receiving by type, 160 threads
-    Msg,
-    /// The totals of all System V queues: kept in one place, by CPU or by queue; 1 to 160 threads
-    Counters,
-    /// Message rings beside io_uring's MSG_RING: a post every 10 and 20 us, and how much goes through
-    Ring,
-    /// All of the above
-    All,
+/// What else the program does.
+#[derive(Subcommand, Debug)]
+pub enum Task {
+    /// Make a page or a document from figures that --json has kept
+    Report {
+        /// What `umsg-bench all --json FILE` has written
+        figures: PathBuf,
+        #[command(flatten)]
+        pages: Pages,
+    },
 }
 
-impl Suite {
-    /// The single suites that this one stands for.
-    pub fn expand(self) -> Vec<Suite> {
-        match self {
-            Suite::All => vec![
-                Suite::Mqueue,
-                Suite::Depth,
-                Suite::Stream,
-                Suite::Batch,
-                Suite::Pingpong,
-                Suite::Poll,
-                Suite::Copy,
-                Suite::Memory,
-                Suite::Neighbour,
-                Suite::Msg,
-                Suite::Counters,
-                Suite::Ring,
-            ],
-            single => vec![single],
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Suite::Mqueue => "mqueue",
-            Suite::Depth => "depth",
-            Suite::Stream => "stream",
-            Suite::Batch => "batch",
-            Suite::Pingpong => "pingpong",
-            Suite::Poll => "poll",
-            Suite::Copy => "copy",
-            Suite::Memory => "memory",
-            Suite::Neighbour => "neighbour",
-            Suite::Msg => "msg",
-            Suite::Counters => "counters",
-            Suite::Ring => "ring",
-            Suite::All => "all",
-        }
-    }
+/// Where figures are shown.
+#[derive(Args, Debug, Default)]
+pub struct Pages {
+    /// Write a page with tables and plots that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write a document in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Put this text in Markdown at the end of the document
+    #[arg(long, value_name = "FILE", requires = "markdown")]
+    pub attempts: Option<PathBuf>,
 }
 
 impl Cli {
+    /// The suites to run, one after another.
+    pub fn suites(&self) -> Vec<Suite> {
+        self.suite.map(Suite::expand).unwrap_or_default()
+    }
+
+    /// Whether tables are printed: not where programs read.
+    pub fn tables(&self) -> bool {
+        self.json
+            .as_ref()
+            .is_none_or(|file| file.as_os_str() != "-")
+    }
+
     pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 5 } else { 7 })
     }
@@ -129,5 +113,32 @@ impl Cli {
     /// How long the whole run may take.
     pub fn deadline(&self) -> Duration {
         Duration::from_secs(self.minutes * 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn figures_go_to_a_file_or_in_place_of_the_tables() {
+        let cli = parse("umsg-bench all --json figures.json").unwrap();
+        assert!(cli.tables());
+        assert_eq!(cli.suites().len(), 12);
+        for line in ["umsg-bench msg --json", "umsg-bench msg --json -"] {
+            assert!(!parse(line).unwrap().tables(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_report_measures_nothing() {
+        let cli = parse("umsg-bench report a.json --html a.html").unwrap();
+        assert!(cli.suites().is_empty());
+        assert!(matches!(cli.task, Some(Task::Report { .. })));
+        assert!(parse("umsg-bench").is_err());
     }
 }

@@ -3,10 +3,16 @@
 use std::fs;
 use std::mem;
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock;
+use crate::row::rounded;
 
 /// Below this share of a CPU nothing is said.
 const QUIET: f64 = 0.05;
+
+/// Above this share of a CPU figures mean nothing.
+const LOUD: f64 = 0.25;
 
 /// The state of things when a suite began.
 pub struct Company {
@@ -29,19 +35,45 @@ impl Company {
         }
     }
 
-    /// What others took since, as a sentence; none if the machine was quiet.
-    pub fn describe(&self) -> Option<String> {
+    /// What others took since.
+    pub fn load(&self) -> Load {
         let seconds = (clock::now() - self.began) as f64 / 1e9;
-        let (busy, stolen) = machine()?;
+        let (busy, stolen) = machine().unwrap_or((self.busy, self.stolen));
         let others = ((busy - self.busy) - (ours() - self.ours)) / seconds;
-        let stolen = (stolen - self.stolen) / seconds;
-        if others.max(stolen) < QUIET {
-            return None;
+        Load {
+            seconds: rounded(seconds),
+            others: rounded(others.max(0.0)),
+            stolen: rounded((stolen - self.stolen) / seconds),
         }
-        Some(format!(
-            "the machine was not quiet: other processes took {others:.2} CPUs meanwhile, \
-             other machines {stolen:.2}"
-        ))
+    }
+}
+
+/// Who was on the machine while a suite ran.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Load {
+    /// How long it ran.
+    pub seconds: f64,
+    /// CPUs that other processes took meanwhile.
+    pub others: f64,
+    /// CPUs that the hypervisor gave to other machines.
+    pub stolen: f64,
+}
+
+impl Load {
+    /// A sentence, if the machine was not quiet.
+    pub fn describe(&self) -> Option<String> {
+        let Self { others, stolen, .. } = self;
+        (others.max(*stolen) >= QUIET).then(|| {
+            format!(
+                "the machine was not quiet: other processes took {others:.2} CPUs meanwhile, \
+                 other machines {stolen:.2}"
+            )
+        })
+    }
+
+    /// Whether so much that figures mean nothing.
+    pub fn is_loud(&self) -> bool {
+        self.others + self.stolen > LOUD
     }
 }
 

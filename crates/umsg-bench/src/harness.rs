@@ -1,14 +1,18 @@
 //! What every suite needs to know, and rounds that alternate.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::backends::dropin;
 use crate::backends::kernel::{self, Allowance};
-use crate::cli::{Cli, Suite};
+use crate::cli::Cli;
 use crate::clock;
 use crate::failure::Failure;
 use crate::machine::{self, Cpus};
+use crate::progress::Progress;
+use crate::row::rounded;
+use crate::suite::Suite;
 
 /// What was asked for, and what the machine allows.
 pub struct Plan {
@@ -16,15 +20,17 @@ pub struct Plan {
     pub rounds: u32,
     /// Whether to take the slow cases fewer times.
     pub quick: bool,
-    /// Whether the output is for programs.
-    pub json: bool,
+    /// Whether tables are printed for people.
+    pub tables: bool,
+    /// What is said on standard error meanwhile.
+    pub progress: Progress,
     /// How long to repeat one cheap operation within a round.
     pub budget: Duration,
     /// How long two processes work within a round.
     pub duo_budget: Duration,
     pub cpus: Cpus,
     /// Whether we run before others, at nice -20.
-    hurried: bool,
+    pub hurried: bool,
     /// How deep the kernel lets us go.
     pub allowance: Allowance,
     /// Why there is no column for the drop-in, if so.
@@ -42,7 +48,8 @@ impl Plan {
         Ok(Self {
             rounds: cli.rounds(),
             quick: cli.quick,
-            json: cli.json,
+            tables: cli.tables(),
+            progress: Progress::new(&cli.suites(), cli.quick),
             budget: milliseconds(20, 60),
             duo_budget: milliseconds(80, 250),
             cpus,
@@ -74,17 +81,7 @@ impl Plan {
 
     /// As `progress`, with a number of rounds of its own.
     pub fn progress_of(&self, what: &str, round: u32, rounds: u32) {
-        let line = format!("{what}, round {} of {rounds}", round + 1);
-        let mut out = std::io::stderr().lock();
-        // Progress that can't be shown is no reason to stop.
-        let _ = if out.is_terminal() {
-            let last = if round + 1 == rounds { "\r\x1b[K" } else { "" };
-            write!(out, "\r\x1b[K{line}{last}")
-        } else if round == 0 {
-            writeln!(out, "{what}")
-        } else {
-            Ok(())
-        };
+        self.progress.show(what, round, rounds);
     }
 }
 
@@ -143,8 +140,12 @@ impl<T> Side<T> {
 }
 
 /// One figure over the rounds; empty if there is none.
-#[derive(Debug, Clone)]
-pub struct Samples(pub Vec<f64>);
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Samples(#[serde(serialize_with = "rounded_all")] pub Vec<f64>);
+
+fn rounded_all<S: Serializer>(samples: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(samples.iter().map(|&sample| rounded(sample)))
+}
 
 impl Samples {
     pub fn median(&self) -> Option<f64> {

@@ -106,15 +106,20 @@ fn siblings(cpu: usize) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// One line: processor, CPUs used, kernel.
-pub fn describe(cpus: Cpus) -> String {
-    let model = fs::read_to_string("/proc/cpuinfo")
+/// The processor's name, as it calls itself.
+pub fn model() -> String {
+    fs::read_to_string("/proc/cpuinfo")
         .ok()
         .and_then(|text| {
             let line = text.lines().find(|line| line.starts_with("model name"))?;
             Some(line.split_once(':')?.1.trim().to_owned())
         })
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+/// One line: processor, CPUs used, kernel.
+pub fn describe(cpus: Cpus) -> String {
+    let model = model();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let used = match cpus.second {
         Some(second) => format!("CPUs {} and {second}", cpus.first),

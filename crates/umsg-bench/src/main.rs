@@ -6,37 +6,62 @@
 //!
 //! The measuring happens in a child of its own (see [`supervisor`]), so that nothing is left in
 //! `/dev/shm` even if that child is killed or crashes.
+//!
+//! ```text
+//!  suites ──▶ rows ──▶ tables on standard output
+//!               │
+//!               ▼
+//!           document ──▶ JSON ──▶ page (HTML with plots), Markdown
+//! ```
 
 mod backends;
 mod child;
 mod cli;
 mod clock;
+mod columns;
 mod company;
 mod crew;
+mod document;
 mod duo;
 mod failure;
+mod found;
 mod harness;
 mod machine;
-mod report;
+mod markdown;
+mod page;
+mod plot;
+mod progress;
+mod published;
+mod row;
 mod shared;
 mod stats;
+mod suite;
 mod suites;
 mod supervisor;
 mod table;
 
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use crate::backends::typed;
-use crate::cli::Cli;
+use crate::cli::{Cli, Pages, Task};
 use crate::company::Company;
+use crate::document::Document;
 use crate::failure::Failure;
 use crate::harness::Plan;
+use crate::suite::Suite;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = typed::prepare().and_then(|()| supervisor::run(cli.deadline(), || measure(&cli)));
+    let done = match &cli.task {
+        Some(Task::Report { figures, pages }) => Document::read(figures)
+            .and_then(|document| write_pages(&document, pages))
+            .map(|()| ExitCode::SUCCESS),
+        None => typed::prepare().and_then(|()| supervisor::run(cli.deadline(), || measure(&cli))),
+    };
     match done {
         Ok(code) => code,
         Err(failure) => {
@@ -46,23 +71,71 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the suites that were asked for and prints what they found.
+/// Runs the suites that were asked for, prints what they found and writes what was asked for.
 fn measure(cli: &Cli) -> Result<(), Failure> {
     let plan = Plan::new(cli)?;
-    let mut rows = Vec::new();
-    for suite in cli.suite.expand() {
-        let company = Company::watch();
-        let mut found = suites::run(suite, &plan)?;
-        if let Some(first) = found.first_mut() {
-            first.notes.extend(company.describe());
+    let mut document = Document::new(&plan);
+    let suites = cli.suites();
+    let mut failed = Vec::new();
+    for (number, &suite) in suites.iter().enumerate() {
+        plan.progress.begin(number);
+        if let Err(failure) = measure_one(suite, &plan, &mut document) {
+            // What can't be measured here does not keep the others from it.
+            eprintln!("umsg-bench: {}: {failure}", suite.name());
+            failed.push(suite.name());
         }
-        if !cli.json {
-            table::print(&plan.heading(suite), &found);
-        }
-        rows.extend(found);
     }
-    if cli.json {
-        report::print_json(&rows)?;
+    if suites.len() > 1 {
+        for left_out in &document.left_out {
+            eprintln!("--quick left out: {left_out}");
+        }
+    }
+    if let Some(file) = &cli.json {
+        let text = document.text()?;
+        match plan.tables {
+            true => write(file, &text)?,
+            false => print!("{text}"),
+        }
+    }
+    write_pages(&document, &cli.pages)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("failed: {}", failed.join(", ")))),
+    }
+}
+
+fn measure_one(suite: Suite, plan: &Plan, document: &mut Document) -> Result<(), Failure> {
+    let company = Company::watch();
+    let found = suites::run(suite, plan);
+    let load = company.load();
+    let found = found.map(|mut found| {
+        found.settle(&load);
+        if plan.tables {
+            table::print(&plan.heading(suite), &found.rows);
+        }
+        found
+    });
+    let failure = found.as_ref().err().cloned();
+    document.add(suite, load, found);
+    failure.map_or(Ok(()), Err)
+}
+
+fn write_pages(document: &Document, pages: &Pages) -> Result<(), Failure> {
+    if let Some(file) = &pages.html {
+        write(file, &page::html(document))?;
+    }
+    if let Some(file) = &pages.markdown {
+        let attempts = match &pages.attempts {
+            Some(file) => fs::read_to_string(file)
+                .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?,
+            None => String::new(),
+        };
+        write(file, &markdown::text(document, &attempts))?;
     }
     Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))
 }

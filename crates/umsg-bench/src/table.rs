@@ -1,6 +1,6 @@
 //! Rows as a table for people, notes below it.
 
-use crate::report::Row;
+use crate::row::{Row, Verdict};
 
 /// Prints the heading, the table, and the notes that its rows refer to by letters.
 pub fn print(heading: &str, rows: &[Row]) {
@@ -17,10 +17,10 @@ pub fn print(heading: &str, rows: &[Row]) {
 }
 
 /// The further columns of all rows, in order of appearance.
-fn extra_columns(rows: &[Row]) -> Vec<&'static str> {
+fn extra_columns(rows: &[Row]) -> Vec<&str> {
     let mut columns = Vec::new();
-    for (key, _) in rows.iter().flat_map(|row| &row.extra) {
-        if !columns.contains(key) {
+    for (key, _) in rows.iter().flat_map(|row| row.columns.iter()) {
+        if !columns.contains(&key) {
             columns.push(key);
         }
     }
@@ -29,12 +29,17 @@ fn extra_columns(rows: &[Row]) -> Vec<&'static str> {
 
 fn distinct_notes(rows: &[Row]) -> Vec<&str> {
     let mut notes: Vec<&str> = Vec::new();
-    for note in rows.iter().flat_map(|row| &row.notes) {
+    for note in rows.iter().flat_map(remarks) {
         if !notes.contains(&note.as_str()) {
             notes.push(note);
         }
     }
     notes
+}
+
+/// What is to be said below the table: first why the figures mean nothing, if so.
+fn remarks(row: &Row) -> impl Iterator<Item = &String> {
+    row.doubts.iter().chain(&row.notes)
 }
 
 fn header(extras: &[&str]) -> Vec<String> {
@@ -48,25 +53,31 @@ fn header(extras: &[&str]) -> Vec<String> {
 
 fn line(row: &Row, extras: &[&str], notes: &[&str]) -> Vec<String> {
     let mut cells = vec![
-        row.row.clone(),
-        row.unit.to_owned(),
+        match row.resolved {
+            true => row.row.clone(),
+            false => format!("{} (not resolved)", row.row),
+        },
+        row.unit.clone(),
         number(row.umsg),
         number(row.kernel),
         number(row.ratio),
     ];
     for key in extras {
-        let value = row.extra.iter().find(|(name, _)| name == key);
-        cells.push(value.map_or_else(String::new, |&(_, value)| number(value)));
+        let has = row.columns.iter().any(|(name, _)| name == *key);
+        cells.push(match has {
+            true => number(row.columns.get(key)),
+            false => String::new(),
+        });
     }
     cells.push(match &row.goal {
-        Some((goal, true)) => format!("met: {goal}"),
-        Some((goal, false)) => format!("MISSED: {goal}"),
+        Some(goal) if goal.verdict == Verdict::Missed => format!("MISSED: {}", goal.text),
+        Some(goal) => format!("{}: {}", goal.verdict.name(), goal.text),
         None => String::new(),
     });
     let marks = notes
         .iter()
         .enumerate()
-        .filter(|(_, note)| row.notes.iter().any(|own| own == *note))
+        .filter(|(_, note)| remarks(row).any(|own| own == *note))
         .map(|(index, _)| letter(index));
     cells.push(marks.collect::<Vec<_>>().join(","));
     cells
@@ -82,7 +93,7 @@ fn letter(index: usize) -> String {
 }
 
 /// About three digits that matter, thousands apart.
-fn number(value: Option<f64>) -> String {
+pub fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(value) if value.abs() < 10.0 => format!("{value:.2}"),

@@ -87,16 +87,7 @@ impl Allowance {
             let text = fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}"));
             text.map_or_else(|_| "?".to_owned(), |text| text.trim().to_owned())
         };
-        // SAFETY: all-zero is a valid rlimit, and the call touches only that.
-        let bytes = unsafe {
-            let mut limit: libc::rlimit = mem::zeroed();
-            libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit);
-            limit.rlim_cur
-        };
-        let bytes = match bytes {
-            libc::RLIM_INFINITY => "unlimited".to_owned(),
-            bytes => bytes.to_string(),
-        };
+        let bytes = bytes_allowed();
         let why = if depth == self.cap {
             "as --kernel-depth says"
         } else {
@@ -104,6 +95,20 @@ impl Allowance {
         };
         let messages = read("msg_max");
         format!("kernel at {depth} messages, {why} (msg_max {messages}, RLIMIT_MSGQUEUE {bytes})")
+    }
+}
+
+/// The limit of bytes in queues that applies to the calling process.
+pub fn bytes_allowed() -> String {
+    // SAFETY: all-zero is a valid rlimit, and the call touches only that.
+    let bytes = unsafe {
+        let mut limit: libc::rlimit = mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit);
+        limit.rlim_cur
+    };
+    match bytes {
+        libc::RLIM_INFINITY => "unlimited".to_owned(),
+        bytes => bytes.to_string(),
     }
 }
 

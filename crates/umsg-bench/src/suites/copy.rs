@@ -16,7 +16,7 @@ use crate::clock;
 use crate::duo::{self, Barrier, Places};
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 
 const SUITE: &str = "copy";
@@ -70,13 +70,12 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
             .reason("kernel", kernel.failure.as_ref())
     };
     let in_place = row("1 MB, in place", &place);
-    let met = in_place
-        .umsg
-        .zip(bare_times.median())
-        .map(|(umsg, bare)| umsg <= bare * GOAL);
+    let verdict = bare_times
+        .median()
+        .and_then(|bare| in_place.judge_umsg(bare * GOAL));
     Ok(vec![
         in_place
-            .goal(format!("<= {GOAL} x bare"), met)
+            .goal_if(format!("<= {GOAL} x bare"), verdict)
             .note("umsg and bare spin; the kernel's two sleep")
             .note("bare: the same bytes written and read in shared memory, with no queue")
             .note(format!("the kernel's messages are parts of {PART} bytes")),

@@ -11,7 +11,7 @@ use crate::backends::umsg::{self, UmsgQueue};
 use crate::backends::{Errno, MessageQueue as _, Spec};
 use crate::failure::Failure;
 use crate::harness::{Plan, Samples};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row, Verdict};
 
 const SUITE: &str = "memory";
 
@@ -200,7 +200,10 @@ impl Watched {
                 .column("bytes_at_once", Some(self.peak.bytes as f64))
                 .column("goal_bytes", Some(goal))
                 .note("kernel: what it charges to RLIMIT_MSGQUEUE for such a queue, used or not")
-                .goal("<= 1.3 x (bytes + 96 each) + 1 MB", Some(resident <= goal)),
+                .goal(
+                    "<= 1.3 x (bytes + 96 each) + 1 MB",
+                    Verdict::of(Some(resident <= goal)),
+                ),
         )
     }
 }

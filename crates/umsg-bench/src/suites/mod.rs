@@ -5,6 +5,7 @@ mod copy;
 mod counters;
 mod depth;
 mod duet;
+mod guard;
 mod memory;
 mod mqueue;
 mod msg;
@@ -16,14 +17,14 @@ mod priorities;
 mod ring;
 mod stream;
 
-use crate::cli::Suite;
 use crate::failure::Failure;
+use crate::found::Found;
 use crate::harness::Plan;
-use crate::report::Row;
+use crate::suite::Suite;
 
 /// Runs one suite.
-pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
-    match suite {
+pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
+    let rows = match suite {
         Suite::Mqueue => mqueue::run(plan),
         Suite::Depth => depth::run(plan),
         Suite::Stream => stream::run(plan),
@@ -35,7 +36,9 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Vec<Row>, Failure> {
         Suite::Neighbour => neighbour::run(plan),
         Suite::Msg => msg::run(plan),
         Suite::Counters => counters::run(plan),
-        Suite::Ring => ring::run(plan),
+        Suite::Ring => return ring::run(plan),
+        Suite::Guard => guard::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
-    }
+    };
+    rows.map(Found::from)
 }

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::duo::{self, Barrier, Places};
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 use crate::stats;
 
@@ -51,12 +51,31 @@ struct Case {
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for size in SIZES {
+    let sizes = if plan.quick { &SIZES[..1] } else { &SIZES };
+    for &size in sizes {
         for (places, cores, modes) in settings(plan) {
             for &mode in modes {
                 rows.push(measure(plan, cores, Case { mode, places, size })?);
             }
         }
+    }
+    Ok(rows)
+}
+
+/// What a guard watches: two that spin before they sleep, and two that share a core.
+pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let row = |places, cores, mode| {
+        let size = SIZES[0];
+        measure(plan, cores, Case { mode, places, size })
+    };
+    let first = plan.cpus.first;
+    let mut rows = vec![row(Places::Together(first), "one core", Mode::Blocking)?];
+    if let Some(second) = plan.cpus.second {
+        rows.push(row(
+            Places::Apart(first, second),
+            "two cores",
+            Mode::Adaptive,
+        )?);
     }
     Ok(rows)
 }
@@ -115,13 +134,12 @@ fn measure(plan: &Plan, cores: &str, case: Case) -> Result<Row, Failure> {
         .note(LINE_NOTE);
     Ok(match mode {
         Mode::Polling if size == SIZES[0] => {
-            let met = row.umsg.map(|time| time <= SPINNING_GOAL);
-            row.goal(format!("<= {SPINNING_GOAL} ns"), met)
+            row.goal_umsg(format!("<= {SPINNING_GOAL} ns"), SPINNING_GOAL)
         }
         Mode::Adaptive => row.note("the kernel has no such mode: it blocks"),
         Mode::Blocking => {
-            let met = row.ratio.map(|ratio| ratio >= ASLEEP_GOAL);
-            row.goal("<= 1.05 x kernel", met)
+            let verdict = row.judge_ratio(ASLEEP_GOAL);
+            row.goal_if("<= 1.05 x kernel", verdict)
         }
         _ => row,
     })

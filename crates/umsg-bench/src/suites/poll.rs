@@ -18,7 +18,7 @@ use crate::clock;
 use crate::duo::{self, Places};
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 use crate::stats;
 
@@ -139,6 +139,12 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
         )?);
     }
     Ok(rows)
+}
+
+/// What a guard watches: an empty queue that somebody polls, and one with a backlog.
+pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let row = |backlog| one_thread(plan, Some(LEVEL), backlog);
+    Ok(vec![row(0)?, row(BACKLOG)?])
 }
 
 fn one_thread(plan: &Plan, poller: Option<Poller>, backlog: u32) -> Result<Row, Failure> {

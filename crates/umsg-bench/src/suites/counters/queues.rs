@@ -11,7 +11,7 @@ use crate::backends::typed::{DEFAULT_BYTES, SIZE, Totals, TypedQueue, Want};
 use crate::crew::{self, Member};
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::suites::pairs::{self, Extent, receive_failed, send_failed};
 
 const QUEUES: usize = 80;

@@ -18,7 +18,7 @@ use crate::backends::kernel::KernelQueue;
 use crate::backends::umsg::UmsgQueue;
 use crate::failure::Failure;
 use crate::harness::{Plan, Samples, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::suites::pairs::MESSAGE_SIZE;
 use crate::suites::priorities::{Order, with_order};
 
@@ -45,14 +45,25 @@ struct Sides {
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;
+    // Seconds a round: what it shows does not need many.
+    let arrays = if plan.quick { 1 } else { plan.rounds };
     for order in Order::ALL {
-        let sides = measure(plan, order, &kernel_depth)?;
+        let sides = measure(plan, order, &kernel_depth, arrays)?;
         rows.extend(full_rows(order, &sides));
         rows.extend(fill_rows(order, &sides));
     }
     if let (Ok(depth), Some(first)) = (kernel_depth, rows.first_mut()) {
         first.notes.push(plan.allowance.describe(depth));
     }
+    Ok(rows)
+}
+
+/// What a guard watches: an empty queue, and a full one of mixed priorities.
+pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
+    let mut rows = empty_rows(plan, &kernel_depth)?;
+    let sides = measure(plan, Order::Random, &kernel_depth, 0)?;
+    rows.extend(full_rows(Order::Random, &sides));
     Ok(rows)
 }
 
@@ -75,9 +86,9 @@ fn empty_rows(plan: &Plan, kernel_depth: &Result<u32, Failure>) -> Result<Vec<Ro
     let mut rows = sides.pair_rows("empty");
     // The sum has a goal of its own besides the ratio.
     let sum = rows.pop().map(|row| {
-        let met = row.umsg.zip(row.ratio);
-        let met = met.map(|(umsg, ratio)| umsg <= EMPTY_GOAL && ratio >= 10.0);
-        row.goal(format!("<= {EMPTY_GOAL} ns, ratio >= 10"), met)
+        let verdict = row.judge_umsg(EMPTY_GOAL).zip(row.judge_ratio(10.0));
+        let verdict = verdict.map(|(time, ratio)| time.and(ratio));
+        row.goal_if(format!("<= {EMPTY_GOAL} ns, ratio >= 10"), verdict)
     });
     rows.extend(sum);
     Ok(rows)
@@ -97,6 +108,7 @@ fn measure(
     plan: &Plan,
     order: Order,
     kernel_depth: &Result<u32, Failure>,
+    arrays: u32,
 ) -> Result<Sides, Failure> {
     let mut sides = sides(plan, kernel_depth);
     let shallow = *kernel_depth.as_ref().unwrap_or(&DEPTH);
@@ -115,8 +127,7 @@ fn measure(
         sides
             .dropin
             .round(|| with_order!(order, full::<DropinQueue>(DEPTH, budget)));
-        // Seconds a round: what it shows does not need many.
-        if round < 3 || !plan.quick {
+        if round < arrays {
             sides
                 .array
                 .round(|| with_order!(order, full::<ArrayQueue>(DEPTH, budget)));

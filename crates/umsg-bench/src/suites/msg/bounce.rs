@@ -11,7 +11,7 @@ use crate::crew::{self, Member, Seats, Yield};
 use crate::duo::{self, Places};
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 use crate::suites::duet::LINE_NOTE;
 
@@ -48,6 +48,11 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
         }
     }
     Ok(rows)
+}
+
+/// What a guard watches.
+pub fn guard(plan: &Plan) -> Result<Row, Failure> {
+    row(plan, THREADS[0], Cores::Same, Waiting::Adaptive)
 }
 
 fn row(plan: &Plan, threads: usize, cores: Cores, waiting: Waiting) -> Result<Row, Failure> {

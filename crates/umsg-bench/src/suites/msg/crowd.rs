@@ -9,7 +9,7 @@ use crate::backends::{Errno, Waiting};
 use crate::crew::{self, Seats, Yield};
 use crate::failure::Failure;
 use crate::harness::Plan;
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 
 const QUEUES: usize = 80;
 

@@ -20,7 +20,7 @@ mod typed;
 use crate::backends::typed::own_namespace::OwnNamespace;
 use crate::failure::Failure;
 use crate::harness::Plan;
-use crate::report::Row;
+use crate::row::Row;
 
 const SUITE: &str = "msg";
 
@@ -32,6 +32,16 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     rows.extend(typed::rows(plan)?);
     rows.extend(crowd::rows(plan)?);
     Ok(rows)
+}
+
+/// What a guard watches: one thread, two that share a core, and a receive by type.
+pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let _namespace = OwnNamespace::enter(typed::MOST_BYTES);
+    Ok(vec![
+        pair::row(plan)?,
+        bounce::guard(plan)?,
+        typed::guard(plan)?,
+    ])
 }
 
 /// A message is known by its number.

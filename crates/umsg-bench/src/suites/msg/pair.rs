@@ -6,7 +6,7 @@ use super::sides::{Ablation, Sides, Workload};
 use crate::backends::typed::{DEFAULT_BYTES, TypedQueue, Want};
 use crate::failure::Failure;
 use crate::harness::Plan;
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::suites::pairs::{self, Extent};
 
 /// A send and a receive, in nanoseconds: the goal.
@@ -21,8 +21,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     };
     let sides = Sides::measure(plan, name, &workload, &workload, Ablation::LeaveOut)?;
     let row = sides.row(name, "ns", Better::Less, |&pair| pair);
-    let met = row.umsg.map(|pair| pair <= GOAL);
-    Ok(row.goal(format!("<= {GOAL} ns"), met))
+    Ok(row.goal_umsg(format!("<= {GOAL} ns"), GOAL))
 }
 
 struct Pairs {

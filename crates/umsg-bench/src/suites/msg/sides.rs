@@ -7,7 +7,7 @@ use crate::backends::typed::kernel::KernelQueue;
 use crate::backends::typed::umsg::{InsideLock, UmsgQueue};
 use crate::failure::Failure;
 use crate::harness::{Plan, Samples, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 
 /// What is measured, on any side.
 pub trait Workload {

@@ -11,7 +11,7 @@ use crate::backends::typed::{SIZE, TypedQueue, Want, kernel};
 use crate::clock;
 use crate::failure::Failure;
 use crate::harness::Plan;
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::stats;
 use crate::suites::pairs::{receive_failed, send_failed};
 use crate::suites::priorities::{Priorities as _, Random};
@@ -83,6 +83,12 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
         }
     }
     Ok(rows)
+}
+
+/// What a guard watches.
+pub fn guard(plan: &Plan) -> Result<Row, Failure> {
+    let depth = DEPTHS[DEPTHS.len() - 1];
+    row(plan, Crowd::OneType, depth, kernel::deepest(depth + BURST)?)
 }
 
 fn row(plan: &Plan, crowd: Crowd, depth: u64, allowed: u64) -> Result<Row, Failure> {

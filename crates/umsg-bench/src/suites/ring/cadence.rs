@@ -7,13 +7,14 @@ use std::time::Duration;
 use umsg::ring::Waiting;
 
 use super::SUITE;
-use super::report::{Figures, print};
+use super::report::{self, Figures, print};
 use super::stage::{self, Member, Place};
 use super::ways::{Channel, Eventfd, Receiver, Sender, Umsg, Uring, Way};
 use crate::clock;
 use crate::failure::Failure;
+use crate::found::{Found, Latencies};
 use crate::harness::{Plan, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 
 /// How often a message is posted, in nanoseconds.
@@ -22,6 +23,9 @@ const CADENCES: [u64; 2] = [10_000, 20_000];
 /// How long each way is measured, over all rounds.
 const FULL: Duration = Duration::from_secs(3);
 const QUICK: Duration = Duration::from_millis(400);
+
+/// The ends of a way, as figures are kept of them.
+const END_NAMES: [&str; 2] = ["sender", "receiver"];
 
 /// What a receiver takes for the end.
 const END: u64 = u64::MAX;
@@ -58,19 +62,48 @@ const fn uring(defer: bool, polling: bool) -> Variant {
     Variant::Uring { defer, polling }
 }
 
-/// The rows of all cadences and places. Prints the tables of percentiles.
-pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
+/// The rows of all cadences and places, and the distributions. Prints the tables of percentiles.
+pub fn run(plan: &Plan) -> Result<Found, Failure> {
+    let mut found = Found::default();
     for place in Place::ALL {
         for cadence in CADENCES {
             let sides = measure_all(plan, place, cadence);
-            if !plan.json {
+            if plan.tables {
                 print_all(place, cadence, &sides);
             }
-            rows.extend(compare(place, cadence, &sides));
+            found.rows.extend(compare(place, cadence, &sides));
+            found.latencies.extend(latencies(place, cadence, &sides));
         }
     }
-    Ok(rows)
+    Ok(found)
+}
+
+/// What a guard watches.
+pub fn guard(plan: &Plan) -> Vec<Row> {
+    let (place, cadence) = (Place::Processes, CADENCES[0]);
+    compare(place, cadence, &measure_all(plan, place, cadence))
+}
+
+fn latencies(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Latencies> {
+    let both = |((_, way), side): (&(Variant, &'static str), &Side<Figures>)| {
+        [0, 1].map(|end| {
+            Some(Latencies {
+                place: place.name().to_owned(),
+                cadence_us: cadence / 1000,
+                way: (*way).to_owned(),
+                end: END_NAMES[end].to_owned(),
+                sent: side.rounds.iter().map(Figures::sent).sum(),
+                expected: side.rounds.iter().map(|figures| figures.expected).sum(),
+                percentiles: report::percentiles(&side.rounds, end)?,
+            })
+        })
+    };
+    VARIANTS
+        .iter()
+        .zip(sides)
+        .flat_map(both)
+        .flatten()
+        .collect()
 }
 
 fn measure_all(plan: &Plan, place: Place, cadence: u64) -> Vec<Side<Figures>> {
@@ -225,8 +258,7 @@ fn print_all(place: Place, cadence: u64, sides: &[Side<Figures>]) {
 
 fn compare(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Row> {
     let row = |(mode, ours, [plain, defer], goals): (&str, usize, [usize; 2], [f64; 2]), at| {
-        let (sender, receiver) = ("sender", "receiver");
-        let name = [sender, receiver][at];
+        let name = END_NAMES[at];
         let (ours, plain, defer) = (&sides[ours], &sides[plain], &sides[defer]);
         let half = |side: &Side<Figures>| side.each(|figures| figures.quantile(at, 0.5));
         let tail = |side: &Side<Figures>| side.each(|figures| figures.quantile(at, 0.99)).median();
@@ -248,7 +280,7 @@ fn compare(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Row> {
             .note("the time of half of the messages; sender: of its post; receiver: from before the post until it is received")
             .note("cpu: CPU time of that side, 1 for the whole time; the sender's is spent on waiting for the next message")
             .note("rate: messages sent, 1 for all that are due");
-        judge(row, umsg.median(), (mode, cadence), goals[at])
+        judge(row, (mode, cadence), goals[at])
     };
     MODES
         .into_iter()
@@ -257,12 +289,12 @@ fn compare(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Row> {
 }
 
 /// The goals stand for a message every 10 µs.
-fn judge(row: Row, umsg: Option<f64>, (mode, cadence): (&str, u64), most: f64) -> Row {
+fn judge(row: Row, (mode, cadence): (&str, u64), most: f64) -> Row {
     if mode == "asleep" {
-        let met = row.ratio.map(|ratio| ratio >= 1.0 / 1.1);
-        row.goal("<= 1.1 times the kernel's", met)
+        let verdict = row.judge_ratio(1.0 / 1.1);
+        row.goal_if("<= 1.1 times the kernel's", verdict)
     } else if cadence == CADENCES[0] {
-        row.goal(format!("<= {most} ns"), umsg.map(|umsg| umsg <= most))
+        row.goal_umsg(format!("<= {most} ns"), most)
     } else {
         row
     }

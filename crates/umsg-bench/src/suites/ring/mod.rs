@@ -18,14 +18,22 @@ mod wakeups;
 mod ways;
 
 use crate::failure::Failure;
+use crate::found::Found;
 use crate::harness::Plan;
-use crate::report::Row;
+use crate::row::Row;
 
 const SUITE: &str = "ring";
 
-pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let mut rows = cadence::rows(plan)?;
-    rows.extend(throughput::rows(plan)?);
-    rows.push(wakeups::row(plan)?);
-    Ok(rows)
+/// What a guard watches: a post every 10 us between processes, and one sender to one receiver.
+pub fn guard(plan: &Plan) -> Vec<Row> {
+    let mut rows = cadence::guard(plan);
+    rows.push(throughput::guard(plan));
+    rows
+}
+
+pub fn run(plan: &Plan) -> Result<Found, Failure> {
+    let mut found = cadence::run(plan)?;
+    found.rows.extend(throughput::rows(plan)?);
+    found.rows.push(wakeups::row(plan)?);
+    Ok(found)
 }

@@ -15,7 +15,7 @@ const PERCENTILES: [f64; 15] = [
 pub struct Figures {
     /// Nanoseconds: of the sender, of the receiver.
     sides: [Histogram<u64>; 2],
-    expected: u64,
+    pub expected: u64,
     /// CPU time of both, 1 for all the time.
     pub cpu: [f64; 2],
 }
@@ -40,9 +40,14 @@ impl Figures {
         self.sides[side].value_at_quantile(share) as f64
     }
 
+    /// How many messages were sent.
+    pub fn sent(&self) -> u64 {
+        self.sides[0].len()
+    }
+
     /// Which share of the messages that were due was sent.
     pub fn rate(&self) -> f64 {
-        self.sides[0].len() as f64 / self.expected as f64
+        self.sent() as f64 / self.expected as f64
     }
 }
 
@@ -58,27 +63,37 @@ fn histogram(samples: Vec<u64>) -> Result<Histogram<u64>, Failure> {
     Ok(histogram)
 }
 
+/// The samples of all rounds, of senders (0) or receivers (1).
+fn together(rounds: &[Figures], side: usize) -> Option<Histogram<u64>> {
+    let (first, others) = rounds.split_first()?;
+    let mut all = first.sides[side].clone();
+    for other in others {
+        // All were made alike, so they go together.
+        let _ = all.add(&other.sides[side]);
+    }
+    Some(all)
+}
+
+/// The published percentiles over all rounds, of senders (0) or receivers (1).
+pub fn percentiles(rounds: &[Figures], side: usize) -> Option<Vec<(f64, u64)>> {
+    let all = together(rounds, side)?;
+    let each = |percentile| (percentile, all.value_at_percentile(percentile));
+    Some(PERCENTILES.into_iter().map(each).collect())
+}
+
 /// Prints the table of one way, over all rounds.
 pub fn print(heading: &str, rounds: &[Figures]) {
     println!("\n{heading}");
     for (side, name) in ["sender", "receiver"].into_iter().enumerate() {
-        let Some((first, others)) = rounds.split_first() else {
+        let Some(all) = together(rounds, side) else {
             return;
         };
-        let mut all = first.sides[side].clone();
-        for other in others {
-            // All were made alike, so they go together.
-            let _ = all.add(&other.sides[side]);
-        }
         println!("latencies for: {name} (msg={})", all.len());
         println!("    percentiles (nsec):");
-        percentiles(&all).iter().for_each(|line| println!("{line}"));
+        lines(&all).iter().for_each(|line| println!("{line}"));
     }
     let sum = |figure: fn(&Figures) -> u64| rounds.iter().map(figure).sum::<u64>();
-    let (sent, expected) = (
-        sum(|round| round.sides[0].len()),
-        sum(|round| round.expected),
-    );
+    let (sent, expected) = (sum(Figures::sent), sum(|round| round.expected));
     println!(
         "sent {sent} of {expected} expected messages ({:.1} %)",
         100.0 * sent as f64 / expected as f64
@@ -86,7 +101,7 @@ pub fn print(heading: &str, rounds: &[Figures]) {
 }
 
 /// Three to a line.
-fn percentiles(all: &Histogram<u64>) -> Vec<String> {
+fn lines(all: &Histogram<u64>) -> Vec<String> {
     let cells: Vec<String> = PERCENTILES
         .iter()
         .map(|&percentile| {
@@ -116,7 +131,7 @@ mod tests {
     fn percentiles_stand_three_to_a_line_as_published() {
         let mut all = Histogram::new(3).unwrap();
         (1..=1000).for_each(|value| all.record(value).unwrap());
-        let lines = percentiles(&all);
+        let lines = lines(&all);
         assert_eq!(lines.len(), 5);
         assert_eq!(
             lines[0],

@@ -11,7 +11,7 @@ use super::ways::{BATCH, Channel, Eventfd, Receiver, Sender, Umsg, Uring, Way};
 use crate::clock;
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
-use crate::report::{Better, Row};
+use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 
 const SENDERS: [usize; 3] = [1, 2, 4];
@@ -57,6 +57,16 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
+/// What a guard watches.
+pub fn guard(plan: &Plan) -> Row {
+    let case = Case {
+        place: Place::Processes,
+        senders: 1,
+        batch: false,
+    };
+    row(plan, case)
+}
+
 fn row(plan: &Plan, case: Case) -> Row {
     let Case {
         place,
@@ -99,10 +109,7 @@ fn row(plan: &Plan, case: Case) -> Row {
         .note("messages of 64 bytes (io_uring's carry none) through a ring of 1,024; the receiver has a CPU, the senders share the other")
         .note("cpu: CPU time of all of them, in ns a message");
     match goal {
-        Some(goal) => {
-            let met = row.umsg.map(|rate| rate >= goal);
-            row.goal(format!(">= {goal} M/s"), met)
-        }
+        Some(goal) => row.goal_umsg(format!(">= {goal} M/s"), goal),
         None => row,
     }
 }

@@ -1,0 +1,192 @@
+//! The figures of a run in one JSON document, from which pages are made without measuring anything.
+//!
+//! | field | |
+//! |---|---|
+//! | `format` | [`FORMAT`]; raised if the meaning of a field changes, not if one is added |
+//! | `date`, `seconds` | when the run began, in UTC, and how long it took |
+//! | `program` | version, and the commit if it was said in `UMSG_BENCH_COMMIT` |
+//! | `quick`, `rounds`, `left_out` | how much was measured |
+//! | `machine` | see [`Machine`] |
+//! | `suites` | what each took, who else was on the machine meanwhile, and why it failed, if so |
+//! | `rows` | see [`Row`] |
+//! | `latencies` | distributions, for plots |
+//! | `kill_trials` | of peers that were killed, if that was tried |
+//! | `published` | the published tables with the rows that stand for them, for programs; made anew of the rows when a page is made |
+
+mod date;
+mod lines;
+pub mod machine;
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use self::lines::Lines;
+use self::machine::Machine;
+use crate::company::Load;
+use crate::failure::Failure;
+use crate::found::{Found, KillTrial, Latencies};
+use crate::harness::Plan;
+use crate::published;
+use crate::row::{Row, Verdict, rounded};
+use crate::suite::Suite;
+
+/// The version of the document.
+pub const FORMAT: u32 = 1;
+
+/// A run.
+#[derive(Debug, Deserialize)]
+pub struct Document {
+    pub date: String,
+    pub seconds: f64,
+    pub program: Program,
+    pub quick: bool,
+    pub rounds: u32,
+    pub left_out: Vec<String>,
+    pub machine: Machine,
+    pub suites: Vec<Measured>,
+    pub rows: Vec<Row>,
+    pub latencies: Vec<Latencies>,
+    #[serde(default)]
+    pub kill_trials: Vec<KillTrial>,
+}
+
+/// What was measured with.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Program {
+    pub version: String,
+    pub commit: Option<String>,
+}
+
+/// A suite that ran.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Measured {
+    pub suite: String,
+    /// Seconds, and who else was on the machine.
+    #[serde(flatten)]
+    pub load: Load,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// How many rows that have a goal reached it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub met: usize,
+    pub missed: usize,
+    pub open: usize,
+}
+
+impl Document {
+    /// A run that begins now.
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            date: date::now(),
+            seconds: 0.0,
+            program: Program {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                commit: std::env::var("UMSG_BENCH_COMMIT").ok(),
+            },
+            quick: plan.quick,
+            rounds: plan.rounds,
+            left_out: Vec::new(),
+            machine: Machine::describe(plan),
+            suites: Vec::new(),
+            rows: Vec::new(),
+            latencies: Vec::new(),
+            kill_trials: Vec::new(),
+        }
+    }
+
+    /// Adds what a suite found.
+    pub fn add(&mut self, suite: Suite, load: Load, found: Result<Found, Failure>) {
+        let mut failure = None;
+        match found {
+            Ok(found) => {
+                self.rows.extend(found.rows);
+                self.latencies.extend(found.latencies);
+            }
+            Err(error) => failure = Some(error.to_string()),
+        }
+        let left_out = suite.left_out().filter(|_| self.quick);
+        self.left_out.extend(left_out.map(str::to_owned));
+        self.seconds += load.seconds;
+        self.suites.push(Measured {
+            suite: suite.name().to_owned(),
+            load,
+            failure,
+        });
+    }
+
+    /// A row by its name.
+    pub fn row(&self, suite: &str, row: &str) -> Option<&Row> {
+        self.rows
+            .iter()
+            .find(|found| found.suite == suite && found.row == row)
+    }
+
+    /// How many goals were reached.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for goal in self.rows.iter().filter_map(|row| row.goal.as_ref()) {
+            match goal.verdict {
+                Verdict::Met => tally.met += 1,
+                Verdict::Missed => tally.missed += 1,
+                Verdict::Open => tally.open += 1,
+            }
+        }
+        tally
+    }
+
+    /// Whom and what it was measured by, in a word or two.
+    pub fn program(&self) -> String {
+        let Program { version, commit } = &self.program;
+        match commit {
+            Some(commit) => format!("umsg {version}, commit {commit}"),
+            None => format!("umsg {version}"),
+        }
+    }
+
+    /// The document as text, a row a line.
+    pub fn text(&self) -> Result<String, Failure> {
+        let mut lines = Lines::default();
+        lines.field("format", &FORMAT)?;
+        lines.field("date", &self.date)?;
+        lines.field("seconds", &rounded(self.seconds))?;
+        lines.field("program", &self.program)?;
+        lines.field("quick", &self.quick)?;
+        lines.field("rounds", &self.rounds)?;
+        lines.list("left_out", &self.left_out)?;
+        lines.field("machine", &self.machine)?;
+        lines.list("suites", &self.suites)?;
+        lines.list("rows", &self.rows)?;
+        lines.list("latencies", &self.latencies)?;
+        lines.list("kill_trials", &self.kill_trials)?;
+        lines.list("published", &published::tables(self))?;
+        Ok(lines.text())
+    }
+
+    /// Reads what [`Self::text`] made.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::new(format!(
+                "cannot read figures from {}: {error}",
+                path.display()
+            ))
+        };
+        let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| failed(&error))?;
+        match value.get("format").and_then(serde_json::Value::as_u64) {
+            Some(format) if format == u64::from(FORMAT) => {}
+            Some(format) => {
+                let other = format!("format {format}, and this program knows {FORMAT} only");
+                return Err(failed(&other));
+            }
+            None => return Err(failed(&"no `format`; was it written by umsg-bench --json?")),
+        }
+        // From the text again: a `Value` does not keep the order of columns.
+        serde_json::from_str(&text).map_err(|error| failed(&error))
+    }
+}

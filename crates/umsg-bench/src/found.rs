@@ -1,0 +1,68 @@
+//! What a suite finds: rows, and of rings whole distributions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::company::Load;
+use crate::row::Row;
+
+/// What one suite found.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub rows: Vec<Row>,
+    pub latencies: Vec<Latencies>,
+}
+
+impl Found {
+    /// Doubts what noise makes meaningless: of the rounds, and of others on the machine.
+    pub fn settle(&mut self, load: &Load) {
+        let settle = |row: Row| match load.is_loud() && !row.rounds.umsg.is_single() {
+            true => row.disbelieve(load.describe().unwrap_or_default()),
+            false => row.settle(),
+        };
+        self.rows = std::mem::take(&mut self.rows)
+            .into_iter()
+            .map(settle)
+            .collect();
+        if let (false, Some(first)) = (load.is_loud(), self.rows.first_mut()) {
+            first.notes.extend(load.describe());
+        }
+    }
+}
+
+impl From<Vec<Row>> for Found {
+    fn from(rows: Vec<Row>) -> Self {
+        Self {
+            rows,
+            latencies: Vec::new(),
+        }
+    }
+}
+
+/// How long the messages of one way took, one end of it, over all rounds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Between "threads" or "processes".
+    pub place: String,
+    /// Microseconds from one message to the next.
+    pub cadence_us: u64,
+    /// "umsg, adaptive", "io_uring, blocked" and so on.
+    pub way: String,
+    /// "sender" or "receiver".
+    pub end: String,
+    /// Messages sent, and those that were due.
+    pub sent: u64,
+    pub expected: u64,
+    /// Percentiles, and the nanoseconds within which such a part of the messages was through.
+    pub percentiles: Vec<(f64, u64)>,
+}
+
+/// How often a peer that was killed at work left others stuck. Kept in the figures under "kill_trials".
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KillTrial {
+    /// Who carried the messages: "umsg", "Boost.Interprocess" and so on, with who was killed.
+    pub peer: String,
+    /// How many were killed.
+    pub kills: u32,
+    /// After how many of them somebody who lived on could not go on.
+    pub stuck: u32,
+}

@@ -1,0 +1,140 @@
+//! The ratios that say most, as bars.
+
+use crate::document::Document;
+use crate::plot::escape;
+use crate::row::Row;
+use crate::table::number;
+
+/// A row that stands at the top.
+pub struct Headline {
+    pub suite: &'static str,
+    pub row: &'static str,
+    pub label: &'static str,
+}
+
+const fn of(suite: &'static str, row: &'static str, label: &'static str) -> Headline {
+    Headline { suite, row, label }
+}
+
+/// One of each kind of work. What programs get by default stands for what they might get at best.
+pub const HEADLINES: [Headline; 16] = [
+    of(
+        "mqueue",
+        "empty, both",
+        "Send and receive, one thread, empty queue",
+    ),
+    of(
+        "mqueue",
+        "full, constant, both",
+        "The same, 65,528 messages of one priority queued",
+    ),
+    of(
+        "mqueue",
+        "full, random, both",
+        "The same, 65,528 of random priorities queued",
+    ),
+    of(
+        "mqueue",
+        "fill, random",
+        "Filling a new queue in random order, a message",
+    ),
+    of(
+        "stream",
+        "64 B, depth 10, adaptive",
+        "Stream of 64 bytes, two processes, queue of 10",
+    ),
+    of(
+        "batch",
+        "64 a call, adaptive",
+        "Stream of 64 bytes in batches of 64",
+    ),
+    of(
+        "pingpong",
+        "64 B, two cores, adaptive",
+        "Round trip of 64 bytes on two cores",
+    ),
+    of(
+        "pingpong",
+        "64 B, one core, blocking",
+        "Round trip of two that share a core and sleep",
+    ),
+    of(
+        "poll",
+        "send + receive, backlog, polled by level",
+        "Send and receive while somebody polls, backlog",
+    ),
+    of(
+        "poll",
+        "send + receive, empty, polled by level",
+        "Send and receive while somebody polls, empty",
+    ),
+    of(
+        "msg",
+        "one thread, send + receive",
+        "System V: send and receive, one thread",
+    ),
+    of(
+        "msg",
+        "a type behind 15000 messages of another",
+        "System V: a type behind 15,000 messages of another",
+    ),
+    of(
+        "msg",
+        "2 threads on one queue, split",
+        "System V: two threads with a core each, one queue",
+    ),
+    of(
+        "msg",
+        "8 threads on one queue, same core",
+        "System V: eight threads on one core, one queue",
+    ),
+    of(
+        "msg",
+        "160 threads on 80 queues, adaptive",
+        "System V: 160 threads on 80 queues",
+    ),
+    of(
+        "ring",
+        "processes, 10 us, adaptive: receiver",
+        "Ring: a message every 10 µs beside io_uring, receiver",
+    ),
+];
+
+pub fn section(document: &Document) -> String {
+    let found = HEADLINES.iter().filter_map(|headline| {
+        let row = document.row(headline.suite, headline.row)?;
+        Some((headline.label, row, row.ratio?))
+    });
+    let found: Vec<(&str, &Row, f64)> = found.collect();
+    if found.is_empty() {
+        return String::new();
+    }
+    let highest = found
+        .iter()
+        .fold(10.0, |highest, found| f64::max(highest, found.2));
+    let bars: Vec<String> = found.iter().map(|bar| item(bar, highest)).collect();
+    format!(
+        "<section id=\"headline\">\n<h2>How many times better than the kernel</h2>\n\
+         <p class=\"about\">The ratio of the two medians in the same run; above 1, umsg is faster. Bars grow with the logarithm: \
+         half of the length is the square root of the ratio.</p>\n<ul class=\"ratios\">\n{}</ul>\n</section>\n",
+        bars.concat()
+    )
+}
+
+fn item((label, row, ratio): &(&str, &Row, f64), highest: f64) -> String {
+    let width = 100.0 * (ratio.ln().abs() / highest.ln()).clamp(0.004, 1.0);
+    let mut classes = Vec::new();
+    classes.extend((*ratio < 1.0).then_some("worse"));
+    classes.extend((!row.resolved).then_some("doubtful"));
+    format!(
+        "<li class=\"{}\"><span class=\"name\">{}<span class=\"figures\">{} {unit} beside {} {unit}</span></span>\
+         <span class=\"bar\"><i style=\"width:{width:.1}%\"></i></span><span class=\"ratio\">{}{} ×</span></li>\n",
+        classes.join(" "),
+        escape(label),
+        number(row.umsg),
+        number(row.kernel),
+        if row.resolved { "" } else { "≈ " },
+        number(Some(*ratio)),
+        unit = escape(&row.unit),
+    )
+}

@@ -1,0 +1,127 @@
+//! Plots as SVG that stands in a page: text and lines take their colours from the page, so that they follow it into the dark.
+//!
+//! A plot is 360 units wide, about what a phone shows, and grows with the page. Who is meant is said twice, by colour and by the
+//! form of the marks, and how by dashes: blue and orange are told apart by everybody.
+
+mod bars;
+mod lines;
+mod scale;
+
+pub use self::bars::{Bar, Bars};
+pub use self::scale::{Axis, Scale};
+
+/// Units of all plots.
+const WIDTH: f64 = 360.0;
+
+/// Lines over two axes.
+pub struct Plot {
+    pub id: String,
+    pub title: String,
+    /// What is to be seen.
+    pub about: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
+}
+
+/// Whose figures, which is a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Umsg,
+    Kernel,
+    Third,
+    Fourth,
+}
+
+/// A line, of points in the order of x.
+pub struct Series {
+    pub name: String,
+    pub who: Who,
+    /// Which of that one's lines: solid, dashed, dotted.
+    pub style: usize,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// Of points of which some may be missing, or can't be drawn on a logarithmic axis.
+    pub fn new(
+        name: impl Into<String>,
+        who: Who,
+        style: usize,
+        points: impl IntoIterator<Item = (f64, Option<f64>)>,
+    ) -> Self {
+        let there = |(x, y): (f64, Option<f64>)| Some((x, y.filter(|&y| y > 0.0)?));
+        Self {
+            name: name.into(),
+            who,
+            style,
+            points: points.into_iter().filter_map(there).collect(),
+        }
+    }
+}
+
+impl Who {
+    /// The class that the page has a colour for.
+    fn class(self) -> &'static str {
+        match self {
+            Self::Umsg => "c0",
+            Self::Kernel => "c1",
+            Self::Third => "c2",
+            Self::Fourth => "c3",
+        }
+    }
+
+    /// What closes [`Self::mark`] when something stands in it.
+    fn end_of_mark(self) -> &'static str {
+        match self {
+            Self::Umsg => "</circle>",
+            _ => "</path>",
+        }
+    }
+
+    /// The form of the marks, not closed, `r` from their centre to the edge.
+    fn mark(self, x: f64, y: f64, r: f64) -> String {
+        let path = |points: &[(f64, f64)]| {
+            let points: Vec<String> = points
+                .iter()
+                .map(|(dx, dy)| format!("{:.1} {:.1}", x + dx, y + dy))
+                .collect();
+            format!("<path d=\"M{}Z\"", points.join("L"))
+        };
+        match self {
+            Self::Umsg => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\""),
+            Self::Kernel => path(&[(-r, -r), (r, -r), (r, r), (-r, r)]),
+            Self::Third => path(&[(0.0, -1.3 * r), (1.2 * r, r), (-1.2 * r, r)]),
+            Self::Fourth => path(&[
+                (0.0, -1.4 * r),
+                (1.4 * r, 0.0),
+                (0.0, 1.4 * r),
+                (-1.4 * r, 0.0),
+            ]),
+        }
+    }
+}
+
+/// Text in which nothing is taken for markup.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// The opening of a drawing, with what it shows for those who can't see it.
+fn open(id: &str, height: f64, title: &str, about: &str) -> String {
+    let (title, about) = (escape(title), escape(about));
+    format!(
+        "<svg class=\"drawing\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\
+         <title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{about}</desc>"
+    )
+}

@@ -1,0 +1,119 @@
+//! What is said on standard error while it is measured: which suite of how many, and about how long the others take.
+
+use std::cell::{Cell, RefCell};
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Instant;
+
+use crate::suite::Suite;
+
+/// How far a run has come.
+pub struct Progress {
+    suites: Vec<Suite>,
+    quick: bool,
+    start: Instant,
+    /// Which suite runs, counted from 0.
+    at: Cell<usize>,
+    /// Before each line.
+    place: RefCell<String>,
+}
+
+impl Progress {
+    /// Before the first of these suites.
+    pub fn new(suites: &[Suite], quick: bool) -> Self {
+        Self {
+            suites: suites.to_vec(),
+            quick,
+            start: Instant::now(),
+            at: Cell::new(0),
+            place: RefCell::default(),
+        }
+    }
+
+    /// Says that the suite of this number begins. A single suite needs no such line.
+    pub fn begin(&self, number: usize) {
+        self.at.set(number);
+        let count = self.suites.len();
+        if count == 1 {
+            return;
+        }
+        *self.place.borrow_mut() = format!("[{} of {count}] ", number + 1);
+        let mut out = std::io::stderr().lock();
+        // Progress that can't be shown is no reason to stop.
+        let _ = writeln!(
+            out,
+            "{}{}: {}",
+            self.place.borrow(),
+            self.suites[number].name(),
+            left(self.seconds_left(), &self.suites[number + 1..])
+        );
+    }
+
+    /// Says what is measured, and in which round.
+    pub fn show(&self, what: &str, round: u32, rounds: u32) {
+        let place = self.place.borrow();
+        let mut out = std::io::stderr().lock();
+        let _ = if out.is_terminal() {
+            let line = format!("{place}{what}, round {} of {rounds}", round + 1);
+            let last = if round + 1 == rounds { "\r\x1b[K" } else { "" };
+            write!(out, "\r\x1b[K{line}{last}")
+        } else if round == 0 {
+            writeln!(out, "{place}{what}")
+        } else {
+            Ok(())
+        };
+    }
+
+    /// Seconds that this suite and those after it take on the machine at hand, which has shown how fast it is.
+    fn seconds_left(&self) -> f64 {
+        let usual = |suites: &[Suite]| -> f64 {
+            let seconds = suites.iter().map(|suite| suite.seconds(self.quick));
+            seconds.map(f64::from).sum()
+        };
+        let (done, ahead) = self.suites.split_at(self.at.get());
+        let pace = match usual(done) {
+            0.0 => 1.0,
+            usual => self.start.elapsed().as_secs_f64() / usual,
+        };
+        pace * usual(ahead)
+    }
+}
+
+/// "about 4 min left; then ring and msg"
+fn left(seconds: f64, after: &[Suite]) -> String {
+    let time = match seconds {
+        short if short < 100.0 => format!("about {short:.0} s left"),
+        long => format!("about {:.0} min left", long / 60.0),
+    };
+    let names: Vec<&str> = after.iter().map(|suite| suite.name()).collect();
+    match names.is_empty() {
+        true => format!("{time}, the last"),
+        false => format!("{time}; then {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_said_with_the_suites_to_come() {
+        assert_eq!(
+            left(260.0, &[Suite::Ring, Suite::Msg]),
+            "about 4 min left; then ring, msg"
+        );
+        assert_eq!(left(12.3, &[]), "about 12 s left, the last");
+    }
+
+    #[test]
+    fn the_pace_of_what_is_done_counts_for_what_is_left() {
+        let progress = Progress::new(&[Suite::Mqueue, Suite::Ring], true);
+        let all = progress.seconds_left();
+        assert_eq!(
+            all,
+            f64::from(Suite::Mqueue.seconds(true) + Suite::Ring.seconds(true))
+        );
+        progress.at.set(1);
+        // The first took no time at all.
+        assert!(progress.seconds_left() < 1.0);
+    }
+}

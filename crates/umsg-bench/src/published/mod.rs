@@ -1,0 +1,112 @@
+//! Tables that were published when the kernel's queues and rings became faster, each with what is measured here beside it.
+//!
+//! The published figures were taken on other machines: only the proportions within a table compare.
+
+mod counters2022;
+mod processes;
+mod queue2012;
+mod rings2024;
+mod sysv2016;
+
+use serde::Serialize;
+
+use crate::document::Document;
+use crate::row::{Goal, Row};
+
+/// A table.
+#[derive(Debug, Serialize)]
+pub struct Table {
+    pub id: &'static str,
+    pub title: &'static str,
+    /// Who published what, when; how the figures became those of the table.
+    pub origin: &'static str,
+    /// What the goals are.
+    pub goal: &'static str,
+    /// Headings of further figures of this run, and of those that were published.
+    pub more: Vec<String>,
+    pub published: Vec<&'static str>,
+    pub lines: Vec<Line>,
+}
+
+/// A line of it.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    pub label: String,
+    pub unit: String,
+    pub umsg: Option<f64>,
+    pub kernel: Option<f64>,
+    pub ratio: Option<f64>,
+    pub more: Vec<Option<f64>>,
+    pub published: Vec<Option<f64>>,
+    pub goal: Option<Goal>,
+    pub resolved: bool,
+    pub doubts: Vec<String>,
+}
+
+/// All tables, in the order of their years. Those of which nothing was measured are left out.
+pub fn tables(document: &Document) -> Vec<Table> {
+    let all = [
+        queue2012::table(document),
+        sysv2016::table(document),
+        counters2022::table(document),
+        rings2024::table(document),
+        processes::table(document),
+    ];
+    all.into_iter()
+        .filter(|table| !table.lines.is_empty())
+        .collect()
+}
+
+/// A row of the document, and how it appears in a table.
+struct Entry<'a> {
+    suite: &'static str,
+    row: &'a str,
+    label: &'a str,
+    published: Vec<Option<f64>>,
+}
+
+impl Table {
+    /// Adds a line for a row, if it was measured. The further figures are columns of the row, by these keys.
+    fn push(&mut self, document: &Document, keys: &[&str], entry: Entry<'_>) {
+        if let Some(row) = document.row(entry.suite, entry.row) {
+            let more = keys.iter().map(|key| row.columns.get(key)).collect();
+            self.lines
+                .push(Line::of(row, entry.label, more, entry.published));
+        }
+    }
+}
+
+impl Line {
+    fn of(row: &Row, label: &str, more: Vec<Option<f64>>, published: Vec<Option<f64>>) -> Self {
+        Self {
+            label: label.to_owned(),
+            unit: row.unit.clone(),
+            umsg: row.umsg,
+            kernel: row.kernel,
+            ratio: row.ratio,
+            more,
+            published,
+            goal: row.goal.clone(),
+            resolved: row.resolved,
+            doubts: row.doubts.clone(),
+        }
+    }
+
+    /// Of two columns of a row in place of its own figures, of which the row has no others. The goal is not theirs.
+    fn of_columns(
+        table: &Table,
+        row: &Row,
+        label: &str,
+        [umsg, kernel]: [&str; 2],
+        published: Vec<Option<f64>>,
+    ) -> Self {
+        let (umsg, kernel) = (row.columns.get(umsg), row.columns.get(kernel));
+        Self {
+            umsg,
+            kernel,
+            ratio: umsg.zip(kernel).map(|(umsg, kernel)| kernel / umsg),
+            goal: None,
+            ..Self::of(row, label, vec![None; table.more.len()], published)
+        }
+    }
+}

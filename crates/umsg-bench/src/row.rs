@@ -1,0 +1,348 @@
+//! A row of results: what was measured, on both sides, how it compares, and whether the rounds agree well enough to say so.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::columns::Columns;
+use crate::failure::Failure;
+use crate::harness::Samples;
+use crate::stats;
+
+/// The middle half of a side's rounds may lie so many percent of their median apart; beyond that the median is no figure.
+const MOST_SPREAD: f64 = 25.0;
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// A time, a share, an amount of memory.
+    Less,
+    /// A rate.
+    More,
+}
+
+/// Whether a goal was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It was.
+    Met,
+    /// It was not.
+    Missed,
+    /// Some rounds reached it and some did not.
+    #[serde(rename = "not resolved")]
+    Open,
+}
+
+impl Verdict {
+    /// Of what is known for certain, or not known.
+    pub fn of(met: Option<bool>) -> Self {
+        match met {
+            Some(true) => Self::Met,
+            Some(false) => Self::Missed,
+            None => Self::Open,
+        }
+    }
+
+    /// Of the middle half of the rounds: all of it has to lie on one side.
+    fn of_range((low, high): (f64, f64), limit: f64, better: Better) -> Self {
+        let (worst, best) = match better {
+            Better::Less => (-high, -low),
+            Better::More => (low, high),
+        };
+        let limit = match better {
+            Better::Less => -limit,
+            Better::More => limit,
+        };
+        Self::of(if worst >= limit {
+            Some(true)
+        } else if best < limit {
+            Some(false)
+        } else {
+            None
+        })
+    }
+
+    /// Both of them.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Missed, _) | (_, Self::Missed) => Self::Missed,
+            (Self::Open, _) | (_, Self::Open) => Self::Open,
+            _ => Self::Met,
+        }
+    }
+
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Missed => "missed",
+            Self::Open => "not resolved",
+        }
+    }
+}
+
+/// What is aimed at, and whether it was reached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Goal {
+    pub text: String,
+    pub verdict: Verdict,
+}
+
+/// The figures of all rounds, in the order in which they were taken.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rounds {
+    pub umsg: Samples,
+    pub kernel: Samples,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    pub suite: String,
+    pub row: String,
+    pub unit: String,
+    pub better: Better,
+    #[serde(serialize_with = "rounded_option")]
+    pub umsg: Option<f64>,
+    #[serde(serialize_with = "rounded_option")]
+    pub kernel: Option<f64>,
+    /// How many times better umsg is: above 1, umsg is better.
+    #[serde(serialize_with = "rounded_option")]
+    pub ratio: Option<f64>,
+    /// Whether the figures say something, and if not, why.
+    pub resolved: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
+    /// Further columns, in the order of the table.
+    pub columns: Columns,
+    pub rounds: Rounds,
+    pub notes: Vec<String>,
+}
+
+impl Row {
+    /// A row of medians, with the ratio that follows from them.
+    pub fn compare(
+        suite: &'static str,
+        row: impl Into<String>,
+        unit: &'static str,
+        better: Better,
+        umsg: &Samples,
+        kernel: &Samples,
+    ) -> Self {
+        let (umsg_median, kernel_median) = (umsg.median(), kernel.median());
+        let ratio = umsg_median
+            .zip(kernel_median)
+            .map(|(umsg, kernel)| ratio(better, umsg, kernel));
+        Self {
+            suite: suite.to_owned(),
+            row: row.into(),
+            unit: unit.to_owned(),
+            better,
+            umsg: umsg_median,
+            kernel: kernel_median,
+            ratio,
+            resolved: true,
+            doubts: Vec::new(),
+            goal: None,
+            columns: Columns::default(),
+            rounds: Rounds {
+                umsg: umsg.clone(),
+                kernel: kernel.clone(),
+            },
+            notes: Vec::new(),
+        }
+    }
+
+    /// A further column; a figure that was not taken stays empty.
+    pub fn column(mut self, key: &'static str, value: Option<f64>) -> Self {
+        self.columns.push(key, value);
+        self
+    }
+
+    /// The spreads of both sides, in percent.
+    pub fn spreads(self, umsg: &Samples, kernel: &Samples) -> Self {
+        self.column("umsg_spread", umsg.spread())
+            .column("kernel_spread", kernel.spread())
+    }
+
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// Says why a side has no figure, if so.
+    pub fn reason(self, side: &str, failure: Option<&Failure>) -> Self {
+        match failure {
+            Some(failure) => self.note(format!("no {side}: {failure}")),
+            None => self,
+        }
+    }
+
+    /// Says why the figures mean nothing.
+    pub fn doubt(mut self, doubt: impl Into<String>) -> Self {
+        self.resolved = false;
+        self.doubts.push(doubt.into());
+        self
+    }
+
+    /// A goal that was judged by more than this row's figures.
+    pub fn goal(mut self, text: impl Into<String>, verdict: Verdict) -> Self {
+        let text = text.into();
+        self.goal = Some(Goal { text, verdict });
+        self
+    }
+
+    /// A goal of a ratio of at least this; without a ratio there is none.
+    pub fn goal_ratio(self, at_least: f64) -> Self {
+        let verdict = self.judge_ratio(at_least);
+        self.goal_if(format!("ratio >= {at_least}"), verdict)
+    }
+
+    /// A goal of umsg's own figure, at most or at least this, as is better.
+    pub fn goal_umsg(self, text: impl Into<String>, limit: f64) -> Self {
+        let verdict = self.judge_umsg(limit);
+        self.goal_if(text, verdict)
+    }
+
+    /// A goal that needs a figure; without one it is not judged.
+    pub fn goal_if(self, text: impl Into<String>, verdict: Option<Verdict>) -> Self {
+        match verdict {
+            Some(verdict) => self.goal(text, verdict),
+            None => self,
+        }
+    }
+
+    /// Whether the ratio is at least this.
+    pub fn judge_ratio(&self, at_least: f64) -> Option<Verdict> {
+        self.ratio?;
+        let range = self.ratio_range()?;
+        Some(Verdict::of_range(range, at_least, Better::More))
+    }
+
+    /// Whether umsg's figure is at most or at least this.
+    pub fn judge_umsg(&self, limit: f64) -> Option<Verdict> {
+        let range = self.rounds.umsg.middle_half()?;
+        Some(Verdict::of_range(range, limit, self.better))
+    }
+
+    /// Between which ratios the middle half of the rounds lies. A round of one side stands beside the round of the other that
+    /// was taken next to it.
+    pub fn ratio_range(&self) -> Option<(f64, f64)> {
+        let pairs = self.rounds.umsg.0.iter().zip(&self.rounds.kernel.0);
+        let ratios = pairs.map(|(&umsg, &kernel)| ratio(self.better, umsg, kernel));
+        Samples(ratios.collect()).middle_half()
+    }
+
+    /// Doubts figures that were taken while others were at work, whatever they say.
+    pub fn disbelieve(mut self, doubt: impl Into<String>) -> Self {
+        if let Some(goal) = &mut self.goal {
+            goal.verdict = Verdict::Open;
+        }
+        self.doubt(doubt)
+    }
+
+    /// Doubts figures whose rounds differ too much, or do not agree about the goal.
+    pub fn settle(mut self) -> Self {
+        if let Some(Goal {
+            text,
+            verdict: Verdict::Open,
+        }) = &self.goal
+        {
+            let doubt = format!("the rounds do not agree about the goal, {text}");
+            self = self.doubt(doubt);
+        }
+        let sides = [
+            ("umsg", self.rounds.umsg.spread()),
+            ("the kernel", self.rounds.kernel.spread()),
+        ];
+        for (side, spread) in sides {
+            if let Some(spread) = spread.filter(|&spread| spread > MOST_SPREAD) {
+                self = self.doubt(format!(
+                    "the middle half of the rounds of {side} lies {spread:.0} % apart, more than {MOST_SPREAD:.0} %"
+                ));
+            }
+        }
+        self
+    }
+}
+
+fn ratio(better: Better, umsg: f64, kernel: f64) -> f64 {
+    match better {
+        Better::Less => kernel / umsg,
+        Better::More => umsg / kernel,
+    }
+}
+
+impl Samples {
+    /// Whether it was taken once only: because time has nothing to do with it, or because it comes with an interval of its own.
+    pub fn is_single(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// Between which values the middle half of the rounds lies.
+    pub fn middle_half(&self) -> Option<(f64, f64)> {
+        let Self(samples) = self;
+        (!samples.is_empty()).then(|| {
+            (
+                stats::quantile(samples, 0.25),
+                stats::quantile(samples, 0.75),
+            )
+        })
+    }
+}
+
+/// To a thousandth: no figure here is better than that.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(rounded).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(better: Better, umsg: &[f64], kernel: &[f64]) -> Row {
+        let [umsg, kernel] = [umsg, kernel].map(|side| Samples(side.to_vec()));
+        Row::compare("suite", "row", "ns", better, &umsg, &kernel)
+    }
+
+    #[test]
+    fn a_goal_is_met_or_missed_only_if_the_middle_half_of_the_rounds_agrees() {
+        let row = row(Better::Less, &[9.9, 10.0, 10.1], &[101.0, 100.0, 99.0]);
+        assert_eq!(row.judge_ratio(9.0), Some(Verdict::Met));
+        assert_eq!(row.judge_ratio(11.0), Some(Verdict::Missed));
+        assert_eq!(row.judge_ratio(10.0), Some(Verdict::Open));
+        assert_eq!(row.judge_umsg(10.06), Some(Verdict::Met));
+        assert_eq!(row.judge_umsg(9.0), Some(Verdict::Missed));
+        let open = row.goal_ratio(10.0).settle();
+        assert!(!open.resolved && open.doubts[0].contains("ratio >= 10"));
+    }
+
+    #[test]
+    fn more_is_better_of_a_rate() {
+        let row = row(Better::More, &[20.0, 20.0, 20.0], &[2.0, 2.0, 2.0]);
+        assert_eq!(row.ratio, Some(10.0));
+        assert_eq!(row.judge_umsg(15.0), Some(Verdict::Met));
+        assert_eq!(row.judge_umsg(25.0), Some(Verdict::Missed));
+    }
+
+    #[test]
+    fn figures_whose_rounds_differ_by_a_quarter_are_doubted() {
+        let settled = |umsg| row(Better::Less, umsg, &[50.0]).settle();
+        assert!(settled(&[10.0, 11.0, 12.0]).resolved);
+        let noisy = settled(&[10.0, 20.0, 30.0]);
+        assert!(!noisy.resolved);
+        assert!(noisy.doubts[0].starts_with("the middle half of the rounds of umsg"));
+    }
+
+    #[test]
+    fn a_side_without_figures_is_neither_judged_nor_doubted() {
+        let row = row(Better::Less, &[10.0], &[]).goal_ratio(10.0).settle();
+        assert!(row.resolved && row.goal.is_none() && row.ratio.is_none());
+    }
+}

@@ -1,0 +1,117 @@
+//! The suites, each a question.
+
+use clap::ValueEnum;
+
+/// What to measure.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// One thread: an empty queue, a full one, filling and draining, by order of priorities
+    Mqueue,
+    /// One thread: does the cost stay flat from 1 to 1,000,000 messages?
+    Depth,
+    /// Two processes, one direction: messages a second
+    Stream,
+    /// Two processes, one direction, several messages a call
+    Batch,
+    /// Two processes, back and forth: time of a round trip
+    Pingpong,
+    /// What it costs that somebody polls: sends and receives of one thread, two processes in epoll_wait
+    Poll,
+    /// Two processes, messages of a megabyte: copied, and in place
+    Copy,
+    /// What a queue takes in memory
+    Memory,
+    /// System V queues: one thread, pairs of threads on one queue, receiving by type, 160 threads
+    Msg,
+    /// The totals of all System V queues: kept in one place, by CPU or by queue; 1 to 160 threads
+    Counters,
+    /// Message rings beside io_uring's MSG_RING: a post every 10 and 20 us, and how much goes through
+    Ring,
+    /// Two cores: does a hammered queue slow down who works beside it?
+    Neighbour,
+    /// All of the above
+    All,
+    /// A row or a few of each, in half a minute: what `cargo xtask bench-check` compares
+    Guard,
+}
+
+/// In the order in which they run.
+const ALL: [Suite; 12] = [
+    Suite::Mqueue,
+    Suite::Depth,
+    Suite::Stream,
+    Suite::Batch,
+    Suite::Pingpong,
+    Suite::Poll,
+    Suite::Copy,
+    Suite::Memory,
+    Suite::Msg,
+    Suite::Counters,
+    Suite::Ring,
+    Suite::Neighbour,
+];
+
+impl Suite {
+    /// The single suites that this one stands for.
+    pub fn expand(self) -> Vec<Suite> {
+        match self {
+            Suite::All => ALL.to_vec(),
+            single => vec![single],
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Suite::Mqueue => "mqueue",
+            Suite::Depth => "depth",
+            Suite::Stream => "stream",
+            Suite::Batch => "batch",
+            Suite::Pingpong => "pingpong",
+            Suite::Poll => "poll",
+            Suite::Copy => "copy",
+            Suite::Memory => "memory",
+            Suite::Msg => "msg",
+            Suite::Counters => "counters",
+            Suite::Ring => "ring",
+            Suite::Neighbour => "neighbour",
+            Suite::All => "all",
+            Suite::Guard => "guard",
+        }
+    }
+
+    /// How long it takes on a machine with two CPUs: for an estimate.
+    pub fn seconds(self, quick: bool) -> u32 {
+        let (short, full) = match self {
+            Suite::Mqueue => (12, 75),
+            Suite::Depth => (2, 8),
+            Suite::Stream => (11, 100),
+            Suite::Batch => (8, 35),
+            Suite::Pingpong => (7, 80),
+            Suite::Poll => (4, 15),
+            Suite::Copy => (1, 3),
+            Suite::Memory => (1, 2),
+            Suite::Msg => (43, 150),
+            Suite::Counters => (12, 45),
+            Suite::Ring => (35, 230),
+            Suite::Neighbour => (10, 45),
+            Suite::All => (0, 0),
+            Suite::Guard => (15, 30),
+        };
+        if quick { short } else { full }
+    }
+
+    /// What a quick run leaves out or does less of, if anything besides shorter rounds.
+    pub fn left_out(self) -> Option<&'static str> {
+        match self {
+            Suite::Mqueue => Some("mqueue: the sorted array of 2012 is measured in one round"),
+            Suite::Stream => Some(
+                "stream: messages of 1,024 and 8,192 bytes in queues of 1,024 only, blocking and adaptive",
+            ),
+            Suite::Pingpong => Some("pingpong: messages of 1,024 and 8,192 bytes"),
+            Suite::Neighbour => {
+                Some("neighbour: 8 pairs of runs in place of 30, which resolve little")
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! A row or a few of most suites, in half a minute: what `cargo xtask bench-check` compares with the figures that were accepted last.
+//! The rows have the names that they have in their own suites.
+
+use super::{batch, mqueue, msg, pingpong, poll, ring, stream};
+use crate::failure::Failure;
+use crate::harness::Plan;
+use crate::row::Row;
+
+pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let parts = [
+        mqueue::guard(plan)?,
+        stream::guard(plan)?,
+        batch::guard(plan)?,
+        pingpong::guard(plan)?,
+        poll::guard(plan)?,
+        msg::guard(plan)?,
+        ring::guard(plan),
+    ];
+    Ok(parts.into_iter().flatten().collect())
+}
