@@ -61,6 +61,18 @@ enum Task {
         #[arg(long)]
         quick: bool,
     },
+    /// Measure everything and write docs/benchmarks.json, .html and .md; takes a quarter of an hour of a quiet machine
+    BenchPublish {
+        /// Measure nothing: make page and document anew of docs/benchmarks.json
+        #[arg(long)]
+        again: bool,
+    },
+    /// Compare the ratios of a few rows with those of docs/benchmarks.json; fails if one is more than 15 % lower in each of three runs
+    BenchCheck {
+        /// Make one run with what is built already, say what it finds, and never fail because of it
+        #[arg(long)]
+        advise: bool,
+    },
     /// Lay out what is installed in target/dist: umsg, the drop-in, the C library, manual pages, completions
     Dist,
     /// Write the header of the C library anew from its source
@@ -103,6 +115,12 @@ fn run(task: &Task) -> Result<()> {
         Task::Compare { ops } => test::compare(&workspace, *ops),
         Task::Soak { seconds } => test::soak(&workspace, *seconds),
         Task::Bench { suites, quick } => bench::run(&workspace, suites, *quick),
+        Task::BenchPublish { again } => bench::publish(&workspace, *again),
+        Task::BenchCheck { advise: false } => bench::check(&workspace),
+        Task::BenchCheck { advise: true } => {
+            bench::advise(&workspace);
+            Ok(())
+        }
         Task::Dist => dist::run(&workspace),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),

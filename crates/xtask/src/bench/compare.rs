@@ -1,0 +1,152 @@
+//! Ratios of two runs side by side.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::failure::{Context as _, Failure, Result};
+
+/// A ratio that is lower than this part of the accepted one has dropped.
+const KEPT: f64 = 0.85;
+
+/// The version of the document that is understood.
+const FORMAT: u64 = 1;
+
+/// The ratios of a run.
+#[derive(Debug)]
+pub struct Figures(Vec<Figure>);
+
+#[derive(Debug)]
+struct Figure {
+    row: String,
+    ratio: f64,
+    /// Whether the machine was quiet enough for it to mean something.
+    resolved: bool,
+}
+
+/// A row whose ratio has dropped.
+#[derive(Debug, PartialEq)]
+pub struct Dropped {
+    pub row: String,
+    accepted: f64,
+    found: f64,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            row,
+            accepted,
+            found,
+        } = self;
+        let percent = 100.0 * (1.0 - found / accepted);
+        write!(
+            f,
+            "  {row}: {found:.2} times the kernel's, {accepted:.2} accepted ({percent:.0} % less)"
+        )
+    }
+}
+
+impl Figures {
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).context(path.display())?;
+        Self::parse(&text, path)
+    }
+
+    /// What `umsg-bench --json` has written.
+    pub fn parse(text: &str, from: &Path) -> Result<Self> {
+        let document: Value = serde_json::from_str(text).context(from.display())?;
+        if document["format"].as_u64() != Some(FORMAT) {
+            let what = format!("{}: no figures of format {FORMAT}", from.display());
+            return Err(Failure::new(what));
+        }
+        let rows = document["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        let figure = |row: &Value| {
+            Some(Figure {
+                row: format!("{}: {}", row["suite"].as_str()?, row["row"].as_str()?),
+                ratio: row["ratio"].as_f64()?,
+                resolved: row["resolved"].as_bool()?,
+            })
+        };
+        Ok(Self(rows.iter().filter_map(figure).collect()))
+    }
+
+    /// The rows of another run whose ratio is lower than here by more than is allowed. Says what was compared.
+    pub fn drops(&self, found: &Figures) -> Vec<Dropped> {
+        let mut drops = Vec::new();
+        for Figure {
+            row,
+            ratio,
+            resolved,
+        } in &found.0
+        {
+            let Some(accepted) = self.0.iter().find(|accepted| accepted.row == *row) else {
+                println!("{row}: {ratio:.2}, not among the accepted");
+                continue;
+            };
+            let quiet = if *resolved { "" } else { " (not resolved)" };
+            println!("{row}: {ratio:.2}{quiet}, accepted {:.2}", accepted.ratio);
+            // What was noise when it was accepted is no measure.
+            if accepted.resolved && *ratio < accepted.ratio * KEPT {
+                drops.push(Dropped {
+                    row: row.clone(),
+                    accepted: accepted.ratio,
+                    found: *ratio,
+                });
+            }
+        }
+        drops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(rows: &[(&str, Option<f64>, bool)]) -> Figures {
+        let rows: Vec<Value> = rows
+            .iter()
+            .map(|(row, ratio, resolved)| {
+                serde_json::json!({"suite": "suite", "row": row, "ratio": ratio, "resolved": resolved})
+            })
+            .collect();
+        let text = serde_json::json!({"format": 1, "rows": rows}).to_string();
+        Figures::parse(&text, Path::new("test")).unwrap()
+    }
+
+    #[test]
+    fn only_a_drop_of_more_than_15_percent_of_what_was_resolved_counts() {
+        let accepted = figures(&[
+            ("same", Some(10.0), true),
+            ("less", Some(10.0), true),
+            ("noise", Some(10.0), false),
+            ("no ratio", None, true),
+        ]);
+        let found = figures(&[
+            ("same", Some(8.6), true),
+            ("less", Some(8.4), false),
+            ("noise", Some(1.0), true),
+            ("no ratio", Some(1.0), true),
+            ("new", Some(1.0), true),
+        ]);
+        let drops = accepted.drops(&found);
+        assert_eq!(drops.len(), 1);
+        assert_eq!(
+            drops[0].to_string(),
+            "  suite: less: 8.40 times the kernel's, 10.00 accepted (16 % less)"
+        );
+    }
+
+    #[test]
+    fn figures_of_another_format_are_refused() {
+        let refused = Figures::parse("{\"format\": 2, \"rows\": []}", Path::new("old.json"));
+        assert!(
+            refused
+                .unwrap_err()
+                .to_string()
+                .contains("old.json: no figures of format 1")
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! `cargo xtask bench`, `bench-publish` and `bench-check`: the benchmarks, with everything that they need built.
+
+mod compare;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use self::compare::{Dropped, Figures};
+use crate::failure::{Context as _, Failure, Result};
+use crate::shell;
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// The figures that were accepted last, and what is made of them.
+const FIGURES: &str = "docs/benchmarks.json";
+const PAGE: &str = "docs/benchmarks.html";
+const DOCUMENT: &str = "docs/benchmarks.md";
+/// Written by hand, and put at the end of the document.
+const ATTEMPTS: &str = "docs/benchmarks-attempts.md";
+
+/// How often a drop has to be seen.
+const RUNS: usize = 3;
+
+/// Runs the suites one after another.
+pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> {
+    let mut steps = Steps::new(workspace.root.clone());
+    steps.run("release build", &mut workspace.build_release())?;
+    let mut failed = Vec::new();
+    for suite in suites {
+        let mut bench = workspace.command(workspace.release("umsg-bench"));
+        bench.arg(suite).args(quick.then_some("--quick"));
+        // One that can't be measured here does not keep the others from it.
+        if let Err(failure) = steps.run(suite, &mut bench) {
+            failed.push(failure.to_string());
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(failed.join("\n"))),
+    }
+}
+
+/// Measures everything and writes the figures, the page and the document that lie in `docs`; with `again` only makes page and document
+/// of the figures that lie there.
+pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
+    let mut steps = Steps::new(workspace.root.clone());
+    steps.run("release build", &mut workspace.build_release())?;
+    let mut bench = workspace.command(workspace.release("umsg-bench"));
+    match again {
+        true => bench.args(["report", FIGURES]),
+        false => bench.args(["all", "--json", FIGURES]),
+    };
+    bench.args(["--html", PAGE, "--markdown", DOCUMENT]);
+    bench.args(["--attempts", ATTEMPTS]);
+    if let Some(commit) = commit(workspace) {
+        bench.env("UMSG_BENCH_COMMIT", commit);
+    }
+    steps.run("benchmarks", &mut bench)
+}
+
+/// What was built: the commit, with a mark if files differ from it.
+fn commit(workspace: &Workspace) -> Option<String> {
+    let arguments = ["describe", "--always", "--dirty=, changed", "--exclude=*"];
+    let output = workspace.command("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success()).then(|| text.trim().to_owned())
+}
+
+/// Compares ratios with those that were accepted last, in up to three runs: a drop counts if it shows in each.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let accepted = accepted(workspace)?;
+    let mut steps = Steps::new(workspace.root.clone());
+    steps.run("release build", &mut workspace.build_release())?;
+    let mut drops = accepted.drops(&measure(workspace)?);
+    for run in 1..RUNS {
+        if drops.is_empty() {
+            break;
+        }
+        println!("\nrun {run} of {RUNS} shows drops; once more\n");
+        let again = accepted.drops(&measure(workspace)?);
+        drops.retain(|drop| again.iter().any(|other| other.row == drop.row));
+    }
+    if drops.is_empty() {
+        println!("\nbench-check: no ratio has dropped by more than 15 %");
+        return Ok(());
+    }
+    let drops = lines(&drops);
+    Err(Failure::new(format!(
+        "lower in each of {RUNS} runs:\n{drops}"
+    )))
+}
+
+/// The same in one run of what is built already, only to be read: where other things run, a drop may be theirs.
+pub fn advise(workspace: &Workspace) {
+    let compared = accepted(workspace).and_then(|accepted| {
+        let drops = accepted.drops(&measure(workspace)?);
+        Ok(match drops.is_empty() {
+            true => "no ratio has dropped by more than 15 %".to_owned(),
+            false => format!(
+                "lower in this one run; whether it is noise, `cargo xtask bench-check` finds out:\n{}",
+                lines(&drops)
+            ),
+        })
+    });
+    match compared {
+        Ok(found) => println!("\nbench-check: {found}"),
+        Err(failure) => println!("\nbench-check: nothing was compared: {failure}"),
+    }
+}
+
+fn accepted(workspace: &Workspace) -> Result<Figures> {
+    let path = workspace.root.join(FIGURES);
+    match path.exists() {
+        true => Figures::read(&path),
+        false => Err(Failure::new(format!(
+            "there is no {FIGURES}; `cargo xtask bench-publish` makes it, on a quiet machine"
+        ))),
+    }
+}
+
+fn lines(drops: &[Dropped]) -> String {
+    let lines: Vec<String> = drops.iter().map(Dropped::to_string).collect();
+    lines.join("\n")
+}
+
+/// A short run of the rows that are watched.
+fn measure(workspace: &Workspace) -> Result<Figures> {
+    let program = workspace.release("umsg-bench");
+    if !program.exists() {
+        return Err(Failure::new(format!("{} is not built", program.display())));
+    }
+    let mut bench = workspace.command(program);
+    bench.args(["guard", "--quick", "--json", "-"]);
+    figures_of(&mut bench)
+}
+
+fn figures_of(bench: &mut Command) -> Result<Figures> {
+    let line = shell::line(bench);
+    let output = bench.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.context(&line)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures = Figures::parse(&text, Path::new("what was measured"));
+    match output.status.success() {
+        true => figures,
+        false => Err(Failure::new(format!("{line} failed ({})", output.status))),
+    }
+}
