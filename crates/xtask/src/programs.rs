@@ -14,6 +14,13 @@ pub fn curl() -> Option<PathBuf> {
     on_the_path("curl")
 }
 
+/// A browser, which looks at the page of benchmarks.
+pub fn chromium() -> Option<PathBuf> {
+    let named = std::env::var_os("UMSG_TEST_CHROMIUM").map(PathBuf::from);
+    let usual = ["chromium", "chromium-browser", "google-chrome"];
+    named.or_else(|| usual.into_iter().find_map(on_the_path))
+}
+
 fn on_the_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)

@@ -52,6 +52,10 @@ fn note_missing_programs(steps: &mut Steps) {
     if programs::curl().is_none() {
         steps.skip("curl", "not installed; apt-get install curl");
     }
+    if programs::chromium().is_none() {
+        let remedy = "not installed; apt-get install chromium, or UMSG_TEST_CHROMIUM names one";
+        steps.skip("a browser's look at the page of benchmarks", remedy);
+    }
     if programs::python_with_posix_ipc().is_none() {
         let remedy =
             "not installed; pip install posix_ipc, and UMSG_TEST_PYTHON names a Python that has it";
