@@ -10,6 +10,7 @@ use crate::row::Row;
 pub struct Found {
     pub rows: Vec<Row>,
     pub latencies: Vec<Latencies>,
+    pub kill_trials: Vec<KillTrial>,
 }
 
 impl Found {
@@ -33,7 +34,7 @@ impl From<Vec<Row>> for Found {
     fn from(rows: Vec<Row>) -> Self {
         Self {
             rows,
-            latencies: Vec::new(),
+            ..Self::default()
         }
     }
 }

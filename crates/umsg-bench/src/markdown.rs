@@ -63,19 +63,14 @@ fn mark(resolved: bool) -> &'static str {
 }
 
 fn table(table: &Table) -> String {
-    let mut head = ["", "unit", "umsg", "kernel", "ratio"]
+    let mut head = ["", "unit", "umsg", "kernel", "ratio", "goal"]
         .map(str::to_owned)
         .to_vec();
+    let further = table.more.len() + table.published.len();
+    let rule = format!("|---|---|--:|--:|--:|---|{}", "--:|".repeat(further));
+    let published = table.published.iter();
+    head.extend(published.map(|name| format!("published: {name}")));
     head.extend(table.more.iter().cloned());
-    head.extend(
-        table
-            .published
-            .iter()
-            .map(|name| format!("published: {name}")),
-    );
-    head.push("goal".to_owned());
-    let numbers = head.len() - 3;
-    let rule = format!("|---|---|{}---|", "--:|".repeat(numbers));
     let lines: Vec<String> = table.lines.iter().map(line).collect();
     format!(
         "### {}\n\n{}\n\nGoal: {}\n\n| {} |\n{rule}\n{}\n",
@@ -92,12 +87,11 @@ fn line(line: &Line) -> String {
         format!("{}{}", mark(line.resolved), line.label),
         line.unit.clone(),
     ];
-    let figures = [line.umsg, line.kernel, line.ratio];
-    let figures = figures.iter().chain(&line.more).chain(&line.published);
-    cells.extend(
-        figures.map(|&value| value.map_or_else(|| "–".to_owned(), |value| number(Some(value)))),
-    );
+    let figure =
+        |&value: &Option<f64>| value.map_or_else(|| "–".to_owned(), |value| number(Some(value)));
+    cells.extend([line.umsg, line.kernel, line.ratio].iter().map(figure));
     cells.push(goal(line.goal.as_ref()));
+    cells.extend(line.published.iter().chain(&line.more).map(figure));
     format!("| {} |\n", cells.join(" | "))
 }
 

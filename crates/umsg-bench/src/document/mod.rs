@@ -106,6 +106,7 @@ impl Document {
             Ok(found) => {
                 self.rows.extend(found.rows);
                 self.latencies.extend(found.latencies);
+                self.kill_trials.extend(found.kill_trials);
             }
             Err(error) => failure = Some(error.to_string()),
         }

@@ -21,12 +21,10 @@ pub fn published(tables: &[Table]) -> String {
 }
 
 fn table(table: &Table) -> String {
-    let mut head = vec![cell("th", "", ""), cell("th", "", "unit")];
-    head.extend(["umsg", "kernel", "ratio"].map(|name| cell("th", "", name)));
-    head.extend(table.more.iter().map(|name| cell("th", "", name)));
+    let mut head = first_heads();
     let published = table.published.iter();
     head.extend(published.map(|name| cell("th", "", &format!("published: {name}"))));
-    head.push(cell("th", "goal", "goal"));
+    head.extend(table.more.iter().map(|name| cell("th", "", name)));
     let lines: Vec<String> = table.lines.iter().map(line).collect();
     format!(
         "<div class=\"published-table\" id=\"{}\">\n<h3>{}</h3>\n<p class=\"about\">{}</p>\n<p class=\"about\"><b>Goal.</b> {}</p>\n\
@@ -46,13 +44,13 @@ fn line(line: &Line) -> String {
         [line.umsg, line.kernel, line.ratio],
         line.resolved,
     );
-    cells.extend(line.more.iter().map(|&value| figure("", value)));
+    cells.push(goal(line.goal.as_ref()));
     cells.extend(
         line.published
             .iter()
             .map(|&value| figure("published", value)),
     );
-    cells.push(goal(line.goal.as_ref()));
+    cells.extend(line.more.iter().map(|&value| figure("", value)));
     row_of(&cells, line.resolved, &line.doubts)
 }
 
@@ -96,13 +94,11 @@ fn suite(document: &Document, name: &str, seconds: f64) -> String {
             }
         });
     }
-    let mut head = vec![cell("th", "", ""), cell("th", "", "unit")];
-    head.extend(["umsg", "kernel", "ratio"].map(|name| cell("th", "", name)));
+    let mut head = first_heads();
     head.extend(
         keys.iter()
             .map(|key| cell("th", "", &key.replace('_', " "))),
     );
-    head.push(cell("th", "goal", "goal"));
     let lines: Vec<String> = rows.iter().map(|row| full_row(row, &keys)).collect();
     let notes: Vec<String> = notes
         .iter()
@@ -123,6 +119,7 @@ fn full_row(row: &Row, keys: &[&str]) -> String {
         [row.umsg, row.kernel, row.ratio],
         row.resolved,
     );
+    cells.push(goal(row.goal.as_ref()));
     cells.extend(keys.iter().map(|key| {
         let has = row.columns.iter().any(|(name, _)| name == *key);
         match has {
@@ -130,8 +127,14 @@ fn full_row(row: &Row, keys: &[&str]) -> String {
             false => cell("td", "", ""),
         }
     }));
-    cells.push(goal(row.goal.as_ref()));
     row_of(&cells, row.resolved, &row.doubts)
+}
+
+fn first_heads() -> Vec<String> {
+    let mut heads = vec![cell("th", "", ""), cell("th", "unit", "unit")];
+    heads.extend(["umsg", "kernel", "ratio"].map(|name| cell("th", "", name)));
+    heads.push(cell("th", "goal", "goal"));
+    heads
 }
 
 fn first_cells(label: &str, unit: &str, figures: [Option<f64>; 3], resolved: bool) -> Vec<String> {
@@ -154,7 +157,7 @@ fn goal(goal: Option<&Goal>) -> String {
         format!(
             "{}<small>{}</small>",
             badge(goal.verdict),
-            escape(&goal.text)
+            escape(&goal.text.replace(">=", "≥").replace("<=", "≤"))
         )
     });
     format!("<td class=\"goal\">{content}</td>")

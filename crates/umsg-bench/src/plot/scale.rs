@@ -82,7 +82,7 @@ const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
 /// The round values of an axis; only powers of ten if it is long.
 fn round_values((low, high): (f64, f64)) -> Vec<f64> {
     let decades = (high / low).log10();
-    let steps: &[f64] = if decades > 2.2 { &ROUND[..1] } else { &ROUND };
+    let steps: &[f64] = if decades > 3.1 { &ROUND[..1] } else { &ROUND };
     let exponents = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
     exponents
         .flat_map(|exponent| steps.iter().map(move |step| step * 10_f64.powi(exponent)))
