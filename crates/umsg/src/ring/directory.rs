@@ -88,42 +88,60 @@ pub(super) fn remove(
     name: &QueueName,
     anyway: bool,
 ) -> Result<(), RingError> {
-    match attach(namespace, name) {
-        Ok((segment, file)) => return remove_ring(namespace, name, (&segment, &file), anyway),
-        // What is no ring has no owner.
-        Err(
-            RingError::NotARing | RingError::Open(OpenError::Damaged(_) | OpenError::NotAQueue(_)),
-        ) => {}
-        // Whose it is can't be told.
-        Err(_) if anyway => {}
+    let file = match open_file(namespace, name) {
+        Ok(file) => file,
+        // No file, or whose it is can't be told: it can't be locked either.
+        Err(error) if anyway || has_no_owner(&error) => {
+            return namespace.unlink_file_in(RINGS, name).map_err(file_error);
+        }
         Err(error) => return Err(error),
+    };
+    match attach_file(namespace, file.as_fd()) {
+        Ok(segment) => {
+            let ownership = &segment.fixed().ownership;
+            // Relaxed: stored before the ring could be found.
+            let last = ownership.pid.load(Ordering::Relaxed);
+            let owner = owner(&segment);
+            if let Some(pid) = owner
+                && !anyway
+            {
+                return Err(RingError::Owned(pid));
+            }
+            remove_file(namespace, name, &file, (owner.is_none(), last), anyway)
+        }
+        Err(error) if anyway || has_no_owner(&error) => {
+            remove_file(namespace, name, &file, (true, 0), anyway)
+        }
+        Err(error) => Err(error),
     }
-    namespace.unlink_file_in(RINGS, name).map_err(file_error)
 }
 
-fn remove_ring(
+/// Whether what has the name is no ring: then nobody owns it.
+fn has_no_owner(error: &RingError) -> bool {
+    matches!(
+        error,
+        RingError::NotARing | RingError::Open(OpenError::Damaged(_) | OpenError::NotAQueue(_))
+    )
+}
+
+/// Removes a file, under its lock and unless another has its name by now; with its doorbell, if nobody receives by that.
+fn remove_file(
     namespace: &Namespace,
     name: &QueueName,
-    (segment, file): (&Segment, &OwnedFd),
+    file: &OwnedFd,
+    (is_left, last): (bool, u32),
     anyway: bool,
 ) -> Result<(), RingError> {
-    let owner = owner(segment);
-    if let Some(pid) = owner
-        && !anyway
-    {
-        return Err(RingError::Owned(pid));
-    }
     let locked = Locked::of(file.as_fd());
     if locked.is_none() && !anyway {
-        let pid = &segment.fixed().ownership.pid;
-        return Err(RingError::Owned(pid.load(Ordering::Relaxed)));
+        return Err(RingError::Owned(last));
     }
     if named(namespace, name)? != inode(file.as_fd())? {
         // Somebody else was first.
         return Ok(());
     }
     // A living owner's senders go on ringing.
-    if owner.is_none() {
+    if is_left {
         let _ = rustix::fs::unlink(bell(namespace, file.as_fd())?);
         crash_point!(RING_CLEARED);
     }
@@ -137,10 +155,7 @@ fn inode(file: BorrowedFd<'_>) -> Result<u64, OpenError> {
 
 /// The inode number of the file that has the name.
 fn named(namespace: &Namespace, name: &QueueName) -> Result<u64, RingError> {
-    let file = namespace
-        .open_file_in(RINGS, name, FileAccess::ReadWrite, false)
-        .map_err(file_error)?;
-    Ok(inode(file.as_fd())?)
+    Ok(inode(open_file(namespace, name)?.as_fd())?)
 }
 
 pub(super) fn file_error(error: FileError) -> RingError {
@@ -176,16 +191,24 @@ fn with_slash(name: &QueueName) -> OsString {
     whole
 }
 
-fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, OwnedFd), RingError> {
-    let file = namespace
+fn open_file(namespace: &Namespace, name: &QueueName) -> Result<OwnedFd, RingError> {
+    namespace
         .open_file_in(RINGS, name, FileAccess::ReadWrite, false)
-        .map_err(file_error)?;
-    let mut segment = segment::attach(file.as_fd())?;
+        .map_err(file_error)
+}
+
+fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, OwnedFd), RingError> {
+    let file = open_file(namespace, name)?;
+    Ok((attach_file(namespace, file.as_fd())?, file))
+}
+
+fn attach_file(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Segment, RingError> {
+    let mut segment = segment::attach(file)?;
     segment.set_quota(Quota::of(namespace.clone()));
     if segment.fixed().ownership.state.load(Ordering::Acquire) == 0 {
         return Err(RingError::NotARing);
     }
-    Ok((segment, file))
+    Ok(segment)
 }
 
 /// Where the doorbell of the ring in a file is.
@@ -291,6 +314,58 @@ mod tests {
             unlink_in(&namespace, "/strange").unwrap_err().errno(),
             libc::ENOENT
         );
+    }
+
+    #[test]
+    fn who_finds_a_damaged_file_takes_no_new_ring_away_that_has_its_name_meanwhile() {
+        let (_home, namespace) = namespace();
+        let path = namespace.path().join(RINGS).join("r");
+        std::fs::write(&path, b"no ring at all").unwrap();
+        let damaged = std::fs::File::open(&path).unwrap();
+        let slower = || Options::new().create_in(&namespace, "/r");
+        std::thread::scope(|scope| {
+            // Stands for the faster one, which has the lock.
+            let locked = Locked::of(damaged.as_fd()).unwrap();
+            let slower = scope.spawn(slower);
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::fs::remove_file(&path).unwrap();
+            let faster = Options::new().create_in(&namespace, "/r").unwrap();
+            drop(locked);
+            let error = slower.join().unwrap().unwrap_err();
+            assert_eq!(error.errno(), libc::EBUSY, "{error}");
+            assert!(find(&namespace, "/r").unwrap().status.owner_alive);
+            drop(faster);
+        });
+        assert_eq!(find(&namespace, "/r").unwrap_err().errno(), libc::ENOENT);
+    }
+
+    #[test]
+    fn a_ring_works_where_the_path_is_longer_than_a_sockets_address() {
+        let home = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut path = home.path().to_owned();
+        (0..3).for_each(|_| path.push("x".repeat(100)));
+        std::fs::create_dir_all(&path).unwrap();
+        let namespace = Namespace::at(&path).unwrap();
+        let mut ring = Options::new().create_in(&namespace, "/r").unwrap();
+        let sender = crate::ring::Sender::open_in(&namespace, "/r").unwrap();
+        let is_readable = |ring: &mut crate::ring::Ring| {
+            let descriptor = ring.pollable();
+            let mut polled = [rustix::event::PollFd::new(
+                &descriptor,
+                rustix::event::PollFlags::IN,
+            )];
+            let now = rustix::event::Timespec::default();
+            rustix::event::poll(&mut polled, Some(&now)).unwrap() == 1
+        };
+        assert!(!is_readable(&mut ring));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let (post, now) = (crate::ring::Post::new(1), crate::ring::Until::Now);
+        sender.send_fd(&post, file.as_fd(), now).unwrap();
+        assert!(is_readable(&mut ring));
+        assert!(ring.try_recv().unwrap().descriptor.is_some());
+        drop(ring);
+        let left = std::fs::read_dir(namespace.path().join(RINGS)).unwrap();
+        assert_eq!(left.count(), 0);
     }
 
     #[test]

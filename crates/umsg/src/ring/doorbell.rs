@@ -10,7 +10,8 @@
 //! receiver is about to poll, which the ring's bell says: no system call otherwise.
 
 use crate::namespace::{Namespace, RINGS};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{self, Errno};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -71,8 +72,14 @@ impl Button {
         match self {
             Button::Paired(socket) => sendmsg(socket, &bytes, &mut ancillary, flags)?,
             Button::Named(path) => {
-                let address = SocketAddrUnix::new(path)?;
-                sendmsg_addr(unnamed_socket()?, &address, &bytes, &mut ancillary, flags)?
+                let address = Address::of(path)?;
+                sendmsg_addr(
+                    unnamed_socket()?,
+                    &address.socket,
+                    &bytes,
+                    &mut ancillary,
+                    flags,
+                )?
             }
         };
         Ok(())
@@ -84,9 +91,40 @@ fn ring_pair(socket: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 fn ring_path(socket: BorrowedFd<'_>, path: &Path) -> io::Result<usize> {
-    let address = SocketAddrUnix::new(path)?;
+    let address = Address::of(path)?;
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendto(socket, b".", flags, &address)
+    sendto(socket, b".", flags, &address.socket)
+}
+
+/// Where a socket is: an address has room for 107 bytes, a namespace's path has more.
+struct Address {
+    socket: SocketAddrUnix,
+    /// The directory, if the way to the socket begins at its descriptor.
+    _directory: Option<OwnedFd>,
+}
+
+impl Address {
+    fn of(path: &Path) -> io::Result<Address> {
+        match SocketAddrUnix::new(path) {
+            Err(Errno::NAMETOOLONG) => Address::of_long(path),
+            socket => Ok(Address {
+                socket: socket?,
+                _directory: None,
+            }),
+        }
+    }
+
+    #[cold]
+    fn of_long(path: &Path) -> io::Result<Address> {
+        let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::INVAL)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+        let way = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
+        Ok(Address {
+            socket: SocketAddrUnix::new(way.join(name))?,
+            _directory: Some(directory),
+        })
+    }
 }
 
 /// A socket that is full is readable; where there is none any more, nobody is to be told.
@@ -130,17 +168,17 @@ impl Doorbell {
     pub(super) fn at(path: PathBuf, mode: u32) -> io::Result<Doorbell> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        let address = SocketAddrUnix::new(&path)?;
-        match bind(&socket, &address) {
+        let address = Address::of(&path)?;
+        match bind(&socket, &address.socket) {
             // Of another ring, whose file had this inode number and was deleted by hand.
             Err(Errno::ADDRINUSE) => {
                 rustix::fs::unlink(&path)?;
-                bind(&socket, &address)?;
+                bind(&socket, &address.socket)?;
             }
             other => other?,
         }
         let doorbell = Doorbell::new(socket, Some(path.clone()));
-        rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(mode))?;
+        rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?;
         Ok(doorbell)
     }
 
