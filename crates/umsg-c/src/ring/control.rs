@@ -21,6 +21,7 @@ pub type umsg_ring_filter =
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// Senders are told that the owner is dead.
@@ -39,7 +40,8 @@ pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
 
 /// Closes a ring for senders.
 ///
-/// They are refused with `EPIPE` from now on, for good. What was sent before can still be received.
+/// They are refused with `EPIPE` from now on, for good. What was sent before can still be received: by calls that do not wait, as
+/// those that do would wait for ever once the ring is empty.
 ///
 /// # Return value
 /// 0, or -1 with errno set.
@@ -47,6 +49,7 @@ pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// Senders are told that the owner is dead.
@@ -75,6 +78,7 @@ pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// Nothing is left: the choice is this process's own.
@@ -113,6 +117,7 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// Nothing is left.

@@ -24,7 +24,8 @@ pub type umsg_ring_visitor =
 /// The call does not wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
-/// How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set.
+/// How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set. Only 0 says that
+/// the ring was found empty: with `EPOLLET` call it until then.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -32,6 +33,7 @@ pub type umsg_ring_visitor =
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `visit` is NULL.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// The messages are lost with it; senders are told.
@@ -73,6 +75,7 @@ pub unsafe extern "C" fn umsg_ring_drain(
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `messages` is at an address that can't be written.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// The messages are lost with it; senders are told.

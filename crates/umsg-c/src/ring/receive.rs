@@ -40,7 +40,7 @@ pub struct umsg_ring_message {
 ///
 /// The call waits while there is none: by default it spins for some microseconds as long as that has paid lately, and then sleeps;
 /// umsg_ring_set_waiting(3) chooses. Its payload lies in the ring and need not be freed: it is there until the next call that
-/// receives.
+/// receives. Once the ring was closed (umsg_ring_close(3)) and is empty no message can come any more, and a call waits all the same.
 ///
 /// # Return value
 /// 0, or -1 with errno set.
@@ -54,6 +54,7 @@ pub struct umsg_ring_message {
 /// - `EFAULT`: `message` is at an address that can't be written.
 /// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
 /// - `ENOMEM`: the system has no memory left.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// The messages are lost with it; senders are told.

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use umsg::ring::{Ring, Sender};
+use umsg::ring::{RecvError, Ring, Sender};
 
 use super::Refusal;
 use crate::pointer::is_bad;
@@ -60,15 +60,29 @@ pub(super) unsafe fn look<'a>(ring: *const umsg_ring) -> Result<&'a umsg_ring, R
     Ok(unsafe { &*ring })
 }
 
-/// A turn to receive.
+/// A turn to receive, for the ring's owner.
 ///
 /// # Errors
-/// `Busy` if another call has it: of another thread, or below this one on the stack.
+/// `Busy` if another call has it: of another thread, or below this one on the stack. `NotOwner` in a forked child.
 ///
 /// # Safety
 /// As for [`look`].
 #[inline]
 pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
+    // SAFETY: by this function's contract.
+    let turn = unsafe { take_turn(ring)? };
+    match turn.ring.is_own() {
+        true => Ok(turn),
+        false => Err(RecvError::NotOwner.into()),
+    }
+}
+
+/// The same for anybody who has the ring in his memory.
+///
+/// # Safety
+/// As for [`look`].
+#[inline]
+unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
     // SAFETY: by this function's contract.
     let ring = unsafe { look(ring)? };
     // Acquire: what the last one did in there comes first.
@@ -84,7 +98,7 @@ pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal
 /// As for [`look`], and nobody uses it any more.
 pub(super) unsafe fn free(ring: *mut umsg_ring) -> Result<(), Refusal> {
     // SAFETY: by this function's contract.
-    std::mem::forget(unsafe { enter(ring)? });
+    std::mem::forget(unsafe { take_turn(ring)? });
     // SAFETY: made by `Box::into_raw` in `new`, and freed here alone; no call has a turn.
     drop(unsafe { Box::from_raw(ring) });
     Ok(())

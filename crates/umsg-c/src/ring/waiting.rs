@@ -52,8 +52,9 @@ pub unsafe extern "C" fn umsg_ring_wait(
 /// Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
 ///
 /// It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
-/// umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls receives with
-/// one of these until there is no message left.
+/// umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls for edges
+/// (`EPOLLET`) calls one of these again and again until it says so: by `EAGAIN`, or by 0. Otherwise messages may be left of which
+/// nothing tells, as those that came while umsg_ring_drain(3) ran.
 ///
 /// The descriptor is the ring's: it must not be read, written or closed.
 ///
@@ -63,6 +64,7 @@ pub unsafe extern "C" fn umsg_ring_wait(
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// The system closes it.
@@ -91,6 +93,7 @@ pub unsafe extern "C" fn umsg_ring_descriptor(ring: *mut umsg_ring) -> c_int {
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EINVAL`: `waiting` is none of the three.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// Nothing is left: the choice is this process's own.

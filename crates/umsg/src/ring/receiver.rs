@@ -57,6 +57,12 @@ impl Ring {
         }
     }
 
+    /// Whether this process is the ring's owner, which receives. False in a forked child.
+    #[inline]
+    pub fn is_own(&self) -> bool {
+        self.shared.is_owned()
+    }
+
     /// A sending end for this process's threads and forked children.
     pub fn sender(&self) -> Sender {
         Sender::new(Arc::clone(&self.shared))
@@ -102,8 +108,10 @@ impl Ring {
         self.refused
     }
 
-    /// A descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender was given.
+    /// A descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender was given. None in a forked
+    /// child: it would take its parent's.
     pub fn take_fd(&mut self, ticket: i32) -> Option<OwnedFd> {
+        self.check_owner().ok()?;
         let button = self.polled.then_some(&*self.shared.button);
         self.doorbell.fetch(ticket, button)
     }
@@ -163,9 +171,12 @@ impl Ring {
 
     /// A descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call on
     /// an empty ring has a sender make it readable; it stays so until [`try_recv`](Ring::try_recv) or
-    /// [`drain`](Ring::drain) have found the ring empty.
+    /// [`drain`](Ring::drain) have found the ring empty. Who asks for edges (EPOLLET) goes on until that: until `try_recv` says `Empty`
+    /// or `drain` answers 0. One `drain` may leave messages that came meanwhile, of which no further edge tells.
+    ///
+    /// In a forked child it is its parent's, and tells what that one has to do.
     pub fn pollable(&mut self) -> BorrowedFd<'_> {
-        if !self.polled {
+        if !self.polled && self.is_own() {
             self.polled = true;
             self.silence_or_ring();
         }
@@ -277,7 +288,7 @@ impl Ring {
     }
 
     /// Receives all messages that are there, and calls `visit` with each. Answers how many. Messages that come meanwhile may be
-    /// among them, but it returns though senders go on.
+    /// among them, but it returns though senders go on: 0 alone says that the ring was found empty.
     ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
