@@ -1960,7 +1960,7 @@ struct umsg_ring_options {
     size_t size;
     /* The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none. */
     const char *name;
-    /* The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses. */
+    /* The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses, and of one without. */
     const char *directory;
     /* How many messages the ring holds without overflow; 0 for 1,024. */
     uint32_t entries;
@@ -1998,8 +1998,9 @@ struct umsg_ring_options {
  * - EACCES: the name has a second slash, or the namespace is not to be trusted or may not be written; umsg_last_error(3) says which.
  * - EBUSY: there is a ring of that name, and its owner lives.
  * - EFAULT: options or one of its texts is at an address that can't be read.
+ * - EFBIG: the ring's file would be longer than the process may make files (RLIMIT_FSIZE).
  * - EINVAL: size is not that of a version of the structure; entries and overflow are together more than 1,048,576; flags or
- *   waiting is none of its values; or name does not begin with a slash.
+ *   waiting is none of its values; name does not begin with a slash, or is no more than that; or there is a directory and no name.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  * - EMFILE, ENFILE: the process or the system has no descriptor left. A ring keeps one or two.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
@@ -2009,8 +2010,8 @@ struct umsg_ring_options {
  * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead, at the latest ten
- * milliseconds later; the name stays until another ring takes it, or umsg_ring_unlink(3).
+ * While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead: those that send
+ * within ten milliseconds, those that wait for room within a tenth of a second. The name stays until another ring takes it, or umsg_ring_unlink(3).
  *
  * See also:
  * umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
@@ -2368,11 +2369,10 @@ int umsg_ring_send_completing(struct umsg_ring_sender *sender,
  * Errors:
  * Those of umsg_ring_send(3), and these:
  *
- * - EAGAIN: there is no room for all of them and flags has UMSG_RING_NOWAIT, or never is because the ring and its overflow are not
- *   made for so many.
+ * - EAGAIN: there is no room for all of them and flags has UMSG_RING_NOWAIT.
  * - EFAULT: posts, a payload or abs_timeout is at an address that can't be read.
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - EMSGSIZE: a payload has more than 64 bytes.
+ * - EMSGSIZE: a payload has more than 64 bytes, or n is more than the ring and its overflow hold.
  * - ETIMEDOUT: the time came before there was room for all of them.
  *
  * If the process dies:
@@ -2396,13 +2396,18 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
  * close it when the call has returned. The payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does
  * not wait for room; one that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever.
  *
+ * Of descriptors whose messages were not received yet, the receiver keeps as many as a quarter of its RLIMIT_NOFILE, 1,024 at
+ * most; the oldest beyond those are closed, as are those for which it has no number left. Their messages come with -EBADF, and the
+ * sender is not told.
+ *
  * Return value:
  * 0, or -1 with errno set.
  *
  * Errors:
  * Those of umsg_ring_send(3), and these:
  *
- * - EAGAIN: the receiver has not taken the descriptors that it was sent, or there is no room and flags has UMSG_RING_NOWAIT.
+ * - EAGAIN: as many descriptors are on their way as the receiver's socket holds, mostly 11 (net.unix.max_dgram_qlen of them and
+ *   one more), which it takes in when it receives; or there is no room and flags has UMSG_RING_NOWAIT.
  * - EBADF: fd is no open descriptor.
  * - ECONNREFUSED, ENOENT: the receiver is gone.
  * - EFAULT: abs_timeout is at an address that can't be read.
@@ -2432,7 +2437,8 @@ int umsg_ring_send_fd(struct umsg_ring_sender *sender,
  * The ticket, or -1 with errno set. No other descriptor of the ring has the same; the first one is 0.
  *
  * Errors:
- * - EAGAIN: the receiver has not taken the descriptors that it was sent.
+ * - EAGAIN: as many descriptors are on their way as the receiver's socket holds, mostly 11: net.unix.max_dgram_qlen of them and
+ *   one more. It takes them in when it receives or takes one.
  * - EBADF: sender is NULL, or no address; or fd is no open descriptor.
  * - EBADFD: the ring is disabled: umsg_ring_enable(3).
  * - ECONNREFUSED, ENOENT: the receiver is gone.
@@ -2457,6 +2463,7 @@ int umsg_ring_pass_fd(struct umsg_ring_sender *sender, int fd);
  * Errors:
  * - EBADF: ring is NULL, or no address; or no descriptor has come under this ticket, or it was taken.
  * - EBUSY: a call that receives from the ring has not returned yet.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * The system closes its descriptors.
@@ -2495,7 +2502,7 @@ struct umsg_ring_message {
  *
  * The call waits while there is none: by default it spins for some microseconds as long as that has paid lately, and then sleeps;
  * umsg_ring_set_waiting(3) chooses. Its payload lies in the ring and need not be freed: it is there until the next call that
- * receives.
+ * receives. Once the ring was closed (umsg_ring_close(3)) and is empty no message can come any more, and a call waits all the same.
  *
  * Return value:
  * 0, or -1 with errno set.
@@ -2509,6 +2516,7 @@ struct umsg_ring_message {
  * - EFAULT: message is at an address that can't be written.
  * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
  * - ENOMEM: the system has no memory left.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * The messages are lost with it; senders are told.
@@ -2583,7 +2591,8 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
  * The call does not wait; umsg_ring_wait(3) does.
  *
  * Return value:
- * How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set.
+ * How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set. Only 0 says that
+ * the ring was found empty: with EPOLLET call it until then.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2591,6 +2600,7 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: visit is NULL.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * The messages are lost with it; senders are told.
@@ -2615,6 +2625,7 @@ ssize_t umsg_ring_drain(struct umsg_ring *ring, umsg_ring_visitor visit, void *a
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: messages is at an address that can't be written.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * The messages are lost with it; senders are told.
@@ -2659,8 +2670,9 @@ ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct tim
  * Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
  *
  * It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
- * umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls receives with
- * one of these until there is no message left.
+ * umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls for edges
+ * (EPOLLET) calls one of these again and again until it says so: by EAGAIN, or by 0. Otherwise messages may be left of which
+ * nothing tells, as those that came while umsg_ring_drain(3) ran.
  *
  * The descriptor is the ring's: it must not be read, written or closed.
  *
@@ -2670,6 +2682,7 @@ ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct tim
  * Errors:
  * - EBADF: ring is NULL, or no address.
  * - EBUSY: a call that receives from the ring has not returned yet.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * The system closes it.
@@ -2692,6 +2705,7 @@ int umsg_ring_descriptor(struct umsg_ring *ring);
  * - EBADF: ring is NULL, or no address.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EINVAL: waiting is none of the three.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * Nothing is left: the choice is this process's own.
@@ -2717,6 +2731,7 @@ typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
  * Errors:
  * - EBADF: ring is NULL, or no address.
  * - EBUSY: a call that receives from the ring has not returned yet.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * Senders are told that the owner is dead.
@@ -2729,7 +2744,8 @@ int umsg_ring_enable(struct umsg_ring *ring);
 /*
  * Closes a ring for senders.
  *
- * They are refused with EPIPE from now on, for good. What was sent before can still be received.
+ * They are refused with EPIPE from now on, for good. What was sent before can still be received: by calls that do not wait, as
+ * those that do would wait for ever once the ring is empty.
  *
  * Return value:
  * 0, or -1 with errno set.
@@ -2737,6 +2753,7 @@ int umsg_ring_enable(struct umsg_ring *ring);
  * Errors:
  * - EBADF: ring is NULL, or no address.
  * - EBUSY: a call that receives from the ring has not returned yet.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * Senders are told that the owner is dead.
@@ -2759,6 +2776,7 @@ int umsg_ring_close(struct umsg_ring *ring);
  * Errors:
  * - EBADF: ring is NULL, or no address.
  * - EBUSY: a call that receives from the ring has not returned yet.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * Nothing is left: the choice is this process's own.
@@ -2779,6 +2797,7 @@ int umsg_ring_accept_only(struct umsg_ring *ring, umsg_ring_filter accept, void 
  * Errors:
  * - EBADF: ring is NULL, or no address.
  * - EBUSY: a call that receives from the ring has not returned yet.
+ * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
  * Nothing is left.

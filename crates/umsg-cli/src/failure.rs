@@ -139,19 +139,26 @@ impl Explain for NamespaceError {
 
 impl Explain for OpenError {
     fn explain(&self) -> String {
-        let hint = match self {
-            OpenError::Namespace(error) => return error.explain(),
-            OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong => {
-                "choose another name"
-            }
-            OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
-            OpenError::PermissionDenied => AS_OWNER,
-            OpenError::NotAQueue(_) => "remove it from the namespace's directory",
-            OpenError::Damaged(_) => "remove it with `umsg rm`",
-            _ => return self.to_string(),
-        };
-        format!("{self}; {hint}")
+        match self {
+            OpenError::Namespace(error) => error.explain(),
+            _ => with_hint(self.to_string(), self),
+        }
     }
+}
+
+/// What helps after an error of opening a queue or ring, behind what it says.
+fn with_hint(text: String, error: &OpenError) -> String {
+    let hint = match error {
+        OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong => {
+            "choose another name"
+        }
+        OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
+        OpenError::PermissionDenied => AS_OWNER,
+        OpenError::NotAQueue(_) => "remove it from the namespace's directory",
+        OpenError::Damaged(_) => "remove it with `umsg rm`",
+        _ => return text,
+    };
+    format!("{text}; {hint}")
 }
 
 impl Explain for UnlinkError {
@@ -297,7 +304,8 @@ impl Explain for sysv::ControlError {
 impl Explain for RingError {
     fn explain(&self) -> String {
         match self {
-            RingError::Open(error) => error.explain(),
+            RingError::Open(OpenError::Namespace(error)) => error.explain(),
+            RingError::Open(error) => with_hint(self.to_string(), error),
             RingError::Owned(_) => {
                 format!("{self}; end that process, or remove the ring's name with --force")
             }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::limit_descriptors;
@@ -155,4 +155,60 @@ fn a_sender_that_had_no_descriptor_to_ring_with_rings_with_its_next_message() {
     })
     .expect(Exit::Code(0), "another sender");
     assert!(readable(LONG.as_millis() as i32));
+}
+
+#[test]
+fn a_forked_child_takes_nothing_that_its_parent_is_to_receive() {
+    let place = Place::new();
+    let mut ring = owner(&place, 16);
+    let sender = ring.sender();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let ticket = sender.pass_fd(file.as_fd()).unwrap();
+    sender.send(&Post::new(1)).unwrap();
+    let mut child = Child::run(|| {
+        assert!(!ring.is_own());
+        ring.pollable();
+        assert!(ring.take_fd(ticket).is_none());
+        assert_eq!(ring.try_recv().unwrap_err(), RecvError::NotOwner);
+        0
+    });
+    child.expect(Exit::Code(0), "the child");
+    assert!(ring.is_own() && ring.take_fd(ticket).is_some());
+    assert_eq!(ring.try_recv().unwrap().user_data, 1);
+}
+
+#[test]
+fn descriptors_that_the_receiver_has_not_taken_in_are_refused_until_it_has() {
+    let place = Place::new();
+    let mut ring = owner(&place, 16);
+    let sender = ring.sender();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut tickets = Vec::new();
+    let refused = loop {
+        match sender.pass_fd(file.as_fd()) {
+            Ok(ticket) => tickets.push(ticket),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, SendError::TooManyDescriptors));
+    assert_eq!(refused.errno(), libc::EAGAIN);
+    assert!(refused.to_string().contains("try again later"), "{refused}");
+    assert!(
+        tickets
+            .into_iter()
+            .all(|ticket| ring.take_fd(ticket).is_some())
+    );
+    sender.pass_fd(file.as_fd()).unwrap();
+}
+
+#[test]
+fn a_batch_that_never_fits_is_not_called_full() {
+    let ring = Options::new().entries(2).overflow(2).create().unwrap();
+    let sender = ring.sender();
+    let error = sender.try_send_batch(&[Post::new(1); 5]).unwrap_err();
+    assert_eq!(error.errno(), libc::EMSGSIZE);
+    assert!(error.to_string().contains("holds 4"), "{error}");
+    sender.try_send_batch(&[Post::new(1); 4]).unwrap();
+    let error = sender.try_send_batch(&[Post::new(1)]).unwrap_err();
+    assert!(matches!(error, SendError::Full), "{error}");
 }

@@ -168,7 +168,14 @@ impl Pair {
             .map(|(number, &len)| post(number, len))
             .collect();
         let sent = self.senders[sender].try_send_batch(&posts);
-        assert_same(&sent, &self.model.send(sender, &lengths));
+        let (messages, max) = (count, self.model.bound);
+        let expected = match self.model.send(sender, &lengths) {
+            Err(SendError::Full) if messages > max => {
+                Err(SendError::BatchTooLarge { messages, max })
+            }
+            other => other,
+        };
+        assert_same(&sent, &expected);
     }
 
     fn receive(&mut self) {

@@ -23,7 +23,7 @@ pub struct umsg_ring_options {
     pub size: size_t,
     /// The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none.
     pub name: *const c_char,
-    /// The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses.
+    /// The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses, and of one without.
     pub directory: *const c_char,
     /// How many messages the ring holds without overflow; 0 for 1,024.
     pub entries: u32,
@@ -68,8 +68,9 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// - `EACCES`: the name has a second slash, or the namespace is not to be trusted or may not be written; umsg_last_error(3) says which.
 /// - `EBUSY`: there is a ring of that name, and its owner lives.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
+/// - `EFBIG`: the ring's file would be longer than the process may make files (`RLIMIT_FSIZE`).
 /// - `EINVAL`: `size` is not that of a version of the structure; `entries` and `overflow` are together more than 1,048,576; `flags` or
-///   `waiting` is none of its values; or `name` does not begin with a slash.
+///   `waiting` is none of its values; `name` does not begin with a slash, or is no more than that; or there is a `directory` and no `name`.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left. A ring keeps one or two.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
@@ -79,8 +80,8 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead, at the latest ten
-/// milliseconds later; the name stays until another ring takes it, or umsg_ring_unlink(3).
+/// While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead: those that send
+/// within ten milliseconds, those that wait for room within a tenth of a second. The name stays until another ring takes it, or umsg_ring_unlink(3).
 ///
 /// # See also
 /// umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
@@ -105,6 +106,11 @@ unsafe fn create(options: *const umsg_ring_options) -> Result<*mut umsg_ring, Fa
     let waiting = waiting::of(given.waiting.cast_signed())?;
     let options = prepared(&given)?;
     let ring = match given.name.is_null() {
+        true if !given.directory.is_null() => {
+            return Err(Failure::Invalid(
+                "a directory is for a ring with a name: give it one, or no directory",
+            ));
+        }
         true => options.create(),
         false => {
             // SAFETY: by this function's contract.

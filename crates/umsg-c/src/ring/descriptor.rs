@@ -18,13 +18,18 @@ use crate::time;
 /// close it when the call has returned. The payload has up to 64 bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does
 /// not wait for room; one that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for ever.
 ///
+/// Of descriptors whose messages were not received yet, the receiver keeps as many as a quarter of its `RLIMIT_NOFILE`, 1,024 at
+/// most; the oldest beyond those are closed, as are those for which it has no number left. Their messages come with -EBADF, and the
+/// sender is not told.
+///
 /// # Return value
 /// 0, or -1 with errno set.
 ///
 /// # Errors
 /// Those of umsg_ring_send(3), and these:
 ///
-/// - `EAGAIN`: the receiver has not taken the descriptors that it was sent, or there is no room and `flags` has `UMSG_RING_NOWAIT`.
+/// - `EAGAIN`: as many descriptors are on their way as the receiver's socket holds, mostly 11 (`net.unix.max_dgram_qlen` of them and
+///   one more), which it takes in when it receives; or there is no room and `flags` has `UMSG_RING_NOWAIT`.
 /// - `EBADF`: `fd` is no open descriptor.
 /// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
@@ -67,7 +72,8 @@ pub unsafe extern "C" fn umsg_ring_send_fd(
 /// The ticket, or -1 with errno set. No other descriptor of the ring has the same; the first one is 0.
 ///
 /// # Errors
-/// - `EAGAIN`: the receiver has not taken the descriptors that it was sent.
+/// - `EAGAIN`: as many descriptors are on their way as the receiver's socket holds, mostly 11: `net.unix.max_dgram_qlen` of them and
+///   one more. It takes them in when it receives or takes one.
 /// - `EBADF`: `sender` is NULL, or no address; or `fd` is no open descriptor.
 /// - `EBADFD`: the ring is disabled: umsg_ring_enable(3).
 /// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
@@ -99,6 +105,7 @@ pub unsafe extern "C" fn umsg_ring_pass_fd(sender: *mut umsg_ring_sender, fd: c_
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address; or no descriptor has come under this ticket, or it was taken.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
+/// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
 /// The system closes its descriptors.

@@ -24,11 +24,10 @@ use crate::time;
 /// # Errors
 /// Those of umsg_ring_send(3), and these:
 ///
-/// - `EAGAIN`: there is no room for all of them and `flags` has `UMSG_RING_NOWAIT`, or never is because the ring and its overflow are not
-///   made for so many.
+/// - `EAGAIN`: there is no room for all of them and `flags` has `UMSG_RING_NOWAIT`.
 /// - `EFAULT`: `posts`, a payload or `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `EMSGSIZE`: a payload has more than 64 bytes.
+/// - `EMSGSIZE`: a payload has more than 64 bytes, or `n` is more than the ring and its overflow hold.
 /// - `ETIMEDOUT`: the time came before there was room for all of them.
 ///
 /// # If the process dies

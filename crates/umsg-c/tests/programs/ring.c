@@ -170,7 +170,7 @@ static void a_batch_is_sent_whole_and_received_in_parts(void)
     FAILS(umsg_ring_send_batch(pair.sender, &more, 1, 0, NULL), EMSGSIZE);
     CHECK(strstr(umsg_last_error(), "65 bytes is too long for this call: it takes 64") != NULL);
     CHECK(umsg_ring_send_batch(pair.sender, NULL, 0, 0, NULL) == 0);
-    FAILS(umsg_ring_send_batch(pair.sender, posts, 41, 0, NULL), EAGAIN);
+    FAILS(umsg_ring_send_batch(pair.sender, posts, 41, 0, NULL), EMSGSIZE);
     FAILS(umsg_ring_send_batch(pair.sender, NULL, 1, 0, NULL), EFAULT);
     end(pair);
 }
@@ -447,7 +447,17 @@ static void another_process_finds_a_ring_by_its_name(void)
     CHECK(sender != NULL && umsg_ring_sender_free(sender) == 0);
     end(pair);
     MAKES_NOT(umsg_ring_open("/ring"), ENOENT);
-    CHECK(strcmp(umsg_last_error(), "no ring of this name") == 0);
+    CHECK(strncmp(umsg_last_error(), "no ring of this name", 20) == 0);
+    options.name = "/";
+    MAKES_NOT(umsg_ring_create(&options), EINVAL);
+    CHECK(strstr(umsg_last_error(), "a ring's name") != NULL);
+    options.name = NULL;
+    options.directory = "/nowhere";
+    MAKES_NOT(umsg_ring_create(&options), EINVAL);
+    options.name = "/ring";
+    options.directory = "";
+    MAKES_NOT(umsg_ring_create(&options), ENOENT);
+    CHECK(strstr(umsg_last_error(), "(mkdir -m 700 )") == NULL);
     MAKES_NOT(umsg_ring_open("ring"), EINVAL);
     MAKES_NOT(umsg_ring_open_in(NULL, "/ring"), EFAULT);
     FAILS(umsg_ring_unlink_in(getenv("UMSG_DIR"), "/ring"), ENOENT);
@@ -495,6 +505,19 @@ static void a_child_sends_by_what_its_parent_made_and_closes_nothing(void)
     if (child == 0) {
         put(pair.sender, 7);
         CHECK(umsg_ring_tag(pair.sender, &tag) == 0 && tag.pid == (uint32_t)getpid());
+        FAILS(umsg_ring_receive(pair.ring, &message), EPERM);
+        FAILS(umsg_ring_try_receive(pair.ring, &message), EPERM);
+        FAILS(umsg_ring_timedreceive(pair.ring, &message, NULL), EPERM);
+        FAILS(umsg_ring_receive_batch(pair.ring, &message, 1), EPERM);
+        FAILS(umsg_ring_drain(pair.ring, NULL, NULL), EPERM);
+        FAILS(umsg_ring_wait(pair.ring, 1, NULL), EPERM);
+        FAILS(umsg_ring_descriptor(pair.ring), EPERM);
+        FAILS(umsg_ring_take_fd(pair.ring, 0), EPERM);
+        FAILS(umsg_ring_enable(pair.ring), EPERM);
+        FAILS(umsg_ring_close(pair.ring), EPERM);
+        FAILS(umsg_ring_accept_only(pair.ring, NULL, NULL), EPERM);
+        FAILS(umsg_ring_refused(pair.ring), EPERM);
+        FAILS(umsg_ring_set_waiting(pair.ring, UMSG_WAITING_BLOCKING), EPERM);
         end(pair);
         leave();
     }

@@ -13,7 +13,7 @@ const SHARED: &str = "/dev/shm/umsg";
 #[non_exhaustive]
 pub enum NamespaceError {
     /// The directory does not exist (`ENOENT`).
-    #[error("{path} does not exist: make it (mkdir -m 700 {path}), or set UMSG_DIR to another directory", path = .path.display())]
+    #[error("{}", missing(.path))]
     Missing {
         /// The directory.
         path: PathBuf,
@@ -239,6 +239,15 @@ impl NamespaceError {
                 errno,
             },
         }
+    }
+}
+
+/// What helps where there is no directory.
+fn missing(path: &Path) -> String {
+    let path = path.display().to_string();
+    match path.as_str() {
+        "" => "the path of the namespace's directory is empty: name a directory, for instance a new one in /dev/shm".to_owned(),
+        path => format!("{path} does not exist: make it (mkdir -m 700 {path}), or set UMSG_DIR to another directory"),
     }
 }
 

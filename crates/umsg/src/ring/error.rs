@@ -29,6 +29,16 @@ pub enum SendError {
         /// The longest payload.
         max: usize,
     },
+    /// EMSGSIZE: more messages were to be sent as one than the ring and its overflow hold.
+    #[error(
+        "a batch of {messages} messages never fits into this ring: with its overflow it holds {max}"
+    )]
+    BatchTooLarge {
+        /// Messages in the batch.
+        messages: usize,
+        /// Entries and overflow.
+        max: usize,
+    },
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
@@ -54,6 +64,11 @@ pub enum SendError {
     /// EDEADLK: called from a signal handler that interrupted a call on the same ring.
     #[error("called from a signal handler that interrupted a call on the same ring")]
     WouldDeadlock,
+    /// EAGAIN: as many descriptors are on their way as a socket holds (`net.unix.max_dgram_qlen`, mostly 10, and one more).
+    #[error(
+        "the receiver has not taken in the descriptors that it was sent: it does when it receives or takes one, so try again later"
+    )]
+    TooManyDescriptors,
     /// The descriptor could not be passed on.
     #[error("the descriptor could not be passed on: {0}")]
     Descriptor(std::io::Error),
@@ -68,7 +83,8 @@ impl SendError {
             SendError::OwnerDead => libc::EOWNERDEAD,
             SendError::Full => libc::EAGAIN,
             SendError::TimedOut => libc::ETIMEDOUT,
-            SendError::TooLong { .. } => libc::EMSGSIZE,
+            SendError::TooLong { .. } | SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
+            SendError::TooManyDescriptors => libc::EAGAIN,
             SendError::Interrupted => libc::EINTR,
             SendError::NoMemory => libc::ENOMEM,
             SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => libc::ENOSPC,
@@ -169,7 +185,7 @@ pub enum RingError {
         max: u64,
     },
     /// ENOENT: there is no ring of this name.
-    #[error("no ring of this name")]
+    #[error("no ring of this name; `umsg ls` shows those that exist")]
     NotFound,
     /// EINVAL: the file is a queue, and no ring.
     #[error("a queue of that name is no ring")]
@@ -178,8 +194,29 @@ pub enum RingError {
     #[error("process {0} owns the ring")]
     Owned(u32),
     /// As for queues.
-    #[error(transparent)]
+    #[error("{}", of_a_ring(.0))]
     Open(#[from] OpenError),
+}
+
+/// What an error of opening a queue says if it was a ring.
+fn of_a_ring(error: &OpenError) -> String {
+    let text = match error {
+        OpenError::InvalidName => "a ring's name is a slash and up to 255 bytes, such as /jobs",
+        OpenError::DeniedName => "a ring's name has one slash, at its beginning",
+        OpenError::NameTooLong => "a ring's name has at most 255 bytes after its slash",
+        OpenError::NotFound => return RingError::NotFound.to_string(),
+        OpenError::AlreadyExists => "a ring of this name exists already",
+        OpenError::PermissionDenied => "permission denied by the ring's mode or by its directory",
+        OpenError::NotAQueue(what) => return format!("{what}: not a ring of umsg"),
+        OpenError::OtherVersion { found, expected } => {
+            return format!(
+                "the ring was made by another version of umsg (format {found}, this is {expected}); remove it with `umsg rm`"
+            );
+        }
+        OpenError::Damaged(what) => return format!("the ring's file is damaged: {what}"),
+        other => return other.to_string(),
+    };
+    text.to_owned()
 }
 
 impl RingError {
@@ -190,6 +227,30 @@ impl RingError {
             RingError::NotFound => libc::ENOENT,
             RingError::Owned(_) => libc::EBUSY,
             RingError::Open(error) => error.errno(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_ring_does_not_speak_of_queues() {
+        let (found, expected) = (2, 1);
+        for error in [
+            OpenError::InvalidName,
+            OpenError::DeniedName,
+            OpenError::NameTooLong,
+            OpenError::NotFound,
+            OpenError::AlreadyExists,
+            OpenError::PermissionDenied,
+            OpenError::NotAQueue("a directory"),
+            OpenError::OtherVersion { found, expected },
+            OpenError::Damaged("its length"),
+        ] {
+            let text = RingError::Open(error).to_string();
+            assert!(text.contains("ring") && !text.contains("queue"), "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::receiver::Ring;
 use super::shared::Shared;
 use crate::crash::crash_point;
 use crate::error::OpenError;
-use crate::namespace::{FileError, Namespace, QueueName, RINGS, Unpublished};
+use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished};
 use crate::queue::{DISABLED, ENABLED};
 use crate::segment::{self, Layout, Policy, Quota, Segment};
 use crate::sync::Ordering;
@@ -112,7 +112,11 @@ impl Options {
         namespace: &Namespace,
         name: impl AsRef<OsStr>,
     ) -> Result<Ring, RingError> {
-        let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+        let name = QueueName::parse(name.as_ref()).map_err(|error| match error {
+            // A bare slash, of which to look for a ring is fine.
+            NameError::NotFound => OpenError::InvalidName,
+            other => other.into(),
+        })?;
         loop {
             let quota = Quota::of(namespace.clone());
             if !quota.allows(0) {

@@ -182,8 +182,8 @@ impl Sender {
     /// As `until` says.
     ///
     /// # Errors
-    /// As [`send`](Sender::send), and [`SendError::Descriptor`] if it can't be passed on: EAGAIN if the receiver has not taken
-    /// those that it was sent.
+    /// As [`send`](Sender::send); [`SendError::TooManyDescriptors`] if the receiver has not taken in those that it was sent;
+    /// [`SendError::Descriptor`] if it can't be passed on.
     ///
     /// # If the process dies
     /// Before the call returns: the message was sent with its descriptor, or not at all.
@@ -201,7 +201,8 @@ impl Sender {
     /// [`Ring::take_fd`](super::Ring::take_fd).
     ///
     /// # Errors
-    /// [`SendError::Descriptor`] as for [`send_fd`](Sender::send_fd), `Disabled`, `Closed`, `OwnerDead`.
+    /// [`SendError::TooManyDescriptors`] and [`SendError::Descriptor`] as for [`send_fd`](Sender::send_fd), `Disabled`, `Closed`,
+    /// `OwnerDead`.
     pub fn pass_fd(&self, descriptor: BorrowedFd<'_>) -> Result<i32, SendError> {
         self.shared.check_state()?;
         // Relaxed: only has to be unlike others.
@@ -212,6 +213,7 @@ impl Sender {
         crash_point!(RING_PASSED);
         passed.map_err(|error| match self.shared.check_receiver() {
             Err(error) => error,
+            Ok(()) if error == rustix::io::Errno::AGAIN => SendError::TooManyDescriptors,
             Ok(()) => SendError::Descriptor(error.into()),
         })?;
         Ok(ticket)
@@ -241,7 +243,7 @@ impl Sender {
     /// without the others. Waits until there is room for all.
     ///
     /// # Errors
-    /// As [`send`](Sender::send); `Full` if the ring and its overflow could never hold so many.
+    /// As [`send`](Sender::send); [`SendError::BatchTooLarge`] if the ring and its overflow never hold so many.
     pub fn send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
         self.send_batch_until(posts, Until::Forever)
     }
@@ -266,8 +268,9 @@ impl Sender {
         if posts.is_empty() {
             return Ok(());
         }
-        if posts.len() > layout.max_messages {
-            return Err(SendError::Full);
+        let (messages, max) = (posts.len(), layout.max_messages);
+        if messages > max {
+            return Err(SendError::BatchTooLarge { messages, max });
         }
         let longest = posts.iter().map(|post| post.wire().len()).max();
         self.check_len(longest.unwrap_or(0) - super::message::HEAD)?;

@@ -381,7 +381,7 @@ fn descriptors_whose_messages_found_no_room_keep_no_others_out() {
     });
     assert!(matches!(
         refused,
-        None | Some(Err(SendError::Descriptor(_)))
+        None | Some(Err(SendError::TooManyDescriptors))
     ));
     assert_eq!(ring.recv().unwrap().user_data, 1);
     assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
