@@ -113,6 +113,12 @@ impl Address {
 }
 
 impl Name {
+    /// There is no queue of that name.
+    pub fn is_a_ring(&self) -> Failure {
+        let line = format!("{self}: no queue of this name, but a ring: {RING}{self}");
+        Failure::new(Code::Failed, line)
+    }
+
     /// An option is about queues of the other kind.
     pub fn has_no(&self, what: &str, instead: &str) -> Failure {
         let line = format!("{self}: a POSIX queue has no {what}, but {instead}");

@@ -35,6 +35,7 @@ impl<'a> Opened<'a> {
         name.check()?;
         let queue = open(namespace, name, purpose).map_err(|error| match error {
             OpenError::PermissionDenied => denied(namespace, name),
+            OpenError::NotFound if is_ring(namespace, name) => name.is_a_ring(),
             error => Failure::of(name, error),
         })?;
         Ok(Opened {
@@ -125,6 +126,11 @@ fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, O
         Purpose::Send => attempt(false, true),
         Purpose::Look => or(attempt(true, false), (false, true)),
     }
+}
+
+/// Whether a ring has that name.
+pub fn is_ring(namespace: &Namespace, name: &Name) -> bool {
+    umsg::ring::find(namespace, name).is_ok()
 }
 
 fn is_missing(error: &OpenError) -> bool {

@@ -34,6 +34,9 @@ pub struct Ceiling(pub Option<u64>);
 pub fn ceiling(text: &str) -> Result<Ceiling, String> {
     match text {
         "none" => Ok(Ceiling(None)),
+        word if word.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            Err("give a number of bytes, such as 4G, or `none` for no limit".to_owned())
+        }
         _ => size(text).map(|bytes| Ceiling(Some(bytes))),
     }
 }
@@ -128,7 +131,9 @@ mod tests {
     fn a_ceiling_may_be_none() {
         assert_eq!(ceiling("none"), Ok(Ceiling(None)));
         assert_eq!(ceiling("1G"), Ok(Ceiling(Some(1 << 30))));
-        assert!(ceiling("some").is_err());
+        for word in ["some", "unlimited"] {
+            assert!(ceiling(word).unwrap_err().contains("`none`"), "{word}");
+        }
     }
 
     #[test]

@@ -113,3 +113,24 @@ fn what_may_not_be_looked_at_is_not_known_to_be_stale() {
     outcome.fails(1, &["/secret: "]);
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/secret\n");
 }
+
+#[test]
+fn a_name_that_is_no_text_is_shown_as_ls_shows_it_and_kept_while_it_is_in_use() {
+    use std::os::unix::ffi::OsStrExt;
+    let site = Site::new();
+    let name = std::ffi::OsStr::from_bytes(b"/odd-\xff\xfe");
+    let queue = OpenOptions::new()
+        .read(true)
+        .create(true)
+        .namespace(&Namespace::at(site.path()).unwrap())
+        .open(name)
+        .unwrap();
+    let listed = site.umsg(&["ls"]);
+    assert!(listed.text().contains("/odd-\\xff\\xfe "), "{listed:?}");
+    let outcome = site.umsg(&["gc", "/odd*", "--remove"]);
+    assert!(outcome.text().contains("/odd-\\xff\\xfe "), "{outcome:?}");
+    assert!(outcome.text().contains("in use by process"), "{outcome:?}");
+    drop(queue);
+    let outcome = site.umsg(&["gc", "/odd*", "--remove"]);
+    assert!(outcome.text().ends_with("\n1 removed\n"), "{outcome:?}");
+}

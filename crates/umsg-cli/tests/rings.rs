@@ -200,3 +200,29 @@ fn rings_count_for_the_limit_of_bytes() {
     drop(rings);
     site.umsg(&["create", "/orders"]).text();
 }
+
+#[test]
+fn who_looks_for_a_queue_where_there_is_a_ring_is_told_how_that_is_written() {
+    let site = Site::new();
+    let _ring = make(&site, "/live");
+    for command in ["stat", "rm", "send", "recv"] {
+        let mut arguments = vec![command, "/live"];
+        arguments.extend((command == "send").then_some("text"));
+        site.umsg(&arguments)
+            .fails(1, &["/live: no queue of this name, but a ring: ring:/live"]);
+    }
+    site.umsg(&["stat", "/dead"]).fails(1, &["umsg ls"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_ring_does_not_speak_of_queues() {
+    let site = Site::new();
+    let _ring = make(&site, "/live");
+    std::fs::write(site.path().join("ring/bad"), b"x").unwrap();
+    for name in ["ring:/bad", "ring:/none", "ring:/a/b"] {
+        let outcome = site.umsg(&["stat", name]);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        assert!(outcome.errors.contains("ring"), "{outcome:?}");
+        assert!(!outcome.errors.contains("queue"), "{outcome:?}");
+    }
+}

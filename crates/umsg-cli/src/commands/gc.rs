@@ -146,7 +146,7 @@ impl Gc {
     }
 
     fn remove(&self, namespace: &Namespace, found: &Found) -> Result {
-        let name = &found.name;
+        let name = &found.shown;
         match &found.removal {
             Removal::Posix(queue) => {
                 posix::unlink_in(namespace, queue).map_err(|error| Failure::of(name, error))
@@ -189,7 +189,7 @@ fn table(rows: &[Row<'_>]) -> Table<5> {
         let found = row.found;
         let unknown = || "-".to_owned();
         table.push([
-            output::text::on_one_line(found.name.as_bytes()),
+            found.shown.clone(),
             found
                 .messages
                 .map_or_else(unknown, |count| count.to_string()),

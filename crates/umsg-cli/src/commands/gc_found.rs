@@ -1,14 +1,15 @@
 //! What `umsg gc` knows of each queue and ring.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use umsg::posix::{self, OpenError, OpenOptions};
 use umsg::{Namespace, ring, sysv};
 
-use super::ls::Kind;
+use super::ls::{Kind, shown};
 use crate::address::{Label, RING};
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::output::json::last_activity;
@@ -16,8 +17,10 @@ use crate::users::{File, Users};
 
 /// A queue or ring; what its mode keeps from the caller is None.
 pub struct Found {
-    /// As `umsg ls --quiet` prints it.
+    /// As `umsg ls --quiet` prints it, except for bytes that are no UTF-8.
     pub name: String,
+    /// As `umsg ls` prints it.
+    pub shown: String,
     pub path: PathBuf,
     /// What lay there when it was looked at.
     pub file: Option<File>,
@@ -81,8 +84,7 @@ pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
 
 fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
     let bare = listed.name.to_string_lossy().into_owned();
-    let path = namespace.path().join("mq");
-    let path = path.join(bare.trim_start_matches('/'));
+    let path = namespace.path().join("mq").join(file_name(&listed.name));
     let file = File::at(&path);
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()
@@ -95,6 +97,7 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
     let status = status.as_ref();
     Found {
         name: bare,
+        shown: shown(&listed.name),
         path,
         file,
         messages: status.map(|status| status.attributes.messages as u64),
@@ -113,6 +116,7 @@ fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
     let used = entry.last_send.max(entry.last_receive).or(entry.changed);
     Found {
         name: Label::Id(entry.id).to_string(),
+        shown: Label::Id(entry.id).to_string(),
         file: File::at(&path),
         path,
         messages: entry.readable.then_some(entry.messages),
@@ -125,10 +129,11 @@ fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
 fn of_ring(namespace: &Namespace, listed: ring::Listed) -> Found {
     let bare = listed.name.to_string_lossy().into_owned();
     let path = namespace.path().join("ring");
-    let path = path.join(bare.trim_start_matches('/'));
+    let path = path.join(file_name(&listed.name));
     let status = listed.found.ok().map(|found| found.status);
     Found {
         name: format!("{RING}{bare}"),
+        shown: format!("{RING}{}", shown(&listed.name)),
         file: File::at(&path),
         path,
         messages: status.map(|status| status.messages),
@@ -139,6 +144,12 @@ fn of_ring(namespace: &Namespace, listed: ring::Listed) -> Found {
         }),
         removal: Removal::Ring(listed.name),
     }
+}
+
+/// The name of a queue's or ring's file.
+fn file_name(name: &OsStr) -> &OsStr {
+    let bytes = name.as_bytes();
+    OsStr::from_bytes(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
 /// The process that made something, if it has not ended and left its number to another.

@@ -11,6 +11,7 @@ use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::names::Name;
+use crate::opened::is_ring;
 use crate::output::{self, Format, json};
 use crate::place;
 
@@ -86,7 +87,10 @@ impl Rm {
 
 fn remove(namespace: &Namespace, name: &Name) -> Result {
     name.check()?;
-    posix::unlink_in(namespace, name).map_err(|error| Failure::of(name, error))
+    posix::unlink_in(namespace, name).map_err(|error| match error {
+        posix::UnlinkError::NotFound if is_ring(namespace, name) => name.is_a_ring(),
+        error => Failure::of(name, error),
+    })
 }
 
 fn remove_labelled(namespace: &Namespace, label: Label) -> Result {

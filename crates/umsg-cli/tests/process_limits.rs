@@ -1,0 +1,37 @@
+//! The command at the limits of its process: which it was, and what helps.
+
+mod support;
+
+use std::os::unix::process::CommandExt;
+
+use support::{Outcome, Site, finish};
+
+/// Runs the command with a limit, such as `RLIMIT_AS`.
+fn limited(site: &Site, resource: libc::__rlimit_resource_t, most: u64, line: &str) -> Outcome {
+    let arguments: Vec<&str> = line.split(' ').collect();
+    let mut command = site.command(&arguments);
+    let limit = libc::rlimit {
+        rlim_cur: most,
+        rlim_max: most,
+    };
+    // SAFETY: one system call in the child, on a structure that it has.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(resource, &raw const limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    finish(&mut command, b"")
+}
+
+#[test]
+fn a_limit_of_the_process_is_named_with_what_helps() {
+    let site = Site::new();
+    for line in ["create /q --max-messages 100000", "create key:0x1234"] {
+        limited(&site, libc::RLIMIT_FSIZE, 4096, line).fails(1, &["ulimit -f"]);
+        limited(&site, libc::RLIMIT_AS, 300 << 20, line).fails(1, &["address space", "ulimit -v"]);
+        // One for the libraries that it begins with, none for more than that.
+        limited(&site, libc::RLIMIT_NOFILE, 4, line).fails(1, &["descriptor", "ulimit -n"]);
+    }
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
+}
