@@ -115,6 +115,11 @@ macro_rules! programs {
 
 programs!(everywhere: open, messages, batch, look, threads, in_place, pollfd, snapshot, notify, typed, ring);
 
+// The limits of a process are not those that sanitizers and valgrind live with.
+programs! {
+    exhaustion: in_c11 in_c11;
+}
+
 // valgrind makes a handler's context of its own, whose signal mask, by which a signal is put off, it does not take over.
 programs! {
     handlers: in_c99 in_c99, in_c11 in_c11, with_sanitizers sanitized;

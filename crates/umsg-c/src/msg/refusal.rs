@@ -69,7 +69,7 @@ impl Refusal {
                     SendError::TooLong { len, max }
                 }
                 Ok(_) if errno == libc::EACCES => SendError::PermissionDenied,
-                Ok(_) if errno == libc::ENOMEM => SendError::NoMemory,
+                Ok(_) if errno == libc::ENOMEM => raw::why_no_memory(len),
                 _ => return Refusal::of_id(errno, id),
             },
         };

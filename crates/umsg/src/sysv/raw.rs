@@ -12,6 +12,7 @@ use super::queue::{Queue, Received};
 use super::registry::{self, Got, Wanted};
 use super::{Until, Want};
 use crate::namespace::Namespace;
+use crate::segment::Quota;
 use crate::sys::clock::Deadline;
 pub use control::{
     MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
@@ -316,6 +317,26 @@ pub fn msgrcv(
             received
         }
         outcome => outcome,
+    }
+}
+
+/// What is used up that a message of so many bytes was refused for (ENOMEM), as far as that shows now.
+#[cold]
+pub fn why_no_memory(len: usize) -> super::SendError {
+    // Memory comes into use in steps of that, if not for more.
+    const STEP: usize = 64 << 10;
+    let Ok(namespace) = Namespace::of_this_process() else {
+        return super::SendError::NoMemory;
+    };
+    let more = len.saturating_add(STEP);
+    if !Quota::of(namespace.clone()).allows(more) {
+        return super::SendError::OverLimit;
+    }
+    match rustix::fs::statvfs(namespace.path()) {
+        Ok(system) if system.f_bavail.saturating_mul(system.f_frsize) < more as u64 => {
+            super::SendError::NoSpace
+        }
+        _ => super::SendError::NoMemory,
     }
 }
 
