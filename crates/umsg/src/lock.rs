@@ -131,7 +131,21 @@ impl Lock {
     }
 
     fn contend(&self, thread: &Thread, deadline: Deadline) -> Result<Left, LockError> {
-        let mut patience = None;
+        let mut wait = None;
+        let result = self.contend_until(thread, deadline, &mut wait);
+        if let Some((began, _)) = wait {
+            thread.stall.note(began, clock::monotonic());
+        }
+        result
+    }
+
+    /// `wait` says when it began to sleep, if it did, and until when it sleeps.
+    fn contend_until(
+        &self,
+        thread: &Thread,
+        deadline: Deadline,
+        wait: &mut Option<(u64, Deadline)>,
+    ) -> Result<Left, LockError> {
         let mut spins = if cpu::available() > 1 { SPINS } else { 0 };
         // Whoever has slept can't know whether others still sleep, and says WAITERS to be sure.
         let mut mine = thread.tid();
@@ -149,7 +163,7 @@ impl Lock {
                 continue;
             }
             if word & TID != 0 {
-                let patience = *patience.get_or_insert_with(|| self::patience(deadline));
+                let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
                 // Nothing is held yet: a handler may run, and may use the queue.
                 thread.critical.leave();
                 let slept = self.sleep(word, patience);
@@ -222,6 +236,12 @@ impl Lock {
             return Err(LockError::Lent);
         }
         Ok(())
+    }
+
+    /// What a peer may do that scribbles.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn forge(&self, word: u32) {
+        self.word.store(word, Ordering::Relaxed);
     }
 
     /// Whether somebody holds it now.
@@ -350,14 +370,16 @@ impl Drop for Held<'_> {
 /// then stopped, or hostile.
 pub(crate) const STOPPED: u64 = 1_000_000_000;
 
-/// How long a call with this deadline waits for a lock: until the deadline; a call that must not block, for a second; a
-/// timed call whose time is over, for a slice, because it may still take what is there.
-fn patience(deadline: Deadline) -> Deadline {
-    let ahead = |time| Deadline::Monotonic(clock::monotonic().saturating_add(time));
-    match deadline {
+/// Now, and until when a call with this deadline waits for a lock: until the deadline; a call that must not block, for a
+/// second, if it has not waited for others; a timed call whose time is over, for a slice, because it may still take what is
+/// there.
+fn patience(thread: &Thread, deadline: Deadline) -> (u64, Deadline) {
+    let now = clock::monotonic();
+    let end = match deadline {
         Deadline::Never => Deadline::Never,
-        Deadline::Passed => ahead(STOPPED),
-        over if over.has_passed() => ahead(SLICE),
+        Deadline::Passed => Deadline::Monotonic(thread.stall.end(now, STOPPED)),
+        over if over.has_passed() => Deadline::Monotonic(now.saturating_add(SLICE)),
         timed => timed,
-    }
+    };
+    (now, end)
 }

@@ -3,7 +3,7 @@
 use super::world::{self, World};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::{AtomicU32, Ordering};
-use crate::sys::thread::{Interruptions, TakenUp};
+use crate::sys::thread::{Interruptions, Stall, TakenUp};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null;
@@ -37,6 +37,7 @@ pub(crate) struct Thread {
     pub(crate) critical: Depth,
     pub(crate) interruptions: Interruptions,
     pub(crate) taken_up: TakenUp,
+    pub(crate) stall: Stall,
     named: Cell<*const AtomicU32>,
 }
 
@@ -84,6 +85,7 @@ pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
         critical: Depth::default(),
         interruptions: Interruptions::none(),
         taken_up: TakenUp::none(),
+        stall: Stall::none(),
         named: Cell::new(null()),
     };
     CURRENT.with(|current| current.set(&raw const thread));

@@ -59,7 +59,7 @@ impl Engine {
     pub(crate) fn mend(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.holders_may_give() {
             // In vain if somebody else is at it.
-            let _ = self.with_receiver_lock(me, Deadline::after(PATIENCE), |wakes| {
+            let _ = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
                 if self.holders_may_give() {
                     self.reclaim_and_serve(wakes)?;
                 }

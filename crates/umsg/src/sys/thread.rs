@@ -131,9 +131,47 @@ impl TakenUp {
     }
 }
 
+/// How long a thread has lately waited for locks whose owners did not get on: those are stopped, or hostile. A call that must not
+/// block may meet several of them, one after the other, and is to wait for all together no longer than for one.
+pub(crate) struct Stall(Cell<(u64, u64)>);
+
+/// A wait that lasts longer is one for an owner that does not get on, in nanoseconds.
+const LONG: u64 = 100_000_000;
+/// A wait that begins so soon after a long one is probably the same call's, in nanoseconds.
+const SOON: u64 = 20_000_000;
+/// How long a call that has waited long enough waits for each further lock, in nanoseconds.
+const LEAST: u64 = 10_000_000;
+
+impl Stall {
+    pub(crate) const fn none() -> Stall {
+        Stall(Cell::new((0, 0)))
+    }
+
+    /// Until when a wait that begins now may last, if a call may wait for so long altogether.
+    pub(crate) fn end(&self, now: u64, patience: u64) -> u64 {
+        let (began, ended) = self.0.get();
+        match now < ended.saturating_add(SOON) {
+            true => began
+                .saturating_add(patience)
+                .max(now.saturating_add(LEAST)),
+            false => now.saturating_add(patience),
+        }
+    }
+
+    /// Notes a wait that is over.
+    pub(crate) fn note(&self, began: u64, now: u64) {
+        let (first, ended) = self.0.get();
+        if began < ended.saturating_add(SOON) {
+            self.0.set((first, now));
+        } else if now.saturating_sub(began) > LONG {
+            self.0.set((began, now));
+        }
+    }
+}
+
 #[cfg(not(loom))]
 mod real {
-    use super::{Interruptions, TakenUp};
+    use super::{Interruptions, Stall, TakenUp};
     use crate::signals;
     use crate::sync::AtomicU32;
     use crate::sys::process;
@@ -168,6 +206,7 @@ mod real {
         /// How often its calls were interrupted.
         pub(crate) interruptions: Interruptions,
         pub(crate) taken_up: TakenUp,
+        pub(crate) stall: Stall,
         /// Head for a thread that libc did not register one for (made by a bare clone).
         own: RobustListHead,
     }
@@ -183,6 +222,7 @@ mod real {
                 critical: signals::Depth::new(),
                 interruptions: Interruptions::none(),
                 taken_up: TakenUp::none(),
+                stall: Stall::none(),
                 own: RobustListHead {
                     list: Cell::new(null_mut()),
                     futex_offset: Cell::new(0),
@@ -347,3 +387,44 @@ pub(crate) fn rank(tid: u32) -> u32 {
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::rank;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{LEAST, LONG, SOON, Stall};
+
+    const PATIENCE: u64 = 10 * LONG;
+    const BEGUN: u64 = 1_000 * LONG;
+
+    #[test]
+    fn short_waits_take_nothing_from_later_ones() {
+        let stall = Stall::none();
+        let mut now = BEGUN;
+        for _ in 0..100 {
+            assert_eq!(stall.end(now, PATIENCE), now + PATIENCE);
+            stall.note(now, now + LONG);
+            now += LONG;
+        }
+    }
+
+    #[test]
+    fn waits_for_several_that_do_not_get_on_last_as_long_as_for_one() {
+        let stall = Stall::none();
+        stall.note(BEGUN, BEGUN + 3 * LONG);
+        let second = BEGUN + 3 * LONG + 1;
+        assert_eq!(stall.end(second, PATIENCE), BEGUN + PATIENCE);
+        stall.note(second, BEGUN + PATIENCE);
+        let third = BEGUN + PATIENCE + SOON - 1;
+        assert_eq!(stall.end(third, PATIENCE), third + LEAST);
+    }
+
+    #[test]
+    fn a_later_call_waits_as_long_as_any() {
+        let stall = Stall::none();
+        stall.note(BEGUN, BEGUN + PATIENCE);
+        let later = BEGUN + PATIENCE + SOON;
+        assert_eq!(stall.end(later, PATIENCE), later + PATIENCE);
+        stall.note(later, later + 1);
+        let next = later + 2;
+        assert_eq!(stall.end(next, PATIENCE), next + PATIENCE);
+    }
+}
