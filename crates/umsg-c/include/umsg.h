@@ -129,7 +129,8 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * A handle, or (umsg_mqd_t)-1 with errno set.
  *
  * Errors:
- * - EACCES: the queue's mode or its directory does not allow it, the name has a second slash, or the namespace is not to
+ * - EACCES: the queue's mode or its directory does not allow it; the mode of a new one lets some only send or only receive, in a
+ *   namespace that refuses such modes (umsg-limits(1)); the name has a second slash, or the namespace is not to
  *   be trusted or is that of other containers; umsg_last_error(3) says which.
  * - EBADMSG: the queue's file is damaged.
  * - EEXIST: the queue exists, and oflag has O_CREAT and O_EXCL.
@@ -1229,7 +1230,8 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * The queue's identifier, from 0 up, which is no descriptor; or -1 with errno set.
  *
  * Errors:
- * - EACCES: the queue's mode does not grant what the lowest nine bits ask for, or the namespace is not to be trusted or is
+ * - EACCES: the queue's mode does not grant what the lowest nine bits ask for; those of a new queue let some only send or only
+ *   receive, in a namespace that refuses such modes (umsg-limits(1)); or the namespace is not to be trusted or is
  *   that of other containers; umsg_last_error(3) says which.
  * - EBUSY: a process was stopped while it made or removed a queue.
  * - EEXIST: the queue exists, and msgflg has IPC_CREAT and IPC_EXCL.
@@ -1423,8 +1425,8 @@ ssize_t umsg_msg_timedreceive(int msqid,
  * - EFAULT: buf is at an address that can't be read or written.
  * - EINVAL: no queue has the identifier or index msqid, cmd is none of the commands, or a user or group to be set is -1.
  * - EPERM: for IPC_SET and IPC_RMID, the caller is neither owner nor creator and lacks CAP_SYS_ADMIN; msg_qbytes is more than
- *   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; or the file system can't give the queue's file such
- *   rights.
+ *   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; the new mode lets some only send or only receive, in a namespace
+ *   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
  *
  * If the process dies:
  * A change is made or is not. A removed queue is removed for everybody.

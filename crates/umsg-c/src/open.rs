@@ -42,7 +42,8 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// A handle, or `(umsg_mqd_t)-1` with errno set.
 ///
 /// # Errors
-/// - `EACCES`: the queue's mode or its directory does not allow it, the name has a second slash, or the namespace is not to
+/// - `EACCES`: the queue's mode or its directory does not allow it; the mode of a new one lets some only send or only receive, in a
+///   namespace that refuses such modes (umsg-limits(1)); the name has a second slash, or the namespace is not to
 ///   be trusted or is that of other containers; umsg_last_error(3) says which.
 /// - `EBADMSG`: the queue's file is damaged.
 /// - `EEXIST`: the queue exists, and `oflag` has `O_CREAT` and `O_EXCL`.

@@ -6,6 +6,24 @@ use serde_json::json;
 use support::{NOBODY, Site, finish, give_to, is_root, set_mode};
 
 #[test]
+fn a_namespace_can_refuse_modes_that_only_the_library_enforces() {
+    let site = Site::new();
+    let create = |name, mode| site.umsg(&["create", name, "--mode", mode]);
+    create("/before", "0644").text();
+    let set = site.umsg(&["limits", "--enforced-modes", "true", "--json"]);
+    assert_eq!(set.json()["enforced_modes"], true);
+    for (name, mode) in [("/q", "0644"), ("/q", "0622"), ("key:7", "0640")] {
+        create(name, mode).fails(1, &[mode, "umsg limits --enforced-modes"]);
+    }
+    for (name, mode) in [("/q", "0600"), ("/q2", "0666"), ("key:7", "0660")] {
+        create(name, mode).text();
+    }
+    site.umsg(&["send", "/before", "x"]).text();
+    site.umsg(&["limits", "--enforced-modes", "false"]).text();
+    create("/later", "0644").text();
+}
+
+#[test]
 fn limits_are_shown_and_set_one_by_one() {
     let site = Site::new();
     site.umsg(&["create", "/first"]).text();
@@ -34,6 +52,7 @@ fn limits_are_shown_and_set_one_by_one() {
     let expected = json!({
         "namespace": site.path(), "max_queues": 65_536, "max_messages": 1_048_576, "max_message_size": 16 << 20,
         "default_messages": 1024, "default_message_size": 8192, "max_bytes": 4u64 << 30, "foreign_pid_namespaces": false,
+        "enforced_modes": false,
         "msgmax": 8192, "msgmnb": 16_384, "msgmni": 32_000, "max_qbytes": 1 << 30,
     });
     assert_eq!(set, expected);

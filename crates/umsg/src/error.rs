@@ -338,6 +338,16 @@ pub enum OpenError {
     /// EACCES: the queue's mode does not grant what was asked for.
     #[error("permission denied by the queue's mode or by its directory")]
     PermissionDenied,
+    /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
+    /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
+    #[error(
+        "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
+         owner, group and others both read and write, or neither (the umask counts), or change that with `umsg limits --enforced-modes`"
+    )]
+    ModeNotEnforced {
+        /// The mode, less the umask.
+        mode: u32,
+    },
     /// EINVAL: zero, or beyond the namespace's limits.
     #[error("{what} must be from 1 to {max}, not {value}{}", raise(.what, *.value, *.max))]
     InvalidAttributes {
@@ -448,7 +458,9 @@ impl OpenError {
             | OpenError::OwnDeadLetterQueue
             | OpenError::DeadLetterQueueTooSmall
             | OpenError::InvalidAttributes { .. } => libc::EINVAL,
-            OpenError::DeniedName | OpenError::PermissionDenied => libc::EACCES,
+            OpenError::DeniedName
+            | OpenError::PermissionDenied
+            | OpenError::ModeNotEnforced { .. } => libc::EACCES,
             OpenError::NameTooLong => libc::ENAMETOOLONG,
             OpenError::NotFound => libc::ENOENT,
             OpenError::AlreadyExists => libc::EEXIST,

@@ -3,8 +3,10 @@
 mod support;
 
 use std::fs::{self, Permissions};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use support::child::{Child, Exit};
 use support::place::Place;
 use support::scarce::{NOBODY, become_nobody, in_child, is_root};
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
@@ -557,4 +559,47 @@ fn scribbled_records_of_what_is_held_make_errors_and_nothing_worse() {
         drop((held, room));
         use_in_place(&queue);
     }
+}
+
+#[test]
+fn a_mode_that_only_the_library_enforces_is_refused_where_the_namespace_says_so() {
+    let place = Place::new();
+    let limits = umsg::Limits {
+        enforced_modes: true,
+        ..umsg::Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    let make = |mode| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(mode);
+        options.namespace(&place.namespace).open("/q")
+    };
+    // Alone in its process: the umask is the process's. It makes 0600 of it.
+    let mut child = Child::run(|| {
+        // SAFETY: a number of this process, which is a child of its own.
+        unsafe { libc::umask(0o077) };
+        for mode in [0o400, 0o200] {
+            let error = make(mode).unwrap_err();
+            assert!(matches!(error, OpenError::ModeNotEnforced { mode: found } if found == mode));
+            assert_eq!(error.errno(), libc::EACCES);
+        }
+        drop(make(0o644).unwrap());
+        // SAFETY: as above.
+        unsafe { libc::umask(0o022) };
+        umsg::posix::unlink_in(&place.namespace, "/q").unwrap();
+        let error = make(0o666).unwrap_err();
+        assert!(error.to_string().contains("mode 0644"), "{error}");
+        0
+    });
+    child.expect(Exit::Code(0), "the maker");
+    let queue = make(0o600).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(place.path().join("mq/q"))
+        .unwrap();
+    let error = queue.set_mode(file.as_fd(), 0o640).unwrap_err();
+    assert!(matches!(error, OpenError::ModeNotEnforced { mode: 0o640 }));
+    queue.set_mode(file.as_fd(), 0o660).unwrap();
+    assert_eq!(queue.mode(), 0o660);
 }

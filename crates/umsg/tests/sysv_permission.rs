@@ -266,6 +266,46 @@ fn questions(place: &Place, id: i32, what: &str) {
     same!(place, what, |q| q.stat_any(id + 1));
 }
 
+#[test]
+fn a_namespace_that_allows_enforced_modes_only_refuses_others() {
+    let place = Place::new();
+    let before = place.create_typed(1);
+    let change = |mode| Change {
+        mode: Some(mode),
+        ..Change::default()
+    };
+    before.set(&change(0o622)).unwrap();
+    let limits = Limits {
+        enforced_modes: true,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+    let make = |mode| {
+        let mut options = OpenOptions::new();
+        options
+            .create(true)
+            .mode(mode)
+            .namespace(&place.namespace)
+            .open(2)
+    };
+    let error = make(0o640).unwrap_err();
+    assert!(matches!(
+        error,
+        sysv::OpenError::ModeNotEnforced { mode: 0o640 }
+    ));
+    assert_eq!(error.errno(), libc::EACCES);
+    let made = make(0o660).unwrap();
+    let error = made.set(&change(0o662)).unwrap_err();
+    assert!(matches!(
+        error,
+        ControlError::ModeNotEnforced { mode: 0o662 }
+    ));
+    assert_eq!(error.errno(), libc::EPERM);
+    made.set(&change(0o600)).unwrap();
+    // What IPC_SET gives besides, whatever it changes.
+    before.set(&change(0o622)).unwrap();
+}
+
 /// Runs a test as root in an IPC namespace of its own, in a shared namespace of ours whose limits are the kernel's.
 fn with_both(test: impl FnOnce(&Place)) {
     const LEFT_OUT: i32 = 77;

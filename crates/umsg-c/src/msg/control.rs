@@ -43,8 +43,8 @@ use crate::pointer;
 /// - `EFAULT`: `buf` is at an address that can't be read or written.
 /// - `EINVAL`: no queue has the identifier or index `msqid`, `cmd` is none of the commands, or a user or group to be set is -1.
 /// - `EPERM`: for `IPC_SET` and `IPC_RMID`, the caller is neither owner nor creator and lacks CAP_SYS_ADMIN; `msg_qbytes` is more than
-///   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; or the file system can't give the queue's file such
-///   rights.
+///   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; the new mode lets some only send or only receive, in a namespace
+///   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
 ///
 /// # If the process dies
 /// A change is made or is not. A removed queue is removed for everybody.

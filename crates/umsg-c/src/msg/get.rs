@@ -26,7 +26,8 @@ use crate::error::answer;
 /// The queue's identifier, from 0 up, which is no descriptor; or -1 with errno set.
 ///
 /// # Errors
-/// - `EACCES`: the queue's mode does not grant what the lowest nine bits ask for, or the namespace is not to be trusted or is
+/// - `EACCES`: the queue's mode does not grant what the lowest nine bits ask for; those of a new queue let some only send or only
+///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the namespace is not to be trusted or is
 ///   that of other containers; umsg_last_error(3) says which.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EEXIST`: the queue exists, and `msgflg` has `IPC_CREAT` and `IPC_EXCL`.

@@ -62,6 +62,10 @@ pub struct Limits {
     /// another's [default: false]
     #[arg(long, value_name = "true|false")]
     foreign_pid_namespaces: Option<bool>,
+    /// Refuse modes that let some only send or only receive (0622, 0644; not 0600, 0660, 0666), for queues of both kinds: the system
+    /// can't enforce them, only the library does. Queues that have such a mode keep it [default: false]
+    #[arg(long, value_name = "true|false")]
+    enforced_modes: Option<bool>,
     #[command(flatten)]
     format: Format,
 }
@@ -77,6 +81,7 @@ struct Shown {
     default_message_size: u32,
     max_bytes: Option<u64>,
     foreign_pid_namespaces: bool,
+    enforced_modes: bool,
     msgmax: u32,
     msgmnb: u32,
     msgmni: u32,
@@ -119,7 +124,8 @@ impl Limits {
             self.msgmni,
             self.max_qbytes,
         ];
-        let others = self.max_bytes.is_some() || self.foreign_pid_namespaces.is_some();
+        let flags = [self.foreign_pid_namespaces, self.enforced_modes];
+        let others = self.max_bytes.is_some() || flags.iter().any(Option::is_some);
         others || numbers.iter().any(Option::is_some)
     }
 
@@ -135,6 +141,7 @@ impl Limits {
             foreign_pid_namespaces: self
                 .foreign_pid_namespaces
                 .unwrap_or(was.foreign_pid_namespaces),
+            enforced_modes: self.enforced_modes.unwrap_or(was.enforced_modes),
             msgmax: number(self.msgmax, was.msgmax),
             msgmnb: number(self.msgmnb, was.msgmnb),
             msgmni: number(self.msgmni, was.msgmni),
@@ -267,6 +274,11 @@ fn table(limits: &umsg::Limits) -> Table<3> {
         limits.foreign_pid_namespaces.to_string(),
         "processes of other PID namespaces are let in",
     );
+    row(
+        "enforced-modes",
+        limits.enforced_modes.to_string(),
+        "modes that only the library enforces are refused",
+    );
     for (option, value, meaning) in [
         ("msgmax", limits.msgmax, "System V: bytes in a message"),
         ("msgmnb", limits.msgmnb, "System V: bytes in a new queue"),
@@ -292,6 +304,7 @@ fn shown(namespace: &Namespace, limits: &umsg::Limits) -> Shown {
         default_message_size: limits.default_message_size,
         max_bytes: limits.max_bytes,
         foreign_pid_namespaces: limits.foreign_pid_namespaces,
+        enforced_modes: limits.enforced_modes,
         msgmax: limits.msgmax,
         msgmnb: limits.msgmnb,
         msgmni: limits.msgmni,

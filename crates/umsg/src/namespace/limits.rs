@@ -39,6 +39,9 @@ pub struct Limits {
     /// Processes of other PID namespaces are let in; off unless set. Thread ids of different PID
     /// namespaces collide, so that the death of one process can be taken for another's.
     pub foreign_pid_namespaces: bool,
+    /// No queue is made with a mode that lets some send and not receive, or the reverse, and none is given one: the library holds
+    /// honest programs to such modes, and the system can't. Off unless set.
+    pub enforced_modes: bool,
     /// The largest message of System V queues, in bytes: 0 to 16 MiB; 8,192 unless set, as in the kernel. As all limits of
     /// System V queues it binds those that are made later.
     pub msgmax: u32,
@@ -62,6 +65,7 @@ impl Default for Limits {
             default_message_size: 8192,
             max_bytes: None,
             foreign_pid_namespaces: false,
+            enforced_modes: false,
             msgmax: 8192,
             msgmnb: 16_384,
             msgmni: 32_000,
@@ -95,6 +99,12 @@ impl Limits {
             in_range(limit, u64::from(value), 0..=u64::from(most))?;
         }
         Ok(())
+    }
+
+    /// Whether a queue may have this mode.
+    pub(crate) fn allow_mode(&self, mode: u32) -> bool {
+        let separates = |class: u32| [2, 4].contains(&(mode >> class & 6));
+        !self.enforced_modes || ![0, 3, 6].into_iter().any(separates)
     }
 }
 
@@ -179,10 +189,28 @@ mod tests {
     use super::*;
     use crate::namespace::testing::{STRANGER, TestDir, as_user, is_root};
 
+    #[test]
+    fn only_modes_that_the_system_enforces_are_allowed_where_that_is_asked_for() {
+        let strict = Limits {
+            enforced_modes: true,
+            ..Limits::default()
+        };
+        for mode in [0, 0o600, 0o660, 0o666, 0o606, 0o060, 0o711, 0o4677] {
+            assert!(strict.allow_mode(mode), "{mode:o}");
+        }
+        for mode in [
+            0o400, 0o200, 0o640, 0o620, 0o644, 0o622, 0o222, 0o444, 0o604, 0o602,
+        ] {
+            assert!(!strict.allow_mode(mode), "{mode:o}");
+            assert!(Limits::default().allow_mode(mode), "{mode:o}");
+        }
+    }
+
     fn changed() -> Limits {
         Limits {
             max_queues: 3,
             max_bytes: Some(1 << 40),
+            enforced_modes: true,
             msgmnb: u32::MAX,
             ..Limits::default()
         }

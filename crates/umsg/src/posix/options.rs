@@ -297,9 +297,10 @@ impl OpenOptions {
         name: &QueueName,
         mode: Option<u32>,
     ) -> Result<Unnamed, OpenError> {
-        let layout = self.layout(&namespace.limits()?)?;
+        let limits = namespace.limits()?;
+        let layout = self.layout(&limits)?;
         self.check_policy(name)?;
-        let limit = namespace.limits()?.max_queues;
+        let limit = limits.max_queues;
         if !namespace.has_room_for_a_queue(limit)? {
             return Err(OpenError::TooManyQueues(limit));
         }
@@ -311,6 +312,9 @@ impl OpenOptions {
             return Err(OpenError::OverLimit);
         }
         let mode = mode.unwrap_or(new.mode());
+        if !limits.allow_mode(mode) {
+            return Err(OpenError::ModeNotEnforced { mode });
+        }
         let mut segment = segment::create(new.file(), layout, mode, &self.policy)?;
         segment.set_quota(quota);
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;

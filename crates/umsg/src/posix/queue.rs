@@ -453,12 +453,17 @@ impl Queue {
     /// Changes the queue's permission bits, as fchmod(2) on its descriptor does.
     ///
     /// # Errors
-    /// EPERM if the caller is neither the owner nor privileged; EINVAL if `descriptor` is not this queue's.
+    /// EPERM if the caller is neither the owner nor privileged; EINVAL if `descriptor` is not this queue's; `ModeNotEnforced` (EACCES).
     pub fn set_mode(&self, descriptor: BorrowedFd<'_>, mode: u32) -> Result<(), OpenError> {
         if identity(descriptor)? != self.identity {
             return Err(OpenError::NotAQueue("the descriptor of another file"));
         }
         let mode = mode & 0o7777;
+        if let Some(namespace) = self.engine.segment().namespace()
+            && !namespace.limits()?.allow_mode(mode)
+        {
+            return Err(OpenError::ModeNotEnforced { mode });
+        }
         rustix::fs::fchmod(descriptor, Mode::from_raw_mode(file_mode(mode))).map_err(|error| {
             OpenError::System {
                 call: "fchmod",

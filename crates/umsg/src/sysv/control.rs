@@ -63,7 +63,8 @@ impl Queue {
     /// the file's owner and root can take a removed queue's names out of a shared directory; others leave them to those.
     ///
     /// # Errors
-    /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `InvalidOwner` (EINVAL);
+    /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `ModeNotEnforced`
+    /// (EPERM); `InvalidOwner` (EINVAL);
     /// `RightsNotPossible` (EPERM); `Removed`. `Open` with EBUSY if a process was stopped while it made or removed a queue.
     ///
     /// # If the process dies
@@ -121,6 +122,14 @@ impl Queue {
             let max = self.most_bytes()?;
             if bytes > u64::from(max) && !may_exceed_limits() {
                 return Err(ControlError::TooManyBytes { max });
+            }
+        }
+        if let (Some(mode), Some(namespace)) = (change.mode, &self.namespace) {
+            let mode = mode & 0o777;
+            // C's calls give a mode whatever they change.
+            let is_new = mode != Rights::of(self.engine.segment().fixed()).mode;
+            if is_new && !namespace.limits()?.allow_mode(mode) {
+                return Err(ControlError::ModeNotEnforced { mode });
             }
         }
         match [change.uid, change.gid].contains(&Some(u32::MAX)) {

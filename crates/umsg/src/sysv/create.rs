@@ -27,9 +27,13 @@ use crate::typed::segment::{self, Identity, Layout, Segment};
 /// All of [`OpenError`] but `NotFound` and `NoSuchId`.
 pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<Got, OpenError> {
     let limits = namespace.limits()?;
+    let mode = wanted.mode & 0o777;
+    if !limits.allow_mode(mode) {
+        return Err(OpenError::ModeNotEnforced { mode });
+    }
     let mut new = NewFile::create(namespace.msg_files()?)?;
     crash_point!(MSGGET_EMPTY);
-    let mut segment = build(&new, key, wanted.mode & 0o777, &limits)?;
+    let mut segment = build(&new, key, mode, &limits)?;
     let quota = Quota::of(namespace.clone());
     // Where there is no limit, there is nothing to ask.
     if limits.max_bytes.is_some() && !quota.allows(0) {

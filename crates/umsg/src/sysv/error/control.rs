@@ -23,6 +23,16 @@ pub enum ControlError {
         /// The namespace's limit, in bytes.
         max: u32,
     },
+    /// EPERM: a mode that lets some only send or only receive, in a namespace that refuses those, see
+    /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
+    #[error(
+        "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
+         owner, group and others both read and write, or neither, or change that with `umsg limits --enforced-modes`"
+    )]
+    ModeNotEnforced {
+        /// The mode.
+        mode: u32,
+    },
     /// EPERM: the queue's new owner or group can't be given its file: the file system has no access control lists, or the
     /// caller is the queue's creator but does not own its file any more.
     #[error("the queue's file can't be given such rights by this user")]
@@ -55,6 +65,7 @@ impl ControlError {
             ControlError::PermissionDenied => libc::EACCES,
             ControlError::NotOwner
             | ControlError::TooManyBytes { .. }
+            | ControlError::ModeNotEnforced { .. }
             | ControlError::RightsNotPossible => libc::EPERM,
             ControlError::InvalidOwner => libc::EINVAL,
             ControlError::Damaged => libc::EBADMSG,

@@ -18,6 +18,16 @@ pub enum OpenError {
     /// EACCES: the queue's mode does not grant what was asked for, or the file system does not let this user map it.
     #[error("permission denied by the queue's mode")]
     PermissionDenied,
+    /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
+    /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
+    #[error(
+        "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
+         owner, group and others both read and write, or neither, or change that with `umsg limits --enforced-modes`"
+    )]
+    ModeNotEnforced {
+        /// The mode.
+        mode: u32,
+    },
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error(
         "the namespace holds {0} System V queues, its limit msgmni; `umsg limits` raises it, `umsg rm` makes room"
@@ -96,7 +106,7 @@ impl OpenError {
             OpenError::NoSuchId | OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => {
                 libc::EINVAL
             }
-            OpenError::PermissionDenied => libc::EACCES,
+            OpenError::PermissionDenied | OpenError::ModeNotEnforced { .. } => libc::EACCES,
             OpenError::TooManyQueues(_) | OpenError::NoSpace | OpenError::OverLimit => libc::ENOSPC,
             OpenError::NoMemory | OpenError::NoAddressSpace { .. } => libc::ENOMEM,
             OpenError::FileTooLarge { .. } => libc::EFBIG,
