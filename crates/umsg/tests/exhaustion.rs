@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use support::face::{Face, Told};
 use support::place::Place;
-use support::scarce::{Ballast, LEFT_OUT, entries, in_child, mount_private};
+use support::scarce::{Ballast, LEFT_OUT, entries, in_child, mount_private, remount};
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Limits, Namespace};
 
@@ -181,6 +181,30 @@ fn a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind<F:
                 assert_eq!(left(place).1, room.1 - u64::from(note), "{inodes} inodes");
             },
         );
+    }
+}
+
+#[test]
+fn a_namespace_for_which_there_are_no_inodes_is_made_when_there_are() {
+    for inodes in 1..8 {
+        let place = Place::new();
+        in_child(|| {
+            if !mount_private(place.path(), &format!("size=1m,nr_inodes={inodes}")) {
+                return LEFT_OUT;
+            }
+            let made = Namespace::at(place.path());
+            assert!(made.is_err() || inodes >= 5, "a file and four directories");
+            if let Err(error) = made {
+                assert_eq!(error.errno(), libc::ENOSPC, "{error}");
+                let text = error.to_string();
+                assert!(text.contains(place.path().to_str().unwrap()), "{text}");
+                assert!(text.contains("No space left on device"), "{text}");
+            }
+            remount(place.path(), "nr_inodes=100");
+            let namespace = Namespace::at(place.path()).unwrap();
+            deep(&namespace, "/q").unwrap().try_send(b"one", 0).unwrap();
+            0
+        });
     }
 }
 

@@ -99,6 +99,23 @@ pub fn mount_private(at: &Path, options: &str) -> bool {
     }
 }
 
+/// Changes what [`mount_private`] was told.
+pub fn remount(at: &Path, options: &str) {
+    let at = CString::new(at.to_str().unwrap()).unwrap();
+    let options = CString::new(options).unwrap();
+    // SAFETY: strings that end with NUL and outlive the call.
+    let result = unsafe {
+        libc::mount(
+            std::ptr::null(),
+            at.as_ptr(),
+            std::ptr::null(),
+            libc::MS_REMOUNT,
+            options.as_ptr().cast(),
+        )
+    };
+    assert_eq!(result, 0, "remount");
+}
+
 /// A file that takes what its file system has left, up to so many bytes; gone when dropped.
 pub struct Ballast(PathBuf);
 
