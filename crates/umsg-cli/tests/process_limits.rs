@@ -35,3 +35,16 @@ fn a_limit_of_the_process_is_named_with_what_helps() {
     }
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
 }
+
+#[test]
+fn a_dump_that_would_be_too_long_for_a_file_leaves_none() {
+    let (site, files) = (Site::new(), tempfile::tempdir().unwrap());
+    site.umsg(&["create", "/q"]).text();
+    for _ in 0..3 {
+        site.umsg(&["send", "/q", &"x".repeat(4000)]).text();
+    }
+    let line = format!("dump /q -o {}", files.path().join("dump").display());
+    limited(&site, libc::RLIMIT_FSIZE, 8192, &line).fails(1, &["ulimit -f"]);
+    assert_eq!(files.path().read_dir().unwrap().count(), 0);
+    limited(&site, libc::RLIMIT_FSIZE, 1 << 20, &line).text();
+}

@@ -1,7 +1,7 @@
 //! `umsg create` of a System V queue.
 
 use umsg::Namespace;
-use umsg::sysv::{self, Change, Entry, OpenError, OpenOptions};
+use umsg::sysv::{self, Change, ControlError, Entry, OpenError, OpenOptions};
 
 use crate::address::Label;
 use crate::attached::Attached;
@@ -47,11 +47,18 @@ impl Wanted {
             qbytes: self.qbytes.map(u64::from),
             ..Change::default()
         };
-        // Checked before: only who changes the limits meanwhile makes it fail, or who removes the queue.
-        if self.qbytes.is_some() && queue.set(&change).is_err() {
-            return Err(OpenError::NoSpace);
+        if self.qbytes.is_none() {
+            return Ok(queue);
         }
-        Ok(queue)
+        // Checked before: only who changes the limits meanwhile makes it fail, or who removes the queue.
+        match queue.set(&change) {
+            Ok(()) => Ok(queue),
+            Err(ControlError::Open(error)) => Err(error),
+            Err(error) => Err(OpenError::System {
+                call: "IPC_SET",
+                error: std::io::Error::from_raw_os_error(error.errno()),
+            }),
+        }
     }
 
     /// What the kernel lets root have would be of no use: no queue has room for more.

@@ -105,7 +105,7 @@ fn write_file(snapshot: &Snapshot, path: &Path) -> Result<u64, SnapshotError> {
         return snapshot.write(&mut file);
     }
     let new = NewFile::beside(&target).map_err(failed)?;
-    let written = snapshot.write(&mut &new.file)?;
+    let written = snapshot.write(&mut Bounded::new(&new.file))?;
     new.replace(&target).map_err(failed)?;
     Ok(written)
 }
@@ -138,6 +138,36 @@ impl NewFile {
     }
 }
 
+/// A file that is written no further than this process may: the system would answer that with a signal that kills, and leave the
+/// beginning of the file behind.
+struct Bounded<'a> {
+    file: &'a File,
+    left: u64,
+}
+
+impl Bounded<'_> {
+    fn new(file: &File) -> Bounded<'_> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+        let left = limit.current.unwrap_or(u64::MAX);
+        Bounded { file, left }
+    }
+}
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        let written = self.file.write(bytes)?;
+        self.left -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 impl Drop for NewFile {
     fn drop(&mut self) {
         // It is not there any more if it was renamed.
@@ -150,6 +180,9 @@ impl Explain for SnapshotError {
         let hint = match self {
             SnapshotError::Queue(error) => return error.explain(),
             SnapshotError::NoMemory => "free some, or raise the limit of the memory cgroup",
+            SnapshotError::Write(error) if error.raw_os_error() == Some(libc::EFBIG) => {
+                return format!("{error}; raise the limit on files (ulimit -f)");
+            }
             SnapshotError::Write(error) | SnapshotError::Read(error) => {
                 return format!("{error}; choose another file");
             }
