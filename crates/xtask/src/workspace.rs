@@ -62,6 +62,18 @@ impl Workspace {
     pub fn build_release(&self) -> Command {
         self.cargo(&["build", "--release", "--workspace", "--exclude", "xtask"])
     }
+
+    /// Builds what measures, and the drop-in, which is measured.
+    pub fn build_benchmarks(&self) -> Command {
+        self.cargo(&[
+            "build",
+            "--release",
+            "-p",
+            "umsg-bench",
+            "-p",
+            "umsg-preload",
+        ])
+    }
 }
 
 fn cargo() -> std::ffi::OsString {

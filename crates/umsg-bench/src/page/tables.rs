@@ -1,7 +1,7 @@
 //! The published tables, and all rows.
 
 use super::badge;
-use crate::document::Document;
+use crate::document::{Document, Measured};
 use crate::plot::escape;
 use crate::published::{Line, Table};
 use crate::row::{Goal, Row};
@@ -59,7 +59,7 @@ pub fn all(document: &Document) -> String {
     let suites: Vec<String> = document
         .suites
         .iter()
-        .map(|measured| suite(document, &measured.suite, measured.load.seconds))
+        .map(|measured| suite(document, measured))
         .collect();
     format!(
         "<section id=\"all\">\n<h2>All rows</h2>\n<p class=\"about\">Spread: how far apart the middle half of the rounds lies, in percent \
@@ -69,11 +69,16 @@ pub fn all(document: &Document) -> String {
     )
 }
 
-fn suite(document: &Document, name: &str, seconds: f64) -> String {
+fn suite(
+    document: &Document,
+    Measured {
+        suite: name, load, ..
+    }: &Measured,
+) -> String {
     let rows: Vec<&Row> = document
         .rows
         .iter()
-        .filter(|row| row.suite == name)
+        .filter(|row| row.suite == *name)
         .collect();
     if rows.is_empty() {
         return String::new();
@@ -105,8 +110,10 @@ fn suite(document: &Document, name: &str, seconds: f64) -> String {
         .map(|note| format!("<li>{}</li>", escape(note)))
         .collect();
     format!(
-        "<details id=\"suite-{name}\"><summary>{name} <span>{} rows, {seconds:.0} s</span></summary>\n{}<ul class=\"notes\">{}</ul>\n</details>\n",
+        "<details id=\"suite-{name}\"><summary>{name} <span>{} rows, {:.0} s, others took {:.2} CPUs</span></summary>\n{}<ul class=\"notes\">{}</ul>\n</details>\n",
         rows.len(),
+        load.seconds,
+        load.others + load.stolen,
         scrolled(&head, &lines),
         notes.concat()
     )

@@ -11,6 +11,10 @@ use crate::failure::{Context as _, Failure, Result};
 /// A ratio that is lower than this part of the accepted one has dropped.
 const KEPT: f64 = 0.85;
 
+/// What two processes do depends on how far apart their CPUs are, which on a virtual machine changes by the hour: beyond this factor between
+/// the times of a cache line their ratios do not compare.
+const FARTHER: f64 = 1.5;
+
 /// The version of the document that is understood.
 const FORMAT: u64 = 1;
 
@@ -24,6 +28,20 @@ struct Figure {
     ratio: f64,
     /// Whether the machine was quiet enough for it to mean something.
     resolved: bool,
+    /// Nanoseconds of a cache line between the two CPUs, if it took two.
+    line: Option<f64>,
+}
+
+impl Figure {
+    /// Why the ratio can't be compared with an accepted one, if so.
+    fn unlike(&self, accepted: &Figure) -> Option<String> {
+        if !accepted.resolved {
+            return Some("which noise had made meaningless".to_owned());
+        }
+        let (now, then) = self.line.zip(accepted.line)?;
+        (now.max(then) > FARTHER * now.min(then))
+            .then(|| format!("when a cache line took {then:.0} ns between the CPUs, now {now:.0}"))
+    }
 }
 
 /// A row whose ratio has dropped.
@@ -68,6 +86,7 @@ impl Figures {
                 row: format!("{}: {}", row["suite"].as_str()?, row["row"].as_str()?),
                 ratio: row["ratio"].as_f64()?,
                 resolved: row["resolved"].as_bool()?,
+                line: row["columns"]["line"].as_f64(),
             })
         };
         Ok(Self(rows.iter().filter_map(figure).collect()))
@@ -76,20 +95,26 @@ impl Figures {
     /// The rows of another run whose ratio is lower than here by more than is allowed. Says what was compared.
     pub fn drops(&self, found: &Figures) -> Vec<Dropped> {
         let mut drops = Vec::new();
-        for Figure {
-            row,
-            ratio,
-            resolved,
-        } in &found.0
-        {
+        for figure in &found.0 {
+            let Figure { row, ratio, .. } = figure;
             let Some(accepted) = self.0.iter().find(|accepted| accepted.row == *row) else {
                 println!("{row}: {ratio:.2}, not among the accepted");
                 continue;
             };
-            let quiet = if *resolved { "" } else { " (not resolved)" };
-            println!("{row}: {ratio:.2}{quiet}, accepted {:.2}", accepted.ratio);
-            // What was noise when it was accepted is no measure.
-            if accepted.resolved && *ratio < accepted.ratio * KEPT {
+            let quiet = if figure.resolved {
+                ""
+            } else {
+                " (not resolved)"
+            };
+            let unlike = figure.unlike(accepted);
+            println!(
+                "{row}: {ratio:.2}{quiet}, accepted {:.2}{}",
+                accepted.ratio,
+                unlike
+                    .as_ref()
+                    .map_or(String::new(), |why| format!(", {why}"))
+            );
+            if unlike.is_none() && *ratio < accepted.ratio * KEPT {
                 drops.push(Dropped {
                     row: row.clone(),
                     accepted: accepted.ratio,
@@ -137,6 +162,20 @@ mod tests {
             drops[0].to_string(),
             "  suite: less: 8.40 times the kernel's, 10.00 accepted (16 % less)"
         );
+    }
+
+    #[test]
+    fn a_ratio_of_cpus_that_are_farther_apart_now_is_not_compared() {
+        let figures = |ratio: f64, line: f64| {
+            let row = serde_json::json!({
+                "suite": "suite", "row": "row", "ratio": ratio, "resolved": true, "columns": {"line": line}
+            });
+            let text = serde_json::json!({"format": 1, "rows": [row]}).to_string();
+            Figures::parse(&text, Path::new("test")).unwrap()
+        };
+        let accepted = figures(10.0, 30.0);
+        assert_eq!(accepted.drops(&figures(5.0, 130.0)), []);
+        assert_eq!(accepted.drops(&figures(5.0, 31.0)).len(), 1);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const RUNS: usize = 3;
 /// Runs the suites one after another.
 pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_release())?;
+    steps.run("release build", &mut workspace.build_benchmarks())?;
     let mut failed = Vec::new();
     for suite in suites {
         let mut bench = workspace.command(workspace.release("umsg-bench"));
@@ -44,7 +44,7 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
 /// of the figures that lie there.
 pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_release())?;
+    steps.run("release build", &mut workspace.build_benchmarks())?;
     let mut bench = workspace.command(workspace.release("umsg-bench"));
     match again {
         true => bench.args(["report", FIGURES]),
@@ -70,7 +70,7 @@ fn commit(workspace: &Workspace) -> Option<String> {
 pub fn check(workspace: &Workspace) -> Result<()> {
     let accepted = accepted(workspace)?;
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_release())?;
+    steps.run("release build", &mut workspace.build_benchmarks())?;
     let mut drops = accepted.drops(&measure(workspace)?);
     for run in 1..RUNS {
         if drops.is_empty() {

@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use umsg::ring::Waiting;
 
-use super::SUITE;
 use super::report::{self, Figures, print};
 use super::stage::{self, Member, Place};
 use super::ways::{Channel, Eventfd, Receiver, Sender, Umsg, Uring, Way};
+use super::{SUITE, line_transfer};
 use crate::clock;
 use crate::failure::Failure;
 use crate::found::{Found, Latencies};
 use crate::harness::{Plan, Side};
 use crate::row::{Better, Row};
 use crate::shared::SharedWords;
+use crate::suites::duet::LINE_NOTE;
 
 /// How often a message is posted, in nanoseconds.
 const CADENCES: [u64; 2] = [10_000, 20_000];
@@ -67,11 +68,11 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
     let mut found = Found::default();
     for place in Place::ALL {
         for cadence in CADENCES {
-            let sides = measure_all(plan, place, cadence);
+            let (sides, line) = measure_all(plan, place, cadence);
             if plan.tables {
                 print_all(place, cadence, &sides);
             }
-            found.rows.extend(compare(place, cadence, &sides));
+            found.rows.extend(compare(place, cadence, &sides, line));
             found.latencies.extend(latencies(place, cadence, &sides));
         }
     }
@@ -81,7 +82,8 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
 /// What a guard watches.
 pub fn guard(plan: &Plan) -> Vec<Row> {
     let (place, cadence) = (Place::Processes, CADENCES[0]);
-    compare(place, cadence, &measure_all(plan, place, cadence))
+    let (sides, line) = measure_all(plan, place, cadence);
+    compare(place, cadence, &sides, line)
 }
 
 fn latencies(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Latencies> {
@@ -106,16 +108,19 @@ fn latencies(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Latenci
         .collect()
 }
 
-fn measure_all(plan: &Plan, place: Place, cadence: u64) -> Vec<Side<Figures>> {
+/// All ways, and what a cache line takes from CPU to CPU meanwhile.
+fn measure_all(plan: &Plan, place: Place, cadence: u64) -> (Vec<Side<Figures>>, Option<f64>) {
     let what = title(place, cadence);
     let mut sides: Vec<_> = VARIANTS.iter().map(|_| Side::new()).collect();
+    let mut line = Side::new();
     for round in 0..plan.rounds {
         plan.progress(&what, round);
+        line.round(|| line_transfer(plan));
         for ((variant, _), side) in VARIANTS.iter().zip(&mut sides) {
             side.round(|| measure(plan, *variant, place, cadence));
         }
     }
-    sides
+    (sides, line.each(|&time| time).median())
 }
 
 fn title(place: Place, cadence: u64) -> String {
@@ -256,7 +261,7 @@ fn print_all(place: Place, cadence: u64, sides: &[Side<Figures>]) {
     }
 }
 
-fn compare(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Row> {
+fn compare(place: Place, cadence: u64, sides: &[Side<Figures>], line: Option<f64>) -> Vec<Row> {
     let row = |(mode, ours, [plain, defer], goals): (&str, usize, [usize; 2], [f64; 2]), at| {
         let name = END_NAMES[at];
         let (ours, plain, defer) = (&sides[ours], &sides[plain], &sides[defer]);
@@ -273,6 +278,9 @@ fn compare(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Row> {
             .column("kernel_p99", tail(plain))
             .column("umsg_cpu", ours.each(|figures| figures.cpu[at]).median())
             .column("kernel_cpu", plain.each(|figures| figures.cpu[at]).median())
+            .column("line", line)
+            .spreads(&umsg, &kernel)
+            .note(LINE_NOTE)
             .column("umsg_rate", ours.each(Figures::rate).median())
             .column("kernel_rate", plain.each(Figures::rate).median())
             .reason("umsg", ours.failure.as_ref())

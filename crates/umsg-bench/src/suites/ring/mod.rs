@@ -17,6 +17,7 @@ mod throughput;
 mod wakeups;
 mod ways;
 
+use crate::duo::{self, Places};
 use crate::failure::Failure;
 use crate::found::Found;
 use crate::harness::Plan;
@@ -36,4 +37,12 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
     found.rows.extend(throughput::rows(plan)?);
     found.rows.push(wakeups::row(plan)?);
     Ok(found)
+}
+
+/// Nanoseconds that a cache line takes between the two CPUs.
+fn line_transfer(plan: &Plan) -> Result<f64, Failure> {
+    let Some(second) = plan.cpus.second else {
+        return Err(Failure::new("takes two CPUs"));
+    };
+    duo::line_transfer(Places::Apart(plan.cpus.first, second))
 }

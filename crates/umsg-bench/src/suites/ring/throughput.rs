@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use umsg::ring::Waiting;
 
-use super::SUITE;
 use super::stage::{self, Member, Place};
 use super::ways::{BATCH, Channel, Eventfd, Receiver, Sender, Umsg, Uring, Way};
+use super::{SUITE, line_transfer};
 use crate::clock;
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
 use crate::row::{Better, Row};
 use crate::shared::SharedWords;
+use crate::suites::duet::LINE_NOTE;
 
 const SENDERS: [usize; 3] = [1, 2, 4];
 
@@ -77,12 +78,14 @@ fn row(plan: &Plan, case: Case) -> Row {
     let name = format!("{}, {senders} to 1, {each}", place.name());
     let [mut ours, mut plain, mut defer, mut channel, mut eventfd] =
         std::array::from_fn(|_| Side::new());
+    let mut line = Side::new();
     let threads_only = || match place {
         Place::Threads => Ok(()),
         Place::Processes => Err(Failure::new("goes from thread to thread only")),
     };
     for round in 0..plan.rounds {
         plan.progress(&format!("{SUITE}: {name}"), round);
+        line.round(|| line_transfer(plan));
         ours.round(|| measure(plan, &Umsg::new(Waiting::Adaptive, true), case));
         plain.round(|| measure(plan, &Uring::new(false, false)?, case));
         defer.round(|| measure(plan, &Uring::new(true, false)?, case));
@@ -103,7 +106,9 @@ fn row(plan: &Plan, case: Case) -> Row {
         .column("eventfd", rate(&eventfd).median())
         .column("umsg_cpu", cpu(&ours))
         .column("kernel_cpu", cpu(&plain))
+        .column("line", line.each(|&time| time).median())
         .spreads(&umsg, &kernel)
+        .note(LINE_NOTE)
         .reason("umsg", ours.failure.as_ref())
         .reason("kernel", plain.failure.as_ref())
         .note("messages of 64 bytes (io_uring's carry none) through a ring of 1,024; the receiver has a CPU, the senders share the other")

@@ -35,6 +35,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
         &kernel,
     )
     .note("voluntary context switches of the receiver's thread, which waits for 16 messages and takes them")
+    .spreads(&umsg, &kernel)
     .reason("umsg", ours.failure.as_ref())
     .reason("kernel", plain.failure.as_ref())
     // A rest that was cut short, so that the receiver was not asleep, makes it less than one.
