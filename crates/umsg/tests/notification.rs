@@ -353,6 +353,36 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
 }
 
 #[test]
+fn who_was_held_up_by_one_process_that_does_not_raise_its_signal_is_not_by_the_next() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(place.path().join("mq/q"))
+        .unwrap();
+    let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
+    let mut hold_up = || {
+        // As if this process were registered for a signal, and got no processor.
+        for (at, value) in [(4, 0), (8, 10), (12, own_pid()), (24, 9), (0, 4 | 1)] {
+            write(value, 7040 + at);
+        }
+        write(1 | 2, 888);
+        write(2, 128);
+        let begun = std::time::Instant::now();
+        queue.try_send(b"x", 0).unwrap();
+        receive(&queue);
+        begun.elapsed()
+    };
+    let first = hold_up();
+    // What is held up soon after may be the same call. A busy machine may let time pass in between.
+    let later = [(); 5].map(|()| hold_up());
+    assert!(
+        later.iter().any(|time| *time < first / 2),
+        "{first:?}, then {later:?}"
+    );
+}
+
+#[test]
 fn a_forged_record_of_one_queue_does_not_fire_a_registration_with_another() {
     let place = Place::new();
     let mut owner = Child::run(|| {

@@ -26,10 +26,10 @@ use crate::order::Priorities;
 use crate::segment::{MORE_NOTICES, NOTICES, Notice};
 use crate::slots::Ring;
 use crate::sync::{Ordering, fence};
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::process;
-use crate::sys::thread::Thread;
+use crate::sys::thread::{self, Thread};
 use crate::waiters::{List, Waiters};
 use crate::wakes::Fired;
 use std::time::Duration;
@@ -556,9 +556,15 @@ fn is_owner_dead(notice: &Notice) -> bool {
 }
 
 /// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
-/// lock.
+/// lock, one that the call may have waited for before included.
 fn wait_until_raised(notice: &Notice, fired: u32) {
-    let end = Deadline::after(Duration::from_nanos(STOPPED));
+    let (stall, began) = (&thread::current().stall, clock::monotonic());
+    let end = Deadline::Monotonic(stall.end(began, STOPPED));
+    wait_until_raised_by(notice, fired, end);
+    stall.note(began, clock::monotonic());
+}
+
+fn wait_until_raised_by(notice: &Notice, fired: u32, end: Deadline) {
     let mut slice = PROMPT;
     while notice.word.load(Ordering::Acquire) == fired {
         if futex::wait(&notice.word, fired, end.or_slice(slice)) != Slept::TimedOut {
