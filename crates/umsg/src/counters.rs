@@ -71,11 +71,24 @@ impl Counters {
         self.0[cpu::current() % LINES].0[event as usize].fetch_add(events, Ordering::Relaxed);
     }
 
-    /// How often the event happened, summed over the processors.
+    /// How often the event happened, summed over the processors. What a peer may have written there is summed too.
     pub(crate) fn sum(&self, event: Event) -> u64 {
-        self.0
-            .iter()
-            .map(|line| line.0[event as usize].load(Ordering::Relaxed))
-            .sum()
+        let lines = self.0.iter();
+        let counts = lines.map(|line| line.0[event as usize].load(Ordering::Relaxed));
+        counts.fold(0, u64::wrapping_add)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forged_counts_are_summed_without_overflow() {
+        let counters = Counters::default();
+        for line in &counters.0[..2] {
+            line.0[Event::Spun as usize].store(u64::MAX, Ordering::Relaxed);
+        }
+        assert_eq!(counters.sum(Event::Spun), u64::MAX - 1);
     }
 }

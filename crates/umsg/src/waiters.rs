@@ -27,7 +27,9 @@ use crate::error::Trouble;
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::segment::{Links, NODES, Node};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
-use crate::sys::thread::Thread;
+use crate::sys::clock::Deadline;
+use crate::sys::futex::{self, Slept};
+use crate::sys::thread::{Calm, Thread};
 
 /// Which list a node is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +174,9 @@ pub(crate) struct Waiters<'a, S> {
 
 /// Longest list that a walk follows: a longer one was scribbled into a circle.
 const BOUND: usize = NODES;
+
+/// How long who can't sleep on its word waits until it looks again, in nanoseconds.
+const NAP: u64 = 1_000_000;
 
 impl<'a, S: Lobby> Waiters<'a, S> {
     #[inline(always)]
@@ -410,6 +415,25 @@ fn key(node: &Node) -> (u32, u64) {
 /// Whether the node's thread is proved dead though the kernel did not mark the word.
 pub(crate) fn is_orphan(node: &Node) -> bool {
     crate::sys::thread::is_dead(node.pid.get(), node.tid.get(), node.birth.get())
+}
+
+/// Sleeps while the node of the calling thread waits, until woken or until `slice`. Nobody can sleep on a word that a peer has
+/// forged to name another thread: then it looks again in a moment, and not at once.
+pub(crate) fn sleep(node: &Node, me: &Thread, calm: Calm<'_>, slice: Deadline) -> Slept {
+    let slept = futex::wait_in_calm(&node.word, me.tid(), calm, slice);
+    let is_forged = || {
+        let word = node.word.load(Ordering::Relaxed);
+        word & TID != me.tid() && word & TID != 0
+    };
+    // In a model nobody forges.
+    if cfg!(loom) || slept != Slept::Awake || !is_forged() {
+        return slept;
+    }
+    let moment = AtomicU32::new(0);
+    match futex::wait_in_calm(&moment, 0, calm, slice.or_slice(NAP)) {
+        Slept::TimedOut if !slice.has_passed() => Slept::Awake,
+        slept => slept,
+    }
 }
 
 /// The futex that a node's thread sleeps on.

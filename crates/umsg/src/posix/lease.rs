@@ -5,7 +5,7 @@ use super::status;
 use crate::error::{LeaseError, ReceiveError, Trouble};
 use crate::holds::{Holds, State};
 use crate::in_place::InPlace;
-use crate::queue::{Grip, Refused};
+use crate::queue::{Engine, Grip, Refused};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
 use crate::until::realtime;
@@ -119,8 +119,8 @@ impl Queue {
                 open: AtomicBool::new(true),
             }),
             Err(trouble) => {
-                // Nobody has seen the message. In vain if more is damaged than where it lies.
-                let _ = self.engine.give_back(thread::current(), &grip);
+                // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
+                expire(&self.engine, &grip);
                 Err(self.receive_error(trouble.into()))
             }
         }
@@ -238,22 +238,6 @@ impl Lease<'_> {
         ended
     }
 
-    /// Has the lease end as if its time were up: for a handler that has interrupted its own thread inside of the queue, where
-    /// there is no lock to be had.
-    #[cold]
-    fn expire(&self) {
-        let segment = self.queue.engine.segment();
-        // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a lease whose
-        // time is up, as it may at any moment.
-        if let Ok(Some(hold)) =
-            Holds::of(segment).find(self.grip.index, self.grip.ticket, State::Leased)
-        {
-            hold.until.set(1);
-            // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
-            segment.fixed().holding.due.store(1, Ordering::Relaxed);
-        }
-    }
-
     fn check(&self) -> Result<(), LeaseError> {
         match self.place.is_ours() {
             true => Ok(()),
@@ -287,8 +271,22 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if *self.open.get_mut() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
-            self.expire();
+            expire(&self.queue.engine, &self.grip);
         }
+    }
+}
+
+/// Has a lease end as if its time were up: of a handler that has interrupted its own thread inside of the queue, where there is no
+/// lock to be had, or of nobody.
+#[cold]
+fn expire(engine: &Engine, grip: &Grip) {
+    let segment = engine.segment();
+    // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a lease whose
+    // time is up, as it may at any moment. Of a lease that nobody has, the record is damaged anyway.
+    if let Ok(Some(hold)) = Holds::of(segment).find(grip.index, grip.ticket, State::Leased) {
+        hold.until.set(1);
+        // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
+        segment.fixed().holding.due.store(1, Ordering::Relaxed);
     }
 }
 

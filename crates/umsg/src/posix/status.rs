@@ -132,7 +132,8 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
         created: time(fixed.header.created_at.load(Ordering::Relaxed))
             .unwrap_or(SystemTime::UNIX_EPOCH),
         blocked_senders: waiters.len(List::Senders) as usize,
-        blocked_receivers: (waiters.len(List::Receivers) + waiters.len(List::Offered)) as usize,
+        blocked_receivers: waiters.len(List::Receivers) as usize
+            + waiters.len(List::Offered) as usize,
         last_send: time(fixed.sender.last_send.load(Ordering::Relaxed)),
         last_receive: time(fixed.receiver.last_receive.load(Ordering::Relaxed)),
         slots,

@@ -13,7 +13,7 @@
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::lock::{SLICE, STOPPED};
+use crate::lock::SLICE;
 use crate::pacing::{give_way, look_away, spin_timed};
 use crate::slots::Ring;
 use crate::sync::{Ordering, fence};
@@ -105,6 +105,10 @@ impl Engine {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
                 Slept::TimedOut => self.look_for_the_dead(me),
+                // A peer that scribbles can ring for ever.
+                Slept::Awake if deadline.has_passed() => {
+                    return self.give_up_waiting(me, count, Refused::TimedOut);
+                }
                 Slept::Awake => {}
             }
         }
@@ -199,8 +203,7 @@ impl Engine {
         if !seems_to || stored == 0 || count <= 1 {
             return seems_to;
         }
-        let patience = Deadline::Never.or_slice(STOPPED);
-        self.with_receiver_lock(me, patience, |_| Ok(self.available() >= count))
+        self.with_receiver_lock(me, Deadline::Passed, |_| Ok(self.available() >= count))
             .unwrap_or(false)
     }
 

@@ -17,6 +17,8 @@
 
 pub(crate) mod batch;
 mod bell;
+#[cfg(all(test, not(loom)))]
+mod forged;
 mod grow;
 mod hold;
 mod label;
@@ -117,6 +119,9 @@ pub(crate) struct Engine {
     identity: Option<(u64, u64)>,
 }
 
+/// How often one call waits a slice for a sender lock that is lent.
+const LOANS: u32 = 5;
+
 impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
@@ -174,6 +179,7 @@ impl Engine {
         deadline: Deadline,
         mut attempt: Result<(Held<'a>, Left), LockError>,
     ) -> Result<Held<'a>, Trouble> {
+        let mut loans = 0;
         loop {
             match attempt {
                 Ok((held, Left::InOrder)) => return Ok(held),
@@ -183,8 +189,11 @@ impl Engine {
                 }
                 Err(LockError::TimedOut) => return Err(Trouble::Busy),
                 Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller),
+                // No honest borrower keeps it so long, so often.
+                Err(LockError::Lent) if loans == LOANS => return Err(Trouble::Busy),
                 // Whoever borrowed it holds the receiver lock, or died with it: then taking that lock repairs both.
                 Err(LockError::Lent) => {
+                    loans += 1;
                     let mut wakes = Wakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
                     let sender = &self.segment.fixed().sender;

@@ -333,13 +333,16 @@ impl Engine {
                 return End::Deserted;
             }
             let slice = deadline.or_slice(self.slice(list));
-            match futex::wait_in_calm(&node.word, me.tid(), calm, slice) {
+            match waiters::sleep(node, me, calm, slice) {
                 Slept::Interrupted => return End::Interrupted,
                 Slept::TimedOut if deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut if list == List::Senders && self.is_deserted() => {
                     return End::Deserted;
                 }
                 Slept::TimedOut => self.look_around(me, node, index, list, deadline),
+                Slept::Awake if waiters::state(node) != State::Waiting => return End::Settled,
+                // A peer that scribbles can wake us for ever.
+                Slept::Awake if deadline.has_passed() => return End::TimedOut,
                 Slept::Awake => {}
             }
         }

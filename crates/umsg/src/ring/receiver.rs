@@ -230,6 +230,11 @@ impl Ring {
         let mut waited = false;
         let taken = loop {
             match engine.try_receive(me, &mut self.buffer, deadline) {
+                // Who says that there are messages, where none can be taken, lies.
+                Err(Refused::NotNow) if waited && deadline.has_passed() => {
+                    self.speak_again();
+                    return Err(RecvError::TimedOut);
+                }
                 Err(Refused::NotNow) if deadline != Deadline::Passed => {
                     self.doorbell.take_in(passed(&self.shared));
                     let calm = me.interruptions.calm();

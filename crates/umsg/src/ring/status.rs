@@ -114,7 +114,9 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         spun: sum(Event::SpinPaid),
         time_spun: Duration::from_nanos(sum(Event::Spun)),
         time_asleep: Duration::from_nanos(sum(Event::Asleep)),
-        repairs: repairs.map(|count| count.load(Ordering::Relaxed)).sum(),
+        repairs: repairs
+            .map(|count| count.load(Ordering::Relaxed))
+            .fold(0, u32::wrapping_add),
         damaged: header.damage.is_noted(),
     }
 }

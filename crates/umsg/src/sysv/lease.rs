@@ -93,8 +93,8 @@ impl Queue {
                 open: AtomicBool::new(true),
             }),
             Err(trouble) => {
-                // Nobody has seen the message. In vain if more is damaged than where it lies.
-                let _ = self.engine.give_back(thread::current(), &grip);
+                // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
+                self.engine.expire(&grip);
                 Err(self.receive_error(trouble.into()))
             }
         }

@@ -71,7 +71,8 @@ impl Receipt for Lease {
         me: Seated<'_>,
         found: Found<'_>,
     ) -> Result<Option<Grip>, Refused> {
-        engine.with_lock(call.me, Deadline::Never, |_| {
+        // In vain if an owner is stopped: the offer goes back.
+        engine.with_lock(call.me, call.deadline, |_| {
             if waiters::state(me.node()) != waiters::State::Settled {
                 return Ok(None);
             }

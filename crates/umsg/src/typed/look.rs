@@ -3,6 +3,7 @@
 use super::receive::Taken;
 use super::wait::Call;
 use super::{Engine, Refused};
+use crate::error::Trouble;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
@@ -65,7 +66,8 @@ impl Engine {
         })
     }
 
-    /// Up to `most` messages in order of arrival from the `skip`th on, with up to `bytes` bytes of each.
+    /// Up to `most` messages in order of arrival from the `skip`th on, with up to `bytes` bytes of each. More than there can be
+    /// are damage: a list that leads back to itself.
     pub(crate) fn messages(
         &self,
         call: &Call<'_>,
@@ -76,6 +78,9 @@ impl Engine {
         let mut seen = Vec::new();
         // One look each: memory is made between them, not under the lock.
         while seen.len() < most {
+            if seen.len() > self.segment().layout().slots {
+                return Err(Trouble::Damaged.into());
+            }
             let mut next = Seen {
                 mtype: 0,
                 len: 0,
@@ -115,7 +120,11 @@ impl Engine {
 
     /// Up to `most` types that messages are queued of, the lowest first, and how many of each.
     pub(crate) fn types(&self, me: &Thread, most: usize) -> Result<Vec<(i64, u32)>, Refused> {
-        let mut types = Vec::with_capacity(most);
+        let mut types = Vec::new();
+        // Relaxed: an estimate, so that no memory is made under the lock.
+        let messages = self.fixed().hub.messages.load(Ordering::Relaxed) as usize;
+        let expected = messages.min(self.segment().layout().slots).min(most);
+        types.try_reserve(expected).map_err(|_| Trouble::NoMemory)?;
         self.with_lock(me, Deadline::Passed, |_| {
             for kind in self.order().kinds().take(most) {
                 types.push(kind?);

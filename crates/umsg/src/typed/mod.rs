@@ -26,6 +26,8 @@
 mod admit;
 mod batch;
 mod change;
+#[cfg(all(test, not(loom)))]
+mod forged;
 mod lease;
 mod look;
 mod offer;

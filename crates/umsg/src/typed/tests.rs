@@ -11,7 +11,7 @@ use crate::waiters::{self, List};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-fn engine(qbytes: u64) -> Engine {
+pub(super) fn engine(qbytes: u64) -> Engine {
     let file = rustix::fs::memfd_create("umsg-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let identity = Identity {
         id: 7,
@@ -25,13 +25,13 @@ fn engine(qbytes: u64) -> Engine {
     Engine::new(segment)
 }
 
-fn call(deadline: Deadline) -> Call<'static> {
+pub(super) fn call(deadline: Deadline) -> Call<'static> {
     let mut call = Call::new(thread::current(), deadline);
     call.rights = 1;
     call
 }
 
-fn now() -> Call<'static> {
+pub(super) fn now() -> Call<'static> {
     call(Deadline::Passed)
 }
 

@@ -245,11 +245,14 @@ impl Engine {
         enlist: &mut dyn FnMut(&mut Wakes) -> Result<Enlisted<'a, T>, Refused>,
         accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<T, Refused> {
+        let mut is_over = false;
         loop {
             let waited = self.wait_once(call, list, enlist, accept);
             match waited {
                 Ok(Some(outcome)) => return Ok(outcome),
-                Ok(None) => {}
+                // Once more, when its time is over: it may be there for the taking.
+                Ok(None) if !is_over => is_over = call.deadline.has_passed(),
+                Ok(None) => return Err(Refused::TimedOut.by(call.deadline)),
                 Err(Refused::Trouble(Trouble::Busy)) if !call.deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(call.deadline)),
             }
@@ -307,7 +310,7 @@ impl Engine {
                 return End::Settled;
             }
             let slice = call.deadline.or_slice(self.slice(list));
-            match futex::wait_in_calm(&node.word, call.me.tid(), call.calm, slice) {
+            match waiters::sleep(node, call.me, call.calm, slice) {
                 Slept::Interrupted => return End::Interrupted,
                 Slept::TimedOut if call.deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut => {
@@ -315,6 +318,9 @@ impl Engine {
                         return End::Removed;
                     }
                 }
+                Slept::Awake if settled() => return End::Settled,
+                // A peer that scribbles can wake us for ever.
+                Slept::Awake if call.deadline.has_passed() => return End::TimedOut,
                 Slept::Awake => {}
             }
         }

@@ -192,11 +192,15 @@ impl Engine {
                 other => return other.map(Some),
             }
         }
-        if end == End::Settled {
+        // It was withdrawn, or the node says otherwise than its list.
+        if end == End::Settled && !deadline.has_passed() {
             return Ok(None);
         }
         self.segment().fixed().counters.count(Event::GivenUp);
-        Err(end.into())
+        match end {
+            End::Settled => Err(Refused::TimedOut),
+            end => Err(end.into()),
+        }
     }
 
     /// Does under both locks what the caller waited for. It holds that of the receivers.

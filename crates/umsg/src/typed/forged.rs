@@ -1,0 +1,56 @@
+//! What a peer may write in a segment ends every call that has a deadline, and has none of them ask for memory without end.
+
+use super::Refused;
+use super::tests::{call, engine, now};
+use crate::error::Trouble;
+use crate::order::{Shelf, Want};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::waiters::List;
+use std::time::Duration;
+
+/// A thread that lives as long as anybody: what a hostile peer writes for a waiter.
+const SOMEBODY: u32 = 1;
+
+#[test]
+fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
+    let engine = engine(1000);
+    let received = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let soon = call(Deadline::after(Duration::from_millis(300)));
+            engine.receive(&soon, Want::Any, &mut [0; 8192], false)
+        });
+        while engine.waiters().len(List::Receivers) == 0 {
+            std::thread::yield_now();
+        }
+        let (_, node) = engine.waiters().first(List::Receivers).unwrap().unwrap();
+        node.word.store(SOMEBODY, Ordering::Relaxed);
+        waiting.join().unwrap()
+    });
+    assert_eq!(received.err(), Some(Refused::TimedOut));
+}
+
+#[test]
+fn messages_that_follow_one_another_in_a_circle_are_damage() {
+    let engine = engine(1000);
+    for _ in 0..3 {
+        engine.send(&now(), 1, b"message").unwrap();
+    }
+    assert_eq!(engine.messages(&now(), 0, 9, 99).unwrap().len(), 3);
+    // The last one's next is the first.
+    engine.segment().place(2).unwrap().next.set(1);
+    let damaged = Refused::Trouble(Trouble::Damaged);
+    let found = engine.messages(&now(), 0, usize::MAX, 0);
+    assert_eq!(found.err(), Some(damaged));
+}
+
+#[test]
+fn all_types_can_be_asked_for_whatever_their_number() {
+    let engine = engine(1000);
+    engine.send(&now(), 7, b"message").unwrap();
+    let hub = &engine.segment().fixed().hub;
+    hub.messages.store(u64::MAX, Ordering::Relaxed);
+    let types = engine.types(thread::current(), usize::MAX);
+    assert_eq!(types.unwrap(), [(7, 1)]);
+}
