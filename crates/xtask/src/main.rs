@@ -5,6 +5,7 @@ mod c;
 mod demo;
 mod dist;
 mod failure;
+mod hostile;
 mod interrupt;
 mod programs;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod promises;
 mod shell;
 mod steps;
 mod test;
+mod toolchain;
 mod workspace;
 
 use std::path::PathBuf;
@@ -51,6 +53,15 @@ enum Task {
         /// For how long
         #[arg(long, value_name = "N", default_value_t = test::SOAK_SECONDS)]
         seconds: u64,
+    },
+    /// Overwrite queues while processes use them, and see that none of them crashes or hangs
+    Hostile {
+        /// For how long
+        #[arg(long, value_name = "N", default_value_t = hostile::SECONDS)]
+        seconds: u64,
+        /// With AddressSanitizer, which needs Rust's nightly toolchain
+        #[arg(long)]
+        asan: bool,
     },
     /// Measure umsg beside the kernel
     Bench {
@@ -114,6 +125,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Test { quick } => test::run(&workspace, *quick),
         Task::Compare { ops } => test::compare(&workspace, *ops),
         Task::Soak { seconds } => test::soak(&workspace, *seconds),
+        Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
         Task::Bench { suites, quick } => bench::run(&workspace, suites, *quick),
         Task::BenchPublish { again } => bench::publish(&workspace, *again),
         Task::BenchCheck { advise: false } => bench::check(&workspace),

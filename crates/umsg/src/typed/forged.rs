@@ -50,7 +50,7 @@ fn all_types_can_be_asked_for_whatever_their_number() {
     let engine = engine(1000);
     engine.send(&now(), 7, b"message").unwrap();
     let hub = &engine.segment().fixed().hub;
-    hub.messages.store(u64::MAX, Ordering::Relaxed);
+    hub.messages.store(u32::MAX, Ordering::Relaxed);
     let types = engine.types(thread::current(), usize::MAX);
     assert_eq!(types.unwrap(), [(7, 1)]);
 }

@@ -1,5 +1,6 @@
 //! Processes that may be killed at any time, and never survive the test.
 
+use std::backtrace::BacktraceStatus;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -77,6 +78,13 @@ impl Child {
         }
     }
 
+    /// Fails the test if the child has ended.
+    #[track_caller]
+    pub fn expect_alive(&mut self) {
+        let end = self.wait(Duration::ZERO);
+        assert_eq!(end, None, "process {} has ended", self.pid);
+    }
+
     fn ends_within(&self, patience: Duration) -> bool {
         // SAFETY: a descriptor of our own child's, closed below.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) } as i32;
@@ -122,7 +130,11 @@ fn die_with_parent() {
 /// A child's panic is written to standard error: the harness would keep it in memory that dies with the child.
 fn complain_directly() {
     std::panic::set_hook(Box::new(|info| {
-        let text = format!("child {}: {info}\n", std::process::id());
+        let backtrace = match std::backtrace::Backtrace::capture() {
+            known if known.status() == BacktraceStatus::Captured => known.to_string(),
+            _ => String::new(),
+        };
+        let text = format!("child {}: {info}\n{backtrace}", std::process::id());
         // SAFETY: the bytes of a live string.
         unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     }));

@@ -1,0 +1,195 @@
+//! An attacker that may open a queue's file for writing overwrites it while four victims work: random words, words that might as
+//! well be right, whole pages; and cuts the file short.
+//!
+//! No victim may crash, leave its mapping or its buffers, or be in a call for more than a second longer than that may wait.
+//! Some seconds for each kind of queue; `UMSG_HOSTILE_SECONDS` asks for another time for all together.
+
+#[path = "hostile/face.rs"]
+mod face;
+#[path = "hostile/guards.rs"]
+mod guards;
+#[path = "hostile/posix.rs"]
+mod posix;
+#[path = "hostile/ring.rs"]
+mod ring;
+mod support;
+#[path = "hostile/sysv.rs"]
+mod sysv;
+#[path = "hostile/vandal.rs"]
+mod vandal;
+#[path = "hostile/watch.rs"]
+mod watch;
+
+use face::Face;
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::shared::Shared;
+use support::{Random, now, turn, wait_until};
+use umsg::signals::catch_truncation;
+use vandal::{Manner, Vandal};
+use watch::{Record, VICTIMS, Watch, Watchdog};
+
+/// How long one queue is attacked: it is soon beyond repair.
+const ROUND: Duration = Duration::from_millis(250);
+/// Nothing that the attack does not hold up takes as long.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Addresses that a victim may use: nobody can have it ask for more memory than this, in bytes.
+const ADDRESSES: u64 = 4 << 30;
+
+/// How long to attack each kind of queue.
+fn time() -> Duration {
+    let asked = std::env::var("UMSG_HOSTILE_SECONDS").ok();
+    let seconds = asked.and_then(|text| text.parse().ok()).unwrap_or(9);
+    Duration::from_secs(seconds) / 3
+}
+
+/// As many rounds as there is time for.
+fn attack(what: &str, faces: &[&dyn Face]) {
+    let _turn = turn();
+    let seed = now();
+    eprintln!("hostile, {what}: seed {seed}");
+    let (record, begun) = (Shared::<Record>::new(), Instant::now());
+    let (mut rounds, mut longest) = (0, Duration::ZERO);
+    while begun.elapsed() < time() || rounds < 2 {
+        let manner = [Manner::Scribble, Manner::Scribble, Manner::Cut][rounds % 3];
+        let round = Round {
+            face: faces[rounds / 3 % faces.len()],
+            place: Place::new(),
+            record: &record,
+            seed: seed.wrapping_add(rounds as u64 * 64),
+        };
+        longest = longest.max(round.run(manner));
+        rounds += 1;
+    }
+    eprintln!(
+        "hostile, {what}: {rounds} rounds, {} words and {} pages overwritten, {} cuts; {} calls: {}; longest {:.0} ms; {} of {} \
+         mappings between guards",
+        record.words.load(SeqCst),
+        record.pages.load(SeqCst),
+        record.cuts.load(SeqCst),
+        record.calls(),
+        record.outcomes(),
+        longest.as_secs_f64() * 1e3,
+        record.guarded.load(SeqCst),
+        record.guarded.load(SeqCst) + record.unguarded.load(SeqCst),
+    );
+    assert!(record.errors(0) > 100, "nothing was tried");
+    assert!(record.errors(libc::EBADMSG) > 0, "nothing was harmed");
+}
+
+/// One queue from its making to its end.
+struct Round<'a> {
+    face: &'a dyn Face,
+    place: Place,
+    record: &'a Record,
+    seed: u64,
+}
+
+impl Round<'_> {
+    /// Answers how long the longest call took.
+    fn run(&self, manner: Manner) -> Duration {
+        self.face.prepare(&self.place);
+        self.record.begin();
+        let mut victims: [Child; VICTIMS] = std::array::from_fn(|role| self.victim(role));
+        let pids: [i32; VICTIMS] = std::array::from_fn(|role| victims[role].pid());
+        let is_there = wait_until(PATIENCE, || self.face.file(&self.place).is_some());
+        assert!(is_there, "no victim made anything");
+        let file = self.face.file(&self.place).expect("a file");
+        let mut attacker = self.attacker(&file, manner, &pids);
+        let mut watchdog = Watchdog::new(pids);
+        let begun = Instant::now();
+        while begun.elapsed() < ROUND {
+            self.look(&mut watchdog);
+            attacker.expect_alive();
+            victims.iter_mut().for_each(Child::expect_alive);
+        }
+        self.record.end();
+        let mut are_done = || {
+            self.look(&mut watchdog);
+            victims
+                .iter_mut()
+                .all(|victim| victim.wait(Duration::ZERO).is_some())
+        };
+        while !are_done() {}
+        for victim in &mut victims {
+            victim.expect(Exit::Code(0), &format!("a victim, seed {}", self.seed));
+        }
+        attacker.expect(Exit::Code(0), "the attacker");
+        self.bystander();
+        watchdog.longest
+    }
+
+    fn look(&self, watchdog: &mut Watchdog) {
+        std::thread::sleep(Duration::from_millis(5));
+        if let Err(complaint) = watchdog.look(self.record) {
+            panic!("{complaint}; seed {}", self.seed);
+        }
+    }
+
+    fn victim(&self, role: usize) -> Child {
+        Child::run(|| {
+            catch_truncation().expect("a handler");
+            limit_addresses();
+            let mut random = Random::new(self.seed + role as u64);
+            let watch = Watch::new(self.record, role);
+            self.face.play(&self.place, role, watch, &mut random);
+            0
+        })
+    }
+
+    fn attacker(&self, file: &Path, manner: Manner, pids: &[i32]) -> Child {
+        Child::run(|| {
+            let random = Random::new(self.seed + VICTIMS as u64);
+            Vandal::new(file, manner, pids, self.record, random).rage();
+            0
+        })
+    }
+
+    /// What was attacked can be made anew.
+    fn bystander(&self) {
+        Child::run(|| {
+            catch_truncation().expect("a handler");
+            self.face.remake(&self.place);
+            0
+        })
+        .expect(Exit::Code(0), "who makes the queue anew");
+    }
+}
+
+/// Under AddressSanitizer there is no such limit: it reserves terabytes.
+fn limit_addresses() {
+    let limit = libc::rlimit {
+        rlim_cur: ADDRESSES,
+        rlim_max: ADDRESSES,
+    };
+    if std::env::var_os("UMSG_HOSTILE_UNLIMITED").is_some() {
+        return;
+    }
+    // SAFETY: a limit of this process.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(result, 0, "setrlimit");
+}
+
+#[test]
+fn who_scribbles_over_a_posix_queue_crashes_and_hangs_nobody() {
+    let plain = posix::Posix {
+        with_policies: false,
+    };
+    let strict = posix::Posix {
+        with_policies: true,
+    };
+    attack("POSIX queues", &[&plain, &strict]);
+}
+
+#[test]
+fn who_scribbles_over_a_system_v_queue_crashes_and_hangs_nobody() {
+    attack("System V queues", &[&sysv::SysV]);
+}
+
+#[test]
+fn who_scribbles_over_a_ring_crashes_and_hangs_nobody() {
+    attack("rings", &[&ring::Rings]);
+}

@@ -1,0 +1,53 @@
+//! `cargo xtask hostile`: an attacker that scribbles over queues in use, for as long as asked.
+
+use std::process::Command;
+
+use crate::failure::Result;
+use crate::steps::Steps;
+use crate::toolchain::{self, Nightly};
+use crate::workspace::Workspace;
+
+/// How long the attack lasts, in seconds, unless asked for another time.
+pub const SECONDS: u64 = 60;
+
+/// Attacks queues of all kinds; with `asan` in a build that notices each access beside what it was meant for.
+pub fn run(workspace: &Workspace, seconds: u64, asan: bool) -> Result<()> {
+    let mut steps = Steps::new(workspace.root.clone());
+    if !asan {
+        return steps.run("hostile", &mut attack(workspace, seconds));
+    }
+    let what = "hostile, AddressSanitizer";
+    match Nightly::find() {
+        Some(nightly) => steps.run(what, &mut with_asan(workspace, &nightly, seconds)),
+        None => {
+            steps.skip(what, toolchain::REMEDY);
+            Ok(())
+        }
+    }
+}
+
+/// The attack in a release build.
+pub fn attack(workspace: &Workspace, seconds: u64) -> Command {
+    let mut attack = workspace.cargo(&["test", "-p", "umsg", "--release"]);
+    arguments(&mut attack, seconds);
+    attack
+}
+
+/// The same with AddressSanitizer, with the checks of a debug build, in a target directory of its own.
+fn with_asan(workspace: &Workspace, nightly: &Nightly, seconds: u64) -> Command {
+    let mut attack = nightly.cargo(workspace, &["test", "-p", "umsg"]);
+    attack.args(["--target", &nightly.host]);
+    arguments(&mut attack, seconds);
+    attack
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        // What a child has not freed when it ends is not lost; and the handler of SIGBUS is what is tested.
+        .env("ASAN_OPTIONS", "detect_leaks=0:handle_sigbus=0")
+        .env("UMSG_HOSTILE_UNLIMITED", "1")
+        .env("CARGO_TARGET_DIR", workspace.target.join("asan"));
+    attack
+}
+
+fn arguments(attack: &mut Command, seconds: u64) {
+    attack.args(["--test", "hostile", "--", "--nocapture"]);
+    attack.env("UMSG_HOSTILE_SECONDS", seconds.to_string());
+}
