@@ -108,8 +108,8 @@ impl Queue {
                 open: true,
             }),
             Err(trouble) => {
-                // In vain if more is damaged than where it lies.
-                let _ = self.engine.cancel(me, &grip);
+                // In vain if more is damaged than where it lies, or an owner is stopped.
+                let _ = self.engine.cancel(me, &grip, deadline);
                 Err(self.send_error(trouble.into()))
             }
         }
@@ -201,7 +201,10 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.open && self.place.is_ours() {
-            let cancelled = self.queue.engine.cancel(thread::current(), &self.grip);
+            let cancelled =
+                self.queue
+                    .engine
+                    .cancel(thread::current(), &self.grip, Deadline::Never);
             // Everything else is in vain: the queue is damaged.
             if cancelled == Err(Refused::Trouble(Trouble::OwnedByCaller)) {
                 self.abandon();

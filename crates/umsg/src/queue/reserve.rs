@@ -215,8 +215,13 @@ impl Engine {
     }
 
     /// Gives a reserved slot back. False as for [`commit`](Self::commit).
-    pub(crate) fn cancel(&self, me: &Thread, grip: &Grip) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+    pub(crate) fn cancel(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |wakes| {
             let Some(hold) = self.reserved(grip)? else {
                 return Ok(false);
             };

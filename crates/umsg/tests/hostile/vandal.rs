@@ -75,6 +75,7 @@ impl<'a> Vandal<'a> {
             }
         }
         // Who waits for a lock that names a living owner may go on.
+        self.free_locks();
         self.restore();
     }
 
@@ -109,6 +110,17 @@ impl<'a> Vandal<'a> {
             self.write(offset, &bytes);
         }
         self.record.pages.fetch_add(1, SeqCst);
+    }
+
+    /// Has the pages say of no lock that one of the processes owns it, as it did when they were read.
+    fn free_locks(&mut self) {
+        let pages = self.pristine.iter_mut().map(|(_, bytes)| bytes);
+        for word in pages.flat_map(|bytes| bytes.chunks_exact_mut(4)) {
+            let value = u32::from_ne_bytes(word.try_into().expect("four bytes"));
+            if self.pids.contains(&(value & libc::FUTEX_TID_MASK)) {
+                word.fill(0);
+            }
+        }
     }
 
     fn overwrite_page(&mut self) {

@@ -123,7 +123,7 @@ fn a_reservation_that_is_given_back_lets_a_blocked_sender_in() {
             let room = queue.direct(|queue, me| queue.reserve(me, 1, Deadline::Passed).unwrap());
             let sender = queue.spawn(1, |queue, me| queue.send(me, (2, 0), Deadline::Never));
             queue.direct(|queue, me| {
-                assert_eq!(queue.engine().cancel(me, &room), Ok(true));
+                assert_eq!(queue.engine().cancel(me, &room, Deadline::Never), Ok(true));
             });
             assert_eq!(alive(sender), Ok(()));
             assert_eq!(queue.empty(), [(2, 0)]);
@@ -278,7 +278,7 @@ impl Act {
             }
             Act::Cancel => {
                 if let Ok(room) = queue.reserve(me, 77, Deadline::Passed) {
-                    assert_eq!(engine.cancel(me, &room), Ok(true));
+                    assert_eq!(engine.cancel(me, &room, Deadline::Never), Ok(true));
                 }
                 (None, None)
             }
