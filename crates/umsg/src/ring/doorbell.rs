@@ -296,3 +296,23 @@ impl Drop for Doorbell {
 pub(super) fn path_of(namespace: &Namespace, inode: u64) -> PathBuf {
     namespace.path().join(RINGS).join(format!(".bell-{inode}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doorbell_takes_the_place_of_one_that_was_left_there() {
+        let home = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = home.path().join(".bell-1");
+        let mut left = Doorbell::at(path.clone(), 0o600).unwrap();
+        left.leave();
+        drop(left);
+        assert!(path.exists());
+        let mut doorbell = Doorbell::at(path.clone(), 0o600).unwrap();
+        assert!(Button::Named(path.clone()).press());
+        assert!(matches!(doorbell.take_one(), Ok(Some(None))));
+        drop(doorbell);
+        assert!(!path.exists());
+    }
+}
