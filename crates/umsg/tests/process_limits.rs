@@ -86,6 +86,35 @@ fn what_is_open_is_used_without_any_descriptor<F: Face>() {
     });
 }
 
+#[test]
+fn who_can_not_poll_for_want_of_descriptors_can_when_there_are_some() {
+    let place = Place::new();
+    in_child(|| {
+        let queue = place.create("/q", 4, 8);
+        let typed = place.create_typed(1);
+        let before = (InUse::now(), entries(place.path()));
+        for free in 0..3 {
+            let plenty = limit(libc::RLIMIT_NOFILE, 1024);
+            leave_descriptors(free);
+            let polled = [queue.pollable().map(drop), typed.pollable().map(drop)];
+            limit(libc::RLIMIT_NOFILE, plenty);
+            for error in polled.into_iter().filter_map(Result::err) {
+                assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{free}: {error}");
+            }
+            if free == 0 {
+                let after = (InUse::now(), entries(place.path()));
+                assert_eq!(after.0.descriptors, before.0.descriptors);
+                assert_eq!(after.1, before.1);
+            }
+        }
+        queue.try_send(b"one", 0).unwrap();
+        typed.try_send(1, b"one").unwrap();
+        assert!(queue.pollable().is_ok() && queue.readiness().readable);
+        assert!(typed.pollable().is_ok() && typed.readiness().readable);
+        0
+    });
+}
+
 /// Bytes of address space that this process has in use.
 fn address_space() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();

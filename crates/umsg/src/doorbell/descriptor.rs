@@ -181,7 +181,7 @@ impl Doorbell {
                 None => {
                     name = random();
                     let bell = namespace.make_bell(name)?;
-                    admit(bell.as_fd())?;
+                    admit(bell.as_fd()).inspect_err(|_| namespace.remove_bell(name))?;
                     bell
                 }
             };

@@ -88,16 +88,19 @@ impl Namespace {
         open(Path::new(self, name).bytes())
     }
 
-    /// Makes a doorbell that only the caller may open yet, and opens it. Removes some that nobody needs any more.
+    /// Makes a doorbell that only the caller may open yet, and opens it; there is none if that fails. Removes some that nobody needs
+    /// any more.
     pub(crate) fn make_bell(&self, name: u64) -> io::Result<OwnedFd> {
         self.sweep_bells();
         let path = Path::new(self, name);
         fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR)?;
-        open(path.bytes()).or_else(|_| {
-            // A umask may forbid it even to the owner.
-            fs::chmodat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-            open(path.bytes())
-        })
+        open(path.bytes())
+            .or_else(|_| {
+                // A umask may forbid it even to the owner.
+                fs::chmodat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+                open(path.bytes())
+            })
+            .inspect_err(|_| self.remove_bell(name))
     }
 
     /// Whether the name of a doorbell leads to this one.
