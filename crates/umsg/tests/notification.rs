@@ -361,7 +361,7 @@ fn who_was_held_up_by_one_process_that_does_not_raise_its_signal_is_not_by_the_n
         .open(place.path().join("mq/q"))
         .unwrap();
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
-    let mut hold_up = || {
+    let hold_up = || {
         // As if this process were registered for a signal, and got no processor.
         for (at, value) in [(4, 0), (8, 10), (12, own_pid()), (24, 9), (0, 4 | 1)] {
             write(value, 7040 + at);
