@@ -238,6 +238,12 @@ impl Lock {
         Ok(())
     }
 
+    /// What a peer may do that scribbles.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn forge(&self, word: u32) {
+        self.word.store(word, Ordering::Relaxed);
+    }
+
     /// Whether somebody holds it now.
     pub(crate) fn is_held(&self) -> bool {
         self.word.load(Ordering::Relaxed) & TID != 0
