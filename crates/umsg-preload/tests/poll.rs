@@ -29,6 +29,7 @@ cases_on_both! { "poll":
     a_thread_that_may_be_ended_at_any_instruction_is_cancelled_while_it_polls,
     a_cancelled_poll_of_many_descriptors_keeps_no_memory,
     many_processes_poll_and_nothing_is_missed,
+    a_forked_child_and_its_parent_poll_the_same_descriptor,
 }
 
 cases_on_umsg! { "poll":

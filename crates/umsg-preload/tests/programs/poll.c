@@ -3,6 +3,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -584,4 +585,64 @@ CASE(many_processes_poll_and_nothing_is_missed) {
         total += received;
     }
     EXPECT(total == SENDERS * EACH && ready(queue, ANYTHING) == WRITABLE);
+}
+
+/* Waits for messages and takes them until it has taken the one that says to stop. */
+static long take_until_told_to_stop(mqd_t queue, int set) {
+    long received = 0;
+    char buffer[16] = "go";
+    while (buffer[0] != 's') {
+        struct pollfd one = {queue, POLLIN, 0};
+        struct epoll_event event;
+        int found = set < 0 ? poll(&one, 1, 20000) : epoll_wait(set, &event, 1, 20000);
+        EXPECT(found == 1 && (set >= 0 || one.revents == POLLIN));
+        if (mq_receive(queue, buffer, 16, NULL) == 2 && buffer[0] == 'g') received++;
+    }
+    return received;
+}
+
+/* What the parent had polled before, and what it had registered, is the child's too. */
+CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
+    enum { MESSAGES = 2000, WAYS = 4 };
+    for (int way = 0; way < WAYS; way++) {
+        struct mq_attr attributes = {.mq_maxmsg = 3, .mq_msgsize = 16};
+        mqd_t queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL | O_NONBLOCK, 0600, &attributes);
+        EXPECT(queue >= 0);
+        /* Nothing before; a poll; a registration in a set for both; one that only the parent uses. */
+        struct pollfd one = {queue, POLLIN, 0};
+        struct epoll_event event = {EPOLLIN, {.u64 = 0}};
+        int set = way < 2 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+        if (way == 1) EXPECT(poll(&one, 1, 1) == 0);
+        if (way >= 2) EXPECT(epoll_ctl(set, EPOLL_CTL_ADD, queue, &event) == 0);
+        int counts[2], closed[2];
+        EXPECT(pipe(counts) == 0 && pipe(closed) == 0);
+        pid_t sender = fork();
+        if (sender == 0) {
+            mqd_t own = mq_open(name(), O_WRONLY);
+            for (int i = 0; i < MESSAGES; i++) EXPECT(mq_send(own, "go", 2, 1) == 0);
+            for (int i = 0; i < 2; i++) EXPECT(mq_send(own, "stop", 4, 0) == 0);
+            _exit(0);
+        }
+        pid_t child = fork();
+        if (child == 0) {
+            long received = take_until_told_to_stop(queue, way == 3 ? -1 : set);
+            EXPECT(write(counts[1], &received, sizeof received) == sizeof received);
+            /* Its parent has closed the queue. */
+            char byte;
+            EXPECT(read(closed[0], &byte, 1) == 1);
+            one.fd = queue;
+            EXPECT(poll(&one, 1, 20000) == 1 && mq_receive(queue, (char[16]){0}, 16, NULL) == 4);
+            _exit(0);
+        }
+        long received = take_until_told_to_stop(queue, set), others;
+        expect_success(sender);
+        EXPECT(read(counts[0], &others, sizeof others) == sizeof others && received + others == MESSAGES);
+        EXPECT(ready(queue, ANYTHING) == WRITABLE);
+        mqd_t last = mq_open(name(), O_WRONLY);
+        EXPECT(mq_unlink(name()) == 0 && mq_close(queue) == 0 && write(closed[1], "", 1) == 1);
+        EXPECT(mq_send(last, "last", 4, 0) == 0);
+        expect_success(child);
+        EXPECT(ready(last, ANYTHING) == WRITABLE && mq_close(last) == 0);
+        close(set), close(counts[0]), close(counts[1]), close(closed[0]), close(closed[1]);
+    }
 }
