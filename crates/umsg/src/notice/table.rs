@@ -167,8 +167,12 @@ pub(super) fn existing() -> Option<&'static Table> {
 
 /// The table of this process.
 pub(super) fn table() -> &'static Table {
+    table_in(&TABLE)
+}
+
+fn table_in(place: &AtomicPtr<Table>) -> &'static Table {
     // Acquire: as in `existing`. Looked at once: only what was found not to be this process's is replaced.
-    let found = TABLE.load(Ordering::Acquire);
+    let found = place.load(Ordering::Acquire);
     if let Some(table) = of_this_process(found) {
         return table;
     }
@@ -178,6 +182,38 @@ pub(super) fn table() -> &'static Table {
         count: AtomicUsize::new(0),
     }));
     // Two threads may begin at once: the first wins.
-    let _ = TABLE.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
-    existing().unwrap_or(fresh)
+    let _ = place.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
+    of_this_process(place.load(Ordering::Acquire)).unwrap_or(fresh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn threads_that_register_first_at_once_get_one_table() {
+        const ROUNDS: usize = 20_000;
+        let places: Vec<_> = std::iter::repeat_with(|| AtomicPtr::new(std::ptr::null_mut()))
+            .take(ROUNDS)
+            .collect();
+        let (places, together) = (&places, &Barrier::new(2));
+        let find = move || {
+            let addresses = places.iter().enumerate().map(|(round, place)| {
+                // Not each time: a barrier takes longer than what is to happen at once.
+                if round % 100 == 0 {
+                    together.wait();
+                }
+                std::ptr::from_ref(table_in(place)).addr()
+            });
+            addresses.collect::<Vec<_>>()
+        };
+        let [one, other] = std::thread::scope(|scope| {
+            [scope.spawn(find), scope.spawn(find)].map(|thread| thread.join().unwrap())
+        });
+        assert!(
+            one == other,
+            "a registration is in a table that nobody reads"
+        );
+    }
 }
