@@ -83,6 +83,24 @@ fn a_document_says_when_and_where_and_its_tables_have_as_many_cells_in_each_line
 }
 
 #[test]
+fn peers_that_were_measured_stand_beside_the_kernel() {
+    let row = r#"{"suite":"peers","row":"stream","unit":"M/s","better":"more","umsg":15.0,"kernel":1.0,"ratio":15.0,"resolved":true,"columns":{"Boost":2.875},"rounds":{"umsg":[15.0],"kernel":[1.0]},"notes":[]},"#;
+    let figures = fs::read_to_string(FIGURES).unwrap();
+    let figures = figures.replacen("\"rows\": [\n", &format!("\"rows\": [\n{row}\n"), 1);
+    let directory = TempDir::new().unwrap();
+    let [with_peers, made] = ["figures.json", "made.md"].map(|name| directory.path().join(name));
+    fs::write(&with_peers, figures).unwrap();
+    let [with_peers, text] = [&with_peers, &made].map(|path| path.to_str().unwrap());
+    let output = report(&[with_peers, "--markdown", text]);
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(made).unwrap();
+    let table = text.split("### Between two processes").nth(1).unwrap();
+    let mut lines = table.lines().filter(|line| line.starts_with('|'));
+    assert!(lines.next().unwrap().ends_with("| Boost |"));
+    assert!(lines.nth(1).unwrap().ends_with("| 2.88 |"));
+}
+
+#[test]
 fn a_document_ends_with_what_was_tried() {
     let directory = TempDir::new().unwrap();
     let [attempts, made] = ["attempts.md", "made.md"].map(|name| directory.path().join(name));
