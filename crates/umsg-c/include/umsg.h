@@ -135,6 +135,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * - EBADMSG: the queue's file is damaged.
  * - EEXIST: the queue exists, and oflag has O_CREAT and O_EXCL.
  * - EFAULT: name or attr is at an address that can't be read.
+ * - EFBIG: the queue's file would be longer than the process may make files (RLIMIT_FSIZE), though most of it takes no memory.
  * - EINVAL: name does not begin with a slash, oflag has no access mode, the attributes are not from 1 to the
  *   namespace's limits, or the file of this name is no queue or that of another version of umsg.
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening, or the process has
@@ -1235,6 +1236,7 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  *   that of other containers; umsg_last_error(3) says which.
  * - EBUSY: a process was stopped while it made or removed a queue.
  * - EEXIST: the queue exists, and msgflg has IPC_CREAT and IPC_EXCL.
+ * - EFBIG: the queue's file would be longer than the process may make files (RLIMIT_FSIZE), though most of it takes no memory.
  * - ENOENT: there is no queue of this key, and msgflg lacks IPC_CREAT; or UMSG_DIR names a directory that does not
  *   exist.
  * - ENOMEM: there is no memory, or no address space to map the queue.

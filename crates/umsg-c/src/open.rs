@@ -48,6 +48,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// - `EBADMSG`: the queue's file is damaged.
 /// - `EEXIST`: the queue exists, and `oflag` has `O_CREAT` and `O_EXCL`.
 /// - `EFAULT`: `name` or `attr` is at an address that can't be read.
+/// - `EFBIG`: the queue's file would be longer than the process may make files (`RLIMIT_FSIZE`), though most of it takes no memory.
 /// - `EINVAL`: `name` does not begin with a slash, `oflag` has no access mode, the attributes are not from 1 to the
 ///   namespace's limits, or the file of this name is no queue or that of another version of umsg.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening, or the process has
