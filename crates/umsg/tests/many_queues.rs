@@ -12,13 +12,13 @@ use umsg::sysv::raw;
 
 /// How many of each kind are made.
 fn many() -> u64 {
-    std::env::var("UMSG_MANY_QUEUES").map_or(2000, |many| many.parse().unwrap())
+    std::env::var("UMSG_MANY_QUEUES").map_or(1000, |many| many.parse().unwrap())
 }
 
 /// How many before it is looked what is in use: what is made once is there then.
 const FIRST: u64 = 300;
 /// Bytes that malloc may keep beyond what it kept before.
-const SLACK: u64 = 256 << 10;
+const SLACK: u64 = 64 << 10;
 
 /// Does something again and again, in a process of its own.
 #[track_caller]
