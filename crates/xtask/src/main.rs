@@ -5,6 +5,7 @@ mod c;
 mod demo;
 mod dist;
 mod failure;
+mod fuzz;
 mod hostile;
 mod interrupt;
 mod programs;
@@ -62,6 +63,14 @@ enum Task {
         /// With AddressSanitizer, which needs Rust's nightly toolchain
         #[arg(long)]
         asan: bool,
+    },
+    /// Feed the fuzz targets, with Rust's nightly toolchain
+    Fuzz {
+        /// Which ones, if not all: attach, namespace, snapshot, posix, sysv, ring
+        targets: Vec<String>,
+        /// For how long each
+        #[arg(long, value_name = "N", default_value_t = fuzz::SECONDS)]
+        seconds: u64,
     },
     /// Measure umsg beside the kernel
     Bench {
@@ -126,6 +135,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Compare { ops } => test::compare(&workspace, *ops),
         Task::Soak { seconds } => test::soak(&workspace, *seconds),
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
+        Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),
         Task::Bench { suites, quick } => bench::run(&workspace, suites, *quick),
         Task::BenchPublish { again } => bench::publish(&workspace, *again),
         Task::BenchCheck { advise: false } => bench::check(&workspace),

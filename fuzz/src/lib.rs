@@ -1,0 +1,22 @@
+//! What the fuzz targets do with their input. No input may crash them or keep them for long.
+//!
+//! | target | what the input is |
+//! |---|---|
+//! | [`attach`] | what is written over the file of a queue of either kind, or of a ring, or in place of it, before it is opened and used |
+//! | [`namespace`] | the record of a namespace, the file that identifiers come from, labels of System V queues |
+//! | [`snapshot`] | a snapshot, or what is written over one |
+//! | [`posix`], [`sysv`], [`ring`] | words to be written in the segment of a queue in use, and calls, in turn |
+//!
+//! The main workspace's tests run the same functions on a few inputs (`crates/umsg/tests/fuzz_targets.rs`), with Rust's stable toolchain.
+
+pub mod attach;
+mod home;
+mod input;
+pub mod namespace;
+pub mod posix;
+pub mod ring;
+mod segment;
+pub mod snapshot;
+pub mod sysv;
+
+pub use home::Home;
