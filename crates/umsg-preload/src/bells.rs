@@ -58,14 +58,19 @@ impl Bells {
         number: c_int,
         edges: Edges,
     ) -> Result<Option<c_int>, c_int> {
-        let own = doorbell(queue, edges)?;
+        let first_bell = doorbell(queue, edges)?;
         loop {
             let first = self.0.load(Ordering::Acquire);
             if let Some(bell) = self.find(first, number) {
                 return Ok(Some(bell));
             }
             let is_duplicate = !first.is_null();
-            let bell = if is_duplicate { duplicate(own)? } else { own };
+            let bell = match is_duplicate {
+                true => duplicate(first_bell)?,
+                false => first_bell,
+            };
+            // Whoever gets this number for a file of its own could not change the registration any more.
+            own::pin(bell);
             let entry = Box::into_raw(Box::new(Registered {
                 number,
                 bell,

@@ -30,6 +30,7 @@ cases_on_both! { "poll":
     a_cancelled_poll_of_many_descriptors_keeps_no_memory,
     many_processes_poll_and_nothing_is_missed,
     a_forked_child_and_its_parent_poll_the_same_descriptor,
+    a_program_may_use_any_number_for_a_file_of_its_own,
 }
 
 cases_on_umsg! { "poll":

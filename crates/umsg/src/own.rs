@@ -1,25 +1,32 @@
 //! Descriptors that the library opened for itself: doorbells, on high numbers. For the drop-in, to whose program these numbers are
-//! unused: it can neither close nor duplicate them, and one that closes all that it does not know goes on.
+//! unused: it can neither close nor duplicate them, and one that closes all that it does not know goes on. One that wants a file at such a
+//! number gets it, unless the number is [pinned](pin): whoever of the library had it finds out, and opens another.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Numbers beyond are left to the program (fs.nr_open is 1,048,576 unless raised).
 const MOST: usize = 1 << 20;
 
-static MARKS: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+type Numbers = [AtomicU64; MOST / 64];
+
+static MARKS: Numbers = [const { AtomicU64::new(0) }; MOST / 64];
+static PINNED: Numbers = [const { AtomicU64::new(0) }; MOST / 64];
 
 /// None below was ever marked.
 static LOWEST: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
-fn place(number: RawFd) -> Option<(&'static AtomicU64, u64)> {
+/// How often a number was given to the program.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+
+fn place(numbers: &'static Numbers, number: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let number = usize::try_from(number).ok()?;
-    Some((MARKS.get(number / 64)?, 1 << (number % 64)))
+    Some((numbers.get(number / 64)?, 1 << (number % 64)))
 }
 
 /// From now on a number is the library's.
 pub fn mark(number: RawFd) {
-    if let Some((marks, bit)) = place(number) {
+    if let Some((marks, bit)) = place(&MARKS, number) {
         marks.fetch_or(bit, Ordering::Relaxed);
         LOWEST.fetch_min(number, Ordering::Relaxed);
     }
@@ -27,9 +34,40 @@ pub fn mark(number: RawFd) {
 
 /// The library is about to close a number.
 pub fn unmark(number: RawFd) {
-    if let Some((marks, bit)) = place(number) {
-        marks.fetch_and(!bit, Ordering::Relaxed);
+    for numbers in [&MARKS, &PINNED] {
+        if let Some((marks, bit)) = place(numbers, number) {
+            marks.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
+}
+
+/// A number of the library's that can't be another's as long as it is open: epoll knows a registration by it.
+pub fn pin(number: RawFd) {
+    if let Some((pinned, bit)) = place(&PINNED, number) {
+        pinned.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// Gives a number of the library's to the program: `replace` puts a file of its there. False, and nothing is done, if it is pinned.
+#[cold]
+pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
+    if place(&PINNED, number).is_some_and(|(pinned, bit)| pinned.load(Ordering::Relaxed) & bit != 0)
+    {
+        return false;
+    }
+    unmark(number);
+    if !replace() {
+        mark(number);
+    }
+    // Release: whoever sees it finds the program's file there.
+    GIVEN.fetch_add(1, Ordering::Release);
+    true
+}
+
+/// Changes when a number was given to the program: who keeps one looks whether it is its own still.
+#[inline(always)]
+pub(crate) fn given() -> u32 {
+    GIVEN.load(Ordering::Acquire)
 }
 
 /// Whether a number is the library's.
@@ -41,7 +79,7 @@ pub fn is(number: RawFd) -> bool {
 
 #[cold]
 fn is_marked(number: RawFd) -> bool {
-    place(number).is_some_and(|(marks, bit)| marks.load(Ordering::Relaxed) & bit != 0)
+    place(&MARKS, number).is_some_and(|(marks, bit)| marks.load(Ordering::Relaxed) & bit != 0)
 }
 
 /// The library's first number from `first` to `last`.
@@ -82,6 +120,21 @@ mod tests {
             unmark(number);
         }
         assert!(!is(900_000) && first_between(899_999, u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_number_is_given_away_unless_it_is_pinned_or_can_not_be_used() {
+        let before = given();
+        mark(899_000);
+        assert!(give(899_000, || false) && is(899_000));
+        assert!(give(899_000, || true) && !is(899_000));
+        assert_eq!(given(), before + 2);
+        mark(899_000);
+        pin(899_000);
+        assert!(!give(899_000, || panic!("it is pinned")) && is(899_000));
+        unmark(899_000);
+        mark(899_000);
+        assert!(give(899_000, || true), "pinned as long as it is marked");
     }
 
     #[test]

@@ -53,13 +53,35 @@ fn enter_known_duplicate(fd: c_int, new: c_int) {
 
 #[inline(always)]
 fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    if own::is(fd) || own::is(new) {
+    if own::is(fd) {
         return errno::fail(libc::EBADF);
+    }
+    if own::is(new) {
+        return replace_own(fd, new, call);
     }
     if fd == new || !(table::knows(fd) || table::knows(new)) {
         return call();
     }
     replace_known(fd, new, call)
+}
+
+/// The library has a descriptor at the number that the program wants: it does without.
+#[cold]
+fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if !process::owns_table() {
+        // Its parent's number stays the library's.
+        return call();
+    }
+    let mut outcome = 0;
+    let replace = || {
+        outcome = call();
+        outcome >= 0
+    };
+    if !own::give(new, replace) {
+        return errno::fail(libc::EBADF);
+    }
+    enter_duplicate(fd, outcome);
+    outcome
 }
 
 #[cold]

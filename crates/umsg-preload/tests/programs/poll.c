@@ -646,3 +646,42 @@ CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
         close(set), close(counts[0]), close(counts[1]), close(closed[0]), close(closed[1]);
     }
 }
+
+/* What the library has at numbers that the program wants it does without. */
+static void take_numbers(int file) {
+    for (int number = 400; number < 900; number++) {
+        EXPECT(dup2(file, number) == number);
+        if (number % 2) EXPECT(dup3(file, number, O_CLOEXEC) == number);
+    }
+}
+
+CASE(a_program_may_use_any_number_for_a_file_of_its_own) {
+    struct rlimit limit = {1024, 1024};
+    EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    mqd_t queue = create(O_RDWR, 2);
+    int ends[2], steps[2];
+    EXPECT(pipe2(ends, O_NONBLOCK) == 0 && pipe(steps) == 0);
+    struct pollfd one = {queue, POLLIN, 0};
+    EXPECT(poll(&one, 1, 1) == 0);
+    pid_t sender = fork();
+    if (sender == 0) {
+        mqd_t own = mq_open(name(), O_WRONLY);
+        char byte;
+        for (int round = 0; round < 4; round++) {
+            EXPECT(read(steps[0], &byte, 1) == 1);
+            send_one(own);
+            if (round == 1) take_numbers(ends[1]);
+        }
+        _exit(0);
+    }
+    for (int round = 0; round < 4; round++) {
+        if (round == 2) take_numbers(ends[1]);
+        EXPECT(write(steps[1], "", 1) == 1);
+        EXPECT(poll(&one, 1, 20000) == 1 && one.revents == POLLIN);
+        receive_one(queue);
+        EXPECT(poll(&one, 1, 1) == 0);
+        send_one(queue), receive_one(queue);
+    }
+    expect_success(sender);
+    EXPECT_ERRNO(read(ends[0], (char[1]){0}, 1), EAGAIN);
+}

@@ -53,6 +53,8 @@ struct Sighting {
     inode: AtomicU64,
     /// CLOCK_MONOTONIC_COARSE.
     at: AtomicU64,
+    /// [`own::given`] then.
+    given: AtomicU32,
 }
 
 impl Sighting {
@@ -60,16 +62,25 @@ impl Sighting {
     fn begin(&self, bell: &Own) -> io::Result<()> {
         self.inode.store(fstat(bell)?.st_ino, Ordering::Relaxed);
         self.at.store(clock::monotonic_coarse(), Ordering::Relaxed);
+        self.given.store(own::given(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Whether a descriptor still is that file: it is looked at once a tick of the clock.
+    /// Whether a number of the library's was given to the program since.
+    #[inline(always)]
+    fn is_doubtful(&self) -> bool {
+        self.given.load(Ordering::Relaxed) != own::given()
+    }
+
+    /// Whether a descriptor still is that file: it is looked at once a tick of the clock, and when some number was given away.
     fn is_still(&self, number: RawFd) -> bool {
-        let now = clock::monotonic_coarse();
+        let (now, given) = (clock::monotonic_coarse(), own::given());
         // Relaxed: when to look.
-        if self.at.swap(now, Ordering::Relaxed) == now {
+        let is_recent = self.at.swap(now, Ordering::Relaxed) == now;
+        if is_recent && self.given.load(Ordering::Relaxed) == given {
             return true;
         }
+        self.given.store(given, Ordering::Relaxed);
         // SAFETY: whatever has this number now, it is only looked at.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
         let is_still = fstat(file).is_ok_and(|stat| {
@@ -129,6 +140,10 @@ impl Doorbell {
         }
         match self.polled.load(Ordering::Relaxed) {
             NONE => None,
+            number if self.polled_file.is_doubtful() && !self.polled_file.is_still(number) => {
+                self.forget_polled(number);
+                None
+            }
             // SAFETY: it is ours, and stays open as long as `self`.
             number => Some(unsafe { BorrowedFd::borrow_raw(number) }),
         }
