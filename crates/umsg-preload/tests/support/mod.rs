@@ -82,15 +82,7 @@ impl Namespace {
     }
 }
 
-/// Where compiled programs are kept until the test program ends.
-fn workshop() -> &'static Path {
-    static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
-    DIRECTORY
-        .get_or_init(|| tempfile::tempdir().unwrap())
-        .path()
-}
-
-/// Compiles `tests/programs/NAME.c`, once, with further arguments for the compiler.
+/// Compiles `tests/programs/NAME.c` into the target directory, once, with further arguments for the compiler.
 pub fn compile_with(name: &str, output: &str, arguments: &[&str]) -> PathBuf {
     static DONE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
     let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -101,14 +93,18 @@ pub fn compile_with(name: &str, output: &str, arguments: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")
         .join(format!("{name}.c"));
-    let path = workshop().join(output);
+    // Others may run these tests at the same time.
+    let workshop = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = workshop.join(output);
+    let unfinished = workshop.join(format!("{output}.{}", std::process::id()));
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-O1"])
         .arg(source)
         .arg("-o")
-        .arg(&path);
+        .arg(&unfinished);
     cc.args(arguments).args(["-pthread", "-ldl"]);
     assert!(cc.status().unwrap().success(), "{name}.c does not compile");
+    std::fs::rename(&unfinished, &path).unwrap();
     done.insert(output.to_owned(), path.clone());
     path
 }
