@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 use support::face::{Face, Told};
@@ -278,6 +279,54 @@ fn receivers_without_memory_to_wait_with_wait_all_the_same() {
         );
         assert_eq!(queue.status().unwrap().entry.messages, 0);
     });
+}
+
+/// Writes words to a file, has `look` find what follows from them, and writes back what was there.
+fn with_words<const N: usize>(file: &Path, words: [(u64, u32); N], look: impl FnOnce()) {
+    let file = std::fs::File::options().read(true).write(true).open(file);
+    let file = file.unwrap();
+    let before = words.map(|(offset, value)| {
+        let mut before = [0; 4];
+        file.read_exact_at(&mut before, offset).unwrap();
+        file.write_all_at(&value.to_ne_bytes(), offset).unwrap();
+        (offset, before)
+    });
+    look();
+    for (offset, before) in before {
+        file.write_all_at(&before, offset).unwrap();
+    }
+}
+
+/// Of a queue of 10 messages of 8,192 bytes, in granules: sections 1 and 2 of docs/format.md.
+const ARENA: u32 = 43_036_624 / 16;
+const ARENA_LEN: u64 = 576;
+/// Of a System V queue that is made with the default limits: section 11.
+const SLOTS: u32 = (1 << 22) + 4096 + 64;
+const USED_SLOTS: u64 = 256 + 128;
+
+#[test]
+fn a_file_that_holds_no_more_says_so_and_not_that_the_file_system_is_full() {
+    let place = Place::new();
+    let says = ["holds no more messages"];
+    let queue = place.create("/q", 10, 8192);
+    let words = [(ARENA_LEN, ARENA)];
+    with_words(&place.path().join("mq/q"), words, || {
+        let error = queue.try_send(&[1; 8192], 0).unwrap_err();
+        assert_eq!(error, SendError::UsedUp);
+        Told::from(error).says(libc::ENOSPC, &says);
+        queue.try_send(b"short", 0).unwrap();
+    });
+    assert_eq!(queue.receive_vec().unwrap().data, b"short");
+
+    let typed = place.create_typed(1);
+    let words = [(USED_SLOTS, SLOTS), (USED_SLOTS + 4, SLOTS)];
+    with_words(&place.path().join("msg/0"), words, || {
+        let error = typed.try_send(1, b"one").unwrap_err();
+        assert_eq!(error, umsg::sysv::SendError::UsedUp);
+        Told::from(error).says(libc::ENOMEM, &says);
+    });
+    typed.try_send(1, b"one").unwrap();
+    assert!(!queue.status().damaged && !typed.status().unwrap().damaged);
 }
 
 fn deep(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {
