@@ -316,7 +316,7 @@ impl Explain for RingError {
 }
 
 const AS_OWNER: &str = "run this as the queue's owner or as root";
-const DAMAGED: &str = "receive what can be received and `umsg rm` the queue";
+const DAMAGED: &str = "see `umsg doctor`, which can repair it";
 
 #[cfg(test)]
 mod tests {

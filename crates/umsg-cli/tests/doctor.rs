@@ -44,11 +44,14 @@ fn a_healthy_queue_is_said_to_be_so() {
     let shown = site.umsg(&["doctor", "q"]);
     let text = shown.text();
     assert!(
-        text.starts_with("/q\n  holds       1 messages, 4 bytes\n"),
+        text.starts_with("/q\n  holds         1 messages, 4 bytes\n"),
         "{text}"
     );
-    assert!(text.contains("  locks       senders    free\n"), "{text}");
-    assert!(text.ends_with("  healthy     nothing is wrong\n"), "{text}");
+    assert!(text.contains("  locks         senders    free\n"), "{text}");
+    assert!(
+        text.ends_with("  healthy       nothing is wrong\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -161,6 +164,37 @@ fn damage_is_told_with_its_place() {
         );
         assert_ne!(problem["expected"], problem["found"]);
     }
+}
+
+#[test]
+fn a_repair_says_what_was_done_and_keeps_the_messages() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    for message in ["one", "two"] {
+        site.umsg(&["send", "/q", message]).text();
+    }
+    write(&site, "mq/q", 528, &[0xff; 4]);
+    let shown = site.umsg(&["doctor", "/q", "--repair"]);
+    let text = shown.text();
+    assert!(
+        text.contains("2 messages are kept, 0 made no sense"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("  healthy       nothing is wrong\n"),
+        "{text}"
+    );
+    assert_eq!(site.umsg(&["recv", "/q"]).text(), "one\n");
+    let (code, queue) = report(&site, &["/q", "--repair"]);
+    assert_eq!((code, &queue["repair"]["done"]), (Some(0), &json!([])));
+    write(&site, "mq/q", 0, b"nonsense");
+    let (code, queue) = report(&site, &["/q", "--repair"]);
+    assert_eq!(
+        (code, &queue["healthy"]),
+        (Some(0), &json!(true)),
+        "{queue}"
+    );
+    assert_eq!(site.umsg(&["recv", "/q"]).text(), "two\n");
 }
 
 #[test]

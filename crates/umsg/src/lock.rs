@@ -194,6 +194,19 @@ impl Lock {
         self.last.load(Ordering::Relaxed)
     }
 
+    /// Takes the lock from a thread that does not exist and that nobody marks: from now on it is that of a dead owner. False if the lock has
+    /// another owner by now.
+    #[cfg(not(loom))]
+    pub(crate) fn take_from_nobody(&self, tid: u32) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        let marked = word & WAITERS | OWNER_DIED;
+        word & TID == tid
+            && self
+                .word
+                .compare_exchange(word, marked, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// What the word says.
     #[cfg(not(loom))]
     pub(crate) fn word(&self) -> u32 {

@@ -63,7 +63,39 @@ impl Damage {
         }
     }
 
+    /// Takes the note back.
+    #[cfg(not(loom))]
+    pub(crate) fn forget(&self) {
+        // Relaxed: as above.
+        self.at.store(0, Ordering::Relaxed);
+        self.by.store(0, Ordering::Relaxed);
+        self.found.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_noted(&self) -> bool {
         self.found.load(Ordering::Relaxed) != 0
     }
+}
+
+/// How much of each region of a segment is real memory: what lies beyond was never used. For a salvage.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Real {
+    pub(crate) slots: usize,
+    pub(crate) holds: usize,
+    pub(crate) nodes: usize,
+    /// Records of types, of System V queues.
+    pub(crate) kinds: usize,
+    /// Granules of the arena.
+    pub(crate) arena: u32,
+}
+
+/// What came of a salvage.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Salvaged {
+    /// Messages that are kept.
+    pub(crate) kept: u64,
+    /// Messages that were there as far as could be told, and made no sense.
+    pub(crate) lost: u64,
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use umsg::diagnosis::Diagnosis;
+use umsg::diagnosis::{Diagnosis, Repaired};
 use umsg::{Namespace, posix, ring, sysv};
 
 use super::doctor_text;
@@ -23,6 +23,10 @@ use crate::place;
 /// there.
 ///
 /// A look takes no lock, waits for nobody and changes nothing. Nothing is wrong if the exit code is 0; it is 5 if something is.
+///
+/// With --repair, what the dead have left is taken up at once; and a queue whose bytes make no sense is made anew of the messages that are whole, in
+/// their order. Leases and those who wait stay. It says how many messages are kept, and how many made no sense. A queue is left alone
+/// while a process is stopped in the middle of a call on it.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("which").required(true).args(["queues", "all"]),
@@ -30,7 +34,8 @@ use crate::place;
 Examples:
   umsg doctor /orders
   umsg doctor key:0x1234 ring:/jobs
-  umsg doctor --all --json | jq '.queues[] | select(.healthy | not)'"
+  umsg doctor --all --json | jq '.queues[] | select(.healthy | not)'
+  umsg doctor /orders --repair"
 )]
 pub struct Doctor {
     /// The queues: names, or of System V key:0x1234 or id:32769; rings as ring:/jobs
@@ -39,6 +44,9 @@ pub struct Doctor {
     /// All queues and rings
     #[arg(long)]
     all: bool,
+    /// Repair what can be repaired, and show what was done and what is the matter then
+    #[arg(long)]
+    repair: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -48,6 +56,16 @@ pub struct Patient {
     pub name: String,
     /// Or why it can't be looked at.
     pub found: Result<Diagnosis, String>,
+    /// What was repaired.
+    pub repair: Option<Repair>,
+}
+
+/// What a repair has done.
+pub struct Repair {
+    pub done: Vec<String>,
+    pub failed: Option<String>,
+    pub kept: Option<u64>,
+    pub lost: u64,
 }
 
 impl Patient {
@@ -66,7 +84,7 @@ impl Doctor {
         };
         let patients: Vec<Patient> = subjects
             .iter()
-            .map(|subject| examine(&namespace, subject))
+            .map(|subject| self.examine(&namespace, subject))
             .collect();
         let mut out = output::standard()?;
         match self.format.json {
@@ -80,6 +98,47 @@ impl Doctor {
         match patients.iter().all(Patient::is_healthy) {
             true => Ok(()),
             false => Err(Failure::Reported(Code::Unwell)),
+        }
+    }
+}
+
+impl Doctor {
+    fn examine(&self, namespace: &Namespace, subject: &Subject) -> Patient {
+        let looked = match self.repair {
+            true => repair(namespace, subject).map(|repaired| {
+                let Repaired {
+                    after,
+                    done,
+                    failed,
+                    kept,
+                    lost,
+                    ..
+                } = repaired;
+                let repair = Repair {
+                    done,
+                    failed,
+                    kept,
+                    lost,
+                };
+                (after, Some(repair))
+            }),
+            false => diagnose(namespace, subject).map(|diagnosis| (diagnosis, None)),
+        };
+        let name = subject.lossy();
+        match looked {
+            Ok((diagnosis, repair)) => Patient {
+                name,
+                found: Ok(diagnosis),
+                repair,
+            },
+            Err(failure) => {
+                failure.report();
+                Patient {
+                    name,
+                    found: Err(failure.line()),
+                    repair: None,
+                }
+            }
         }
     }
 }
@@ -101,18 +160,6 @@ fn all(namespace: &Namespace) -> Result<Vec<Subject>> {
     Ok(all)
 }
 
-fn examine(namespace: &Namespace, subject: &Subject) -> Patient {
-    let name = subject.lossy();
-    let found = diagnose(namespace, subject);
-    if let Err(failure) = &found {
-        failure.report();
-    }
-    Patient {
-        name,
-        found: found.map_err(|failure| failure.line()),
-    }
-}
-
 fn diagnose(namespace: &Namespace, subject: &Subject) -> Result<Diagnosis> {
     match subject {
         Subject::Queue(Address::Posix(name)) => {
@@ -129,6 +176,26 @@ fn diagnose(namespace: &Namespace, subject: &Subject) -> Result<Diagnosis> {
         Subject::Ring(name) => {
             name.check()?;
             ring::diagnose(namespace, name).map_err(|error| Failure::of(subject.lossy(), error))
+        }
+    }
+}
+
+fn repair(namespace: &Namespace, subject: &Subject) -> Result<Repaired> {
+    match subject {
+        Subject::Queue(Address::Posix(name)) => {
+            name.check()?;
+            posix::repair(namespace, name).map_err(|error| Failure::of(name, error))
+        }
+        Subject::Queue(Address::SystemV(label)) => {
+            let repaired = match label {
+                Label::Key(key) => sysv::repair(namespace, *key),
+                Label::Id(id) => sysv::repair_id(namespace, *id),
+            };
+            repaired.map_err(|error| Failure::of(label, error))
+        }
+        Subject::Ring(name) => {
+            name.check()?;
+            ring::repair(namespace, name).map_err(|error| Failure::of(subject.lossy(), error))
         }
     }
 }

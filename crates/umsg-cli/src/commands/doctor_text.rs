@@ -22,6 +22,11 @@ pub fn print(out: &mut impl Write, patients: &[Patient]) -> io::Result<()> {
             writeln!(out)?;
         }
         writeln!(out, "{}", text::on_one_line(patient.name.as_bytes()))?;
+        if let Some(repair) = &patient.repair {
+            lines(out, "repaired now", &repair.done, Clone::clone)?;
+            let failed = repair.failed.as_slice();
+            lines(out, "not repaired", failed, Clone::clone)?;
+        }
         match &patient.found {
             Ok(diagnosis) => describe(out, diagnosis)?,
             Err(line) => writeln!(out, "  {line}")?,
@@ -31,7 +36,7 @@ pub fn print(out: &mut impl Write, patients: &[Patient]) -> io::Result<()> {
 }
 
 fn line(out: &mut impl Write, title: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "  {title:<12}{}", text::on_one_line(text.as_bytes()))
+    writeln!(out, "  {title:<14}{}", text::on_one_line(text.as_bytes()))
 }
 
 /// A line for each, the title before the first.

@@ -167,7 +167,7 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     if status.damaged {
         line(
             "damaged",
-            "yes; receive what can be received and `umsg rm` it".to_owned(),
+            "yes; see `umsg doctor`, which can repair it".to_owned(),
         )?;
     }
     Ok(())

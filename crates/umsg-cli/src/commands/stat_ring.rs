@@ -76,7 +76,7 @@ fn lines(out: &mut impl Write, name: &Name, found: &Found) -> io::Result<()> {
     if status.damaged {
         line(
             "damaged",
-            "yes; end its receiver and `umsg rm` it".to_owned(),
+            "yes; see `umsg doctor`, which can repair it".to_owned(),
         )?;
     }
     Ok(())

@@ -91,7 +91,7 @@ fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()>
     if status.damaged {
         line(
             "damaged",
-            "yes; receive what can be received and `umsg rm` it".to_owned(),
+            "yes; see `umsg doctor`, which can repair it".to_owned(),
         )?;
     }
     Ok(())

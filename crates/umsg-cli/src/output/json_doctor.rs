@@ -40,6 +40,18 @@ struct Known {
     repairs: Vec<RepairsEntry>,
     damaged: Option<DamageEntry>,
     problems: Vec<ProblemEntry>,
+    /// Of --repair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<RepairReport>,
+}
+
+#[derive(Serialize)]
+struct RepairReport {
+    done: Vec<String>,
+    failed: Option<String>,
+    /// Messages that are kept, if the queue was made anew, and those that made no sense.
+    kept: Option<u64>,
+    lost: u64,
 }
 
 #[derive(Serialize)]
@@ -143,7 +155,16 @@ impl Entry {
     fn new(patient: &Patient) -> Entry {
         let name = patient.name.clone();
         match &patient.found {
-            Ok(diagnosis) => Entry::Known(Box::new(Known::new(name, diagnosis))),
+            Ok(diagnosis) => {
+                let mut known = Known::new(name, diagnosis);
+                known.repair = patient.repair.as_ref().map(|repair| RepairReport {
+                    done: repair.done.clone(),
+                    failed: repair.failed.clone(),
+                    kept: repair.kept,
+                    lost: repair.lost,
+                });
+                Entry::Known(Box::new(known))
+            }
             Err(error) => Entry::Unknown {
                 name,
                 error: error.clone(),
@@ -177,6 +198,7 @@ impl Known {
                 at: damage.at.map(utc),
             }),
             problems: diagnosis.problems.iter().map(ProblemEntry::new).collect(),
+            repair: None,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The arena: blocks that follow each other without gaps, each of which a slot names.
 
 use super::findings::Findings;
-use crate::segment::GRANULE;
+use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
+use crate::slots::arena::class;
+use crate::sync::Guarded32;
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeMap;
 
@@ -20,8 +22,22 @@ pub(super) struct Arena<'a> {
     pub(super) len_at: u64,
 }
 
-/// The blocks in use: the slot that owns each, and its length in granules.
-pub(super) type Blocks = BTreeMap<u32, (u32, u32)>;
+/// The blocks of an arena, by the granules that head them.
+#[derive(Default)]
+pub(super) struct Blocks {
+    /// Those in use: the slot that owns each, and its length in granules.
+    used: BTreeMap<u32, (u32, u32)>,
+    free: BTreeMap<u32, Free>,
+    /// Length of the last one.
+    last: u32,
+}
+
+/// A free block: its length, and its neighbours in the list of its class, as granule plus one.
+struct Free {
+    long: u32,
+    next: u32,
+    previous: u32,
+}
 
 impl Arena<'_> {
     /// Walks the chain of blocks. None if it breaks.
@@ -35,12 +51,13 @@ impl Arena<'_> {
             );
             return None;
         }
-        let (mut block, mut before, mut used) = (0, 0, Blocks::new());
+        let (mut block, mut before, mut blocks) = (0, 0, Blocks::default());
         for _ in 0..MOST {
             if block >= self.len {
-                return Some(used);
+                blocks.last = before;
+                return Some(blocks);
             }
-            let [first, previous, slot, _] = self.header(block)?;
+            let [first, previous, third, fourth] = self.header(block)?;
             let (long, is_free) = (first >> 1, first & 1 == 1);
             if long == 0 || u64::from(block) + u64::from(long) > u64::from(self.len) {
                 let most = self.len - block;
@@ -60,8 +77,16 @@ impl Arena<'_> {
                     previous,
                 );
             }
-            if !is_free {
-                used.insert(block, (slot, long));
+            if is_free {
+                let (next, previous) = (third, fourth);
+                let free = Free {
+                    long,
+                    next,
+                    previous,
+                };
+                blocks.free.insert(block, free);
+            } else {
+                blocks.used.insert(block, (third, long));
             }
             (block, before) = (block + long, long);
         }
@@ -93,7 +118,9 @@ pub(super) fn check_block<T>(
     len: usize,
     findings: &mut Findings,
 ) {
-    let found = block.checked_sub(1).and_then(|header| blocks.get(&header));
+    let found = block
+        .checked_sub(1)
+        .and_then(|header| blocks.used.get(&header));
     match found {
         None => findings.add(
             "a slot names a block that begins there",
@@ -119,4 +146,79 @@ pub(super) fn check_block<T>(
         }
         Some(_) => {}
     }
+}
+
+/// Whether each free block is in the list of its length, and no list leads elsewhere.
+pub(super) fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
+    findings.equal(
+        "the arena knows the length of its last block",
+        &roots.last,
+        blocks.last,
+        roots.last.get(),
+    );
+    let mut listed = 0;
+    let mut classes = 0;
+    for class in 0..ARENA_CLASSES {
+        let mut steps = 0;
+        for step in 0..ARENA_SUBCLASSES {
+            let head = &roots.heads[class][step];
+            steps |= u32::from(head.get() != 0) << step;
+            listed += check_list(head, (class, step), blocks, findings);
+        }
+        let found = roots.subclasses[class].get();
+        findings.equal(
+            "the arena knows which lengths are free",
+            &roots.subclasses[class],
+            steps,
+            found,
+        );
+        classes |= u32::from(steps != 0) << class;
+    }
+    findings.equal(
+        "the arena knows which lengths are free",
+        &roots.classes,
+        classes,
+        roots.classes.get(),
+    );
+    findings.equal(
+        "each free block is in a list",
+        &roots.classes,
+        blocks.free.len(),
+        listed,
+    );
+}
+
+/// Answers how many blocks are in a list.
+fn check_list(
+    head: &Guarded32,
+    of: (usize, usize),
+    blocks: &Blocks,
+    findings: &mut Findings,
+) -> usize {
+    let (mut link, mut before, mut count) = (head.get(), 0, 0);
+    while let Some(block) = link.checked_sub(1) {
+        let free = blocks.free.get(&block);
+        let Some(free) = free.filter(|free| class(free.long) == of && free.previous == before)
+        else {
+            findings.add(
+                "a list of free blocks leads to such blocks",
+                head,
+                "free blocks of its length",
+                format_args!("granule {block}"),
+            );
+            return count;
+        };
+        count += 1;
+        if count > blocks.free.len() {
+            findings.add(
+                "a list of free blocks has an end",
+                head,
+                blocks.free.len(),
+                "more blocks",
+            );
+            return count;
+        }
+        (before, link) = (link, free.next);
+    }
+    count
 }

@@ -29,12 +29,15 @@
 mod arena;
 mod findings;
 mod header;
+mod hints;
 mod holds;
 mod locks;
 mod nodes;
 mod pollers;
 pub(crate) mod posix;
 mod problems;
+mod rehearsal;
+mod repair;
 mod repairs;
 mod ring;
 mod slots;
@@ -49,6 +52,7 @@ pub use holds::{Hold, HoldKind};
 pub use locks::{Lock, Owner, Side};
 pub use nodes::{Blocked, Wait};
 pub use problems::{Problem, ProblemKind};
+pub use repair::Repaired;
 pub use repairs::{Damage, Repair, Repairs};
 pub use who::{Life, Process};
 

@@ -3,26 +3,36 @@
 use super::arena::{self, Arena};
 use super::findings::Findings;
 use super::header::Beginning;
+use super::hints;
 use super::holds::{self, Count};
 use super::locks::{Lock, Side};
 use super::nodes::{self, Wait};
+use super::repair::Remedy;
 use super::ring::{self, Cursors};
 use super::slots::{Place, Survey};
 use super::view::{self, View, Viewed};
-use super::{Contents, Damage, Diagnosis, Process, Registration, Repairs, pollers, store};
-use crate::error::OpenError;
+use super::{
+    Contents, Damage, Diagnosis, Process, Registration, Repaired, Repairs, pollers, rehearsal,
+    repair, store,
+};
+use crate::error::{OpenError, Trouble};
+use crate::mended::{Real, Salvaged};
 use crate::namespace::Namespace;
 use crate::posix::NotifyKind;
-use crate::queue::{self, CLOSED, Engine, RECEIVERS};
+use crate::queue::{self, CLOSED, Engine, RECEIVERS, Refused};
 use crate::segment::{
-    Fixed, GRANULE, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, NO_SLOT, Node,
-    Policy, Segment, VERSION,
+    self, Fixed, GRANULE, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, NO_SLOT,
+    Node, Policy, Quota, Rules, Segment, VERSION,
 };
 use crate::sync::Ordering;
+use crate::sys::thread::{self, Thread};
 use crate::sysv::Want;
 use crate::waiters::List;
 use rustix::fd::BorrowedFd;
 use std::mem::offset_of;
+
+/// Slots on the last page of those in circulation, or fewer, are memory and not used yet.
+const AHEAD: u32 = 64;
 
 impl Viewed for Segment {
     type Layout = Layout;
@@ -139,7 +149,13 @@ fn check(file: BorrowedFd<'_>, view: &View<Segment>) -> Findings {
         check_run(segment, cursors, &mut findings);
     }
     if senders && receivers {
+        hints::check_senders(segment, &mut findings);
         check_arena(file, segment, &survey, &mut findings);
+        if findings.is_empty()
+            && let Ok(copy) = Segment::copy_of(file, *segment.layout())
+        {
+            rehearsal::posix(copy, &mut findings);
+        }
     }
     findings
 }
@@ -150,6 +166,7 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
     store::check(segment, survey, findings);
     let count: Count = holds::check(segment, survey, findings);
     holds::check_list(segment, &count, findings);
+    hints::check_holding(segment, findings);
     nodes::check(segment, findings);
     for (_, node) in nodes::all(segment) {
         let has_slot = match List::of(node) {
@@ -234,8 +251,10 @@ fn check_arena(file: BorrowedFd<'_>, segment: &Segment, survey: &Survey, finding
     let Some(blocks) = arena.walk(findings) else {
         return;
     };
+    arena::check_roots(&segment.fixed().arena, &blocks, findings);
     let slots = segment.fixed().geometry.slots.load(Ordering::Relaxed);
-    for slot in 0..slots.min(layout.slots as u32) {
+    // Behind those in circulation are some that come next.
+    for slot in 0..slots.saturating_add(AHEAD).min(layout.slots as u32) {
         let Ok(cell) = segment.cell(slot) else {
             return;
         };
@@ -245,7 +264,14 @@ fn check_arena(file: BorrowedFd<'_>, segment: &Segment, survey: &Survey, finding
             }
             _ => 0,
         };
-        if cell.block.get() != 0 {
+        if slot >= slots && cell.block.get() != 0 {
+            findings.add(
+                "a slot that was never used has no block",
+                &cell.block,
+                0,
+                cell.block.get(),
+            );
+        } else if cell.block.get() != 0 {
             arena::check_block(&blocks, slot, &cell.block, cell.block.get(), len, findings);
         }
     }
@@ -319,4 +345,79 @@ fn registrations(engine: &Engine) -> Vec<Registration> {
             told,
         })
         .collect()
+}
+
+/// Repairs the queue in a file that is open for reading and writing.
+///
+/// # Errors
+/// As [`examine`].
+pub(crate) fn mend(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Repaired, OpenError> {
+    let mut repaired = Repaired::new(examine(file, namespace)?);
+    if repaired.before.is_healthy() || repaired.must_wait() {
+        return Ok(repaired);
+    }
+    mend_header(file, &mut repaired)?;
+    match segment::attach(file) {
+        Ok(mut segment) => {
+            segment.set_quota(Quota::of(namespace.clone()));
+            let engine = Engine::new(segment);
+            let (fixed, me) = (engine.segment().fixed(), thread::current());
+            repaired.free_locks([&fixed.sender.lock, &fixed.receiver.lock]);
+            repaired.treat(
+                |remedy| apply(file, &engine, me, remedy).map_err(trouble),
+                || examine(file, namespace),
+                || engine.forget_damage(),
+            )?;
+        }
+        Err(error) => repaired.failed = Some(format!("{error}; it can only be removed")),
+    }
+    Ok(repaired)
+}
+
+/// What keeps others from attaching, as far as one word follows from others.
+fn mend_header(file: BorrowedFd<'_>, repaired: &mut Repaired) -> Result<(), OpenError> {
+    let Some(layout) = header(file, &mut Findings::default())? else {
+        return Ok(());
+    };
+    repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
+    let rules = offset_of!(Fixed, rules) as u64;
+    if repaired.header_finding(rules).is_some() {
+        repair::write(file, &[0; size_of::<Rules>()], rules)?;
+        repaired.note("set the policy to the default: on full, wait");
+    }
+    Ok(())
+}
+
+fn apply(
+    file: BorrowedFd<'_>,
+    engine: &Engine,
+    me: &Thread,
+    remedy: Remedy,
+) -> Result<Option<Salvaged>, Refused> {
+    let (patience, layout) = (repair::patience(), *engine.segment().layout());
+    match remedy {
+        Remedy::MakeAnew => engine
+            .salvage(me, patience, || real(file, &layout))
+            .map(Some),
+        Remedy::TakeUp => engine.take_up(me, patience).map(|()| None),
+    }
+}
+
+fn trouble(refused: Refused) -> Trouble {
+    match refused {
+        Refused::Trouble(trouble) => trouble,
+        _ => Trouble::Busy,
+    }
+}
+
+/// How much of the regions is real memory.
+fn real(file: BorrowedFd<'_>, layout: &Layout) -> Real {
+    let bytes = |begin, end| repair::real(file, begin, end);
+    Real {
+        slots: bytes(layout.cells, layout.arena) / layout.cell_len,
+        holds: bytes(layout.holds, layout.cells) / size_of::<segment::Hold>(),
+        nodes: bytes(layout.nodes, layout.ring) / size_of::<Node>(),
+        arena: (bytes(layout.arena, layout.notices) / GRANULE) as u32,
+        kinds: 0,
+    }
 }

@@ -120,6 +120,15 @@ fn check_list(
                 sequence,
             );
         }
+        let newest = segment.fixed().receiver.sequence.get();
+        if is_beyond(sequence, newest) {
+            findings.add(
+                "a message's number was given out",
+                &cell.sequence,
+                format_args!("at most {newest}"),
+                sequence,
+            );
+        }
         check_message(segment, cell, findings);
         sum.messages += 1;
         sum.bytes += u64::from(cell.len.get());

@@ -6,18 +6,26 @@ use super::header::Beginning;
 use super::locks::{Lock, Side};
 use super::nodes::{self, Wait};
 use super::posix::of_header;
+use super::repair::Remedy;
 use super::slots::{Place, Survey};
 use super::types;
 use super::view::{self, View, Viewed};
-use super::{Contents, Damage, Diagnosis, Repairs, holds, pollers};
-use crate::error::OpenError;
+use super::{
+    Contents, Damage, Diagnosis, Repaired, Repairs, hints, holds, pollers, rehearsal, repair,
+};
+use crate::error::{OpenError, Trouble};
+use crate::mended::{Real, Salvaged};
 use crate::namespace::Namespace;
-use crate::segment::{GRANULE, NO_SLOT, Node};
+use crate::order;
+use crate::segment::{GRANULE, Hold, NO_SLOT, Node, Quota};
 use crate::sync::Ordering;
+use crate::sys::thread::{self, Thread};
 use crate::typed::segment::{
-    Fixed, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Segment, VERSION,
+    CELL, Fixed, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Seat, Segment,
+    VERSION, attach,
 };
 use crate::typed::wait::want_of;
+use crate::typed::{Engine, Refused};
 use crate::waiters::List;
 use rustix::fd::BorrowedFd;
 use std::mem::offset_of;
@@ -156,6 +164,11 @@ fn check(file: BorrowedFd<'_>, view: &View<Segment>) -> Findings {
     if lock(segment).is_settled() {
         check_contents(segment, &mut survey, &mut findings);
         check_arena(file, segment, &survey, &mut findings);
+        if findings.is_empty()
+            && let Ok(copy) = Segment::copy_of(file, *segment.layout())
+        {
+            rehearsal::typed(copy, &mut findings);
+        }
     }
     findings
 }
@@ -166,6 +179,7 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     types::check_order(segment, survey, findings);
     let count = holds::check(segment, survey, findings);
     holds::check_list(segment, &count, findings);
+    hints::check_holding(segment, findings);
     nodes::check(segment, findings);
     for (_, node) in nodes::all(segment) {
         let has_slot = match List::of(node) {
@@ -215,7 +229,8 @@ fn check_arena(file: BorrowedFd<'_>, segment: &Segment, survey: &Survey, finding
     let Some(blocks) = arena.walk(findings) else {
         return;
     };
-    for slot in 0..hub.used.get().min(layout.slots as u32) {
+    arena::check_roots(&segment.fixed().arena, &blocks, findings);
+    for slot in 0..hub.usable.get().min(layout.slots as u32) {
         let Ok(cell) = segment.cell(slot) else {
             return;
         };
@@ -225,7 +240,14 @@ fn check_arena(file: BorrowedFd<'_>, segment: &Segment, survey: &Survey, finding
             }
             _ => 0,
         };
-        if cell.block.get() != 0 {
+        if slot >= hub.used.get() && cell.block.get() != 0 {
+            findings.add(
+                "a slot that was never used has no block",
+                &cell.block,
+                0,
+                cell.block.get(),
+            );
+        } else if cell.block.get() != 0 {
             arena::check_block(&blocks, slot, &cell.block, cell.block.get(), len, findings);
         }
     }
@@ -274,5 +296,83 @@ fn wait(segment: &Segment, index: u32, node: &Node) -> Wait {
             want: crate::sysv::Want::Any,
             longest: None,
         },
+    }
+}
+
+/// Repairs the queue in a file that is open for reading and writing.
+///
+/// # Errors
+/// As [`examine`].
+pub(crate) fn mend(
+    file: BorrowedFd<'_>,
+    namespace: &Namespace,
+    id: i32,
+) -> Result<Repaired, OpenError> {
+    let mut repaired = Repaired::new(examine(file, namespace, id)?);
+    if repaired.before.is_healthy() || repaired.must_wait() {
+        return Ok(repaired);
+    }
+    mend_header(file, id, &mut repaired)?;
+    match attach(file) {
+        Ok(mut segment) => {
+            segment.set_quota(Quota::of(namespace.clone()));
+            let engine = Engine::new(segment);
+            let (fixed, me) = (engine.segment().fixed(), thread::current());
+            repaired.free_locks([&fixed.hub.lock]);
+            if fixed.rights.state.load(Ordering::Relaxed) != LIVE {
+                fixed.rights.state.store(LIVE, Ordering::Relaxed);
+                repaired.note("wrote that the queue exists");
+            }
+            repaired.treat(
+                |remedy| apply(file, &engine, me, remedy).map_err(trouble),
+                || examine(file, namespace, id),
+                || engine.forget_damage(),
+            )?;
+        }
+        Err(error) => repaired.failed = Some(format!("{error}; it can only be removed")),
+    }
+    Ok(repaired)
+}
+
+/// What keeps others from attaching, as far as one word follows from others.
+fn mend_header(file: BorrowedFd<'_>, id: i32, repaired: &mut Repaired) -> Result<(), OpenError> {
+    if let Some(layout) = header(file, id, &mut Findings::default())? {
+        repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
+    }
+    Ok(())
+}
+
+fn apply(
+    file: BorrowedFd<'_>,
+    engine: &Engine,
+    me: &Thread,
+    remedy: Remedy,
+) -> Result<Option<Salvaged>, Refused> {
+    let (patience, layout) = (repair::patience(), *engine.segment().layout());
+    match remedy {
+        Remedy::MakeAnew => engine
+            .salvage(me, patience, || real(file, &layout))
+            .map(Some),
+        Remedy::TakeUp => engine.take_up(me, patience).map(|()| None),
+    }
+}
+
+fn trouble(refused: Refused) -> Trouble {
+    match refused {
+        Refused::Trouble(trouble) => trouble,
+        _ => Trouble::Busy,
+    }
+}
+
+/// How much of the regions is real memory.
+fn real(file: BorrowedFd<'_>, layout: &Layout) -> Real {
+    let bytes = |begin, end| repair::real(file, begin, end);
+    let cells = bytes(layout.cells, layout.arena) / CELL;
+    Real {
+        slots: cells.min(bytes(layout.places, layout.kinds) / size_of::<order::Place>()),
+        holds: bytes(layout.holds, layout.places) / size_of::<Hold>(),
+        nodes: bytes(layout.seats, layout.holds) / size_of::<Seat>(),
+        kinds: bytes(layout.kinds, layout.cells) / size_of::<order::Kind>(),
+        arena: (bytes(layout.arena, layout.len) / GRANULE) as u32,
     }
 }

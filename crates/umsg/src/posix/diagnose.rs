@@ -1,6 +1,6 @@
 //! What is the matter with a queue.
 
-use crate::diagnosis::{self, Diagnosis};
+use crate::diagnosis::{self, Diagnosis, Repaired};
 use crate::error::OpenError;
 use crate::namespace::{FileAccess, Namespace, QueueName};
 use rustix::fd::AsFd;
@@ -19,4 +19,26 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::Read, false)?;
     diagnosis::posix::examine(file.as_fd(), namespace)
+}
+
+/// Repairs what [`diagnose`] finds wrong with a queue, as far as that can be done.
+///
+/// What the dead have left is taken up, as the next calls would. A queue whose bytes make no sense is made anew of the messages that are whole:
+/// their order is kept, and so are leases and those who wait. Where its header is wrong in a word that follows from others, that is written. A
+/// mark of damage is taken away once nothing wrong is found any more. A process that goes on using the queue meanwhile may find it empty or full
+/// for a moment, or get EBADMSG; and one that scribbles on it goes on spoiling it.
+///
+/// # Blocking
+/// As [`diagnose`], and a second for each lock that somebody holds.
+///
+/// # Errors
+/// As [`diagnose`]; the caller has to be allowed to read and write the queue's file. What could not be repaired is said in
+/// [`Repaired::failed`] and [`Repaired::after`].
+///
+/// # If the process dies
+/// The queue is as wrong as before, or less; a repair can be done again.
+pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, OpenError> {
+    let name = QueueName::parse(name.as_ref())?;
+    let file = namespace.open_queue_file(&name, FileAccess::ReadWrite, false)?;
+    diagnosis::posix::mend(file.as_fd(), namespace)
 }

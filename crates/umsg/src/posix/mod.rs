@@ -44,7 +44,7 @@ pub use crate::segment::OnFull;
 pub use crate::until::Until;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};
-pub use diagnose::diagnose;
+pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;

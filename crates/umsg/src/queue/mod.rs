@@ -29,6 +29,8 @@ mod owner;
 mod policy;
 mod receive;
 mod reserve;
+#[cfg(not(loom))]
+mod salvage;
 mod saved;
 mod send;
 mod serve;

@@ -1,7 +1,7 @@
 //! What is the matter with a ring.
 
 use super::error::RingError;
-use crate::diagnosis::{self, Diagnosis};
+use crate::diagnosis::{self, Diagnosis, Repaired};
 use crate::error::OpenError;
 use crate::namespace::{FileAccess, Namespace, QueueName, RINGS};
 use rustix::fd::AsFd;
@@ -19,4 +19,21 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     let file = namespace.open_file_in(RINGS, &name, FileAccess::Read, false);
     let file = file.map_err(super::directory::file_error)?;
     Ok(diagnosis::posix::examine(file.as_fd(), namespace)?)
+}
+
+/// Repairs a named ring, as [`posix::repair`](crate::posix::repair) does a queue. That of a dead receiver can only be removed.
+///
+/// # Blocking
+/// As [`posix::repair`](crate::posix::repair).
+///
+/// # Errors
+/// As [`diagnose`].
+///
+/// # If the process dies
+/// As [`posix::repair`](crate::posix::repair).
+pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, RingError> {
+    let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+    let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);
+    let file = file.map_err(super::directory::file_error)?;
+    Ok(diagnosis::posix::mend(file.as_fd(), namespace)?)
 }

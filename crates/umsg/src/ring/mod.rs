@@ -45,7 +45,7 @@ pub use crate::pacing::Waiting;
 pub use crate::until::Until;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncRing;
-pub use diagnose::diagnose;
+pub use diagnose::{diagnose, repair};
 pub use directory::{Found, Listed, find, list, unlink_anyway_in, unlink_in};
 pub use error::{RecvError, RingError, SendError};
 pub use message::{INLINE, Message, Post, Tag};

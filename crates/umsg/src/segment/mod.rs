@@ -54,7 +54,7 @@ pub(crate) use mapped::Segment;
 #[cfg(not(loom))]
 pub(crate) use memory::Memory;
 pub use policy::OnFull;
-pub(crate) use policy::Policy;
+pub(crate) use policy::{Policy, Rules};
 #[cfg(not(loom))]
 pub(crate) use quota::Quota;
 

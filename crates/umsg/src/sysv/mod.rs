@@ -65,7 +65,7 @@ pub use crate::until::Until;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};
 pub use control::{Change, remove_id as remove, set_id as set};
-pub use diagnose::{diagnose, diagnose_id};
+pub use diagnose::{diagnose, diagnose_id, repair, repair_id};
 pub use entry::Entry;
 pub use error::{ControlError, LeaseError, OpenError, ReceiveError, SendError};
 pub(crate) use file_rights::admit;

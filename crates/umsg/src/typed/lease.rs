@@ -238,7 +238,7 @@ impl Engine {
         Ok(true)
     }
 
-    fn reclaim(&self, now: u64, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn reclaim(&self, now: u64, wakes: &mut Wakes) -> Result<(), Trouble> {
         let holding = &self.fixed().holding;
         let mut due = u64::MAX;
         let mut holders = Holders::default();

@@ -33,6 +33,8 @@ mod look;
 mod offer;
 mod receive;
 mod repair;
+#[cfg(not(loom))]
+mod salvage;
 pub(crate) mod segment;
 mod send;
 mod slots;

@@ -28,6 +28,14 @@ use crate::waiters::{List, State, Waiters, state};
 
 /// Repairs the queue. The caller holds the lock.
 pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
+    rebuild(engine)?;
+    let fixed = engine.segment().fixed();
+    mended::note(&fixed.hub.lock, &fixed.hub.repairs, &fixed.mended);
+    Ok(())
+}
+
+/// As [`repair`], and nobody is told.
+pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
     let segment = engine.segment();
     let hub = &segment.fixed().hub;
     let used = (hub.used.get() as usize).min(segment.layout().slots);
@@ -52,7 +60,6 @@ pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
     hub.bytes.store(counts.bytes, Ordering::Relaxed);
     hub.held.store(held.messages.into(), Ordering::Relaxed);
     hub.held_bytes.store(held.bytes, Ordering::Relaxed);
-    mended::note(&hub.lock, &hub.repairs, &segment.fixed().mended);
     Ok(())
 }
 

@@ -32,6 +32,8 @@ pub(crate) use create::{Identity, create};
 pub(crate) use fixed::{Fixed, LIVE, REMOVED};
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION};
+#[cfg(not(loom))]
+pub(crate) use layout::CELL;
 pub(crate) use layout::Layout;
 #[cfg(not(loom))]
 pub(crate) use layout::{LONGEST, MOST_BYTES};

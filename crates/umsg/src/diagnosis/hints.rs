@@ -1,0 +1,79 @@
+//! What a POSIX queue's sides remember of each other and of what is worth a look: nothing follows from it, but somebody acts on it.
+
+use super::findings::Findings;
+use super::ring::is_beyond;
+use crate::holds::{Keeping, State};
+use crate::segment::Segment;
+use crate::sync::Ordering;
+use crate::sys::clock;
+
+/// Nobody postpones a look at the holders for longer, in nanoseconds.
+const HOUR: u64 = 3_600_000_000_000;
+
+/// Checks what the senders' side remembers, while nobody holds a lock.
+pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
+    let (sender, published) = (&segment.fixed().sender, &segment.fixed().published);
+    // Relaxed throughout: nobody writes a copy.
+    let load = Ordering::Relaxed;
+    let (sent, freed) = (sender.sent.load(load), published.freed.load(load));
+    let seen = sender.freed_seen.get();
+    if is_beyond(seen, freed) || is_beyond(sent, seen) {
+        findings.add(
+            "senders know of free slots that there are",
+            &sender.freed_seen,
+            format_args!("{sent} to {freed}"),
+            seen,
+        );
+    }
+    let (seen, removed) = (sender.removed_seen.get(), published.removed.load(load));
+    if is_beyond(seen, removed) {
+        findings.add(
+            "senders know of room that there is",
+            &sender.removed_seen,
+            format_args!("at most {removed}"),
+            seen,
+        );
+    }
+}
+
+/// Checks when who looks at the holders, and the list of records that nobody uses. Of queues of both kinds.
+pub(super) fn check_holding(segment: &impl Keeping, findings: &mut Findings) {
+    let holding = segment.holding();
+    let slots = segment.slots() as u32;
+    let look_after = holding.look_after.load(Ordering::Relaxed);
+    let latest = clock::monotonic().saturating_add(HOUR);
+    if look_after > latest {
+        findings.add(
+            "holders are looked at soon",
+            &holding.look_after,
+            format_args!("at most {latest}"),
+            look_after,
+        );
+    }
+    if holding.returned.get() > slots {
+        findings.add(
+            "a message that came back has a slot",
+            &holding.returned,
+            format_args!("at most {slots}"),
+            holding.returned.get(),
+        );
+    }
+    let (mut link, mut left) = (holding.free.get(), slots);
+    let mut word = &holding.free;
+    while let Some(index) = link.checked_sub(1) {
+        let is_free = index < holding.used.get() && left != 0;
+        let free = segment
+            .hold(index)
+            .ok()
+            .filter(|hold| is_free && State::of(hold) == State::Free);
+        let Some(hold) = free else {
+            return findings.add(
+                "the list of unused records leads to such records",
+                word,
+                "0, or an unused record plus one",
+                link,
+            );
+        };
+        (word, link, left) = (&hold.next, hold.next.get(), left - 1);
+    }
+}

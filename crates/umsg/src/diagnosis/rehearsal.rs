@@ -1,0 +1,100 @@
+//! A rehearsal: what is in a copy of a queue is received there, and something sent, as a program would. What the checks know nothing of, such
+//! as the shape of a search tree, shows if it is wrong. Nobody else sees the copy; those who wait in it are not woken, and who polls or is
+//! registered is forgotten first, so that nobody is told.
+
+use super::findings::Findings;
+use crate::error::Trouble;
+use crate::order::{Shelf, Want};
+use crate::queue;
+use crate::segment;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::typed::{self, Call};
+
+/// So many messages are received at most, and as many sent as make the queue look for memory.
+const RECEIVED: usize = 1 << 17;
+const SENT: usize = 100;
+
+const CHECK: &str = "messages can be received and sent";
+
+/// Rehearses with a copy that is not needed any more.
+pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
+    let fixed = copy.fixed();
+    fixed.receiver.watched.set(0);
+    // Relaxed throughout: the copy is this thread's.
+    let attention = fixed.board.attention.load(Ordering::Relaxed);
+    fixed
+        .board
+        .attention
+        .store(attention & queue::RECEIVERS, Ordering::Relaxed);
+    fixed.receiver.registered.store(0, Ordering::Relaxed);
+    fixed.receiver.notices.store(0, Ordering::Relaxed);
+    fixed
+        .notices
+        .iter()
+        .for_each(|notice| notice.word.store(0, Ordering::Relaxed));
+    let (engine, me) = (queue::Engine::new(copy.share()), thread::current());
+    let mut buffer = vec![0; copy.layout().message_size];
+    let mut refused = None;
+    for _ in 0..RECEIVED {
+        match engine.try_receive(me, &mut buffer, Deadline::Passed) {
+            Ok(_) => {}
+            Err(end) => {
+                refused = Some(end);
+                break;
+            }
+        }
+    }
+    let short = copy.layout().message_size.min(copy.layout().inline());
+    for n in 0..SENT {
+        if refused == Some(queue::Refused::Trouble(Trouble::Damaged)) {
+            break;
+        }
+        let sent = engine.try_send(me, &buffer[..n % (short + 1)], n * 300, Deadline::Passed);
+        refused = sent.err().or(refused);
+    }
+    if refused == Some(queue::Refused::Trouble(Trouble::Damaged)) {
+        findings.add(CHECK, &copy.fixed().receiver, "no error", "EBADMSG");
+    }
+}
+
+/// The same with a System V queue.
+pub(super) fn typed(copy: typed::segment::Segment, findings: &mut Findings) {
+    let fixed = copy.fixed();
+    fixed.rights.watched.set(0);
+    let base = std::ptr::from_ref(fixed).addr();
+    let at = std::ptr::from_ref(copy.kinds()).addr() - base;
+    let version = fixed.rights.version.load(Ordering::Relaxed);
+    let mut buffer = vec![0; copy.layout().msgmax];
+    let engine = typed::Engine::new(copy);
+    let mut call = Call::new(thread::current(), Deadline::Passed);
+    call.rights = version;
+    let wants = [
+        Want::Any,
+        Want::Lowest(i64::MAX),
+        Want::Except(1),
+        Want::Exactly(1),
+    ];
+    let (mut in_vain, mut damaged) = (0, false);
+    for n in 0..RECEIVED {
+        match engine.receive(&call, wants[n % wants.len()], &mut buffer, true) {
+            Ok(_) => in_vain = 0,
+            Err(refused) => {
+                damaged |= refused == typed::Refused::Trouble(Trouble::Damaged);
+                in_vain += 1;
+            }
+        }
+        if damaged || in_vain == wants.len() {
+            break;
+        }
+    }
+    let short = buffer.len().min(typed::segment::Layout::inline());
+    for n in 0..SENT {
+        let sent = engine.try_send(&call, n as i64 % 20 + 1, &buffer[..n % (short + 1)]);
+        damaged |= sent == Err(typed::Refused::Trouble(Trouble::Damaged));
+    }
+    if damaged {
+        findings.add_at(CHECK, at as u64, "no error", "EBADMSG");
+    }
+}

@@ -1,0 +1,214 @@
+//! Repairing what a diagnosis has found.
+
+use super::locks::{Lock, Owner};
+use super::problems::ProblemKind;
+use super::who::Life;
+use super::{Diagnosis, Finding};
+use crate::error::{OpenError, Trouble};
+use crate::lock::{Lock as Word, STOPPED};
+use crate::mended::Salvaged;
+use crate::segment::set_length;
+use crate::sys::clock::Deadline;
+use rustix::fd::BorrowedFd;
+use rustix::fs::SeekFrom;
+use std::time::Duration;
+
+/// What a repair has done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// What was the matter before.
+    pub before: Diagnosis,
+    /// And after.
+    pub after: Diagnosis,
+    /// What was done, as sentences; nothing if nothing was wrong, or nothing could be done.
+    pub done: Vec<String>,
+    /// Why not everything could be done.
+    pub failed: Option<String>,
+    /// If the queue was made anew of what was whole: how many messages are kept, those on lease and of blocked threads included.
+    pub kept: Option<u64>,
+    /// How many messages made no sense and are lost, as far as they could be told from free memory.
+    pub lost: u64,
+}
+
+impl Repaired {
+    pub(super) fn new(before: Diagnosis) -> Repaired {
+        Repaired {
+            after: before.clone(),
+            before,
+            done: Vec::new(),
+            failed: None,
+            kept: None,
+            lost: 0,
+        }
+    }
+
+    pub(super) fn note(&mut self, what: impl Into<String>) {
+        self.done.push(what.into());
+    }
+
+    /// Whether somebody holds a lock who lives: then nothing can be repaired.
+    pub(super) fn must_wait(&mut self) -> bool {
+        let is_stuck =
+            |lock: &&Lock| matches!(&lock.owner, Owner::Thread(who) if who.life != Life::Dead);
+        let problems = &self.before.problems;
+        if problems
+            .iter()
+            .any(|problem| problem.kind == ProblemKind::Stuck)
+            && let Some(lock) = self.before.locks.iter().find(is_stuck)
+            && let Owner::Thread(who) = &lock.owner
+        {
+            let pid = who.pid;
+            self.failed = Some(format!(
+                "process {pid} holds a lock and does not go on: continue or end it first (kill -CONT {pid}, kill -KILL {pid})"
+            ));
+        }
+        self.failed.is_some()
+    }
+
+    /// Takes the locks of threads that do not exist.
+    pub(super) fn free_locks<const N: usize>(&mut self, words: [&Word; N]) {
+        let owners = self.before.locks.iter().zip(words);
+        let freed: Vec<u32> = owners
+            .filter_map(|(lock, word)| match &lock.owner {
+                Owner::Thread(who) if who.life == Life::Dead => {
+                    who.thread.filter(|&tid| word.take_from_nobody(tid))
+                }
+                _ => None,
+            })
+            .collect();
+        for tid in freed {
+            self.note(format!(
+                "took a lock from thread {tid}, which does not exist"
+            ));
+        }
+    }
+
+    /// What was found at a place of the header.
+    pub(super) fn header_finding(&self, offset: u64) -> Option<&Finding> {
+        let findings = self.before.problems.iter();
+        findings
+            .filter_map(|problem| problem.finding.as_ref())
+            .find(|finding| finding.offset == offset)
+    }
+}
+
+impl Repaired {
+    /// Notes what came of the repair of what lies behind the header.
+    pub(super) fn report(&mut self, done: Result<Option<Salvaged>, Trouble>) {
+        match done {
+            Ok(Some(Salvaged { kept, lost })) => {
+                self.note(format!(
+                    "made the queue anew of what was whole: {kept} messages are kept, {lost} made no sense"
+                ));
+                (self.kept, self.lost) = (Some(kept), lost);
+            }
+            Ok(None) => self.note("took up what the dead had left"),
+            Err(trouble) => self.failed = Some(why(trouble)),
+        }
+    }
+
+    /// Repairs what lies behind the header: takes up what the dead have left or, if bytes are wrong or are then found to be, makes the queue
+    /// anew. Then takes the mark of damage away, if nothing is wrong any more.
+    pub(super) fn treat(
+        &mut self,
+        mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Trouble>,
+        examine: impl Fn() -> Result<Diagnosis, OpenError>,
+        forget_damage: impl Fn(),
+    ) -> Result<(), OpenError> {
+        let mut remedy = Remedy::for_(&self.before);
+        loop {
+            self.report(attempt(remedy));
+            self.after = examine()?;
+            let next = Remedy::for_(&self.after);
+            if self.failed.is_some() || remedy == Remedy::MakeAnew || next == Remedy::TakeUp {
+                break;
+            }
+            remedy = next;
+        }
+        let mut problems = self.after.problems.iter();
+        let is_clean = problems.all(|problem| problem.finding.is_none());
+        if self.after.damage.is_some() && self.failed.is_none() && is_clean {
+            forget_damage();
+            self.note("took the mark of damage away");
+            self.after = examine()?;
+        }
+        Ok(())
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// What the dead have left is taken up.
+    TakeUp,
+    /// The queue is made anew of what is whole.
+    MakeAnew,
+}
+
+impl Remedy {
+    fn for_(diagnosis: &Diagnosis) -> Remedy {
+        let mut problems = diagnosis.problems.iter();
+        match problems.any(|problem| problem.kind == ProblemKind::Damaged) {
+            true => Remedy::MakeAnew,
+            false => Remedy::TakeUp,
+        }
+    }
+}
+
+/// Writes the words of a header that follow from others, where they are wrong, and gives the file its length.
+pub(super) fn mend_beginning(
+    file: BorrowedFd<'_>,
+    magic: u64,
+    len: usize,
+    repaired: &mut Repaired,
+) -> Result<(), OpenError> {
+    if repaired.header_finding(0).is_some() {
+        write(file, &magic.to_ne_bytes(), 0)?;
+        repaired.note("wrote the magic number");
+    }
+    if repaired.header_finding(24).is_some() {
+        write(file, &(len as u64).to_ne_bytes(), 24)?;
+        repaired.note("wrote the length that follows from the header's other fields");
+    }
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    if stat.st_size != len as i64 {
+        set_length(file, len)?;
+        repaired.note("gave the file its length: what lay behind its end is lost");
+    }
+    Ok(())
+}
+
+/// Writes bytes of a file.
+pub(super) fn write(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), OpenError> {
+    let written = rustix::io::pwrite(file, bytes, at);
+    written
+        .map(drop)
+        .map_err(|e| OpenError::from_errno("pwrite", e))
+}
+
+/// Until when a repair waits for a lock.
+pub(super) fn patience() -> Deadline {
+    Deadline::after(Duration::from_nanos(STOPPED))
+}
+
+/// How many bytes of a region are real memory, from its beginning on.
+pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize) -> usize {
+    let hole = rustix::fs::seek(file, SeekFrom::Hole(begin as u64));
+    hole.map_or(0, |hole| (hole as usize).clamp(begin, end) - begin)
+}
+
+/// Why a repair came to nothing.
+fn why(trouble: Trouble) -> String {
+    match trouble {
+        Trouble::Busy => "a lock is held by somebody who does not let go",
+        Trouble::NoSpace | Trouble::OverLimit => {
+            "there is no room for it: `umsg limits` and `df` show what is used up"
+        }
+        Trouble::NoMemory => "there is no memory for it",
+        Trouble::Damaged | Trouble::UsedUp | Trouble::OwnedByCaller => {
+            "bytes were changed meanwhile: somebody goes on scribbling"
+        }
+    }
+    .to_owned()
+}

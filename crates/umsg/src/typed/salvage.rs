@@ -1,0 +1,234 @@
+//! Salvage: what is left of a queue whose bytes make no sense any more, made into one that does. For `umsg doctor --repair` only.
+//!
+//! [`repair`](super::repair) makes everything anew but what it believes: cells, numbers, nodes and records of leases. Here these are
+//! made to be believed first: what names no message, or one that can't be, is taken back, and so are lengths beyond what is memory.
+//! A blocked sender whose message makes no sense sends it again.
+
+use super::repair::rebuild;
+use super::segment::{Layout, Seat};
+use super::wait::Reply;
+use super::{Engine, Refused};
+use crate::error::Trouble;
+use crate::holds::{self, Holds, State as HoldState};
+use crate::lock::Held;
+use crate::mended::{Real, Salvaged};
+use crate::order::Shelf;
+use crate::segment::{NO_SLOT, NODES};
+use crate::slots::arena;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+use crate::waiters::{self, List, State};
+use crate::wakes::Wakes;
+use std::collections::BTreeSet;
+
+/// How far the number of the last message may be from those of the messages that there are.
+const NEAR: u64 = 1 << 32;
+
+impl Engine {
+    /// Takes the lock, from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how much
+    /// of the file is memory, once nobody can add to it any more.
+    ///
+    /// # Errors
+    /// `Busy` if the lock's owner does not let go.
+    pub(crate) fn salvage(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        real: impl Fn() -> Real,
+    ) -> Result<Salvaged, Refused> {
+        let lock = &self.fixed().hub.lock;
+        let (held, _) = lock.lock(me, deadline).map_err(|_| Trouble::Busy)?;
+        lock.note_owner(me);
+        let mut wakes = Wakes::default();
+        let salvaged = self.make_anew(real()).and_then(|salvaged| {
+            self.serve(&mut wakes)?;
+            Ok(salvaged)
+        });
+        self.mend_doorbell();
+        wakes.add_everybody();
+        self.leave(held, &wakes, Held::unlock);
+        self.segment().check()?;
+        Ok(salvaged?)
+    }
+
+    /// Takes up what the dead have left, the lock and their leases, without doubting anything else.
+    ///
+    /// # Errors
+    /// `Busy` if the lock's owner does not let go; `Damaged`.
+    pub(crate) fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Refused> {
+        self.with_lock(me, deadline, |wakes| {
+            self.reclaim(clock::monotonic_coarse(), wakes)?;
+            Ok(())
+        })
+    }
+
+    /// Takes the mark of damage away. Under no lock: it is a note for people.
+    pub(crate) fn forget_damage(&self) {
+        self.fixed().header.damage.forget();
+    }
+
+    fn make_anew(&self, real: Real) -> Result<Salvaged, Trouble> {
+        self.cut_to(real);
+        let mut nonsense = BTreeSet::new();
+        self.end_nonsense(&mut nonsense)?;
+        self.release_nonsense();
+        self.dismiss_nonsense();
+        self.lay_arena(real, &mut nonsense)?;
+        self.mend_sequence()?;
+        rebuild(self)?;
+        let hub = &self.fixed().hub;
+        // Relaxed: under the lock.
+        let kept =
+            u64::from(hub.messages.load(Ordering::Relaxed)) + hub.held.load(Ordering::Relaxed);
+        Ok(Salvaged {
+            kept,
+            lost: nonsense.len() as u64,
+        })
+    }
+
+    /// Lengths of regions are what is memory.
+    fn cut_to(&self, real: Real) {
+        let (fixed, layout) = (self.fixed(), self.segment().layout());
+        let slots = real.slots.min(layout.slots) as u32;
+        fixed.hub.usable.set(slots);
+        fixed.hub.used.set(slots);
+        fixed.hub.nodes.set(real.nodes.min(NODES) as u32);
+        self.segment()
+            .kinds()
+            .usable
+            .set(real.kinds.min(layout.slots) as u32);
+        let holds = real.holds.min(layout.slots) as u32;
+        fixed.holding.usable.set(holds);
+        fixed.holding.used.set(fixed.holding.used.get().min(holds));
+        fixed.holding.returned.set(0);
+        // Relaxed: hints when to look.
+        fixed.holding.due.store(0, Ordering::Relaxed);
+        fixed.holding.look_after.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether what the cell of a slot says of its message can be so.
+    fn is_whole(&self, slot: u32) -> bool {
+        let Ok(cell) = self.segment().cell(slot) else {
+            return false;
+        };
+        let len = cell.len.get() as usize;
+        let is_placed = len <= Layout::inline() || self.segment().payload(cell, len).is_ok();
+        let can_be = len <= self.segment().layout().msgmax && cell.mtype.get() as i64 >= 1;
+        slot < self.segment().places() && can_be && is_placed
+    }
+
+    fn end_nonsense(&self, nonsense: &mut BTreeSet<u32>) -> Result<(), Trouble> {
+        for slot in 0..self.segment().places() {
+            let cell = self.segment().cell(slot)?;
+            if cell.is_queued() && !self.is_whole(slot) {
+                nonsense.insert(slot);
+                cell.end();
+            }
+        }
+        Ok(())
+    }
+
+    /// There are leases only, each of a message of its own: what else a record says it is not.
+    fn release_nonsense(&self) {
+        let mut seen = BTreeSet::new();
+        for (_, hold) in Holds::of(self.segment()).all() {
+            let slot = hold.slot.get();
+            let is_lease = HoldState::of(hold) == HoldState::Leased && self.is_whole(slot);
+            if !(is_lease && seen.insert(slot)) {
+                holds::set(hold, HoldState::Free);
+            }
+        }
+    }
+
+    /// Nodes whose slot holds no message: receivers look by themselves, senders begin again.
+    fn dismiss_nonsense(&self) {
+        let mut seen = BTreeSet::new();
+        for (index, node) in self.waiters().all() {
+            let slot = node.slot.get();
+            let mut is_own = || self.is_whole(slot) && seen.insert(slot);
+            match List::of(node) {
+                List::Senders if slot == NO_SLOT || is_own() => continue,
+                List::Receivers => continue,
+                List::Offered if is_own() => continue,
+                List::Offered => {
+                    let _ = waiters::unsettle(node);
+                }
+                List::Senders => {
+                    if let Ok(seat) = self.segment().seat(index) {
+                        begin_again(seat);
+                    }
+                }
+                List::None => {}
+            }
+            node.list.set(List::None as u32);
+        }
+    }
+
+    /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
+    fn lay_arena(&self, real: Real, nonsense: &mut BTreeSet<u32>) -> Result<(), Trouble> {
+        let segment = self.segment();
+        let nodes = self
+            .waiters()
+            .all()
+            .filter(|(_, node)| List::of(node) != List::None);
+        let parked: BTreeSet<u32> = nodes.map(|(_, node)| node.slot.get()).collect();
+        let mut blocks = Vec::new();
+        for slot in 0..segment.places() {
+            let cell = segment.cell(slot)?;
+            let len = cell.len.get() as usize;
+            match (cell.is_queued() || parked.contains(&slot)) && len > Layout::inline() {
+                true => blocks.push(arena::Block::new(slot, cell.block.get(), len)),
+                false => cell.block.set(0),
+            }
+        }
+        for slot in arena::lay(segment, &mut blocks, real.arena)? {
+            nonsense.insert(slot);
+            let cell = segment.cell(slot)?;
+            cell.block.set(0);
+            cell.end();
+        }
+        // Whose block was lost.
+        self.release_nonsense();
+        self.dismiss_nonsense();
+        Ok(())
+    }
+
+    /// Numbers the messages that were sent from 1 on, in the order that they had. Where the number of the last one can't be that, it is the
+    /// greatest that a message has.
+    fn mend_sequence(&self) -> Result<(), Trouble> {
+        let segment = self.segment();
+        let mut queued = Vec::new();
+        for slot in 0..segment.places() {
+            if segment.cell(slot)?.is_queued() {
+                queued.push((segment.place(slot)?.sequence.get(), slot));
+            }
+        }
+        queued.sort_unstable();
+        let greatest = queued.last().map_or(0, |(number, _)| *number);
+        let mut last = self.fixed().hub.sequence.get();
+        if last.abs_diff(greatest) > NEAR {
+            last = greatest;
+        }
+        let mut number = 0;
+        for (was, slot) in queued {
+            // A batch whose sender died, or the message of one who waits for room: it was not sent.
+            if was > last {
+                segment.cell(slot)?.end();
+                continue;
+            }
+            number += 1;
+            segment.place(slot)?.sequence.set(number);
+        }
+        self.fixed().hub.sequence.set(number);
+        Ok(())
+    }
+}
+
+/// Its thread sends its message again, in its place in the line.
+fn begin_again(seat: &Seat) {
+    if waiters::state(&seat.node) == State::Waiting {
+        seat.reply.set(Reply::Rejudge as u32);
+        let _ = waiters::settle(&seat.node);
+    }
+}

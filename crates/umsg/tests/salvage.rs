@@ -1,0 +1,427 @@
+//! Repairing what was scribbled over: whole messages are kept in their order, and the queue works again.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::{Random, wait_until};
+use umsg::crash;
+use umsg::diagnosis::Repaired;
+use umsg::posix::{self, Queue, ReceiveError};
+use umsg::{ring, sysv};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const KEY: i32 = 0x77;
+/// Where the cells of a queue of 50 messages of 400 bytes lie, and the lock of the senders' side: docs/format.md.
+const CELLS: u64 = 794_624;
+const SENDER_LOCK: u64 = 512;
+
+fn path(place: &Place) -> PathBuf {
+    place.path().join("mq/q")
+}
+
+fn write(path: &PathBuf, offset: u64, bytes: &[u8]) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+#[track_caller]
+fn repair(place: &Place) -> Repaired {
+    posix::repair(&place.namespace, "/q").expect("a repair")
+}
+
+/// A queue with messages in the store and in the ring, some of them long, of which one was received. And what it holds.
+fn filled(place: &Place) -> (Queue, Vec<Vec<u8>>) {
+    let queue = place.create("/q", 50, 400);
+    for n in 0..20_u8 {
+        let message = vec![n; usize::from(n) * 20];
+        queue.try_send(&message, u32::from(n % 4)).unwrap();
+    }
+    queue.try_receive(&mut [0; 400]).unwrap();
+    for n in 20..25 {
+        queue.try_send(&[n; 11], 2).unwrap();
+    }
+    let all = queue.messages(100).unwrap();
+    // That look has drained the ring.
+    queue.try_send(&[25; 300], 0).unwrap();
+    queue.try_send(&[26; 5], 0).unwrap();
+    let messages = all.into_iter().map(|message| message.data);
+    let held = messages.chain([vec![25; 300], vec![26; 5]]).collect();
+    (queue, held)
+}
+
+fn drain(queue: &Queue) -> Vec<Vec<u8>> {
+    let mut buffer = [0; 400];
+    let receive = || match queue.try_receive(&mut buffer) {
+        Ok(received) => Some(buffer[..received.len].to_vec()),
+        Err(ReceiveError::Empty) => None,
+        Err(error) => panic!("{error}"),
+    };
+    std::iter::from_fn(receive).collect()
+}
+
+/// It takes as many messages as it was made for, and gives them back.
+fn works(queue: &Queue, messages: usize, size: usize) {
+    for n in 0..messages {
+        let message = vec![n as u8; size - n % size.min(30)];
+        queue.try_send(&message, (n % 3) as u32).unwrap();
+    }
+    queue.try_send(b"", 0).unwrap_err();
+    assert_eq!(drain(queue).len(), messages);
+}
+
+#[test]
+fn a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
+    let fifo = 12_288;
+    for (what, offset, bytes, lost) in [
+        ("sent", 528, &[0xff; 4][..], 0),
+        ("freed", 640, &[0; 8], 0),
+        ("slots", 388, &[0; 4], 0),
+        ("ring mask", 384, &[6], 0),
+        ("messages in the store", 808, &[99], 0),
+        ("bitmap", 832, &[2], 0),
+        ("the list of a priority", fifo, &[0xff; 8], 0),
+        ("entries of the ring", 536_576, &[0xff; 256], 0),
+        ("blocked receivers", 848, &[0xff; 4], 0),
+        ("records of holds", 1044, &[9], 0),
+        ("counts", 648, &[77], 0),
+        ("heads of free blocks", 1160, &[0xff; 700], 0),
+        ("length of the arena", 576, &[0xff; 4], 0),
+        ("policy", 6528, &[7], 0),
+        ("length of the file", 24, &[1], 0),
+        ("length of a message", CELLS + 5 * 128 + 16, &[0xff; 4], 1),
+        ("block of a message", CELLS + 9 * 128 + 20, &[0xff; 4], 1),
+    ] {
+        let place = Place::new();
+        let (queue, held) = filled(&place);
+        drop(queue);
+        write(&path(&place), offset, bytes);
+        let repaired = repair(&place);
+        assert!(!repaired.before.is_healthy(), "{what}");
+        assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
+        let queue = place.open("/q");
+        let found = drain(&queue);
+        assert_eq!(
+            found.len(),
+            held.len() - lost,
+            "{what}: {:?}",
+            repaired.done
+        );
+        let mut rest = held.iter();
+        assert!(
+            found.iter().all(|message| rest.any(|held| held == message)),
+            "{what}"
+        );
+        works(&queue, 50, 400);
+        assert!(
+            posix::diagnose(&place.namespace, "/q")
+                .unwrap()
+                .is_healthy(),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_cut_file_gets_its_length_back_and_the_mark_of_damage_is_taken_away() {
+    let place = Place::new();
+    let (queue, _) = filled(&place);
+    drop(queue);
+    let file = fs::File::options().write(true).open(path(&place)).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
+    // Somebody found that.
+    write(&path(&place), 48, &[1]);
+    let repaired = repair(&place);
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert!(
+        repaired
+            .done
+            .iter()
+            .any(|done| done.contains("mark of damage"))
+    );
+    works_after_draining(&place.open("/q"));
+}
+
+fn works_after_draining(queue: &Queue) {
+    drain(queue);
+    works(queue, 50, 400);
+}
+
+#[test]
+fn whatever_was_scribbled_a_queue_that_is_said_to_be_healthy_works() {
+    let place = Place::new();
+    drop(filled(&place));
+    let whole = fs::read(path(&place)).unwrap();
+    let mut random = Random::new(5);
+    for round in 0..60 {
+        for _ in 0..1 + random.below(30) {
+            let ends = [8192, 16_384, 280_000, 600_000, 800_000, whole.len() as u64];
+            let end = ends[random.below(6) as usize];
+            let offset = 128 + random.below(end - 136);
+            // What its creator laid down stands nowhere else.
+            if !(6520..7040).contains(&offset) {
+                write(&path(&place), offset, &random.next().to_le_bytes());
+            }
+        }
+        let Ok(repaired) = posix::repair(&place.namespace, "/q") else {
+            panic!("the header is as it was");
+        };
+        // A number of a living thread may stand in a lock by chance.
+        if repaired.failed.is_none() {
+            assert!(
+                repaired.after.is_healthy(),
+                "{round}: {:#?}",
+                repaired.after.problems
+            );
+            works_after_draining(&place.open("/q"));
+        }
+        fs::write(path(&place), &whole).unwrap();
+    }
+}
+
+#[test]
+fn who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew() {
+    let place = Place::new();
+    let queue = place.create("/q", 3, 400);
+    queue.try_send(&[1; 300], 0).unwrap();
+    let lease = queue.try_receive_lease().unwrap();
+    let mut receiver = Child::run(|| {
+        let message = place.open("/q").receive_vec().unwrap();
+        i32::from(message.data != [2; 200])
+    });
+    let blocked = || {
+        posix::diagnose(&place.namespace, "/q")
+            .unwrap()
+            .blocked
+            .len()
+    };
+    assert!(wait_until(PATIENCE, || blocked() == 1));
+    write(&path(&place), 808, &[99]);
+    let repaired = repair(&place);
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!((repaired.kept, repaired.after.blocked.len()), (Some(1), 1));
+    assert_eq!(lease.to_vec(), [1; 300]);
+    lease.acknowledge().unwrap();
+    queue.try_send(&[2; 200], 9).unwrap();
+    receiver.expect(Exit::Code(0), "the receiver");
+    drain(&queue);
+    works(&queue, 3, 400);
+}
+
+#[test]
+fn the_message_of_a_blocked_sender_is_kept() {
+    let place = Place::new();
+    let queue = place.create("/q", 1, 400);
+    queue.try_send(&[1; 300], 0).unwrap();
+    let mut sender = Child::run(|| place.open("/q").send(&[2; 200], 0).map_or(1, |()| 0));
+    let blocked = || {
+        posix::diagnose(&place.namespace, "/q")
+            .unwrap()
+            .blocked
+            .len()
+    };
+    assert!(wait_until(PATIENCE, || blocked() == 1));
+    write(&path(&place), 528, &[0xff; 4]);
+    let repaired = repair(&place);
+    assert!(
+        repaired.after.is_healthy() && repaired.kept == Some(2),
+        "{repaired:#?}"
+    );
+    assert_eq!(queue.receive_vec().unwrap().data, [1; 300]);
+    assert_eq!(queue.receive_vec().unwrap().data, [2; 200]);
+    sender.expect(Exit::Code(0), "the sender");
+    works(&queue, 1, 400);
+}
+
+#[test]
+fn a_repair_takes_up_what_the_dead_have_left_and_leaves_the_rest_alone() {
+    let place = Place::new();
+    let (queue, held) = filled(&place);
+    for point in ["SEND_PUBLISHED", "RECEIVE_COPIED", "LEASE_HELD"] {
+        let mut child = Child::run(|| {
+            crash::arm(point, 1);
+            let queue = place.open("/q");
+            let _ = queue.try_send(b"sent", 0);
+            drop(queue.try_receive_lease());
+            let _ = queue.try_receive(&mut [0; 400]);
+            0
+        });
+        child.expect(Exit::Signal(libc::SIGKILL), point);
+        let repaired = repair(&place);
+        assert!(
+            !repaired.before.is_healthy() && repaired.after.is_healthy(),
+            "{point}: {repaired:#?}"
+        );
+        assert_eq!(repaired.kept, None, "{point}: it need not be made anew");
+    }
+    let found = drain(&queue);
+    // Each has sent one, and the lease of the last came back.
+    assert!(found.len() >= held.len() && found.contains(&b"sent".to_vec()));
+    works(&queue, 50, 400);
+    assert!(repair(&place).done.is_empty());
+}
+
+#[test]
+fn nothing_is_repaired_beside_a_stopped_owner_and_a_lock_of_nobody_is_freed() {
+    let place = Place::new();
+    let (queue, held) = filled(&place);
+    let mut child = Child::run(|| {
+        std::thread::sleep(PATIENCE);
+        0
+    });
+    child.signal(libc::SIGSTOP);
+    write(&path(&place), SENDER_LOCK, &child.pid().to_le_bytes());
+    let is_refused = || {
+        let failed = repair(&place).failed;
+        failed.is_some_and(|failed| failed.contains(&format!("process {}", child.pid())))
+    };
+    assert!(wait_until(PATIENCE, is_refused));
+    child.kill();
+    let repaired = repair(&place);
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!(drain(&queue).len(), held.len());
+}
+
+fn typed(place: &Place) -> sysv::Queue {
+    let queue = place.create_typed(KEY);
+    for n in 1..=20_usize {
+        queue
+            .try_send(n as i64 % 4 + 1, &vec![n as u8; n * 20])
+            .unwrap();
+    }
+    queue
+        .try_receive(sysv::Want::Exactly(2), &mut [0; 400])
+        .unwrap();
+    queue
+}
+
+fn drain_typed(queue: &sysv::Queue) -> usize {
+    let mut count = 0;
+    loop {
+        match queue.try_receive(sysv::Want::Any, &mut [0; 8192]) {
+            Ok(_) => count += 1,
+            Err(sysv::ReceiveError::NoMessage) => return count,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn typed_works(queue: &sysv::Queue) {
+    for n in 0..40_usize {
+        queue.try_send(n as i64 % 5 + 1, &vec![1; n * 7]).unwrap();
+    }
+    let by_type = (1..=5).map(|mtype| {
+        let mut count = 0;
+        let want = sysv::Want::Exactly(mtype);
+        while queue.try_receive(want, &mut [0; 8192]).is_ok() {
+            count += 1;
+        }
+        count
+    });
+    assert_eq!(by_type.collect::<Vec<_>>(), [8; 5]);
+}
+
+#[test]
+fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages() {
+    for (what, offset, bytes) in [
+        ("free slots", 256 + 8, &[0xff; 4][..]),
+        ("messages", 256 + 12, &[0xff; 4]),
+        ("number of the last message", 256 + 16, &[0xff; 8]),
+        ("bytes", 256 + 24, &[0xff; 8]),
+        ("blocked receivers", 256 + 80, &[0xff; 4]),
+        ("used slots", 256 + 128, &[0xff; 4]),
+        ("length of the arena", 256 + 136, &[0xff; 4]),
+        ("roots of the order", 512, &[0xff; 64]),
+        ("length of the file", 24, &[1]),
+    ] {
+        let place = Place::new();
+        drop(typed(&place));
+        let path = place.path().join("msg/0");
+        write(&path, offset, bytes);
+        let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+        assert!(
+            !repaired.before.is_healthy() && repaired.after.is_healthy(),
+            "{what}: {repaired:#?}"
+        );
+        let queue = place.open_typed(KEY);
+        assert_eq!(drain_typed(&queue), 19, "{what}: {:?}", repaired.done);
+        typed_works(&queue);
+        assert!(
+            sysv::diagnose(&place.namespace, KEY).unwrap().is_healthy(),
+            "{what}"
+        );
+    }
+}
+
+/// The parts of a file that are memory.
+fn extents(file: &fs::File) -> Vec<(u64, u64)> {
+    use rustix::fs::{SeekFrom, seek};
+    let (mut at, mut found) = (0, Vec::new());
+    while let Ok(begin) = seek(file, SeekFrom::Data(at)) {
+        at = seek(file, SeekFrom::Hole(begin)).unwrap();
+        found.push((begin, at));
+    }
+    found
+}
+
+#[test]
+fn whatever_was_scribbled_a_system_v_queue_that_is_said_to_be_healthy_works() {
+    let mut random = Random::new(9);
+    for round in 0..40 {
+        let place = Place::new();
+        drop(typed(&place));
+        let path = place.path().join("msg/0");
+        let extents = extents(&fs::File::open(&path).unwrap());
+        for _ in 0..1 + random.below(30) {
+            let (begin, end) = extents[random.below(extents.len() as u64) as usize];
+            // Not the header and the rights.
+            let begin = begin.max(256);
+            write(
+                &path,
+                begin + random.below(end - begin - 8),
+                &random.next().to_le_bytes(),
+            );
+        }
+        let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+        if repaired.failed.is_none() {
+            assert!(
+                repaired.after.is_healthy(),
+                "{round}: {:#?}",
+                repaired.after.problems
+            );
+            let queue = place.open_typed(KEY);
+            drain_typed(&queue);
+            typed_works(&queue);
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_was_scribbled_over_keeps_its_whole_messages_and_its_receiver() {
+    let place = Place::new();
+    let mut receiver = ring::Options::new()
+        .entries(8)
+        .create_in(&place.namespace, "/r")
+        .unwrap();
+    let sender = ring::Sender::open_in(&place.namespace, "/r").unwrap();
+    for n in 0..5 {
+        sender.send(&ring::Post::new(n)).unwrap();
+    }
+    write(&place.path().join("ring/r"), 640, &[0; 8]);
+    let repaired = ring::repair(&place.namespace, "/r").unwrap();
+    assert!(
+        !repaired.before.is_healthy() && repaired.after.is_healthy(),
+        "{repaired:#?}"
+    );
+    for n in 0..5 {
+        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().user_data, n);
+    }
+    for n in 5..30 {
+        sender.send(&ring::Post::new(n)).unwrap();
+        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().user_data, n);
+    }
+}
