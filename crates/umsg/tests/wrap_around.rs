@@ -309,7 +309,7 @@ fn tickets_of_descriptors_begin_anew_and_are_never_negative() {
 /// Sections 10 and 11 of docs/format.md.
 mod sysv_format {
     pub const LOCK: u64 = 256;
-    pub const SEQUENCE: u64 = 264;
+    pub const SEQUENCE: u64 = 272;
     /// Tickets of waiters, and of leases.
     pub const TICKETS: [u64; 2] = [376, 672];
     /// `version` of the rights.
