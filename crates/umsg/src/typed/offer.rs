@@ -20,6 +20,10 @@ use crate::wakes::Wakes;
 /// Longest walk over a list: a longer one was scribbled into a circle.
 const BOUND: usize = NODES;
 
+/// How long an offer may go unanswered, in nanoseconds of the coarse clock, which may be a tick of 10 ms behind: who went to sleep
+/// after it was made finds at the end of a slice that its time is over, and need not sleep another.
+const TIME: u64 = SLICE - 10_000_000;
+
 impl Engine {
     /// The seats of a list, in order. Each may be taken off the list while it is looked at.
     pub(super) fn each_seat(
@@ -118,7 +122,7 @@ impl Engine {
             let node = who.node();
             match waiters::state(node) {
                 State::Accepted => self.clear_away(node)?,
-                State::Settled if now.saturating_sub(node.offered_at.get()) < SLICE => {
+                State::Settled if now.saturating_sub(node.offered_at.get()) < TIME => {
                     return Ok(Walk::Ends);
                 }
                 // It was taken up, or given up, just now: the next call sees to it.
