@@ -296,9 +296,16 @@ mod armed {
         ARMED.store(*point as u32 + 1, Ordering::SeqCst);
     }
 
-    /// Whether this process has passed the point.
-    pub fn was_reached(point: Point) -> bool {
-        REACHED[point as usize / 64].load(Ordering::SeqCst) & (1 << (point as u32 % 64)) != 0
+    /// Forgets which points this process has passed.
+    pub fn forget() {
+        for word in &REACHED {
+            word.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Which points this process has passed: a word of the bits, 64 points in each.
+    pub fn passed(word: usize) -> u64 {
+        REACHED[word].load(Ordering::SeqCst)
     }
 
     /// Called at each point.
@@ -316,7 +323,7 @@ mod armed {
     }
 }
 #[cfg(all(feature = "crash-points", not(loom)))]
-pub use armed::{arm, reached, was_reached};
+pub use armed::{arm, forget, passed, reached};
 
 #[cfg(loom)]
 pub(crate) use crate::model::crash::reached;

@@ -306,3 +306,66 @@ fn dies_ringing_typed(
     assert_eq!(polled(descriptor), (true, false), "{says}");
     exit == Exit::Signal(libc::SIGKILL)
 }
+
+fn send_and_receive_typed(queue: &sysv::Queue, times: usize) {
+    for _ in 0..times {
+        queue.try_send(1, b"x").unwrap();
+        queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
+    }
+}
+
+/// As [`dies`].
+fn dies_typed(place: &Place, point: &str, work: fn(&sysv::Queue)) {
+    let mut child = Child::run(|| {
+        let queue = place.open_typed(7);
+        crash::arm(point, 1);
+        work(&queue);
+        0
+    });
+    child.expect(Exit::Signal(libc::SIGKILL), point);
+}
+
+/// There is one doorbell, and it shows what others send.
+fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
+    let descriptor = queue.pollable().unwrap();
+    assert_eq!(bells(place.path()), 1, "{point}");
+    assert_eq!(polled(descriptor), (false, true), "{point}");
+    place.open_typed(7).try_send(1, b"x").unwrap();
+    assert_eq!(polled(descriptor), (true, true), "{point}");
+}
+
+#[test]
+fn who_dies_when_it_begins_to_poll_a_system_v_queue_leaves_nothing_watched() {
+    let _turn = turn();
+    for point in ["BELL_MADE", "BELL_NAMED", "BELL_WATCHED"] {
+        let place = Place::new();
+        let queue = place.create_typed(7);
+        dies_typed(&place, point, |queue| {
+            let _ = queue.pollable();
+        });
+        send_and_receive_typed(&queue, 1000);
+        expect_to_be_polled(&place, &queue, point);
+    }
+}
+
+#[test]
+fn who_dies_when_it_finds_nobody_polling_leaves_a_system_v_queue_that_can_be_polled() {
+    let _turn = turn();
+    for point in ["BELL_FORGOTTEN", "BELL_UNNAMED"] {
+        let place = Place::new();
+        let queue = place.create_typed(7);
+        let mut poller = Child::run(|| {
+            let queue = place.open_typed(7);
+            queue.pollable().unwrap();
+            queue.try_send(1, b"m").unwrap();
+            std::mem::forget(queue);
+            0
+        });
+        poller.expect(Exit::Code(0), "a poller");
+        queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
+        dies_typed(&place, point, |queue| send_and_receive_typed(queue, 1000));
+        while queue.try_receive(Want::Any, &mut [0; 8]).is_ok() {}
+        send_and_receive_typed(&queue, 1000);
+        expect_to_be_polled(&place, &queue, point);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::backtrace::BacktraceStatus;
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +18,31 @@ pub const PANICKED: i32 = 101;
 pub struct Child {
     pid: libc::pid_t,
     exit: Option<Exit>,
+    /// Whether it leads a group, of which all is signalled and reaped with it.
+    leads: bool,
 }
 
 impl Child {
     /// Forks; the child does `work` and exits with what that returns, without running any destructor.
     pub fn run(work: impl FnOnce() -> i32) -> Child {
+        Child::begin(false, work)
+    }
+
+    /// As [`run`](Self::run), of a child that makes children itself: they are stopped and killed with it. Of a parent that is to get
+    /// orphans (PR_SET_CHILD_SUBREAPER).
+    pub fn lead(work: impl FnOnce() -> i32) -> Child {
+        Child::begin(true, work)
+    }
+
+    fn begin(leads: bool, work: impl FnOnce() -> i32) -> Child {
         // SAFETY: the child leaves with _exit; between, it calls the library and libc's malloc, which glibc makes
         // usable in a child of a process with threads.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork");
+        if leads {
+            // SAFETY: this process, or a child of ours. Both do it: either may be first.
+            unsafe { libc::setpgid(pid, pid) };
+        }
         if pid == 0 {
             die_with_parent();
             complain_directly();
@@ -34,18 +50,45 @@ impl Child {
             // SAFETY: ends the process.
             unsafe { libc::_exit(code) };
         }
-        Child { pid, exit: None }
+        Child {
+            pid,
+            exit: None,
+            leads,
+        }
     }
 
     pub fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
-    /// Sends a signal, unless the child was reaped.
+    /// Sends a signal, unless the child was reaped; also to the group that it leads.
     pub fn signal(&self, signal: i32) {
         if self.exit.is_none() {
+            let target = if self.leads { -self.pid } else { self.pid };
             // SAFETY: a signal to a child of ours that was not reaped: nobody else has its id.
+            unsafe { libc::kill(target, signal) };
+        }
+    }
+
+    /// As [`signal`](Self::signal), to the child alone.
+    pub fn signal_leader(&self, signal: i32) {
+        if self.exit.is_none() {
+            // SAFETY: as above.
             unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
+    /// Sends a signal to each of the child's threads.
+    pub fn signal_threads(&self, signal: i32) {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return;
+        };
+        let names = tasks.filter_map(|task| task.ok()?.file_name().into_string().ok());
+        for thread in names.filter_map(|name| name.parse::<libc::pid_t>().ok()) {
+            if self.exit.is_none() {
+                // SAFETY: a signal to a thread of a child of ours that was not reaped, or to none.
+                unsafe { libc::syscall(libc::SYS_tgkill, self.pid, thread, signal) };
+            }
         }
     }
 
@@ -57,10 +100,7 @@ impl Child {
         if !self.ends_within(patience) {
             return None;
         }
-        let mut status = 0;
-        // SAFETY: our own child; the status is a local.
-        let pid = unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
-        assert_eq!(pid, self.pid, "waitpid");
+        let status = self.reap();
         self.exit = Some(if libc::WIFSIGNALED(status) {
             Exit::Signal(libc::WTERMSIG(status))
         } else {
@@ -85,6 +125,23 @@ impl Child {
         assert_eq!(end, None, "process {} has ended", self.pid);
     }
 
+    /// Reaps the child, which has ended; and kills and reaps those that it leads.
+    fn reap(&self) -> i32 {
+        let mut status = 0;
+        if self.leads {
+            self.signal(libc::SIGKILL);
+        }
+        // SAFETY: our own child; the status is a local.
+        let pid = retried(|| unsafe { libc::waitpid(self.pid, &raw mut status, 0) });
+        assert_eq!(pid, self.pid, "waitpid");
+        let mut ignored = 0;
+        // SAFETY: as above, of our children in its group.
+        while self.leads && retried(|| unsafe { libc::waitpid(-self.pid, &raw mut ignored, 0) }) > 0
+        {
+        }
+        status
+    }
+
     fn ends_within(&self, patience: Duration) -> bool {
         // SAFETY: a descriptor of our own child's, closed below.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) } as i32;
@@ -94,13 +151,16 @@ impl Child {
             events: libc::POLLIN,
             revents: 0,
         };
-        let patience = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one entry, a local; the descriptor is ours.
-        unsafe {
-            let ended = libc::poll(&raw mut poll, 1, patience) == 1;
-            libc::close(descriptor);
-            ended
-        }
+        let end = Instant::now() + patience;
+        let ended = retried(|| {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+            // SAFETY: one entry, a local.
+            unsafe { libc::poll(&raw mut poll, 1, left) }
+        });
+        // SAFETY: the descriptor is ours.
+        unsafe { libc::close(descriptor) };
+        ended == 1
     }
 
     /// Kills and reaps.
@@ -114,9 +174,18 @@ impl Drop for Child {
     fn drop(&mut self) {
         if self.exit.is_none() {
             self.signal(libc::SIGKILL);
-            let mut status = 0;
-            // SAFETY: our own child; the status is a local.
-            unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
+            self.reap();
+        }
+    }
+}
+
+/// Calls again while a signal handler interrupts.
+fn retried(mut call: impl FnMut() -> i32) -> i32 {
+    loop {
+        let result = call();
+        let interrupted = || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
+        if result >= 0 || !interrupted() {
+            return result;
         }
     }
 }

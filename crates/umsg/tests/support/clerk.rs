@@ -1,6 +1,8 @@
 //! As [`Actor`](super::journal::Actor), for a System V queue: the journal's priorities are types.
 
-use super::journal::{How, Journal, Role, SHORTEST};
+use super::journal::{Author, Deed, How, Journal, Role, SHORTEST};
+use super::poll_readable;
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering::SeqCst;
 use umsg::sysv::{Lease, LeaseError, Queue, ReceiveError, Received, SendError, Until, Want};
 
@@ -9,6 +11,7 @@ pub struct Clerk<'a> {
     pub queue: &'a Queue,
     pub journal: &'a Journal,
     pub role: usize,
+    author: Author,
     buffer: Vec<u8>,
 }
 
@@ -17,6 +20,7 @@ fn until(how: How) -> Until {
         How::Try => Until::Now,
         How::Block => Until::Forever,
         How::Within(time) => Until::After(time),
+        How::At(time) => Until::Time(time),
     }
 }
 
@@ -26,6 +30,7 @@ impl<'a> Clerk<'a> {
             queue,
             journal,
             role,
+            author: journal.author(role),
             buffer: vec![0; queue.msgmax()],
         }
     }
@@ -39,8 +44,8 @@ impl<'a> Clerk<'a> {
         let len = len.clamp(SHORTEST, self.buffer.len());
         let (number, records) = self.journal.next(1);
         let bytes = &mut self.buffer[..len];
-        records[0].begin(number, self.role, mtype, bytes);
-        self.journal.begin(self.role);
+        records[0].begin(number, self.author, mtype, bytes);
+        self.journal.begin(self.role, how);
         let result = self.queue.send_until(mtype.into(), bytes, until(how));
         records[0].end(result.is_ok());
         self.journal.end(self.role);
@@ -53,14 +58,14 @@ impl<'a> Clerk<'a> {
         let mut letters: Vec<(i64, Vec<u8>)> = Vec::new();
         for (number, (record, &(mtype, len))) in (first..).zip(records.iter().zip(batch)) {
             let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
-            record.begin(number, self.role, mtype, &mut bytes);
+            record.begin(number, self.author, mtype, &mut bytes);
             letters.push((mtype.into(), bytes));
         }
         let messages: Vec<(i64, &[u8])> = letters
             .iter()
             .map(|(mtype, bytes)| (*mtype, &bytes[..]))
             .collect();
-        self.journal.begin(self.role);
+        self.journal.begin(self.role, how);
         let result = self.queue.send_batch_until(&messages, until(how));
         for record in records {
             record.end(result.is_ok());
@@ -71,8 +76,8 @@ impl<'a> Clerk<'a> {
 
     /// Receives a message; returns its number.
     pub fn receive(&mut self, how: How, want: Want) -> Result<usize, ReceiveError> {
-        self.me().receiving.store(1, SeqCst);
-        self.journal.begin(self.role);
+        self.me().receiving.fetch_add(1, SeqCst);
+        self.journal.begin(self.role, how);
         let result = self
             .queue
             .receive_until(want, &mut self.buffer, false, until(how));
@@ -80,7 +85,7 @@ impl<'a> Clerk<'a> {
             let bytes = &self.buffer[..received.len];
             self.journal.note(bytes, received.mtype as u64)
         });
-        self.me().receiving.store(0, SeqCst);
+        self.me().receiving.fetch_sub(1, SeqCst);
         self.journal.end(self.role);
         result
     }
@@ -92,8 +97,8 @@ impl<'a> Clerk<'a> {
         want: Want,
         most: usize,
     ) -> Result<Vec<usize>, ReceiveError> {
-        self.me().receiving.store(most as u32, SeqCst);
-        self.journal.begin(self.role);
+        self.me().receiving.fetch_add(most as u32, SeqCst);
+        self.journal.begin(self.role, how);
         let mut buffer = vec![0; most * self.buffer.len()];
         let mut received = vec![Received::default(); most];
         let result = self
@@ -110,14 +115,14 @@ impl<'a> Clerk<'a> {
                 })
                 .collect()
         });
-        self.me().receiving.store(0, SeqCst);
+        self.me().receiving.fetch_sub(most as u32, SeqCst);
         self.journal.end(self.role);
         result
     }
 
     /// Leases a message.
     pub fn lease(&self, how: How, want: Want) -> Result<Lease<'a>, ReceiveError> {
-        self.journal.begin(self.role);
+        self.journal.begin(self.role, how);
         let result = self.queue.lease_until(want, until(how));
         self.journal.end(self.role);
         result
@@ -129,10 +134,26 @@ impl<'a> Clerk<'a> {
         if let Some(message) = self.journal.of(&bytes) {
             message.ending.store(1, SeqCst);
         }
-        self.journal.begin(self.role);
+        self.journal.begin(self.role, How::Try);
         let result = lease.acknowledge();
         let result = result.map(|()| self.journal.note(&bytes, mtype));
         self.journal.end(self.role);
         result
+    }
+
+    /// Waits until poll says that there is a message; whether it did.
+    pub fn poll(&self, how: How) -> bool {
+        self.journal.begin(self.role, how);
+        let told = match self.queue.pollable() {
+            Ok(descriptor) => poll_readable(descriptor, how),
+            // Somebody is stopped inside of an operation.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("a doorbell: {error}"),
+        };
+        self.journal.end(self.role);
+        if told {
+            self.journal.did(Deed::Polled);
+        }
+        told
     }
 }

@@ -6,13 +6,12 @@
 use super::now;
 use super::shared::Zeroed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
-use umsg::posix::{Lease, LeaseError, Queue, ReceiveError, Received, Reservation, SendError};
+use std::time::{Duration, SystemTime};
 
 /// Messages that a journal has room for.
 pub const MESSAGES: usize = 1 << 23;
-/// Processes that take part.
-pub const ROLES: usize = 16;
+/// Processes and threads that take part.
+pub const ROLES: usize = 64;
 /// Shortest message, in bytes: its number.
 pub const SHORTEST: usize = 4;
 
@@ -25,6 +24,8 @@ pub const REFUSED: u8 = 3;
 pub struct Message {
     pub state: AtomicU8,
     pub sender: AtomicU8,
+    /// Which of the processes that had its role.
+    pub life: AtomicU32,
     /// Of a System V queue, the type.
     pub priority: AtomicU16,
     pub len: AtomicU32,
@@ -35,11 +36,13 @@ pub struct Message {
     pub ending: AtomicU32,
 }
 
-/// What is known of one process.
+/// What is known of one process, or thread.
 #[repr(C)]
 pub struct Role {
-    /// While it is inside of a receive, how many messages that may take; else 0.
+    /// While it is inside of receives, how many messages those may take; else 0.
     pub receiving: AtomicU32,
+    /// Processes that have had this role.
+    pub lives: AtomicU32,
     /// Set by the process when it is ready, and by others to let it go on.
     pub ready: AtomicU32,
     pub go: AtomicU32,
@@ -48,6 +51,8 @@ pub struct Role {
     pub done_at: AtomicU64,
     /// When a call that is still going on was begun; 0 for none.
     pub begun_at: AtomicU64,
+    /// When that call has to be back, whoever is stopped; 0 for one that may wait for ever.
+    pub due_at: AtomicU64,
     /// The first call that returned after [`Journal::mark`].
     pub first_after_mark: AtomicU64,
     /// The longest call.
@@ -61,6 +66,8 @@ pub struct Journal {
     pub receipts: AtomicU32,
     /// Messages that were received other than they were sent.
     pub mangled: AtomicU32,
+    /// How often what was done, see [`Deed`].
+    pub deeds: [AtomicU64; DEEDS],
     /// A moment of CLOCK_MONOTONIC that somebody set; see [`Role::first_after_mark`].
     pub mark: AtomicU64,
     pub roles: [Role; ROLES],
@@ -76,13 +83,72 @@ pub enum How {
     Try,
     Block,
     Within(Duration),
+    /// Until this time of the system's clock, which may be long past or never come.
+    At(SystemTime),
+}
+
+/// How long a call that does not block may wait for a lock whose owner is stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl How {
+    /// The moment of CLOCK_MONOTONIC at which a call has to be back that begins now; 0 for none.
+    fn due_at(self) -> u64 {
+        let time = match self {
+            How::Block => return 0,
+            How::Try => PATIENCE,
+            How::Within(time) => time.max(PATIENCE),
+            How::At(time) => {
+                let left = time.duration_since(SystemTime::now()).unwrap_or_default();
+                left.max(PATIENCE)
+            }
+        };
+        now().saturating_add(time.as_nanos() as u64)
+    }
+}
+
+/// What processes do besides sending and receiving.
+#[derive(Clone, Copy)]
+pub enum Deed {
+    /// A thread besides the first was begun.
+    Thread,
+    /// A child was forked that uses its parent's queue.
+    Fork,
+    /// A child was made that runs another program.
+    Spawn,
+    /// A process ran another program itself, whatever its threads were doing.
+    Exec,
+    /// A process was made more urgent than others, or less.
+    Urgent,
+    Idle,
+    /// A handler used the queue, or was put off to the end of a critical section.
+    Handled,
+    PutOff,
+    /// Somebody was told by poll, or by a notification.
+    Polled,
+    Notified,
+}
+pub const DEEDS: usize = Deed::Notified as usize + 1;
+
+/// Who sends: a role, and which of the processes that had it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Author {
+    pub role: usize,
+    pub life: u32,
 }
 
 impl Message {
-    /// Notes that a role is about to send it, and writes its bytes.
-    pub fn begin(&self, number: usize, role: usize, priority: u16, bytes: &mut [u8]) {
+    pub fn author(&self) -> Author {
+        Author {
+            role: self.sender.load(SeqCst).into(),
+            life: self.life.load(SeqCst),
+        }
+    }
+
+    /// Notes that somebody is about to send it, and writes its bytes.
+    pub fn begin(&self, number: usize, author: Author, priority: u16, bytes: &mut [u8]) {
         write_pattern(bytes, number as u32);
-        self.sender.store(role as u8, SeqCst);
+        self.sender.store(author.role as u8, SeqCst);
+        self.life.store(author.life, SeqCst);
         self.priority.store(priority, SeqCst);
         self.len.store(bytes.len() as u32, SeqCst);
         self.state.store(BEGUN, SeqCst);
@@ -108,6 +174,7 @@ impl Journal {
                 &role.done,
                 &role.done_at,
                 &role.begun_at,
+                &role.due_at,
                 &role.first_after_mark,
                 &role.longest,
             ] {
@@ -117,9 +184,20 @@ impl Journal {
                 word.store(0, SeqCst);
             }
         }
+        for deed in &self.deeds {
+            deed.store(0, SeqCst);
+        }
         self.mark.store(0, SeqCst);
         self.receipts.store(0, SeqCst);
         self.next.store(0, SeqCst);
+    }
+
+    /// Whoever has this role now, as a sender.
+    pub fn author(&self, role: usize) -> Author {
+        Author {
+            role,
+            life: self.roles[role].lives.load(SeqCst),
+        }
     }
 
     /// How many numbers were given out.
@@ -158,9 +236,19 @@ impl Journal {
         self.messages.get(read_pattern(bytes)? as usize)
     }
 
+    pub fn did(&self, deed: Deed) {
+        self.deeds[deed as usize].fetch_add(1, SeqCst);
+    }
+
+    pub fn deeds(&self, deed: Deed) -> u64 {
+        self.deeds[deed as usize].load(SeqCst)
+    }
+
     /// A role begins a call.
-    pub fn begin(&self, role: usize) {
-        self.roles[role].begun_at.store(now(), SeqCst);
+    pub fn begin(&self, role: usize, how: How) {
+        let role = &self.roles[role];
+        role.due_at.store(how.due_at(), SeqCst);
+        role.begun_at.store(now(), SeqCst);
     }
 
     /// A role's call has returned.
@@ -202,15 +290,24 @@ impl Journal {
         missing
     }
 
-    /// How many messages of a send that did not return were received, and how many there are.
-    pub fn unfinished(&self) -> (usize, usize) {
+    /// How many messages of a role's send that did not return were received, and how many there are.
+    pub fn unfinished(&self, role: usize) -> (usize, usize) {
         let begun = || {
             self.messages()
                 .iter()
                 .filter(|message| message.state.load(SeqCst) == BEGUN)
+                .filter(|message| message.sender.load(SeqCst) as usize == role)
         };
         let received = begun().filter(|message| message.received.load(SeqCst) != 0);
         (received.count(), begun().count())
+    }
+
+    /// How many messages were sent by a call that returned.
+    pub fn sent(&self) -> usize {
+        self.messages()
+            .iter()
+            .filter(|message| message.state.load(SeqCst) == RETURNED)
+            .count()
     }
 
     /// How many messages were received.
@@ -279,199 +376,6 @@ impl Journal {
             }
             latest.insert(key, number);
         }
-    }
-}
-
-/// A process's part: a queue and the record of what it does with it.
-pub struct Actor<'a> {
-    pub queue: &'a Queue,
-    pub journal: &'a Journal,
-    pub role: usize,
-    buffer: Vec<u8>,
-}
-
-impl<'a> Actor<'a> {
-    /// `size` is the queue's message size. It is not asked of the queue: to ask repairs what a dead receiver left, and a
-    /// test may want it left.
-    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Actor<'a> {
-        Actor {
-            queue,
-            journal,
-            role,
-            buffer: vec![0; size],
-        }
-    }
-
-    pub fn me(&self) -> &Role {
-        &self.journal.roles[self.role]
-    }
-
-    /// Sends the next message; returns its number.
-    pub fn send(&mut self, how: How, priority: u16, len: usize) -> Result<usize, SendError> {
-        let len = len.clamp(SHORTEST, self.buffer.len());
-        let (number, message) = self.write_next(priority, len);
-        self.begin();
-        let (bytes, priority) = (&self.buffer[..len], u32::from(priority));
-        let result = match how {
-            How::Try => self.queue.try_send(bytes, priority),
-            How::Block => self.queue.send(bytes, priority),
-            How::Within(time) => self.queue.send_timeout(bytes, priority, time),
-        };
-        message.end(result.is_ok());
-        self.end();
-        result.map(|()| number)
-    }
-
-    /// Sends the next messages as one batch, each with its priority and length; returns the number of the first.
-    pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
-        let (first, records) = self.journal.next(batch.len());
-        let mut letters: Vec<(Vec<u8>, u32)> = Vec::new();
-        for (number, (record, &(priority, len))) in (first..).zip(records.iter().zip(batch)) {
-            let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
-            record.begin(number, self.role, priority, &mut bytes);
-            letters.push((bytes, priority.into()));
-        }
-        let messages: Vec<(&[u8], u32)> = letters
-            .iter()
-            .map(|(bytes, priority)| (&bytes[..], *priority))
-            .collect();
-        self.begin();
-        let result = match how {
-            How::Try => self.queue.try_send_batch(&messages),
-            How::Block => self.queue.send_batch(&messages),
-            How::Within(time) => self.queue.send_batch_timeout(&messages, time),
-        };
-        for record in records {
-            record.end(result.is_ok());
-        }
-        self.end();
-        result.map(|()| first)
-    }
-
-    /// The next message, written into the buffer.
-    fn write_next(&mut self, priority: u16, len: usize) -> (usize, &'a Message) {
-        let (number, records) = self.journal.next(1);
-        records[0].begin(number, self.role, priority, &mut self.buffer[..len]);
-        (number, &records[0])
-    }
-
-    /// Reserves room for a message of `len` bytes.
-    pub fn reserve(&self, how: How, len: usize) -> Result<Reservation<'a>, SendError> {
-        let len = len.clamp(SHORTEST, self.buffer.len());
-        self.begin();
-        let result = match how {
-            How::Try => self.queue.try_reserve(len),
-            How::Block => self.queue.reserve(len),
-            How::Within(time) => self.queue.reserve_timeout(len, time),
-        };
-        self.end();
-        result
-    }
-
-    /// Writes the next message, of `len` bytes at most, into the room and sends it; returns its number.
-    pub fn commit(
-        &mut self,
-        mut room: Reservation<'a>,
-        priority: u16,
-        len: usize,
-    ) -> Result<usize, SendError> {
-        let len = len.clamp(SHORTEST, room.len());
-        let (number, message) = self.write_next(priority, len);
-        room.truncate(len);
-        room.write_at(0, &self.buffer[..len]);
-        self.begin();
-        let result = room.commit(u32::from(priority));
-        message.end(result.is_ok());
-        self.end();
-        result.map(|()| number)
-    }
-
-    /// Leases a message.
-    pub fn lease(&self, how: How) -> Result<Lease<'a>, ReceiveError> {
-        self.begin();
-        let result = match how {
-            How::Try => self.queue.try_receive_lease(),
-            How::Block => self.queue.receive_lease(),
-            How::Within(time) => self.queue.receive_lease_timeout(time),
-        };
-        self.end();
-        result
-    }
-
-    /// The message that is leased.
-    fn of(&mut self, lease: &Lease<'_>) -> Option<&'a Message> {
-        lease.read_at(0, &mut self.buffer);
-        self.journal.of(&self.buffer[..lease.len()])
-    }
-
-    /// Acknowledges a lease: only now its message counts as received. Returns its number.
-    pub fn acknowledge(&mut self, lease: Lease<'a>) -> Result<usize, LeaseError> {
-        let (len, priority) = (lease.len(), lease.priority());
-        if let Some(message) = self.of(&lease) {
-            message.ending.store(1, SeqCst);
-        }
-        self.begin();
-        let result = lease.acknowledge();
-        let result = result.map(|()| self.note(&self.buffer[..len], priority));
-        self.end();
-        result
-    }
-
-    /// Receives a message; returns its number.
-    pub fn receive(&mut self, how: How) -> Result<usize, ReceiveError> {
-        self.me().receiving.store(1, SeqCst);
-        self.begin();
-        let result = match how {
-            How::Try => self.queue.try_receive(&mut self.buffer),
-            How::Block => self.queue.receive(&mut self.buffer),
-            How::Within(time) => self.queue.receive_timeout(&mut self.buffer, time),
-        };
-        let result =
-            result.map(|received| self.note(&self.buffer[..received.len], received.priority));
-        self.me().receiving.store(0, SeqCst);
-        self.end();
-        result
-    }
-
-    /// Receives up to `most` messages, those that are there; returns their numbers.
-    pub fn receive_batch(&mut self, how: How, most: usize) -> Result<Vec<usize>, ReceiveError> {
-        self.me().receiving.store(most as u32, SeqCst);
-        self.begin();
-        let mut buffer = vec![0; most * self.buffer.len()];
-        let mut received = vec![Received::default(); most];
-        let result = match how {
-            How::Try => self.queue.try_receive_batch(&mut buffer, &mut received),
-            How::Block => self.queue.receive_batch(&mut buffer, &mut received),
-            How::Within(time) => self
-                .queue
-                .receive_batch_timeout(&mut buffer, &mut received, time),
-        };
-        let mut rest = &buffer[..];
-        let result = result.map(|count| {
-            let messages = received[..count].iter();
-            messages
-                .map(|message| {
-                    let (bytes, behind) = rest.split_at(message.len);
-                    rest = behind;
-                    self.note(bytes, message.priority)
-                })
-                .collect()
-        });
-        self.me().receiving.store(0, SeqCst);
-        self.end();
-        result
-    }
-
-    fn note(&self, bytes: &[u8], priority: u32) -> usize {
-        self.journal.note(bytes, priority.into())
-    }
-
-    fn begin(&self) {
-        self.journal.begin(self.role);
-    }
-
-    fn end(&self) {
-        self.journal.end(self.role);
     }
 }
 

@@ -1,19 +1,27 @@
 //! What the tests that kill and starve share: a directory of their own, processes, memory that outlives them, and the
 //! record of every message.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
+pub mod actor;
 pub mod child;
 pub mod clerk;
 pub mod face;
 pub mod harass;
 pub mod journal;
+#[cfg(feature = "crash-points")]
+pub mod killing;
 pub mod place;
+#[cfg(feature = "crash-points")]
+pub mod points;
 pub mod scarce;
 pub mod shared;
+pub mod turns;
 pub mod written;
 
+use journal::How;
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Tests that measure stalls take turns: libtest would run them side by side.
 pub fn turn() -> MutexGuard<'static, ()> {
@@ -40,6 +48,24 @@ pub fn wait_until(patience: Duration, mut ready: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// Polls until the descriptor is readable, at most as long as `how` says; whether it is.
+pub fn poll_readable(descriptor: BorrowedFd<'_>, how: How) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let time = match how {
+        How::Try => Some(Duration::ZERO),
+        How::Block => None,
+        How::Within(time) => Some(time),
+        How::At(time) => Some(time.duration_since(SystemTime::now()).unwrap_or_default()),
+    };
+    let time = time.map(|time| Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    // An error is EINTR.
+    poll(&mut polled, time.as_ref()).is_ok_and(|count| count == 1)
 }
 
 /// Nanoseconds as milliseconds, for people.

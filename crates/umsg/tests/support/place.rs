@@ -25,6 +25,14 @@ impl Place {
         Place { dir, namespace }
     }
 
+    /// Nobody polls any more, and so no doorbell is left.
+    pub fn expect_no_bells(&self, what: &str) {
+        let entries = std::fs::read_dir(self.path()).expect("the directory");
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let bells: Vec<_> = names.filter(|name| name.starts_with(".bell-")).collect();
+        assert!(bells.is_empty(), "{what}: left: {bells:?}");
+    }
+
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -1,0 +1,156 @@
+//! What must hold when somebody has died.
+
+use super::acts::any;
+use super::stage::Stage;
+use crate::support::journal::{How, SHORTEST};
+use crate::support::killing::{BYSTANDER, OBSERVER, STALL, VICTIM};
+use crate::support::{Random, wait_until};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use umsg::posix::SendError;
+
+impl Stage<'_> {
+    /// Makes everybody notice that dead receivers are dead, and takes out what was offered to them.
+    pub(super) fn take_offers_back(&self, what: &str) {
+        let mut actor = self.actor(OBSERVER);
+        let is_done = wait_until(STALL, || {
+            let _ = actor.send(How::Try, 0, 4);
+            std::thread::sleep(Duration::from_millis(105));
+            while actor.receive(How::Try).is_ok() {}
+            self.blocked().1 == 0
+        });
+        assert!(is_done, "{what}: offered to the dead for good");
+    }
+
+    /// Takes out what is left.
+    pub(super) fn drain(&self) -> Vec<usize> {
+        let mut actor = self.actor(OBSERVER);
+        std::iter::from_fn(|| actor.receive(How::Try).ok()).collect()
+    }
+
+    pub(super) fn judge(&self, prefilled: usize, losses: usize, what: &str) {
+        // Mends the senders' side, if that was left behind.
+        let _ = self.actor(OBSERVER).send(How::Try, 0, 4);
+        // Whoever asks gets an answer without what the dead held; but for the same question a tick ago.
+        let returned = wait_until(STALL, || {
+            let attributes = self.queue.attributes();
+            attributes.leased + attributes.reserved == 0
+        });
+        assert!(returned, "{what}: held by the dead for good");
+        if self.blocked().1 == 0 {
+            self.judge_the_rest(prefilled, what);
+        } else {
+            self.take_offers_back(what);
+        }
+        let missing = self.journal.missing(what);
+        if losses == 0 && self.scenario.name.contains("batch") {
+            let (received, begun) = self.journal.unfinished(VICTIM);
+            assert!(
+                received == 0 || received == begun,
+                "{what}: {received} of a batch of {begun}"
+            );
+        }
+        assert!(
+            missing <= losses,
+            "{what}: {missing} messages lost, {losses} may be"
+        );
+        let rest = self.queue.attributes();
+        assert_eq!(
+            (rest.messages, rest.bytes),
+            (0, 0),
+            "{what}: attributes of an empty queue"
+        );
+        assert!(!self.queue.status().damaged, "{what}: marked as damaged");
+    }
+
+    /// What is left is counted exactly, and comes out in order.
+    fn judge_the_rest(&self, prefilled: usize, what: &str) {
+        let before = self.queue.attributes();
+        let left = self.drain();
+        assert_eq!(before.messages, left.len(), "{what}: attributes");
+        let bytes: u64 = left
+            .iter()
+            .map(|&number| u64::from(self.journal.messages[number].len.load(SeqCst)))
+            .sum();
+        assert_eq!(before.bytes, bytes, "{what}: attributes");
+        let came_before = |one, other| self.came_before(prefilled, one, other);
+        self.journal.check_order(&left, came_before, what);
+    }
+
+    /// Whether a message was surely sent before another.
+    pub fn came_before(&self, prefilled: usize, one: usize, other: usize) -> bool {
+        let phase = |number: usize| {
+            let sender = self.journal.messages[number].sender.load(SeqCst) as usize;
+            match sender {
+                _ if number < prefilled => 0,
+                VICTIM => 1,
+                // A blocked bystander's messages come before, between or after the victim's and the newcomer's.
+                BYSTANDER => 9,
+                _ => 2,
+            }
+        };
+        match (phase(one), phase(other)) {
+            (9, _) => false,
+            (earlier, 9) => earlier == 0,
+            (earlier, later) => earlier < later,
+        }
+    }
+
+    /// Exactly as many messages fit as should, twice, and in no more memory than before.
+    pub(super) fn check_capacity(&mut self, what: &str) {
+        let depth = self.scenario.depth as usize;
+        for _ in 0..2 {
+            self.journal.reset();
+            let mut actor = self.actor(OBSERVER);
+            let (mut sent, mut bytes) = (0, 0);
+            let mut random = Random::new(sent as u64);
+            let refused = loop {
+                let (priority, len) = any(&mut random);
+                match actor.send(How::Try, priority, len.min(256)) {
+                    Ok(_) => {
+                        sent += 1;
+                        bytes += len.clamp(SHORTEST, 256) as u64;
+                    }
+                    Err(error) => break error,
+                }
+                assert!(sent <= depth, "{what}: more messages fit than should");
+            };
+            assert_eq!(refused, SendError::Full, "{what}");
+            assert_eq!(sent, depth, "{what}: fewer messages fit than should");
+            let attributes = self.queue.attributes();
+            assert_eq!(
+                (attributes.messages, attributes.bytes),
+                (sent, bytes),
+                "{what}"
+            );
+            let received = self.drain();
+            assert_eq!(received.len(), depth, "{what}");
+            self.journal.check_order(&received, |_, _| false, what);
+            assert_eq!(self.journal.missing(what), 0, "{what}: lost at rest");
+        }
+    }
+
+    /// Slots and memory are the same after any number of kills.
+    pub fn check_memory(&mut self, round: u32, what: &str) {
+        let status = self.queue.status();
+        let depth = self.scenario.depth as usize;
+        // They come in pages of 32, or a sixteenth at a time. The depths leave two to spare: for a bystander that is
+        // blocked, and for the victim. A slot that is lost takes one of them.
+        let most = (depth + 2).next_multiple_of(32).max(depth + depth / 16);
+        assert!(
+            status.slots <= most,
+            "{what}: {} slots in round {round}",
+            status.slots
+        );
+        if round < 2 {
+            self.settled = Some(status.memory);
+        } else if let Some(settled) = self.settled {
+            // The arena grows by 64 KiB: what is free lies otherwise each time.
+            assert!(
+                status.memory <= settled + (128 << 10),
+                "{what}: grew from {settled} to {} bytes in {round} rounds",
+                status.memory
+            );
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The parts of tests/crash_points.rs.
+
+pub mod acts;
+pub mod holding;
+pub mod judge;
+pub mod receiving;
+pub mod scenario;
+pub mod sending;
+pub mod stage;
+pub mod waiting;

@@ -1,0 +1,236 @@
+//! Who dies sending, to which owner.
+
+use crate::support::shared::Zeroed;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+use umsg::ring::{Post, SendError, Sender, Until};
+
+/// What the owner does while the victim sends.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Owner {
+    /// Sleeps until there is a message.
+    Sleeps,
+    /// Waits for three messages at a time.
+    WaitsForThree,
+    /// Polls the ring's descriptor.
+    Polls,
+    /// Receives nothing until the victim is dead.
+    Dawdles,
+    /// Receives a message each millisecond, so that the ring is mostly full.
+    IsSlow,
+}
+
+pub struct Scenario {
+    pub name: &'static str,
+    pub entries: u32,
+    pub overflow: u32,
+    /// The longest payload.
+    pub longest: u32,
+    pub owner: Owner,
+    pub victim: fn(&Sender, &Life),
+    pub points: &'static [&'static str],
+}
+
+/// A ring of sixteen, whose owner sleeps.
+const PLAIN: Scenario = Scenario {
+    name: "",
+    entries: 16,
+    overflow: 16,
+    longest: 64,
+    owner: Owner::Sleeps,
+    victim: |_, _| (),
+    points: &[],
+};
+
+/// What a sender that may die leaves for its judge.
+pub struct Life {
+    /// Messages whose send returned, and that are being sent.
+    pub sent: AtomicU64,
+    pub sending: AtomicU64,
+    /// The bystander is to end.
+    pub end: AtomicU32,
+    pub pid: AtomicU32,
+}
+
+// SAFETY: made of atomics.
+unsafe impl Zeroed for Life {}
+// SAFETY: made of atomics.
+unsafe impl Zeroed for Lives {}
+
+/// The victim's, the bystander's, and that of who repairs.
+pub type Lives = [Life; 3];
+
+pub fn post(number: u64) -> Post {
+    let payload = [number as u8; 64];
+    Post::new(number).payload(&payload[..number as usize % 65])
+}
+
+impl Life {
+    /// Sends, and fails the test if that fails.
+    pub fn send(&self, count: u64, send: impl FnOnce(&[Post]) -> Result<(), SendError>) {
+        let first = self.sent.load(SeqCst);
+        let posts: Vec<Post> = (first..first + count).map(post).collect();
+        self.sending.store(count, SeqCst);
+        send(&posts).expect("a living owner");
+        self.sent.store(first + count, SeqCst);
+        self.sending.store(0, SeqCst);
+    }
+
+    /// Sends, if there is room.
+    pub fn try_send(&self, sender: &Sender) {
+        let first = self.sent.load(SeqCst);
+        self.sending.store(1, SeqCst);
+        let sent = sender.try_send(&post(first)).is_ok();
+        self.sent.store(first + u64::from(sent), SeqCst);
+        self.sending.store(0, SeqCst);
+    }
+}
+
+pub fn send_now_and_then(sender: &Sender, life: &Life) {
+    for _ in 0..1500 {
+        life.send(1, |posts| sender.send(&posts[0]));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn send_batches(sender: &Sender, life: &Life) {
+    for _ in 0..1500 {
+        life.send(2, |posts| sender.send_batch(posts));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Payloads that do not fit into a cell.
+pub fn send_long(sender: &Sender, life: &Life) {
+    for _ in 0..100 {
+        life.send(1, |posts| {
+            let number = life.sent.load(SeqCst);
+            let payload = vec![number as u8; LONG + number as usize % 65];
+            sender.send_long(&posts[0], &payload, Until::Forever)
+        });
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What a long payload has more than a short one, in bytes.
+pub const LONG: usize = 1000;
+
+pub fn flood(sender: &Sender, life: &Life) {
+    for _ in 0..3000 {
+        life.send(1, |posts| sender.send(&posts[0]));
+    }
+}
+
+pub const SENDERS: &[Scenario] = &[
+    Scenario {
+        name: "sends to a sleeper",
+        victim: send_now_and_then,
+        points: &[
+            "SEND_FILLED",
+            "SEND_PUBLISHED",
+            "SEND_COUNTED",
+            "SEND_UNSERVED",
+            "RING_DUE",
+            "RING_SILENCED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends to who waits for several",
+        owner: Owner::WaitsForThree,
+        victim: send_now_and_then,
+        points: &[
+            "SEND_PUBLISHED",
+            "SEND_UNSERVED",
+            "RING_DUE",
+            "RING_SILENCED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends to who polls",
+        owner: Owner::Polls,
+        victim: send_now_and_then,
+        points: &[
+            "SEND_FILLED",
+            "SEND_PUBLISHED",
+            "SEND_COUNTED",
+            "SEND_UNSERVED",
+            "RING_DUE",
+            "RING_PULLED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends batches",
+        victim: send_batches,
+        points: &[
+            "BATCH_NOTED",
+            "BATCH_STAMPED",
+            "BATCH_PUBLISHED",
+            "BATCH_COUNTED",
+            "SEND_UNSERVED",
+            "RING_DUE",
+            "RING_SILENCED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends more than the entries",
+        entries: 8,
+        overflow: 4000,
+        owner: Owner::Dawdles,
+        victim: flood,
+        points: &[
+            "SEND_FILLED",
+            "SEND_PUBLISHED",
+            "GROW_LENT",
+            "GROW_COPIED",
+            "GROW_DOUBLED",
+            "GROW_WRITTEN",
+            "GROW_COUNTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends to a full ring",
+        entries: 4,
+        overflow: 4,
+        owner: Owner::IsSlow,
+        victim: flood,
+        points: &[
+            "SEND_PUBLISHED",
+            "PARK_SLOT_TAKEN",
+            "PARK_FILLED",
+            "WAIT_NODE_FILLED",
+            "WAIT_LISTED",
+            "WAIT_UNNAMED",
+            "WAIT_NAMED",
+            "WAIT_WOKEN",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "passes descriptors",
+        owner: Owner::Polls,
+        victim: |sender, life| {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            for _ in 0..1500 {
+                life.send(1, |posts| {
+                    sender.send_fd(&posts[0], file.as_fd(), Until::Forever)
+                });
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        },
+        points: &["RING_PASSED", "SEND_FILLED", "RING_DUE"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "sends long messages",
+        longest: 2000,
+        victim: send_long,
+        points: &["ARENA_SPLIT", "ARENA_NAMED"],
+        ..PLAIN
+    },
+];

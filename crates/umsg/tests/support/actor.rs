@@ -1,0 +1,251 @@
+//! A process's part in what is done to a POSIX queue.
+
+use super::journal::{Author, Deed, How, Journal, Message, Role, SHORTEST};
+use super::poll_readable;
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use umsg::posix::{
+    Lease, LeaseError, NotifyError, Queue, ReceiveError, Received, Reservation, SendError,
+};
+
+/// A queue, and the record of what is done with it.
+pub struct Actor<'a> {
+    pub queue: &'a Queue,
+    pub journal: &'a Journal,
+    pub role: usize,
+    author: Author,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Actor<'a> {
+    /// `size` is the queue's message size. It is not asked of the queue: to ask repairs what a dead receiver left, and a
+    /// test may want it left.
+    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Actor<'a> {
+        Actor {
+            queue,
+            journal,
+            role,
+            author: journal.author(role),
+            buffer: vec![0; size],
+        }
+    }
+
+    pub fn me(&self) -> &Role {
+        &self.journal.roles[self.role]
+    }
+
+    /// Sends the next message; returns its number.
+    pub fn send(&mut self, how: How, priority: u16, len: usize) -> Result<usize, SendError> {
+        let len = len.clamp(SHORTEST, self.buffer.len());
+        let (number, message) = self.write_next(priority, len);
+        self.begin(how);
+        let (bytes, priority) = (&self.buffer[..len], u32::from(priority));
+        let result = match how {
+            How::Try => self.queue.try_send(bytes, priority),
+            How::Block => self.queue.send(bytes, priority),
+            How::Within(time) => self.queue.send_timeout(bytes, priority, time),
+            How::At(time) => self.queue.send_deadline(bytes, priority, time),
+        };
+        message.end(result.is_ok());
+        self.end();
+        result.map(|()| number)
+    }
+
+    /// Sends the next messages as one batch, each with its priority and length; returns the number of the first.
+    pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
+        let (first, records) = self.journal.next(batch.len());
+        let mut letters: Vec<(Vec<u8>, u32)> = Vec::new();
+        for (number, (record, &(priority, len))) in (first..).zip(records.iter().zip(batch)) {
+            let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
+            record.begin(number, self.author, priority, &mut bytes);
+            letters.push((bytes, priority.into()));
+        }
+        let messages: Vec<(&[u8], u32)> = letters
+            .iter()
+            .map(|(bytes, priority)| (&bytes[..], *priority))
+            .collect();
+        self.begin(how);
+        let result = match how {
+            How::Try => self.queue.try_send_batch(&messages),
+            How::Block => self.queue.send_batch(&messages),
+            How::Within(time) => self.queue.send_batch_timeout(&messages, time),
+            How::At(time) => self.queue.send_batch_deadline(&messages, time),
+        };
+        for record in records {
+            record.end(result.is_ok());
+        }
+        self.end();
+        result.map(|()| first)
+    }
+
+    /// The next message, written into the buffer.
+    fn write_next(&mut self, priority: u16, len: usize) -> (usize, &'a Message) {
+        let (number, records) = self.journal.next(1);
+        records[0].begin(number, self.author, priority, &mut self.buffer[..len]);
+        (number, &records[0])
+    }
+
+    /// Reserves room for a message of `len` bytes.
+    pub fn reserve(&self, how: How, len: usize) -> Result<Reservation<'a>, SendError> {
+        let len = len.clamp(SHORTEST, self.buffer.len());
+        self.begin(how);
+        let result = match how {
+            How::Try => self.queue.try_reserve(len),
+            How::Block => self.queue.reserve(len),
+            How::Within(time) => self.queue.reserve_timeout(len, time),
+            How::At(time) => self.queue.reserve_deadline(len, time),
+        };
+        self.end();
+        result
+    }
+
+    /// Writes the next message, of `len` bytes at most, into the room and sends it; returns its number.
+    pub fn commit(
+        &mut self,
+        mut room: Reservation<'a>,
+        priority: u16,
+        len: usize,
+    ) -> Result<usize, SendError> {
+        let len = len.clamp(SHORTEST, room.len());
+        let (number, message) = self.write_next(priority, len);
+        room.truncate(len);
+        room.write_at(0, &self.buffer[..len]);
+        self.begin(How::Try);
+        let result = room.commit(u32::from(priority));
+        message.end(result.is_ok());
+        self.end();
+        result.map(|()| number)
+    }
+
+    /// Leases a message.
+    pub fn lease(&self, how: How) -> Result<Lease<'a>, ReceiveError> {
+        self.begin(how);
+        let result = match how {
+            How::Try => self.queue.try_receive_lease(),
+            How::Block => self.queue.receive_lease(),
+            How::Within(time) => self.queue.receive_lease_timeout(time),
+            How::At(time) => self.queue.receive_lease_deadline(time),
+        };
+        self.end();
+        result
+    }
+
+    /// The message that is leased.
+    fn of(&mut self, lease: &Lease<'_>) -> Option<&'a Message> {
+        lease.read_at(0, &mut self.buffer);
+        self.journal.of(&self.buffer[..lease.len()])
+    }
+
+    /// Acknowledges a lease: only now its message counts as received. Returns its number.
+    pub fn acknowledge(&mut self, lease: Lease<'a>) -> Result<usize, LeaseError> {
+        let (len, priority) = (lease.len(), lease.priority());
+        if let Some(message) = self.of(&lease) {
+            message.ending.store(1, SeqCst);
+        }
+        self.begin(How::Try);
+        let result = lease.acknowledge();
+        let result = result.map(|()| self.note(&self.buffer[..len], priority));
+        self.end();
+        result
+    }
+
+    /// Receives a message; returns its number.
+    pub fn receive(&mut self, how: How) -> Result<usize, ReceiveError> {
+        self.me().receiving.fetch_add(1, SeqCst);
+        self.begin(how);
+        let result = match how {
+            How::Try => self.queue.try_receive(&mut self.buffer),
+            How::Block => self.queue.receive(&mut self.buffer),
+            How::Within(time) => self.queue.receive_timeout(&mut self.buffer, time),
+            How::At(time) => self.queue.receive_deadline(&mut self.buffer, time),
+        };
+        let result =
+            result.map(|received| self.note(&self.buffer[..received.len], received.priority));
+        self.me().receiving.fetch_sub(1, SeqCst);
+        self.end();
+        result
+    }
+
+    /// Receives up to `most` messages, those that are there; returns their numbers.
+    pub fn receive_batch(&mut self, how: How, most: usize) -> Result<Vec<usize>, ReceiveError> {
+        self.me().receiving.fetch_add(most as u32, SeqCst);
+        self.begin(how);
+        let mut buffer = vec![0; most * self.buffer.len()];
+        let mut received = vec![Received::default(); most];
+        let result = match how {
+            How::Try => self.queue.try_receive_batch(&mut buffer, &mut received),
+            How::Block => self.queue.receive_batch(&mut buffer, &mut received),
+            How::Within(time) => self
+                .queue
+                .receive_batch_timeout(&mut buffer, &mut received, time),
+            How::At(time) => self
+                .queue
+                .receive_batch_deadline(&mut buffer, &mut received, time),
+        };
+        let mut rest = &buffer[..];
+        let result = result.map(|count| {
+            let messages = received[..count].iter();
+            messages
+                .map(|message| {
+                    let (bytes, behind) = rest.split_at(message.len);
+                    rest = behind;
+                    self.note(bytes, message.priority)
+                })
+                .collect()
+        });
+        self.me().receiving.fetch_sub(most as u32, SeqCst);
+        self.end();
+        result
+    }
+
+    fn note(&self, bytes: &[u8], priority: u32) -> usize {
+        self.journal.note(bytes, priority.into())
+    }
+
+    fn begin(&self, how: How) {
+        self.journal.begin(self.role, how);
+    }
+
+    fn end(&self) {
+        self.journal.end(self.role);
+    }
+
+    /// Waits until poll says that there is a message; whether it did.
+    pub fn poll(&self, how: How) -> bool {
+        self.begin(how);
+        let told = match self.queue.pollable() {
+            Ok(descriptor) => poll_readable(descriptor, how),
+            // Somebody is stopped inside of an operation.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("a doorbell: {error}"),
+        };
+        self.end();
+        if told {
+            self.journal.did(Deed::Polled);
+        }
+        told
+    }
+
+    /// Registers for a notification, if nobody is, and waits for it; whether it came.
+    pub fn await_notification(&self, time: Duration) -> bool {
+        self.begin(How::Within(time));
+        let waited = self
+            .queue
+            .notify_waiter()
+            .and_then(|mut awaited| awaited.wait_timeout(time));
+        self.end();
+        match waited {
+            Ok(_) => self.journal.did(Deed::Notified),
+            Err(
+                NotifyError::Busy
+                | NotifyError::NoMemory
+                | NotifyError::Unavailable
+                | NotifyError::TimedOut
+                | NotifyError::Interrupted,
+            ) => {}
+            Err(error) => panic!("notification: {error}"),
+        }
+        waited.is_ok()
+    }
+}

@@ -1,0 +1,174 @@
+//! What the tests at named points share: who takes part, how long anybody may stall, and what was seen.
+
+use super::milliseconds;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use umsg::crash::{self, POINTS};
+
+use super::shared::{Shared, Zeroed};
+
+/// Who takes part, as numbers of the journal.
+pub const OBSERVER: usize = 0;
+pub const BYSTANDER: usize = 1;
+pub const VICTIM: usize = 2;
+pub const NEWCOMER: usize = 3;
+pub const REPAIRER: usize = 4;
+
+/// How long others may stall after a death: a slice of 100 ms twice. The middle one of the rounds at a point has to be below it.
+pub const GOAL: Duration = Duration::from_millis(200);
+/// What every stall must stay below, however busy the machine is.
+pub const STALL: Duration = Duration::from_secs(1);
+/// Nothing in these tests takes as long.
+pub const STUCK: Duration = Duration::from_secs(10);
+
+/// How often a victim is killed at a point, within `PATIENCE`, but at least `LEAST` times.
+const ROUNDS: u32 = 20;
+const LEAST: u32 = 3;
+const PATIENCE: Duration = Duration::from_millis(80);
+
+/// What the bystander does while the victim dies.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Bystander {
+    /// Has the queue open and goes on when the victim is dead.
+    Idle,
+    /// Receives (from a System V queue messages of one type), and is blocked when the victim begins.
+    Receives,
+    /// Sends, and is blocked when the victim begins.
+    Sends,
+    /// The same with batches of two.
+    SendsBatches,
+}
+
+impl Bystander {
+    pub fn sends(self) -> bool {
+        matches!(self, Bystander::Sends | Bystander::SendsBatches)
+    }
+}
+
+/// What the observer does once the victim is blocked.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Nudge {
+    Nothing,
+    Send,
+    Receive,
+}
+
+/// Who repairs what the victim has left.
+#[derive(Clone, Copy)]
+pub enum Repairer<'a> {
+    /// Whoever comes.
+    Anybody,
+    /// A process of its own, whose way through the points is noted.
+    Watched(&'a Shared<Way>),
+    /// One that dies at this point.
+    DiesAt(&'a str),
+}
+
+impl std::fmt::Display for Repairer<'_> {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Repairer::Anybody => Ok(()),
+            Repairer::Watched(_) => write!(to, " / then a repair"),
+            Repairer::DiesAt(point) => write!(to, " / then {point}"),
+        }
+    }
+}
+
+/// The points that a process has passed, one bit each.
+pub struct Way([AtomicU64; POINTS.len().div_ceil(64)]);
+
+// SAFETY: made of atomics.
+unsafe impl Zeroed for Way {}
+
+impl Way {
+    /// Does `work`, and notes the points that it passes.
+    pub fn of<T>(&self, work: impl FnOnce() -> T) -> T {
+        crash::forget();
+        let done = work();
+        for (index, word) in self.0.iter().enumerate() {
+            word.store(crash::passed(index), SeqCst);
+        }
+        done
+    }
+
+    pub fn points(&self) -> Vec<&'static str> {
+        let has = |point: usize| self.0[point / 64].load(SeqCst) & (1 << (point % 64)) != 0;
+        let passed = POINTS.iter().filter(|(point, _, _)| has(*point as usize));
+        passed.map(|(_, name, _)| *name).collect()
+    }
+}
+
+/// `UMSG_CRASH_ROUNDS` asks for more or fewer rounds at each point than there is patience for.
+pub fn rounds() -> impl Iterator<Item = u32> {
+    let asked = std::env::var("UMSG_CRASH_ROUNDS").ok();
+    let asked: Option<u32> = asked.and_then(|text| text.parse().ok());
+    let begun = Instant::now();
+    (0..asked.unwrap_or(ROUNDS))
+        .take_while(move |&round| asked.is_some() || round < LEAST || begun.elapsed() < PATIENCE)
+}
+
+/// What one test has seen.
+#[derive(Default)]
+pub struct Figures {
+    kills: u32,
+    /// How often at each point.
+    at: BTreeMap<String, u32>,
+    longest: u64,
+    longest_at: String,
+    /// The longest stall of the round that goes on, and those of the rounds before, since they were judged.
+    stall: u64,
+    stalls: Vec<u64>,
+}
+
+impl Figures {
+    pub fn note_kill(&mut self, point: &str) {
+        self.kills += 1;
+        *self.at.entry(point.to_owned()).or_default() += 1;
+    }
+
+    pub fn kills(&self) -> u32 {
+        self.kills
+    }
+
+    pub fn kills_at(&self, point: &str) -> u32 {
+        self.at.get(point).copied().unwrap_or_default()
+    }
+
+    pub fn note_stall(&mut self, stall: u64, what: &str) {
+        if stall > self.longest {
+            self.longest = stall;
+            self.longest_at = what.to_owned();
+        }
+        self.stall = self.stall.max(stall);
+        let is_short = stall < STALL.as_nanos() as u64;
+        let stalled = milliseconds(stall);
+        assert!(is_short, "{what}: somebody stalled for {stalled:.0} ms");
+    }
+
+    pub fn end_round(&mut self) {
+        self.stalls.push(std::mem::take(&mut self.stall));
+    }
+
+    /// Fails unless the middle one of the rounds since the last judgement had no longer stalls than there may be.
+    pub fn judge_stalls(&mut self, what: &str) {
+        let mut stalls = std::mem::take(&mut self.stalls);
+        stalls.sort_unstable();
+        let middle = stalls[(stalls.len() - 1) / 2];
+        assert!(
+            middle < GOAL.as_nanos() as u64,
+            "{what}: in half of the rounds somebody stalled for {:.0} ms or longer",
+            milliseconds(middle)
+        );
+    }
+
+    pub fn print(&self, what: &str) {
+        eprintln!(
+            "{what}: {} kills at {} points, longest stall {:.1} ms ({})",
+            self.kills,
+            self.at.len(),
+            milliseconds(self.longest),
+            self.longest_at
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! The named points of each face, as they stand in the code: nobody keeps a list of them.
+//!
+//! Every `crash_point!` below `src` belongs to the faces whose calls come by there, which the folder or file says; a file of which
+//! that is not known fails the tests. A face's points less those that it never comes by, each for a reason, is what its tests
+//! have to kill at.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use umsg::crash::POINTS;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Face {
+    Posix,
+    Sysv,
+    Ring,
+}
+use Face::{Posix, Ring, Sysv};
+
+/// Whose calls come by the points of a folder or file; the first that fits.
+const PLACES: &[(&str, &[Face])] = &[
+    ("posix/", &[Posix]),
+    ("sysv/", &[Sysv]),
+    ("typed/", &[Sysv]),
+    ("ring/", &[Ring]),
+    ("queue/bell.rs", &[Ring]),
+    ("queue/hold.rs", &[Posix]),
+    ("queue/lease.rs", &[Posix]),
+    ("queue/reserve.rs", &[Posix]),
+    ("queue/policy.rs", &[Posix]),
+    ("queue/notice.rs", &[Posix]),
+    ("queue/watch.rs", &[Posix]),
+    ("queue/", &[Posix, Ring]),
+    ("recover.rs", &[Posix, Ring]),
+    ("lock.rs", &[Posix, Sysv, Ring]),
+    ("slots/", &[Posix, Sysv, Ring]),
+    ("doorbell/", &[Posix, Sysv]),
+];
+
+/// What a face never comes by, though it uses the file; and why.
+const NEVER: &[(Face, &str, &str)] = &[
+    (Ring, "SEND_RUN_CHANGED", "its messages have no priorities"),
+    (Ring, "SERVE_NOTED", "its receiver leaves no node"),
+    (Ring, "SERVE_OFFERED", "its receiver leaves no node"),
+    (Ring, "SERVE_TAKEN", "its receiver leaves no node"),
+];
+
+/// What a repair comes by and nobody else.
+const REPAIRS: [&str; 3] = ["recover.rs", "typed/repair.rs", "queue/batch/send.rs"];
+const REPAIR_NAMES: [&str; 5] = [
+    "REPAIR_",
+    "MSG_SURVEYED",
+    "MSG_CLEARED",
+    "MSG_ORDERED",
+    "BATCH_TAKEN_BACK",
+];
+
+/// A `crash_point!`: the file below `src`, and the name.
+type Site = (String, String);
+
+/// All of them.
+pub fn sites() -> Vec<Site> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut sites = Vec::new();
+    for file in files(&src) {
+        let name = file.strip_prefix(&src).unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let uses = text.split("crash_point!(").skip(1);
+        let points = uses
+            .filter_map(|rest| rest.split_once(')'))
+            .map(|(point, _)| point);
+        let points = points.filter(|point| POINTS.iter().any(|(_, known, _)| known == point));
+        sites.extend(points.map(|point| (name.to_owned(), point.to_owned())));
+    }
+    assert!(sites.len() >= POINTS.len(), "{sites:?}");
+    sites
+}
+
+/// The files of a folder and of those in it, but for the one that declares the points.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => files(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
+        .filter(|path| path.file_name().is_none_or(|name| name != "crash.rs"))
+        .collect()
+}
+
+fn faces(file: &str) -> &'static [Face] {
+    let place = PLACES.iter().find(|(place, _)| file.starts_with(place));
+    place
+        .unwrap_or_else(|| panic!("{file} has a point: of which faces?"))
+        .1
+}
+
+/// The points at which somebody who uses the face has to be killed.
+fn of(face: Face) -> BTreeSet<String> {
+    let never = |point: &str| {
+        let mut never = NEVER.iter();
+        never.any(|(other, name, _)| *other == face && *name == point)
+    };
+    let ours = sites()
+        .into_iter()
+        .filter(|(file, _)| faces(file).contains(&face));
+    ours.map(|(_, point)| point)
+        .filter(|point| !never(point))
+        .collect()
+}
+
+/// The points of a face's repairs, at which a second one has to be killed.
+pub fn of_repairs(face: Face) -> BTreeSet<String> {
+    let is_repair = |(file, point): &Site| {
+        REPAIRS.contains(&&file[..])
+            && faces(file).contains(&face)
+            && REPAIR_NAMES.iter().any(|name| point.starts_with(name))
+    };
+    let repairs = sites().into_iter().filter(is_repair);
+    repairs.map(|(_, point)| point).collect()
+}
+
+/// The points that a file of tests names: it kills at each, and fails if nobody dies there.
+pub fn killed_in(file: &str) -> Vec<&'static str> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(file);
+    let text = fs::read_to_string(path).unwrap();
+    let words: BTreeSet<&str> = text.split('"').skip(1).step_by(2).collect();
+    let named = POINTS.iter().filter(|(_, name, _)| words.contains(name));
+    named.map(|(_, name, _)| *name).collect()
+}
+
+/// Fails if the face has a point at which nobody is killed, or one is named that it has not.
+#[track_caller]
+pub fn expect_all(face: Face, killed: &[&str]) {
+    let missing: Vec<String> = of(face)
+        .into_iter()
+        .filter(|point| !killed.contains(&&point[..]))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "{face:?}: nobody is killed at {missing:?}"
+    );
+    for name in killed {
+        let is_known = POINTS.iter().any(|(_, known, _)| known == name);
+        assert!(is_known, "{face:?}: there is no point {name}");
+        let never = NEVER
+            .iter()
+            .find(|(other, point, _)| *other == face && point == name);
+        assert!(
+            never.is_none(),
+            "{face:?}: killed at a point that it never comes by: {never:?}"
+        );
+    }
+}
+
+/// Fails if a point is declared that stands nowhere in the code.
+pub fn expect_all_to_stand_somewhere() {
+    let sites = sites();
+    for (_, name, what) in POINTS {
+        let stands = sites.iter().any(|(_, point)| point == name);
+        assert!(stands, "{name} ({what}) stands nowhere in the code");
+    }
+}

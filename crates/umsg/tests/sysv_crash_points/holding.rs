@@ -1,0 +1,49 @@
+//! Who dies with leases.
+
+use super::acts::*;
+use super::scenario::{PLAIN, Scenario, WANTED};
+use crate::support::journal::How;
+use crate::support::killing::Bystander;
+use umsg::sysv::Want;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "leases",
+        prefill: |clerk| send_mixed(clerk, 40),
+        victim: |clerk| lease(clerk, 8),
+        passes: 8,
+        points: &["MSG_LEASED", "MSG_ACKNOWLEDGED", "MSG_RETURNED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "leases from a full queue while a sender is blocked",
+        prefill: fill,
+        bystander: Bystander::Sends,
+        victim: |clerk| lease(clerk, 4),
+        passes: 2,
+        alone: &["MSG_ACKNOWLEDGED", "MSG_ADMITTED"],
+        points: &[
+            "MSG_LEASED",
+            "MSG_ACKNOWLEDGED",
+            "MSG_RETURNED",
+            "MSG_ADMITTED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "leases and gives back what another waits for",
+        prefill: |clerk| send_mixed(clerk, 5),
+        bystander: Bystander::Receives,
+        victim: |clerk| {
+            // More than the bystander takes meanwhile.
+            clerk
+                .send_batch(How::Try, &[(WANTED, 50); 30])
+                .expect("room");
+            if let Ok(lease) = clerk.lease(How::Try, Want::Exactly(WANTED.into())) {
+                lease.give_back().expect("a lease");
+            }
+        },
+        points: &["MSG_LEASED", "MSG_RETURNED"],
+        ..PLAIN
+    },
+];

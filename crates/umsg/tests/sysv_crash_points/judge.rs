@@ -1,0 +1,150 @@
+//! What must hold when somebody has died.
+
+use super::acts::{any, status};
+use super::scenario::{QBYTES, WANTED};
+use super::stage::Stage;
+use crate::support::journal::{How, SHORTEST};
+use crate::support::killing::{OBSERVER, STALL, VICTIM};
+use crate::support::{Random, wait_until};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use umsg::sysv::{SendError, Want};
+
+impl Stage<'_> {
+    /// Takes out what is left.
+    pub(super) fn drain(&self) -> Vec<usize> {
+        let mut clerk = self.clerk(OBSERVER);
+        std::iter::from_fn(|| clerk.receive(How::Try, Want::Any).ok()).collect()
+    }
+
+    pub(super) fn judge(&self, prefilled: usize, losses: usize, what: &str) {
+        // Whoever asks gets an answer without what the dead held; but for the same question a tick ago.
+        let returned = wait_until(STALL, || status(&self.queue).leased == 0);
+        assert!(returned, "{what}: held by the dead for good");
+        let before = status(&self.queue);
+        let entry = before.entry;
+        let types = self.queue.types(QBYTES).expect("the types");
+        let left = self.drain();
+        // A blocked sender of whose death nobody knew may have been let in meanwhile.
+        if before.blocked_senders == 0 {
+            self.check_counts(&left, (entry.messages, entry.bytes), &types, what);
+        }
+        self.check_arrivals(&left, prefilled, what);
+        let missing = self.settle(losses, what);
+        assert!(
+            missing <= losses,
+            "{what}: {missing} messages lost, {losses} may be"
+        );
+        if losses == 0 && self.scenario.name.contains("batch") {
+            let (received, begun) = self.journal.unfinished(VICTIM);
+            let whole = received == 0 || received == begun;
+            assert!(whole, "{what}: {received} of a batch of {begun}");
+        }
+        let rest = status(&self.queue);
+        let counted = (rest.entry.messages, rest.entry.bytes, rest.leased_bytes);
+        assert_eq!(counted, (0, 0, 0), "{what}: counts of an empty queue");
+        assert!(!rest.damaged, "{what}: marked as damaged");
+    }
+
+    /// Makes everybody notice that those who wait are dead, and takes out what was offered to them: it is back after a
+    /// slice. How many messages are missing.
+    fn settle(&self, losses: usize, what: &str) -> usize {
+        let mut clerk = self.clerk(OBSERVER);
+        let is_done = wait_until(STALL, || {
+            if self.blocked().1 != 0 {
+                let _ = clerk.send(How::Try, WANTED, SHORTEST);
+                std::thread::sleep(Duration::from_millis(105));
+            }
+            while clerk.receive(How::Try, Want::Any).is_ok() {}
+            self.blocked() == (0, 0) && self.journal.missing(what) <= losses
+        });
+        assert!(
+            is_done || self.blocked() == (0, 0),
+            "{what}: the dead wait for good"
+        );
+        self.journal.missing(what)
+    }
+
+    /// The queue counted what was in it.
+    fn check_counts(&self, left: &[usize], counted: (u64, u64), types: &[(i64, u32)], what: &str) {
+        let record = |&number: &usize| &self.journal.messages[number];
+        let bytes = left
+            .iter()
+            .map(|number| u64::from(record(number).len.load(SeqCst)))
+            .sum();
+        assert_eq!(counted, (left.len() as u64, bytes), "{what}: counts");
+        let mut by_type = std::collections::BTreeMap::<i64, u32>::new();
+        for number in left {
+            let mtype = record(number).priority.load(SeqCst);
+            *by_type.entry(mtype.into()).or_default() += 1;
+        }
+        assert!(
+            by_type.into_iter().eq(types.iter().copied()),
+            "{what}: counts of types"
+        );
+    }
+
+    /// What came out of a queue at rest came in order of arrival: each sender's in its order, and everybody's after what was
+    /// there before.
+    fn check_arrivals(&self, numbers: &[usize], prefilled: usize, what: &str) {
+        let sender = |number: usize| self.journal.messages[number].sender.load(SeqCst);
+        for (index, &one) in numbers.iter().enumerate() {
+            for &other in &numbers[index + 1..] {
+                let turned = sender(one) == sender(other) && one > other;
+                let late = one >= prefilled && other < prefilled;
+                assert!(
+                    !turned && !late,
+                    "{what}: message {one} was received before {other}"
+                );
+            }
+        }
+    }
+
+    /// Exactly as much fits as should, twice, and in no more memory than before.
+    pub(super) fn check_capacity(&mut self, what: &str) {
+        for _ in 0..2 {
+            self.journal.reset();
+            let mut clerk = self.clerk(OBSERVER);
+            let mut random = Random::new(5);
+            let (mut sent, mut bytes) = (0, 0);
+            let (refused, len) = loop {
+                let (mtype, len) = any(&mut random);
+                let len = len.max(SHORTEST);
+                match clerk.send(How::Try, mtype, len) {
+                    Ok(_) => (sent, bytes) = (sent + 1, bytes + len),
+                    Err(error) => break (error, len),
+                }
+            };
+            assert_eq!(refused, SendError::Full, "{what}");
+            assert!(bytes <= QBYTES, "{what}: more fits than should");
+            assert!(
+                bytes + len > QBYTES,
+                "{what}: {bytes} bytes and not {len} more"
+            );
+            let entry = status(&self.queue).entry;
+            assert_eq!(
+                (entry.messages, entry.bytes),
+                (sent, bytes as u64),
+                "{what}"
+            );
+            let received = self.drain();
+            assert_eq!(received.len() as u64, sent, "{what}");
+            self.check_arrivals(&received, 0, what);
+            assert_eq!(self.journal.missing(what), 0, "{what}: lost at rest");
+        }
+    }
+
+    /// Memory is the same after any number of kills.
+    pub fn check_memory(&mut self, round: u32, what: &str) {
+        let memory = status(&self.queue).memory;
+        if round < 2 {
+            self.settled = Some(memory);
+        } else if let Some(settled) = self.settled {
+            // The arena grows by 64 KiB: what is free lies otherwise each time.
+            assert!(
+                memory <= settled + (128 << 10),
+                "{what}: grew from {settled} to {memory} bytes in {round} rounds"
+            );
+        }
+    }
+}

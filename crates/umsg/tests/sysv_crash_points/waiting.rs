@@ -1,0 +1,157 @@
+//! Who dies while it waits, or begins to, or is woken.
+
+use super::acts::*;
+use super::scenario::{PLAIN, Scenario, WANTED};
+use crate::support::journal::How;
+use crate::support::killing::{Bystander, Nudge};
+use std::time::Duration;
+use umsg::sysv::Want;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "is woken with a message to lease",
+        victim: |clerk| {
+            let lease = clerk
+                .lease(How::Block, Want::Exactly(3))
+                .expect("a message");
+            clerk.acknowledge(lease).expect("a lease");
+        },
+        nudge: Nudge::Send,
+        points: &["MSG_WOKEN", "MSG_LEASED", "MSG_ACKNOWLEDGED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "begins to wait for a message",
+        victim: |clerk| {
+            let _ = clerk.receive(How::Block, Want::Any);
+        },
+        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "begins to wait for a message behind another receiver",
+        prefill: |clerk| send_mixed(clerk, 5),
+        bystander: Bystander::Receives,
+        victim: |clerk| {
+            let _ = clerk.receive(How::Block, Want::Exactly(WANTED.into()));
+        },
+        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "is woken with a message",
+        prefill: |clerk| send_mixed(clerk, 5),
+        victim: |clerk| {
+            let _ = clerk.receive(How::Block, Want::Exactly(WANTED.into()));
+            let _ = clerk.send(How::Try, 2, 16);
+        },
+        nudge: Nudge::Send,
+        points: &["MSG_WOKEN", "MSG_TAKEN_UP", "MSG_REAPED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "waits for a message until its time is over",
+        victim: |clerk| {
+            let _ = clerk.receive(How::Within(Duration::from_millis(20)), Want::Any);
+        },
+        points: &["MSG_LISTED", "MSG_NAMED", "MSG_WOKEN"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "waits for a message until its time is over, behind another receiver",
+        bystander: Bystander::Receives,
+        victim: |clerk| {
+            let want = Want::Exactly(WANTED.into());
+            let _ = clerk.receive(How::Within(Duration::from_millis(20)), want);
+        },
+        points: &["MSG_WOKEN"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "begins to wait for room",
+        prefill: fill,
+        victim: |clerk| {
+            let _ = clerk.send(How::Block, 2, 200);
+        },
+        points: &[
+            "MSG_FILLED",
+            "MSG_PARKED",
+            "MSG_SEATED",
+            "MSG_LISTED",
+            "WAIT_UNNAMED",
+            "MSG_NAMED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "begins to wait for room behind another sender, with a message that needs a new block",
+        prefill: fill,
+        bystander: Bystander::Sends,
+        victim: |clerk| {
+            let len = 1000 + 100 * (clerk.journal.used() % 20);
+            let _ = clerk.send(How::Block, 2, len);
+        },
+        points: &[
+            "MSG_FILLED",
+            "MSG_PARKED",
+            "MSG_SEATED",
+            "MSG_LISTED",
+            "WAIT_UNNAMED",
+            "MSG_NAMED",
+        ],
+        ..PLAIN
+    },
+    Scenario {
+        name: "is woken with room",
+        prefill: fill,
+        victim: |clerk| {
+            let _ = clerk.send(How::Block, 2, 200);
+        },
+        nudge: Nudge::Receive,
+        points: &["MSG_WOKEN"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "waits for room until its time is over",
+        prefill: fill,
+        victim: |clerk| {
+            let _ = clerk.send(How::Within(Duration::from_millis(20)), 2, 200);
+        },
+        points: &["MSG_PARKED", "MSG_WOKEN", "MSG_ENDED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "begins to wait for room for a batch",
+        prefill: fill,
+        victim: |clerk| {
+            let _ = clerk.send_batch(How::Block, &[(2, 200); 3]);
+        },
+        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "begins to wait for room for a batch behind another",
+        prefill: fill,
+        bystander: Bystander::SendsBatches,
+        victim: |clerk| {
+            let _ = clerk.send_batch(How::Block, &[(2, 200); 3]);
+        },
+        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "is woken with room for a batch",
+        prefill: fill,
+        victim: |clerk| {
+            let _ = clerk.send_batch(How::Block, &[(2, 200), (4, 16)]);
+        },
+        nudge: Nudge::Receive,
+        points: &[
+            "MSG_WOKEN",
+            "MSG_BATCH_FILLED",
+            "MSG_BATCH_SENT",
+            "MSG_LINKED",
+        ],
+        ..PLAIN
+    },
+];
