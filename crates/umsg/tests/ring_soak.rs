@@ -1,219 +1,330 @@
-//! Three senders and an owner, and a supervisor that kills them at random; half of them die at a named point.
+//! Random violence to the owner of a ring and to processes that send to it: with and without waiting, in batches, with descriptors, in
+//! several threads, in signal handlers and in forked children.
 //!
 //! Whatever dies: each owner gets each sender's messages whole, in order and without a gap; nobody is stuck in a call; and another
-//! owner gets the name. Ten seconds; `UMSG_SOAK_SECONDS` asks for another time.
+//! owner gets the name. Ten seconds; `UMSG_SOAK_SECONDS` asks for another time, `UMSG_SOAK_SEED` for the violence of another time.
 
 mod support;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
-use support::child::{Child, Exit};
-use support::harass::{time, waiting};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+use support::harass::{Figures, Leaks, Part, Rounds, Work, commotion, harass, how, rest, waiting};
+use support::journal::{Deed, How, Journal};
 use support::place::Place;
 use support::shared::{Shared, Zeroed};
-use support::{Random, now, turn};
-use umsg::ring::{Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
+use support::{Random, poll_readable, turn};
+use umsg::ring::{Message, Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
 
-/// The first role owns the ring, the others send.
-const WORKERS: usize = 4;
-/// How long a call may last that has somebody to wait for.
-const STUCK: Duration = Duration::from_secs(2);
+/// The first roles send, the last one owns the ring.
+const SENDERS: usize = 4;
 const NAME: &str = "/soak";
 
-/// What the workers leave for the supervisor.
-struct Record {
-    /// When the call began that a worker is in; 0 for none.
-    begun_at: [AtomicU64; WORKERS],
+/// What all owners have seen together.
+struct Account {
     received: AtomicU64,
+    sent: AtomicU64,
     owners: AtomicU64,
-    /// The workers are to end.
-    end: AtomicU32,
+    repairs: AtomicU64,
 }
 
 // SAFETY: made of atomics.
-unsafe impl Zeroed for Record {}
+unsafe impl Zeroed for Account {}
 
-impl Record {
-    fn call<T>(&self, role: usize, call: impl FnOnce() -> T) -> T {
-        self.begun_at[role].store(now(), SeqCst);
-        let result = call();
-        self.begun_at[role].store(0, SeqCst);
-        result
-    }
+struct Soak {
+    place: Place,
+    journal: Shared<Journal>,
+    account: Shared<Account>,
+}
 
-    fn goes_on(&self) -> bool {
-        self.end.load(SeqCst) == 0
+/// A ring as the handlers of a process use it: the next number of their messages, and whether one of them is at it.
+struct ForHandlers {
+    sender: Option<Sender>,
+    next: AtomicU64,
+    busy: AtomicBool,
+}
+
+fn until(how: How) -> Until {
+    match how {
+        How::Try => Until::Now,
+        How::Block => Until::Forever,
+        How::Within(time) => Until::After(time),
+        How::At(time) => Until::Time(time),
     }
+}
+
+fn payload(number: u64) -> ([u8; 64], usize) {
+    ([number as u8; 64], number as usize % 65)
 }
 
 fn post(number: u64) -> Post {
-    Post::new(number).payload(&[number as u8; 64][..number as usize % 65])
+    let (bytes, len) = payload(number);
+    Post::new(number).payload(&bytes[..len])
 }
 
-/// Makes the ring, as soon as its last owner is found dead.
-fn make(place: &Place, random: &mut Random) -> Option<Ring> {
-    let mut options = Options::new();
-    options.entries(1 + random.below(64) as u32);
-    options.overflow(random.below(2) as u32 * 2000);
-    match options.create_in(&place.namespace, NAME) {
-        Ok(ring) => Some(ring),
-        Err(RingError::Owned(_)) => None,
+/// What came of a call that sends; none: the ring is gone.
+fn is_sent(result: Result<(), SendError>) -> Option<bool> {
+    match result {
+        Ok(()) => Some(true),
+        Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => Some(false),
+        Err(SendError::OwnerDead | SendError::Closed) => None,
+        // The owner has not taken those that were passed before.
+        Err(SendError::Descriptor(_)) => Some(false),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Receives until the end, in all the ways there are.
-fn own(place: &Place, record: &Record, random: &mut Random) {
-    let Some(mut ring) = make(place, random) else {
-        return;
-    };
-    record.owners.fetch_add(1, SeqCst);
-    ring.set_waiting(waiting(random));
-    let mut next = HashMap::new();
-    let mut note = |message: umsg::ring::Message<'_>| {
-        let expected = next.entry(message.tag).or_insert(0);
+/// The receiving end: each sender's next message.
+struct Receipts<'a> {
+    soak: &'a Soak,
+    next: HashMap<umsg::ring::Tag, u64>,
+}
+
+impl Receipts<'_> {
+    fn note(&mut self, message: Message<'_>) {
+        let expected = self.next.entry(message.tag).or_insert(0);
         let number = message.user_data;
         assert_eq!(number, *expected, "a message is missing, or comes twice");
-        assert_eq!(message.payload, vec![number as u8; number as usize % 65]);
+        let (bytes, len) = payload(number);
+        assert_eq!(message.payload, &bytes[..len]);
         *expected += 1;
-        record.received.fetch_add(1, SeqCst);
-    };
-    while record.goes_on() {
-        let until = Until::After(Duration::from_millis(random.below(20)));
-        match random.below(5) {
-            0 => drop(record.call(0, || ring.wait(1 + random.below(20), until))),
-            1 => drop(ring.pollable()),
-            2 => drop(record.call(0, || ring.drain(&mut note)).unwrap()),
-            3 => std::thread::sleep(Duration::from_micros(random.below(3000))),
-            _ => match record.call(0, || ring.recv_timeout(Duration::from_millis(20))) {
-                Ok(message) => note(message),
-                Err(error) => assert_eq!(error, RecvError::TimedOut),
-            },
-        }
+        self.soak.account.received.fetch_add(1, SeqCst);
     }
 }
 
-/// Sends to whoever owns the ring, until it is gone.
-fn send(place: &Place, record: &Record, role: usize, random: &mut Random) {
-    let Ok(sender) = Sender::open_in(&place.namespace, NAME) else {
-        std::thread::sleep(Duration::from_millis(1));
-        return;
-    };
-    let mut number = 0;
-    while record.goes_on() {
-        let count = 1 + random.below(4);
-        let posts: Vec<Post> = (number..number + count).map(post).collect();
-        let until = match random.below(3) {
-            0 => Until::Now,
-            1 => Until::After(Duration::from_millis(random.below(20))),
-            _ => Until::Forever,
-        };
-        let sent = record.call(role, || match count {
-            1 => sender.send_long(
-                &posts[0],
-                &[number as u8; 64][..number as usize % 65],
-                until,
-            ),
-            _ => sender.send_batch_until(&posts, until),
-        });
-        match sent {
-            Ok(()) => number += count,
-            Err(SendError::Full | SendError::TimedOut) => {}
-            Err(SendError::OwnerDead | SendError::Closed) => return,
+impl Soak {
+    fn new() -> Soak {
+        Soak {
+            place: Place::new(),
+            journal: Shared::new(),
+            account: Shared::new(),
+        }
+    }
+
+    fn call<T>(&self, part: Part, how: How, call: impl FnOnce(Until) -> T) -> T {
+        self.journal.begin(part.index(), how);
+        let result = call(until(how));
+        self.journal.end(part.index());
+        result
+    }
+
+    fn goes_on(&self, part: Part) -> bool {
+        self.journal.roles[part.index()].go.load(SeqCst) == 0
+    }
+
+    /// Makes the ring, as soon as its last owner is found dead.
+    fn make(&self, random: &mut Random) -> Option<Ring> {
+        let mut options = Options::new();
+        options.entries(1 + random.below(64) as u32);
+        options.overflow(random.below(2) as u32 * 2000);
+        match options.create_in(&self.place.namespace, NAME) {
+            Ok(ring) => Some(ring),
+            Err(RingError::Owned(_)) => None,
             Err(error) => panic!("{error}"),
         }
-        if random.below(8) == 0 {
-            std::thread::sleep(Duration::from_micros(random.below(2000)));
+    }
+
+    /// Receives until the end, in all the ways there are.
+    fn own(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
+        let Some(mut ring) = self.make(random) else {
+            std::thread::sleep(Duration::from_millis(1));
+            return;
+        };
+        self.account.owners.fetch_add(1, SeqCst);
+        ring.set_waiting(waiting(random));
+        let mut receipts = Receipts {
+            soak: self,
+            next: HashMap::new(),
+        };
+        let mut repairs = 0;
+        while self.goes_on(part) {
+            if random.below(30) == 0 {
+                let more = ring.status().repairs - repairs;
+                repairs += more;
+                self.account.repairs.fetch_add(more.into(), SeqCst);
+            }
+            // What nobody may ever send is waited for with an end.
+            let how = How::Within(Duration::from_millis(random.below(20)));
+            match random.below(6) {
+                0 => drop(self.call(part, how, |until| ring.wait(1 + random.below(20), until))),
+                1 => {
+                    let readable = self.call(part, how, |_| poll_readable(ring.pollable(), how));
+                    if readable {
+                        self.journal.did(Deed::Polled);
+                    }
+                    while let Ok(message) = ring.try_recv() {
+                        receipts.note(message);
+                    }
+                }
+                2 => {
+                    let note = |message: Message<'_>| receipts.note(message);
+                    let drained = self.call(part, How::Try, |_| ring.drain(note));
+                    drained.expect("a sound ring");
+                }
+                3 => rest(random, false),
+                _ => match self.call(part, how, |until| ring.recv_until(until)) {
+                    Ok(message) => receipts.note(message),
+                    Err(RecvError::Empty | RecvError::TimedOut | RecvError::Interrupted) => {}
+                    Err(error) => panic!("{error}"),
+                },
+            }
+            rest(random, true);
+            commotion(self, tool, part, random);
         }
     }
-}
 
-/// Half of the workers die by themselves at a named point, where the feature is compiled in.
-fn arm_some_point(random: &mut Random) {
-    #[cfg(feature = "crash-points")]
-    if random.below(2) == 0 {
-        let points = umsg::crash::POINTS;
-        let (_, name, _) = points[random.below(points.len() as u64) as usize];
-        umsg::crash::arm(name, 1 + random.below(60) as u32);
+    /// Sends to whoever owns the ring, until it is gone.
+    fn send(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
+        let Ok(sender) = Sender::open_in(&self.place.namespace, NAME) else {
+            std::thread::sleep(Duration::from_millis(1));
+            return;
+        };
+        let mut number = 0;
+        while self.goes_on(part) {
+            let Some(sent) = self.send_some(&sender, number, part, random) else {
+                return;
+            };
+            number += sent;
+            self.account.sent.fetch_add(sent, SeqCst);
+            rest(random, sent != 0);
+            commotion(self, tool, part, random);
+        }
     }
-    let _ = random;
+
+    /// How many; none: the ring is gone.
+    fn send_some(
+        &self,
+        sender: &Sender,
+        number: u64,
+        part: Part,
+        random: &mut Random,
+    ) -> Option<u64> {
+        let count = 1 + random.below(4);
+        let posts: Vec<Post> = (number..number + count).map(post).collect();
+        let (bytes, len) = payload(number);
+        let how = how(random);
+        let sent = self.call(part, how, |until| match (count, random.below(20)) {
+            (1, 0) => sender.send_fd(&posts[0], std::io::stdin().as_fd(), until),
+            (1, _) => sender.send_long(&posts[0], &bytes[..len], until),
+            _ => sender.send_batch_until(&posts, until),
+        });
+        is_sent(sent).map(|sent| if sent { count } else { 0 })
+    }
 }
 
-fn start(place: &Place, record: &Record, role: usize, seed: u64) -> Child {
-    record.begun_at[role].store(0, SeqCst);
-    Child::run(|| {
-        let mut random = Random::new(seed);
-        arm_some_point(&mut random);
-        while record.goes_on() {
-            match role {
-                0 => own(place, record, &mut random),
-                _ => send(place, record, role, &mut random),
+impl Work for Soak {
+    type Tool = ForHandlers;
+
+    fn workers(&self) -> usize {
+        SENDERS + 1
+    }
+
+    fn senders(&self) -> usize {
+        SENDERS
+    }
+
+    fn threads(&self, role: usize) -> usize {
+        // A ring has one receiver.
+        if role < SENDERS { 4 } else { 1 }
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    fn open(&self, _random: &mut Random) -> ForHandlers {
+        ForHandlers {
+            sender: Sender::open_in(&self.place.namespace, NAME).ok(),
+            next: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
+        }
+    }
+
+    fn play(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
+        while self.goes_on(part) {
+            match part.role < SENDERS {
+                true => self.send(tool, part, random),
+                false => self.own(tool, part, random),
             }
         }
-        0
-    })
+    }
+
+    /// A sender of the parent's goes on in a child, under another tag.
+    fn visit(&self, tool: &ForHandlers, _index: usize, random: &mut Random) {
+        let Some(sender) = tool.sender.clone() else {
+            return;
+        };
+        for number in 0..random.below(10) {
+            let until = Until::After(Duration::from_micros(random.below(500)));
+            if is_sent(sender.send_until(&post(number), until)) != Some(true) {
+                return;
+            }
+        }
+    }
+
+    fn handle(&self, tool: &ForHandlers, _index: usize, _random: &mut Random) {
+        let Some(sender) = &tool.sender else {
+            return;
+        };
+        // A handler of another thread may be at it.
+        if tool.busy.swap(true, SeqCst) {
+            return;
+        }
+        let number = tool.next.load(SeqCst);
+        if is_sent(sender.try_send(&post(number))) == Some(true) {
+            tool.next.store(number + 1, SeqCst);
+            self.account.sent.fetch_add(1, SeqCst);
+        }
+        tool.busy.store(false, SeqCst);
+    }
+
+    /// The owner looks again and again; whoever waits for room waits for that, or for the owner's death.
+    fn lacks(&self) -> Option<(bool, bool)> {
+        Some((false, false))
+    }
+
+    fn describe(&self) -> String {
+        match Sender::open_in(&self.place.namespace, NAME) {
+            Ok(sender) => format!("{:?}", sender.status()),
+            Err(error) => error.to_string(),
+        }
+    }
 }
 
-/// Fails if a worker is in one call for too long.
-fn watch(record: &Record) {
-    for (role, begun_at) in record.begun_at.iter().enumerate() {
-        let begun = begun_at.load(SeqCst);
-        let time = Duration::from_nanos(now().saturating_sub(begun));
-        assert!(begun == 0 || time < STUCK, "role {role} is stuck: {time:?}");
+impl Soak {
+    fn judge(&self, round: &mut Figures, what: &str) {
+        let owners = self.account.owners.load(SeqCst);
+        round.sent = self.account.sent.load(SeqCst);
+        round.received = self.account.received.load(SeqCst);
+        round.repairs = self.account.repairs.load(SeqCst);
+        assert!(
+            owners > 0 && round.received > 100,
+            "{what}: nothing was tried"
+        );
+    }
+
+    /// The last owner has dropped it, or has died: another takes the name, and nothing is left.
+    fn end(self, leaks: Leaks, what: &str) {
+        let ring = Options::new().create_in(&self.place.namespace, NAME);
+        drop(ring.expect("the name"));
+        drop((self.journal, self.account));
+        leaks.expect_none(&[&self.place.path().join("ring")], what);
     }
 }
 
 #[test]
 fn random_kills_of_senders_and_owners_lose_nothing_and_stop_nobody() {
     let _turn = turn();
-    let seed = now();
-    eprintln!("soak, rings: seed {seed}");
-    let (place, record, mut random) = (Place::new(), Shared::<Record>::new(), Random::new(seed));
-    let mut spawned = 0;
-    let mut worker = |role: usize| {
-        spawned += 1;
-        start(&place, &record, role, seed ^ spawned << 8)
-    };
-    let mut children: Vec<Child> = (0..WORKERS).map(&mut worker).collect();
-    let (mut kills, mut deaths) = (0, 0);
-    let begun = Instant::now();
-    while begun.elapsed() < time() {
-        std::thread::sleep(Duration::from_micros(500 + random.below(8000)));
-        watch(&record);
-        for (role, child) in children.iter_mut().enumerate() {
-            if child.wait(Duration::ZERO).is_some() {
-                child.expect(Exit::Signal(libc::SIGKILL), "a worker");
-                deaths += 1;
-                *child = worker(role);
-            }
-        }
-        // Owners live longer than senders: each has some to receive from.
-        let role = random.below(WORKERS as u64 * 2) as usize % (WORKERS + 3) % WORKERS;
-        children[role].kill();
-        kills += 1;
-        children[role] = worker(role);
+    let what = "rings";
+    let mut rounds = Rounds::new(what, 1);
+    while let Some((seed, time)) = rounds.next() {
+        let leaks = Leaks::watch();
+        let soak = Soak::new();
+        let mut round = harass(&soak, seed, time);
+        soak.judge(&mut round, what);
+        soak.end(leaks, what);
+        rounds.note(&round);
     }
-    record.end.store(1, SeqCst);
-    // Senders first: they may wait for room.
-    for child in children.iter_mut().rev() {
-        let exit = child
-            .wait(Duration::from_secs(10))
-            .expect("stuck at the end");
-        assert!(
-            matches!(exit, Exit::Code(0) | Exit::Signal(libc::SIGKILL)),
-            "{exit:?}"
-        );
-    }
-    let (owners, received) = (record.owners.load(SeqCst), record.received.load(SeqCst));
-    eprintln!(
-        "soak, rings: {kills} kills and {deaths} deaths at a point, {owners} owners, {received} messages received"
-    );
-    assert!(owners > 3 && received > 1000, "nothing was tried");
-    // The last of them has dropped it, or has died: another takes the name, and nothing is left.
-    drop(Options::new().create_in(&place.namespace, NAME).unwrap());
-    let left = std::fs::read_dir(place.path().join("ring"))
-        .unwrap()
-        .count();
-    assert_eq!(left, 0, "something is left behind");
+    rounds.finish();
 }

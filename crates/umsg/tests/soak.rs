@@ -1,88 +1,136 @@
-//! Four senders, four receivers, and a supervisor that kills and stops them at random. Some send and receive in place: what
-//! they hold when they are killed has to come back.
+//! Random violence to processes that send and receive through a POSIX queue: with and without waiting, in batches, in place, told by
+//! poll and by notifications, in several threads, in signal handlers and in forked children.
 //!
-//! At the end nothing may be missing but what a killed receiver may have held, nothing may have come twice, nobody may
-//! have been stuck, and the queue's own counters must agree. Five seconds for each;
-//! `UMSG_SOAK_SECONDS` asks for another time.
+//! At the end of each round nothing may be missing but what a dead receiver may have held, nothing may have come twice or out
+//! of order, nobody may have been stuck, and the queue's own counters must agree. Ten seconds for all; `UMSG_SOAK_SECONDS` asks for
+//! another time, `UMSG_SOAK_SEED` for the violence of another time.
 
 mod support;
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
+use support::actor::Actor;
 use support::harass::{
-    Harassed, SENDERS, SUPERVISOR, WORKERS, Work, harass, how, rest, time, waiting,
+    Figures, Leaks, Part, Rounds, SUPERVISOR, Work, commotion, harass, how, rest, waiting,
 };
-use support::journal::{Actor, How, Journal};
+use support::journal::{How, Journal};
 use support::place::Place;
 use support::shared::Shared;
-use support::{Random, now, turn, wait_until};
-use umsg::posix::{Lease, Queue, ReceiveError, SendError};
+use support::turns::Turns;
+use support::{Random, turn, wait_until};
+use umsg::posix::{Lease, Queue, ReceiveError, SendError, unlink_in};
 
 /// The longest message, in bytes.
 const SIZE: usize = 200;
+/// Soaks in this file, which share the time.
+const SOAKS: u32 = 4;
+const WORKERS: usize = 8;
 
-fn send_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
-    while actor.me().go.load(SeqCst) == 0 {
-        let priority = match random.below(3) {
-            0 => 0,
-            1 => random.below(4) as u16,
-            _ => random.below(32_768) as u16,
-        };
-        let how = how(random);
-        let sent = match actor.send(how, priority, 1 + random.below(SIZE as u64) as usize) {
-            Ok(_) => true,
-            Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => false,
-            Err(error) => panic!("send: {error}"),
-        };
-        rest(random, sent);
+/// What the workers do besides plain sending and receiving.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    /// Batches, polling, notifications.
+    Plain,
+    /// Every other worker sends and receives in place.
+    InPlace,
+    /// One receives all, which is not killed and so gets everything in order.
+    InOrder,
+}
+
+struct Soak {
+    manner: Manner,
+    place: Place,
+    queue: Queue,
+    journal: Shared<Journal>,
+}
+
+fn message(random: &mut Random) -> (u16, usize) {
+    let priority = match random.below(3) {
+        0 => 0,
+        1 => random.below(4) as u16,
+        _ => random.below(32_768) as u16,
+    };
+    (priority, 1 + random.below(SIZE as u64) as usize)
+}
+
+/// Whether a call succeeded; what may come of one that waits is no failure.
+fn is_sent<T>(result: Result<T, SendError>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => false,
+        Err(error) => panic!("send: {error}"),
     }
 }
 
-/// As [`send_for_ever`], in place: with one or two reservations at a time, some of which are given back.
-fn send_in_place_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
-    while actor.me().go.load(SeqCst) == 0 {
-        let len = 4 + random.below(SIZE as u64 - 4) as usize;
-        let rooms: Vec<_> = (0..=random.below(2))
-            .map_while(|_| match actor.reserve(how(random), len) {
-                Ok(room) => Some(room),
-                Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => None,
-                Err(error) => panic!("reserve: {error}"),
-            })
-            .collect();
-        let reserved = !rooms.is_empty();
-        for room in rooms {
-            let (priority, len) = (random.below(5) as u16, random.below(len as u64) as usize);
-            if random.below(8) != 0 {
-                actor.commit(room, priority, len).expect("a reservation");
-            }
-        }
-        rest(random, reserved);
+fn received<T>(result: Result<T, ReceiveError>) -> Option<T> {
+    match result {
+        Ok(received) => Some(received),
+        Err(ReceiveError::Empty | ReceiveError::TimedOut | ReceiveError::Interrupted) => None,
+        Err(error) => panic!("receive: {error}"),
     }
 }
 
-/// As [`receive_for_ever`], in place: a few leases at a time, most of which are acknowledged; some are returned, and some
-/// may have ended by themselves.
-fn receive_in_place_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
-    while actor.me().go.load(SeqCst) == 0 {
-        let leases: Vec<_> = (0..=random.below(4))
-            .map_while(|_| match actor.lease(how(random)) {
-                Ok(lease) => Some(lease),
-                Err(ReceiveError::Empty | ReceiveError::TimedOut | ReceiveError::Interrupted) => {
-                    None
-                }
-                Err(error) => panic!("lease: {error}"),
-            })
-            .collect();
-        let leased = !leases.is_empty();
-        for lease in leases {
-            match random.below(8) {
-                0 => drop(lease),
-                1 => end_by_itself(lease),
-                _ => drop(actor.acknowledge(lease).expect("a lease without a limit")),
-            }
-        }
-        rest(random, leased);
+/// One or two messages, mostly one after the other.
+fn send(actor: &mut Actor<'_>, random: &mut Random) -> bool {
+    let (how, (priority, len)) = (how(random), message(random));
+    match random.below(8) {
+        0 => is_sent(actor.send_batch(how, &[(priority, len), message(random)])),
+        _ => is_sent(actor.send(how, priority, len)),
     }
+}
+
+/// One or two reservations at a time, some of which are given back.
+fn send_in_place(actor: &mut Actor<'_>, random: &mut Random) -> bool {
+    let len = 4 + random.below(SIZE as u64 - 4) as usize;
+    let rooms: Vec<_> = (0..=random.below(2))
+        .map_while(|_| match actor.reserve(how(random), len) {
+            Ok(room) => Some(room),
+            Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => None,
+            Err(error) => panic!("reserve: {error}"),
+        })
+        .collect();
+    let reserved = !rooms.is_empty();
+    for room in rooms {
+        let (priority, len) = (random.below(5) as u16, random.below(len as u64) as usize);
+        if random.below(8) != 0 {
+            actor.commit(room, priority, len).expect("a reservation");
+        }
+    }
+    reserved
+}
+
+/// In one of the ways there are: the numbers of what came.
+fn receive(actor: &mut Actor<'_>, random: &mut Random) -> Vec<usize> {
+    let one = |result| received(result).into_iter().collect();
+    match random.below(16) {
+        0 | 1 => received(actor.receive_batch(how(random), 1 + random.below(4) as usize))
+            .unwrap_or_default(),
+        2 | 3 => {
+            actor.poll(how(random));
+            one(actor.receive(How::Try))
+        }
+        4 => {
+            actor.await_notification(Duration::from_millis(random.below(20)));
+            one(actor.receive(How::Try))
+        }
+        _ => one(actor.receive(how(random))),
+    }
+}
+
+/// A few leases at a time, most of which are acknowledged; some are returned, and some may have ended by themselves.
+fn receive_in_place(actor: &mut Actor<'_>, random: &mut Random) -> bool {
+    let leases: Vec<_> = (0..=random.below(4))
+        .map_while(|_| received(actor.lease(how(random))))
+        .collect();
+    let leased = !leases.is_empty();
+    for lease in leases {
+        match random.below(8) {
+            0 => drop(lease),
+            1 => end_by_itself(lease),
+            _ => drop(actor.acknowledge(lease).expect("a lease without a limit")),
+        }
+    }
+    leased
 }
 
 /// Lets a lease end by itself, and does not wait for that.
@@ -91,42 +139,100 @@ fn end_by_itself(lease: Lease<'_>) {
     std::mem::forget(lease);
 }
 
-fn receive_for_ever(actor: &mut Actor<'_>, random: &mut Random) {
-    while actor.me().go.load(SeqCst) == 0 {
-        let received = match actor.receive(how(random)) {
-            Ok(_) => true,
-            Err(ReceiveError::Empty | ReceiveError::TimedOut | ReceiveError::Interrupted) => false,
-            Err(error) => panic!("receive: {error}"),
-        };
-        rest(random, received);
-    }
-}
-
-struct Soak {
-    /// Whether every other worker sends and receives in place.
-    in_place: bool,
-    place: Place,
-    queue: Queue,
-    journal: Shared<Journal>,
-}
-
 impl Work for Soak {
-    fn play(&self, role: usize, random: &mut Random) {
+    type Tool = Queue;
+
+    fn workers(&self) -> usize {
+        WORKERS
+    }
+
+    fn senders(&self) -> usize {
+        match self.manner {
+            Manner::InOrder => WORKERS - 1,
+            _ => WORKERS / 2,
+        }
+    }
+
+    fn threads(&self, role: usize) -> usize {
+        if self.spares(role) { 1 } else { 4 }
+    }
+
+    fn spares(&self, role: usize) -> bool {
+        self.manner == Manner::InOrder && role >= self.senders()
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    fn open(&self, random: &mut Random) -> Queue {
         let queue = self.place.open("/soak");
         queue.set_waiting(waiting(random));
-        let mut actor = Actor::new(&queue, &self.journal, role, SIZE);
-        match (role < SENDERS, role % 2 == 1 && self.in_place) {
-            (true, false) => send_for_ever(&mut actor, random),
-            (true, true) => send_in_place_for_ever(&mut actor, random),
-            (false, false) => receive_for_ever(&mut actor, random),
-            (false, true) => receive_in_place_for_ever(&mut actor, random),
+        queue
+    }
+
+    fn play(&self, queue: &Queue, part: Part, random: &mut Random) {
+        let mut actor = Actor::new(queue, &self.journal, part.index(), SIZE);
+        let (sends, in_place) = (part.role < self.senders(), part.role % 2 == 1);
+        let in_place = in_place && self.manner == Manner::InPlace;
+        let mut turns = Turns::default();
+        while actor.me().go.load(SeqCst) == 0 {
+            let worked = match (sends, in_place) {
+                (true, false) => send(&mut actor, random),
+                (true, true) => send_in_place(&mut actor, random),
+                (false, true) => receive_in_place(&mut actor, random),
+                (false, false) => {
+                    let numbers = receive(&mut actor, random);
+                    if self.manner == Manner::InOrder {
+                        turns.expect(&self.journal, &numbers, true);
+                    }
+                    !numbers.is_empty()
+                }
+            };
+            rest(random, worked);
+            commotion(self, queue, part, random);
+        }
+    }
+
+    fn visit(&self, queue: &Queue, index: usize, random: &mut Random) {
+        let mut actor = Actor::new(queue, &self.journal, index, SIZE);
+        for _ in 0..random.below(10) {
+            let (how, (priority, len)) = (
+                How::Within(Duration::from_micros(random.below(500))),
+                message(random),
+            );
+            // One receiver may be the only one.
+            match random.below(2) {
+                0 if self.manner != Manner::InOrder => drop(received(actor.receive(how))),
+                _ => drop(is_sent(actor.send(how, priority, len))),
+            }
+        }
+    }
+
+    fn handle(&self, queue: &Queue, index: usize, random: &mut Random) {
+        let journal = &self.journal;
+        let mut bytes = [0; SIZE];
+        if self.manner == Manner::InOrder || random.below(2) == 0 {
+            let (priority, len) = message(random);
+            let bytes = &mut bytes[..len.max(4)];
+            let (number, records) = journal.next(1);
+            records[0].begin(number, journal.author(index), priority, bytes);
+            records[0].end(is_sent(queue.try_send(bytes, priority.into())));
+        } else {
+            let me = &journal.roles[index];
+            me.receiving.fetch_add(1, SeqCst);
+            if let Some(taken) = received(queue.try_receive(&mut bytes)) {
+                journal.note(&bytes[..taken.len], taken.priority.into());
+            }
+            me.receiving.fetch_sub(1, SeqCst);
         }
     }
 
     fn lacks(&self) -> Option<(bool, bool)> {
         let held = self.queue.attributes();
         let taken = held.messages + held.reserved + held.leased;
-        Some((taken >= held.max_messages, held.messages == 0))
+        // A batch of two may wait beside a single place.
+        Some((taken + 1 >= held.max_messages, held.messages == 0))
     }
 
     fn describe(&self) -> String {
@@ -135,18 +241,19 @@ impl Work for Soak {
 }
 
 impl Soak {
-    fn new(depth: u32, in_place: bool) -> Soak {
+    fn new(depth: u32, manner: Manner) -> Soak {
         let place = Place::new();
         let queue = place.create("/soak", depth, SIZE as u32);
         Soak {
-            in_place,
+            manner,
             place,
             queue,
             journal: Shared::new(),
         }
     }
 
-    fn judge(&self, harassed: &Harassed, what: &str) {
+    /// Takes out what is left, and has everybody notice who is dead; how much it was.
+    fn drain(&self, what: &str) -> usize {
         let mut actor = Actor::new(&self.queue, &self.journal, SUPERVISOR, SIZE);
         let mut left = 0;
         let is_done = wait_until(Duration::from_secs(3), || {
@@ -167,28 +274,30 @@ impl Soak {
             is_done,
             "{what}: the dead are offered or hold something for good"
         );
-        let status = self.queue.status();
+        left
+    }
+
+    fn judge(&self, round: &mut Figures, what: &str) {
+        self.drain(what);
         let missing = self.journal.missing(what);
-        eprintln!(
-            "soak, {what}: {harassed}; {} messages sent and {} received, {missing} lost with their receivers, {left} left at \
-             the end; {} and {} repairs, {} slots",
-            self.journal.used(),
-            self.journal.received(),
-            status.statistics.sender_repairs,
-            status.statistics.receiver_repairs,
-            status.slots,
+        let most = round.in_dead_hands;
+        assert!(
+            missing <= most,
+            "{what}: {missing} messages lost, {most} may be"
         );
-        let most = harassed.in_dead_hands;
-        assert!(missing <= most, "{what}: {missing} messages lost");
+        let status = self.queue.status();
         assert!(!status.damaged, "{what}: marked as damaged");
         let attributes = status.attributes;
         assert_eq!((attributes.messages, attributes.bytes), (0, 0), "{what}");
-        assert_eq!(
-            (status.blocked_senders, status.blocked_receivers),
-            (0, 0),
-            "{what}"
-        );
+        let blocked = (status.blocked_senders, status.blocked_receivers);
+        assert_eq!(blocked, (0, 0), "{what}");
         self.check_capacity(what);
+        let statistics = status.statistics;
+        round.sent = self.journal.sent() as u64;
+        round.received = self.journal.received() as u64;
+        round.lost = missing as u64;
+        round.repairs =
+            u64::from(statistics.sender_repairs) + u64::from(statistics.receiver_repairs);
     }
 
     /// No slot was lost: the queue takes as many messages as at first.
@@ -204,33 +313,55 @@ impl Soak {
         }
         let slots = self.queue.status().slots;
         // At least a page of slots; a sixteenth at a time; and what waiters and offers hold.
-        assert!(
-            slots <= depth + depth / 16 + 2 * 32 + WORKERS,
-            "{what}: {slots} slots"
-        );
+        let most = depth + depth / 16 + 2 * 32 + WORKERS * 6;
+        assert!(slots <= most, "{what}: {slots} slots");
+    }
+
+    /// The queue is removed, and with it all that there was.
+    fn end(self, leaks: Leaks, what: &str) {
+        // Who begins to poll takes away the doorbells that nobody polls any more.
+        self.queue.pollable().expect("a doorbell");
+        unlink_in(&self.place.namespace, "/soak").expect("the queue");
+        drop((self.queue, self.journal));
+        leaks.expect_none(&[&self.place.path().join("mq")], what);
+        self.place.expect_no_bells(what);
     }
 }
 
-fn soak(depth: u32, in_place: bool, what: &str) {
+fn soak(depth: u32, manner: Manner, what: &'static str) {
     let _turn = turn();
-    let seed = now();
-    eprintln!("soak, {what}: seed {seed}");
-    let soak = Soak::new(depth, in_place);
-    let harassed = harass(&soak, &soak.journal, seed, time() / 2);
-    soak.judge(&harassed, what);
+    let mut rounds = Rounds::new(what, SOAKS);
+    while let Some((seed, time)) = rounds.next() {
+        let leaks = Leaks::watch();
+        let soak = Soak::new(depth, manner);
+        let mut round = harass(&soak, seed, time);
+        soak.judge(&mut round, what);
+        soak.end(leaks, what);
+        rounds.note(&round);
+    }
+    rounds.finish();
 }
 
 #[test]
 fn random_kills_around_a_shallow_queue_lose_nothing_and_stop_nobody() {
-    soak(10, false, "10 messages deep");
+    soak(10, Manner::Plain, "POSIX, 10 messages");
 }
 
 #[test]
 fn random_kills_around_a_deep_queue_lose_nothing_and_stop_nobody() {
-    soak(1000, false, "1000 messages deep");
+    soak(1000, Manner::Plain, "POSIX, 1000 messages");
 }
 
 #[test]
 fn random_kills_of_those_that_hold_messages_in_place_lose_nothing_and_stop_nobody() {
-    soak(20, true, "20 messages deep, half of it in place");
+    soak(
+        20,
+        Manner::InPlace,
+        "POSIX, 20 messages, half of them in place",
+    );
+}
+
+#[test]
+fn one_receiver_gets_all_messages_in_order_whatever_happens_to_senders() {
+    soak(30, Manner::InOrder, "POSIX, one receiver");
 }

@@ -1,9 +1,10 @@
-//! Four senders and four receivers of System V queues, and a supervisor that kills and stops them at random: messages of six
-//! types, batches, leases, and receivers that each time want something else.
+//! Random violence to processes that send and receive through a System V queue: messages of six types, batches, leases, receivers that
+//! each time want something else, with and without waiting, told by poll, in several threads, in signal handlers and in forked
+//! children.
 //!
-//! At the end nothing may be missing but what a killed receiver may have held, nothing may have come twice, nobody may
-//! have been stuck, and the queue's own counters must agree. Five seconds for each;
-//! `UMSG_SOAK_SECONDS` asks for another time.
+//! At the end of each round nothing may be missing but what a dead receiver may have held, nothing may have come twice or out
+//! of order, nobody may have been stuck, and the queue's own counters must agree. Ten seconds for all; `UMSG_SOAK_SECONDS` asks for
+//! another time, `UMSG_SOAK_SEED` for the violence of another time.
 
 mod support;
 
@@ -11,13 +12,18 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::clerk::Clerk;
 use support::harass::{
-    Harassed, SENDERS, SUPERVISOR, Work, briefly, harass, how, rest, time, waiting,
+    Figures, Leaks, Part, Rounds, SUPERVISOR, Work, briefly, commotion, harass, how, rest, waiting,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
 use support::shared::Shared;
-use support::{Random, now, turn, wait_until};
+use support::turns::Turns;
+use support::{Random, turn, wait_until};
 use umsg::sysv::{Change, ControlError, Lease, Queue, ReceiveError, SendError, Status, Want};
+
+/// Soaks in this file, which share the time.
+const SOAKS: u32 = 3;
+const WORKERS: usize = 8;
 
 const KEY: i32 = 0x50a4;
 const TYPES: u64 = 6;
@@ -61,58 +67,56 @@ fn received<T>(result: Result<T, ReceiveError>) -> Option<T> {
     }
 }
 
-fn send_for_ever(clerk: &mut Clerk<'_>, random: &mut Random) {
-    while clerk.me().go.load(SeqCst) == 0 {
-        let (mtype, len) = message(random);
-        let sent = is_sent(clerk.send(how(random), mtype, len));
-        rest(random, sent);
-    }
-}
-
-fn send_batches_for_ever(clerk: &mut Clerk<'_>, random: &mut Random) {
-    while clerk.me().go.load(SeqCst) == 0 {
+/// A batch now and then, or a message.
+fn send(clerk: &mut Clerk<'_>, in_batches: bool, random: &mut Random) -> bool {
+    if in_batches {
         let batch: Vec<_> = (0..=random.below(BATCH)).map(|_| message(random)).collect();
-        let sent = is_sent(clerk.send_batch(how(random), &batch));
-        rest(random, sent);
+        return is_sent(clerk.send_batch(how(random), &batch));
     }
+    let (mtype, len) = message(random);
+    is_sent(clerk.send(how(random), mtype, len))
 }
 
-fn receive_for_ever(clerk: &mut Clerk<'_>, random: &mut Random) {
-    while clerk.me().go.load(SeqCst) == 0 {
-        let (how, want) = wish(random);
-        let received = received(clerk.receive(how, want)).is_some();
-        rest(random, received);
-    }
-}
-
-fn receive_batches_for_ever(clerk: &mut Clerk<'_>, random: &mut Random) {
-    while clerk.me().go.load(SeqCst) == 0 {
-        let (how, want) = wish(random);
+/// In one of the ways there are: the numbers of what came.
+fn receive(
+    clerk: &mut Clerk<'_>,
+    in_batches: bool,
+    wish: impl Fn(&mut Random) -> (How, Want),
+    random: &mut Random,
+) -> Vec<usize> {
+    let (how, want) = wish(random);
+    if in_batches {
         let most = 1 + random.below(4) as usize;
-        let received = received(clerk.receive_batch(how, want, most)).is_some();
-        rest(random, received);
+        return received(clerk.receive_batch(how, want, most)).unwrap_or_default();
     }
+    let how = match random.below(8) {
+        0 => {
+            // For any message: the kernel's queues can't be polled for a type either.
+            clerk.poll(support::harass::how(random));
+            How::Try
+        }
+        _ => how,
+    };
+    received(clerk.receive(how, want)).into_iter().collect()
 }
 
 /// A few leases at a time, most of which are acknowledged; some are returned, and some may have ended by themselves.
-fn lease_for_ever(clerk: &mut Clerk<'_>, random: &mut Random) {
-    while clerk.me().go.load(SeqCst) == 0 {
-        let leases: Vec<_> = (0..=random.below(4))
-            .map_while(|_| {
-                let (how, want) = wish(random);
-                received(clerk.lease(how, want))
-            })
-            .collect();
-        let leased = !leases.is_empty();
-        for lease in leases {
-            match random.below(8) {
-                0 => drop(lease),
-                1 => end_by_itself(lease),
-                _ => drop(clerk.acknowledge(lease).expect("a lease without a limit")),
-            }
+fn lease(clerk: &mut Clerk<'_>, random: &mut Random) -> bool {
+    let leases: Vec<_> = (0..=random.below(4))
+        .map_while(|_| {
+            let (how, want) = wish(random);
+            received(clerk.lease(how, want))
+        })
+        .collect();
+    let leased = !leases.is_empty();
+    for lease in leases {
+        match random.below(8) {
+            0 => drop(lease),
+            1 => end_by_itself(lease),
+            _ => drop(clerk.acknowledge(lease).expect("a lease without a limit")),
         }
-        rest(random, leased);
     }
+    leased
 }
 
 /// Lets a lease end by itself, and does not wait for that.
@@ -122,22 +126,101 @@ fn end_by_itself(lease: Lease<'_>) {
 }
 
 struct Soak {
+    /// One receives all, which is not killed and so gets everything in order.
+    in_order: bool,
     place: Place,
     queue: Queue,
     journal: Shared<Journal>,
 }
 
 impl Work for Soak {
-    fn play(&self, role: usize, random: &mut Random) {
+    type Tool = Queue;
+
+    fn workers(&self) -> usize {
+        WORKERS
+    }
+
+    fn senders(&self) -> usize {
+        if self.in_order {
+            WORKERS - 1
+        } else {
+            WORKERS / 2
+        }
+    }
+
+    fn threads(&self, role: usize) -> usize {
+        if self.spares(role) { 1 } else { 4 }
+    }
+
+    fn spares(&self, role: usize) -> bool {
+        self.in_order && role >= self.senders()
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    fn open(&self, random: &mut Random) -> Queue {
         let queue = self.place.open_typed(KEY);
         queue.set_waiting(waiting(random));
-        let mut clerk = Clerk::new(&queue, &self.journal, role);
-        match role {
-            0 => send_batches_for_ever(&mut clerk, random),
-            1..SENDERS => send_for_ever(&mut clerk, random),
-            SENDERS => receive_batches_for_ever(&mut clerk, random),
-            5 => lease_for_ever(&mut clerk, random),
-            _ => receive_for_ever(&mut clerk, random),
+        queue
+    }
+
+    fn play(&self, queue: &Queue, part: Part, random: &mut Random) {
+        let mut clerk = Clerk::new(queue, &self.journal, part.index());
+        let mut turns = Turns::default();
+        // The first who sends and the first who receives do so in batches; the next receiver leases.
+        let first = part.role == 0 || part.role == self.senders();
+        while clerk.me().go.load(SeqCst) == 0 {
+            let worked = if part.role < self.senders() {
+                send(&mut clerk, first, random)
+            } else if self.in_order {
+                let any = |random: &mut Random| (how(random), Want::Any);
+                let in_batches = random.below(4) == 0;
+                let numbers = receive(&mut clerk, in_batches, any, random);
+                turns.expect(&self.journal, &numbers, false);
+                !numbers.is_empty()
+            } else if part.role == self.senders() + 1 {
+                lease(&mut clerk, random)
+            } else {
+                !receive(&mut clerk, first, wish, random).is_empty()
+            };
+            rest(random, worked);
+            commotion(self, queue, part, random);
+        }
+    }
+
+    fn visit(&self, queue: &Queue, index: usize, random: &mut Random) {
+        let mut clerk = Clerk::new(queue, &self.journal, index);
+        for _ in 0..random.below(10) {
+            let how = How::Within(Duration::from_micros(random.below(500)));
+            let (_, want) = wish(random);
+            let (mtype, len) = message(random);
+            // One receiver may be the only one.
+            match random.below(2) {
+                0 if !self.in_order => drop(received(clerk.receive(how, want))),
+                _ => drop(is_sent(clerk.send(how, mtype, len))),
+            }
+        }
+    }
+
+    fn handle(&self, queue: &Queue, index: usize, random: &mut Random) {
+        let journal = &self.journal;
+        let mut bytes = [0; SIZE];
+        if self.in_order || random.below(2) == 0 {
+            let (mtype, len) = message(random);
+            let bytes = &mut bytes[..len.max(4)];
+            let (number, records) = journal.next(1);
+            records[0].begin(number, journal.author(index), mtype, bytes);
+            records[0].end(is_sent(queue.try_send(mtype.into(), bytes)));
+        } else {
+            let me = &journal.roles[index];
+            me.receiving.fetch_add(1, SeqCst);
+            let (_, want) = wish(random);
+            if let Some(taken) = received(queue.try_receive(want, &mut bytes)) {
+                journal.note(&bytes[..taken.len], taken.mtype as u64);
+            }
+            me.receiving.fetch_sub(1, SeqCst);
         }
     }
 
@@ -155,7 +238,7 @@ impl Work for Soak {
 }
 
 impl Soak {
-    fn new(qbytes: u64) -> Soak {
+    fn new(qbytes: u64, in_order: bool) -> Soak {
         let place = Place::new();
         let queue = place.create_typed(KEY);
         let change = Change {
@@ -164,6 +247,7 @@ impl Soak {
         };
         queue.set(&change).expect("a smaller queue");
         Soak {
+            in_order,
             place,
             queue,
             journal: Shared::new(),
@@ -211,20 +295,15 @@ impl Soak {
         left
     }
 
-    fn judge(&self, harassed: &Harassed, what: &str) {
-        let left = self.drain(what);
-        let status = self.status().expect("nobody is stopped");
+    fn judge(&self, round: &mut Figures, what: &str) {
+        self.drain(what);
         let missing = self.journal.missing(what);
-        eprintln!(
-            "soak, {what}: {harassed}; {} messages sent and {} received, {missing} lost with their receivers, {left} left at \
-             the end; {} repairs, {} bytes of memory",
-            self.journal.used(),
-            self.journal.received(),
-            status.statistics.repairs,
-            status.memory,
+        let most = round.in_dead_hands;
+        assert!(
+            missing <= most,
+            "{what}: {missing} messages lost, {most} may be"
         );
-        let most = harassed.in_dead_hands;
-        assert!(missing <= most, "{what}: {missing} messages lost");
+        let status = self.status().expect("nobody is stopped");
         assert!(!status.damaged, "{what}: marked as damaged");
         let counted = (
             status.entry.messages,
@@ -233,6 +312,10 @@ impl Soak {
         );
         assert_eq!(counted, (0, 0, 0), "{what}");
         self.check_capacity(&status, what);
+        round.sent = self.journal.sent() as u64;
+        round.received = self.journal.received() as u64;
+        round.lost = missing as u64;
+        round.repairs = status.statistics.repairs.into();
     }
 
     /// The queue takes as much as at first, and no more memory.
@@ -251,23 +334,46 @@ impl Soak {
         let grown = after.memory.saturating_sub(before.memory);
         assert!(grown <= 64 << 10, "{what}: {grown} bytes more");
     }
+
+    /// The queue is removed, and with it all that there was.
+    fn end(self, leaks: Leaks, what: &str) {
+        // Who begins to poll takes away the doorbells that nobody polls any more.
+        self.queue.pollable().expect("a doorbell");
+        self.queue.remove().expect("the queue");
+        drop(self.journal);
+        leaks.expect_none(&[], what);
+        self.place.expect_no_bells(what);
+        let names = std::fs::read_dir(self.place.path().join("msg")).expect("the directory");
+        let names: Vec<_> = names.map(|name| name.unwrap().file_name()).collect();
+        assert_eq!(names, [".next"], "{what}: files are left");
+    }
 }
 
-fn soak(qbytes: u64, what: &str) {
+fn soak(qbytes: u64, in_order: bool, what: &'static str) {
     let _turn = turn();
-    let seed = now();
-    eprintln!("soak, {what}: seed {seed}");
-    let soak = Soak::new(qbytes);
-    let harassed = harass(&soak, &soak.journal, seed, time() / 2);
-    soak.judge(&harassed, what);
+    let mut rounds = Rounds::new(what, SOAKS);
+    while let Some((seed, time)) = rounds.next() {
+        let leaks = Leaks::watch();
+        let soak = Soak::new(qbytes, in_order);
+        let mut round = harass(&soak, seed, time);
+        soak.judge(&mut round, what);
+        soak.end(leaks, what);
+        rounds.note(&round);
+    }
+    rounds.finish();
 }
 
 #[test]
 fn random_kills_around_a_small_queue_lose_nothing_and_stop_nobody() {
-    soak(1000, "1,000 bytes");
+    soak(1000, false, "System V, 1,000 bytes");
 }
 
 #[test]
 fn random_kills_around_a_large_queue_lose_nothing_and_stop_nobody() {
-    soak(16_384, "16,384 bytes");
+    soak(16_384, false, "System V, 16,384 bytes");
+}
+
+#[test]
+fn one_receiver_gets_all_messages_in_order_whatever_happens_to_senders() {
+    soak(4_096, true, "System V, one receiver");
 }

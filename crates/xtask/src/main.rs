@@ -12,6 +12,7 @@ mod programs;
 #[cfg(test)]
 mod promises;
 mod shell;
+mod soak;
 mod steps;
 mod test;
 mod toolchain;
@@ -49,11 +50,20 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = test::OPERATIONS)]
         ops: u64,
     },
-    /// Kill senders and receivers at random moments, and count what arrives
+    /// Do violence to senders and receivers at random (kill, stop, fork, exec, flood with signals), and account for every message
     Soak {
-        /// For how long
-        #[arg(long, value_name = "N", default_value_t = test::SOAK_SECONDS)]
-        seconds: u64,
+        /// For how long, each face
+        #[arg(long, value_name = "N", default_value_t = 1.0)]
+        minutes: f64,
+        /// Only this face; all at the same time otherwise
+        #[arg(long)]
+        face: Option<soak::Face>,
+        /// That of an earlier run, to have the violence of that one; timing is never the same
+        #[arg(long, value_name = "N")]
+        seed: Option<u64>,
+        /// Print the figures as JSON, a line for each soak, and nothing else on standard output
+        #[arg(long)]
+        json: bool,
     },
     /// Overwrite queues while processes use them, and see that none of them crashes or hangs
     Hostile {
@@ -133,9 +143,14 @@ fn run(task: &Task) -> Result<()> {
         Task::Demo => demo::run(&workspace),
         Task::Test { quick } => test::run(&workspace, *quick),
         Task::Compare { ops } => test::compare(&workspace, *ops),
-        Task::Soak { seconds } => test::soak(&workspace, *seconds),
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
         Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),
+        Task::Soak {
+            minutes,
+            face,
+            seed,
+            json,
+        } => soak::run(&workspace, &soak::Wish::new(*minutes, *seed), *face, *json),
         Task::Bench { suites, quick } => bench::run(&workspace, suites, *quick),
         Task::BenchPublish { again } => bench::publish(&workspace, *again),
         Task::BenchCheck { advise: false } => bench::check(&workspace),

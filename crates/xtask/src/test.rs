@@ -6,13 +6,14 @@ use std::process::Command;
 use crate::failure::Result;
 use crate::interrupt;
 use crate::programs;
+use crate::soak;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
 /// Random operations that are compared with the kernel, unless asked for another number.
 pub const OPERATIONS: u64 = 100_000;
-/// How long the soak kills processes, in seconds, unless asked for another time.
-pub const SOAK_SECONDS: u64 = 10;
+/// How long the soak of each face takes, in minutes: all faces at the same time.
+const SOAK_MINUTES: f64 = 0.5;
 
 /// Runs all tests; `quick` leaves out what takes longest.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
@@ -33,11 +34,12 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     match models {
         None => {
             steps.skip("loom models", "--quick");
-            steps.skip("soak, repair time", "--quick");
+            steps.skip("soak, repair time, waiter table", "--quick");
         }
         Some(models) => {
             steps.end(models)?;
-            steps.run("soak, repair time", &mut soak_test(workspace, SOAK_SECONDS))?;
+            steps.run("repair time, waiter table", &mut repair_time(workspace))?;
+            soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), &mut steps)?;
         }
     }
     steps.finish();
@@ -76,12 +78,6 @@ fn compare_both(workspace: &Workspace, operations: u64, steps: &mut Steps) -> Re
     steps.run("comparison with the kernel", &mut posix)?;
     let mut sysv = comparison(workspace, operations);
     steps.run("comparison, System V", sysv.arg("--sysv"))
-}
-
-/// `cargo xtask soak`: only the soak.
-pub fn soak(workspace: &Workspace, seconds: u64) -> Result<()> {
-    let mut steps = Steps::new(workspace.root.clone());
-    steps.run("soak", &mut soak_test(workspace, seconds))
 }
 
 /// The library's unit, integration and documentation tests, with real SIGKILL at every named point; the soak that counts
@@ -130,32 +126,12 @@ fn models(workspace: &Workspace) -> Command {
     models
 }
 
-/// What takes its time or measures it, in a release build.
-fn soak_test(workspace: &Workspace, seconds: u64) -> Command {
-    let mut soak = workspace.cargo(&[
-        "test",
-        "-p",
-        "umsg",
-        "--release",
-        "--features",
-        "crash-points",
-    ]);
-    soak.args([
-        "--test",
-        "soak",
-        "--test",
-        "sysv_soak",
-        "--test",
-        "ring_soak",
-        "--test",
-        "repair_time",
-        "--test",
-        "waiter_table",
-        "--",
-        "--nocapture",
-    ]);
-    soak.env("UMSG_SOAK_SECONDS", seconds.to_string());
-    soak
+/// What measures times, or takes its time, in a release build.
+fn repair_time(workspace: &Workspace) -> Command {
+    let mut test = soak::tests(workspace);
+    test.args(["--test", "repair_time", "--test", "waiter_table"]);
+    test.args(["--", "--nocapture"]);
+    test
 }
 
 fn drop_in(workspace: &Workspace) -> PathBuf {

@@ -1,0 +1,195 @@
+//! The life of a worker's process: how urgent it is, its threads, its handlers, its children, its ends.
+
+use super::{FORKED, HANDLER, Part, THREADS, URGENT, Work};
+use crate::support::Random;
+use crate::support::child::{Child, Exit, PANICKED};
+use crate::support::journal::{Deed, How};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+/// The signal of storms.
+pub(super) const STORM: i32 = libc::SIGUSR2;
+
+/// How long forked children may take for their few calls before the supervisor counts them as late, and at all: it knows when the
+/// machine is too busy for them.
+const VISIT: Duration = Duration::from_secs(1);
+const STUCK: Duration = Duration::from_secs(60);
+
+/// Lives as the process of a role until told to end.
+pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64) {
+    let mut random = Random::new(seed);
+    if !work.spares(role) {
+        arm_some_point(&mut random);
+    }
+    hurry_or_dawdle(work, role, &mut random);
+    // Until the process is gone: a handler may use it at any time.
+    let tool = Box::leak(Box::new(work.open(&mut random)));
+    let tool = &*tool;
+    let scene = Box::leak(Box::new(Scene {
+        work: (&raw const *work).cast(),
+        tool: (&raw const *tool).cast(),
+        role,
+        perform: perform::<W>,
+    }));
+    stand_the_storm(scene, random.below(2) == 0);
+    let threads = match random.below(3) {
+        0 => 1 + random.below(work.threads(role) as u64) as usize,
+        _ => 1,
+    };
+    std::thread::scope(|scope| {
+        for thread in 1..threads.min(THREADS) {
+            work.journal().did(Deed::Thread);
+            let mut random = Random::new(random.next());
+            scope.spawn(move || {
+                let played =
+                    AssertUnwindSafe(|| work.play(tool, Part { role, thread }, &mut random));
+                if catch_unwind(played).is_err() {
+                    // SAFETY: ends the process, whatever the other threads do: it has failed.
+                    unsafe { libc::_exit(PANICKED) };
+                }
+            });
+        }
+        work.play(tool, Part { role, thread: 0 }, &mut random);
+    });
+}
+
+/// Half of the workers die by themselves at a named point, where the feature is compiled in: deaths that a signal at a
+/// random time hits too seldom, beside others that are at work.
+fn arm_some_point(random: &mut Random) {
+    #[cfg(feature = "crash-points")]
+    if random.below(2) == 0 {
+        let points = umsg::crash::POINTS;
+        let (_, name, _) = points[random.below(points.len() as u64) as usize];
+        umsg::crash::arm(name, 1 + random.below(60) as u32);
+    }
+    let _ = random;
+}
+
+/// Some are more urgent than all the others, where that is allowed, and some less, so that the urgent wait for locks whose owners do
+/// not get to run.
+fn hurry_or_dawdle<W: Work>(work: &W, role: usize, random: &mut Random) {
+    let first = role == 0 || role == work.senders();
+    match random.below(8) {
+        0 if first => {
+            let parameter = libc::sched_param { sched_priority: 1 };
+            // SAFETY: a setting of this thread, which those that it begins inherit.
+            if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } == 0 {
+                URGENT.store(true, SeqCst);
+                work.journal().did(Deed::Urgent);
+            }
+        }
+        1 | 2 => {
+            // SAFETY: as above.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
+            work.journal().did(Deed::Idle);
+        }
+        _ => {}
+    }
+}
+
+/// What a handler works on.
+struct Scene {
+    work: *const (),
+    tool: *const (),
+    role: usize,
+    perform: unsafe fn(&Scene),
+}
+
+static SCENE: AtomicPtr<Scene> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Handlers so far: what the next one does follows from it.
+static STORMS: AtomicU64 = AtomicU64::new(0);
+
+/// # Safety
+/// The scene is one of this work, made by [`live`].
+unsafe fn perform<W: Work>(scene: &Scene) {
+    // SAFETY: `live` has borrowed the work for longer than the process lives, and leaked the tool.
+    let (work, tool) = unsafe { (&*scene.work.cast::<W>(), &*scene.tool.cast::<W::Tool>()) };
+    let mut random = Random::new(STORMS.fetch_add(1, SeqCst));
+    let part = Part {
+        role: scene.role,
+        thread: HANDLER,
+    };
+    work.handle(tool, part.index(), &mut random);
+    work.journal().did(Deed::Handled);
+}
+
+extern "C" fn storm(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: these are the arguments that the kernel gave to this handler.
+    if unsafe { umsg::signals::defer(signal, info, context.cast()) } {
+        return;
+    }
+    // SAFETY: stored before the handler was installed, and never freed.
+    let scene = unsafe { &*SCENE.load(SeqCst) };
+    // SAFETY: `live` has paired the scene with its function.
+    unsafe { (scene.perform)(scene) };
+}
+
+/// Signals of a storm are handled by using the queue; the call that one interrupts is restarted or not.
+fn stand_the_storm(scene: &'static Scene, restarts: bool) {
+    SCENE.store((&raw const *scene).cast_mut(), SeqCst);
+    // SAFETY: the handler has the type that SA_SIGINFO asks for; the structure is zeroed as sigaction(2) allows.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = storm as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | if restarts { libc::SA_RESTART } else { 0 };
+        libc::sigaction(STORM, &raw const action, std::ptr::null_mut());
+    }
+}
+
+/// What a thread does now and then between two calls: it forks children, which use the queue as they inherit it; runs another
+/// program; or has its process become another program, wherever its other threads are.
+pub fn commotion<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Random) {
+    if work.spares(part.role) {
+        return;
+    }
+    match random.below(1500) {
+        0..3 => fork_some(work, tool, part, random),
+        3 => run_another_program(work),
+        4 => become_another_program(work),
+        _ => {}
+    }
+}
+
+fn fork_some<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Random) {
+    let index = Part {
+        role: part.role,
+        thread: FORKED,
+    };
+    let children: Vec<Child> = (0..=random.below(4))
+        .map(|_| {
+            work.journal().did(Deed::Fork);
+            let mut random = Random::new(random.next());
+            Child::run(|| {
+                work.visit(tool, index.index(), &mut random);
+                0
+            })
+        })
+        .collect();
+    work.journal().begin(part.index(), How::Within(VISIT));
+    for mut child in children {
+        // Some die at the point at which their parent was to die.
+        let exit = child.wait(STUCK).expect("a forked child is stuck");
+        let ended = matches!(exit, Exit::Code(0) | Exit::Signal(libc::SIGKILL));
+        assert!(ended, "a forked child: {exit:?}");
+    }
+    work.journal().end(part.index());
+}
+
+fn run_another_program<W: Work>(work: &W) {
+    work.journal().did(Deed::Spawn);
+    let _ = Command::new("/bin/true").stdin(Stdio::null()).status();
+}
+
+fn become_another_program<W: Work>(work: &W) {
+    work.journal().did(Deed::Exec);
+    let path = c"/bin/true";
+    let arguments = [path.as_ptr(), std::ptr::null()];
+    // SAFETY: strings that end with a zero, and a list of them that ends with a null pointer.
+    unsafe {
+        libc::execv(path.as_ptr(), arguments.as_ptr());
+        libc::_exit(PANICKED);
+    }
+}

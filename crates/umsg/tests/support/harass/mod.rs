@@ -1,0 +1,146 @@
+//! Real processes that work on a queue, and a supervisor that does violence to them at random.
+//!
+//! ```text
+//!   supervisor --- kills, stops, floods with signals, replaces, watches ---> workers, one for each role, leaders of their groups
+//!                                                                              |  up to four threads; urgent or idle
+//!                                                                              |  half of them die at a named point
+//!                                                                              +-- fork children that use the queue, run other
+//!                                                                                  programs, become another program themselves
+//! ```
+//!
+//! What each worker does is the [`Work`]: there is one for each face. The [`Journal`] has what everybody did, in memory that the dead
+//! leave behind. The supervisor fails if somebody gets no further for a second in which nobody was stopped, or if a call is not
+//! back a second after it was due, whoever is stopped.
+
+mod crew;
+mod figures;
+mod leaks;
+mod rounds;
+mod supervisor;
+
+pub use crew::commotion;
+pub use figures::Figures;
+pub use leaks::Leaks;
+pub use rounds::Rounds;
+pub use supervisor::harass;
+
+use super::Random;
+use super::journal::{How, Journal};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, SystemTime};
+use umsg::posix::Waiting;
+
+/// Threads of a worker, and the numbers that it has in the journal: for each thread, for the handlers of all, and for the children
+/// that it forks.
+pub const THREADS: usize = 4;
+const HANDLER: usize = THREADS;
+const FORKED: usize = THREADS + 1;
+const PARTS: usize = THREADS + 2;
+
+/// The supervisor's own part, as a number of the journal.
+pub const SUPERVISOR: usize = super::journal::ROLES - 1;
+
+/// The longest that a call waits which may have to wait for ever, in milliseconds.
+const TIMED: u64 = 30;
+
+/// A thread of the worker that has a role.
+#[derive(Clone, Copy)]
+pub struct Part {
+    pub role: usize,
+    pub thread: usize,
+}
+
+impl Part {
+    /// Its number in the journal.
+    pub fn index(self) -> usize {
+        self.role * PARTS + self.thread
+    }
+}
+
+/// Whether a number of the journal is that of a thread, which does one thing after the other.
+pub fn is_thread(index: usize) -> bool {
+    index % PARTS < THREADS
+}
+
+/// What the workers do.
+pub trait Work: Sync {
+    /// What the threads of a process share: the queue, opened by it.
+    type Tool: Sync;
+
+    /// How many roles there are, and how many of them, the first ones, send.
+    fn workers(&self) -> usize;
+    fn senders(&self) -> usize;
+    /// How many threads a process of this role may have.
+    fn threads(&self, _role: usize) -> usize {
+        THREADS
+    }
+    /// Whether processes of this role are spared what would end them, and make none themselves.
+    fn spares(&self, _role: usize) -> bool {
+        false
+    }
+
+    fn journal(&self) -> &Journal;
+    fn open(&self, random: &mut Random) -> Self::Tool;
+    /// Plays a part until its `go` is set.
+    fn play(&self, tool: &Self::Tool, part: Part, random: &mut Random);
+    /// Some calls of a forked child, which do not wait for ever; as this number of the journal.
+    fn visit(&self, tool: &Self::Tool, index: usize, random: &mut Random);
+    /// Some calls in a signal handler, which do not wait, without allocating memory; as this number of the journal.
+    fn handle(&self, tool: &Self::Tool, index: usize, random: &mut Random);
+    /// Whether there may be no room to send, and nothing to receive: who waits for that is not stuck. None if nobody can
+    /// tell at this moment.
+    fn lacks(&self) -> Option<(bool, bool)>;
+    /// What to say of the queue if somebody is stuck.
+    fn describe(&self) -> String;
+}
+
+/// How a worker makes its next call.
+pub fn how(random: &mut Random) -> How {
+    match random.below(5) {
+        0 => How::Block,
+        1 => How::At(some_time(random)),
+        _ => briefly(random),
+    }
+}
+
+/// How it makes one that may never succeed.
+pub fn briefly(random: &mut Random) -> How {
+    match random.below(4) {
+        0 => How::Within(Duration::from_millis(random.below(TIMED))),
+        1 => How::Within(Duration::from_micros(random.below(300))),
+        2 => How::At(SystemTime::now() + Duration::from_millis(random.below(TIMED))),
+        _ => How::Try,
+    }
+}
+
+/// A time-out such as one that was computed before the clock was set: long past, just now, or never.
+fn some_time(random: &mut Random) -> SystemTime {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    match random.below(4) {
+        0 => SystemTime::UNIX_EPOCH,
+        1 => SystemTime::now() - year,
+        2 => SystemTime::now(),
+        _ => SystemTime::now() + 100 * year,
+    }
+}
+
+pub fn waiting(random: &mut Random) -> Waiting {
+    match random.below(3) {
+        0 => Waiting::Blocking,
+        _ => Waiting::Adaptive,
+    }
+}
+
+/// Whether this process is more urgent than all others, and has to let them work.
+static URGENT: AtomicBool = AtomicBool::new(false);
+
+/// Sleeps now and then, so that the queue is sometimes full and sometimes empty, and a journal lasts.
+pub fn rest(random: &mut Random, worked: bool) {
+    let micros = match random.below(50) {
+        0 => random.below(3000),
+        _ if URGENT.load(SeqCst) => 100 + random.below(300),
+        _ if worked => return,
+        _ => random.below(100),
+    };
+    std::thread::sleep(Duration::from_micros(micros));
+}

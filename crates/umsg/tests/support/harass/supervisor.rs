@@ -1,0 +1,289 @@
+//! The supervisor: what it does to the workers, and how it knows that none is stuck.
+
+use super::crew::{self, STORM};
+use super::figures::Figures;
+use super::{PARTS, Part, THREADS, Work};
+use crate::support::child::{Child, Exit, let_calls_be_interrupted};
+use crate::support::journal::{Deed, MESSAGES, Role};
+use crate::support::{Random, milliseconds, now, wait_until};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// How long a worker may be inside of a call that should succeed, time in which anybody is stopped not counted; and how long
+/// after it was due, time in which it is stopped itself not counted.
+const STUCK: Duration = Duration::from_secs(1);
+/// How long the survivors of a round may take to end, on a machine that is busy with other things.
+const END: Duration = Duration::from_secs(30);
+/// The most that is counted between two looks: where the supervisor gets no time, nobody else may.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One worker's place, and the process that has it now.
+struct Worker {
+    role: usize,
+    child: Child,
+    /// When it goes on, if it is stopped.
+    stopped_until: Option<Instant>,
+    watches: [Watch; THREADS],
+}
+
+/// The call that was going on in a thread when its progress was last looked at.
+#[derive(Clone, Copy, Default)]
+struct Watch {
+    begun: u64,
+    /// For how long, without anybody stopped.
+    stalled: Duration,
+    /// For how long since it was due.
+    late: Duration,
+}
+
+struct Supervisor<'a, W> {
+    work: &'a W,
+    random: Random,
+    seed: u64,
+    spawned: u64,
+    seen: Figures,
+}
+
+/// Lets the workers work for a time and then end, and does violence to them meanwhile.
+pub fn harass(work: &impl Work, seed: u64, time: Duration) -> Figures {
+    // Before any worker is forked: one may be asked to end, or be caught in a storm, as its first act.
+    let_calls_be_interrupted();
+    // SAFETY: no handler.
+    unsafe { libc::signal(STORM, libc::SIG_IGN) };
+    let mut supervisor = Supervisor {
+        work,
+        random: Random::new(seed),
+        seed,
+        spawned: 0,
+        seen: Figures::default(),
+    };
+    supervisor.run(time);
+    supervisor.seen.note_deeds(work.journal());
+    supervisor.seen
+}
+
+impl<W: Work> Supervisor<'_, W> {
+    /// The records of a worker: of its threads, its handlers and its children.
+    fn records(&self, role: usize) -> &[Role] {
+        &self.work.journal().roles[role * PARTS..][..PARTS]
+    }
+
+    fn start(&mut self, role: usize) -> Child {
+        self.spawned += 1;
+        let seed = self.seed ^ (self.spawned * 64 + role as u64);
+        for record in self.records(role) {
+            record.begun_at.store(0, SeqCst);
+            record.receiving.store(0, SeqCst);
+            record.lives.fetch_add(1, SeqCst);
+        }
+        Child::lead(|| {
+            crew::live(self.work, role, seed);
+            0
+        })
+    }
+
+    fn start_all(&mut self) -> Vec<Worker> {
+        (0..self.work.workers())
+            .map(|role| Worker {
+                role,
+                child: self.start(role),
+                stopped_until: None,
+                watches: Default::default(),
+            })
+            .collect()
+    }
+
+    fn run(&mut self, time: Duration) {
+        let mut workers = self.start_all();
+        let begun = Instant::now();
+        let mut looked = Instant::now();
+        while begun.elapsed() < time && self.work.journal().used() < MESSAGES / 2 {
+            // Now and then many deaths one after the other, now and then some peace.
+            let pause = match begun.elapsed().as_millis() / 700 % 3 {
+                0 => 5_000 + self.random.below(30_000),
+                _ => 500 + self.random.below(8000),
+            };
+            let next = Instant::now() + Duration::from_micros(pause);
+            while Instant::now() < next {
+                std::thread::sleep(Duration::from_micros(500));
+                let_go_on(&mut workers);
+                self.replace_the_dead(&mut workers);
+                self.watch(&mut workers, looked.elapsed().min(LOOK));
+                looked = Instant::now();
+            }
+            self.harass_one(&mut workers);
+        }
+        self.end(workers);
+    }
+
+    /// Kills one worker, or stops it for a while, or floods it with signals.
+    fn harass_one(&mut self, workers: &mut [Worker]) {
+        let victim = self.random.below(workers.len() as u64) as usize;
+        let anybody_stopped = workers.iter().any(|worker| worker.stopped_until.is_some());
+        let worker = &mut workers[victim];
+        match self.random.below(40) {
+            0 | 1 if !anybody_stopped => self.stop(worker),
+            2..6 => self.storm(worker),
+            _ if self.work.spares(worker.role) => {}
+            _ => {
+                worker.child.signal(libc::SIGKILL);
+                self.seen.kills += 1;
+                self.replace(worker);
+            }
+        }
+    }
+
+    /// Mostly for some milliseconds; now and then for longer than calls that do not block wait for a lock.
+    fn stop(&mut self, worker: &mut Worker) {
+        let time = match self.random.below(16) {
+            0 => 1100 + self.random.below(300),
+            _ => 5 + self.random.below(120),
+        };
+        worker.child.signal(libc::SIGSTOP);
+        worker.stopped_until = Some(Instant::now() + Duration::from_millis(time));
+        self.seen.stops += 1;
+    }
+
+    fn storm(&mut self, worker: &Worker) {
+        let signals = 10 + self.random.below(40);
+        for _ in 0..signals {
+            worker.child.signal_leader(STORM);
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.seen.signals += signals;
+    }
+
+    /// Starts a new worker in place of one that died.
+    fn replace(&mut self, worker: &mut Worker) {
+        let exit = worker.child.wait(END);
+        let exit = exit.unwrap_or_else(|| panic!("role {} does not die", worker.role));
+        self.expect_to_be_excusable(worker.role, exit);
+        self.note_dead_hands(worker.role);
+        worker.child = self.start(worker.role);
+        worker.stopped_until = None;
+        worker.watches = Default::default();
+    }
+
+    /// A worker was killed, or has become another program, which does what it wants with signals.
+    fn expect_to_be_excusable(&self, role: usize, exit: Exit) {
+        let has_become_another = self.work.journal().deeds(Deed::Exec) != 0;
+        let is_excusable = match exit {
+            Exit::Signal(libc::SIGKILL) => true,
+            Exit::Code(0) | Exit::Signal(libc::SIGUSR1 | STORM) => has_become_another,
+            _ => false,
+        };
+        assert!(is_excusable, "role {role} crashed: {exit:?}");
+    }
+
+    /// What the dead may have taken along.
+    fn note_dead_hands(&mut self, role: usize) {
+        let held = |record: &Role| record.receiving.load(SeqCst) as usize;
+        let held: usize = self.records(role).iter().map(held).sum();
+        self.seen.in_dead_hands += held;
+    }
+
+    /// Starts new workers in place of those that have died by themselves.
+    fn replace_the_dead(&mut self, workers: &mut [Worker]) {
+        for worker in workers {
+            if let Some(exit) = worker.child.wait(Duration::ZERO) {
+                self.seen.deaths += u64::from(exit == Exit::Signal(libc::SIGKILL));
+                self.replace(worker);
+            }
+        }
+    }
+
+    /// Adds the time since the last look to the stall of every thread that should have got on in it. A worker that is
+    /// stopped may hold a lock, so time in which anybody is stopped does not count; neither does that of a call that
+    /// waits for something that is not there. Calls that are to be back by a time are, though others are stopped.
+    fn watch(&mut self, workers: &mut [Worker], passed: Duration) {
+        let anybody_stopped = workers.iter().any(|worker| worker.stopped_until.is_some());
+        let (full, empty) = self.work.lacks().unwrap_or((true, true));
+        for worker in workers {
+            let hopeless = if worker.role < self.work.senders() {
+                full
+            } else {
+                empty
+            };
+            for thread in 0..THREADS {
+                let part = Part {
+                    role: worker.role,
+                    thread,
+                };
+                let record = &self.work.journal().roles[part.index()];
+                let (begun, due) = (record.begun_at.load(SeqCst), record.due_at.load(SeqCst));
+                let watch = &mut worker.watches[thread];
+                if begun == 0 || begun != watch.begun {
+                    *watch = Watch {
+                        begun,
+                        ..Watch::default()
+                    };
+                    continue;
+                }
+                if !hopeless && !anybody_stopped {
+                    watch.stalled += passed;
+                }
+                if due != 0 && now() > due && worker.stopped_until.is_none() {
+                    watch.late += passed;
+                }
+                self.seen.stall = self.seen.stall.max(watch.stalled);
+                self.seen.late = self.seen.late.max(watch.late);
+                let watch = *watch;
+                self.expect_to_get_on(part, watch);
+            }
+        }
+    }
+
+    fn expect_to_get_on(&self, part: Part, watch: Watch) {
+        assert!(
+            watch.stalled < STUCK && watch.late < STUCK,
+            "role {}, thread {} is stuck: {:?} in one call, {:?} of that after it was due; {:.0} ms since it began; queue {}",
+            part.role,
+            part.thread,
+            watch.stalled,
+            watch.late,
+            milliseconds(now() - watch.begun),
+            self.work.describe(),
+        );
+    }
+
+    /// Lets the survivors end: senders first, while there are receivers.
+    fn end(&mut self, mut workers: Vec<Worker>) {
+        for worker in &workers {
+            worker.child.signal(libc::SIGCONT);
+        }
+        for worker in &mut workers {
+            for record in self.records(worker.role) {
+                record.go.store(1, SeqCst);
+            }
+            let ended = wait_until(END, || {
+                worker.child.signal_threads(libc::SIGUSR1);
+                worker.child.wait(Duration::from_millis(1)).is_some()
+            });
+            let describe = || self.work.describe();
+            assert!(
+                ended,
+                "role {} is stuck at the end: {}",
+                worker.role,
+                describe()
+            );
+            match worker.child.wait(Duration::ZERO) {
+                Some(Exit::Code(0)) => {}
+                Some(exit) => self.expect_to_be_excusable(worker.role, exit),
+                None => unreachable!("it has ended"),
+            }
+            self.note_dead_hands(worker.role);
+        }
+    }
+}
+
+fn let_go_on(workers: &mut [Worker]) {
+    for worker in workers {
+        if worker
+            .stopped_until
+            .is_some_and(|until| Instant::now() >= until)
+        {
+            worker.child.signal(libc::SIGCONT);
+            worker.stopped_until = None;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `cargo xtask soak`: random violence to processes that use queues, for as long as is asked for.
+//!
+//! Each face has a test program of its own (`crates/umsg/tests`: `soak`, `sysv_soak`, `ring_soak`), which prints what it did and fails
+//! on any loss, duplicate, disorder, stall, crash or leak.
+
+use std::process::{Command, Stdio};
+
+use clap::ValueEnum;
+
+use crate::failure::{Context as _, Failure, Result};
+use crate::interrupt;
+use crate::shell;
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// What a program sees of umsg.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Face {
+    Posix,
+    Sysv,
+    Ring,
+}
+
+impl Face {
+    const ALL: [Face; 3] = [Face::Posix, Face::Sysv, Face::Ring];
+
+    /// Its test program.
+    fn test(self) -> &'static str {
+        match self {
+            Face::Posix => "soak",
+            Face::Sysv => "sysv_soak",
+            Face::Ring => "ring_soak",
+        }
+    }
+}
+
+/// How long, and with which seed.
+pub struct Wish {
+    seconds: u64,
+    seed: Option<u64>,
+}
+
+impl Wish {
+    pub fn new(minutes: f64, seed: Option<u64>) -> Self {
+        // At least a second: the tests take no fractions.
+        let seconds = (minutes * 60.0).round().max(1.0) as u64;
+        Self { seconds, seed }
+    }
+
+    fn command(&self, workspace: &Workspace, face: Face) -> Command {
+        let mut soak = tests(workspace);
+        soak.args(["--test", face.test(), "--", "--nocapture"]);
+        soak.env("UMSG_SOAK_SECONDS", self.seconds.to_string());
+        if let Some(seed) = self.seed {
+            soak.env("UMSG_SOAK_SEED", seed.to_string());
+        }
+        soak
+    }
+}
+
+/// The library's tests in a release build in which processes die at named points.
+pub fn tests(workspace: &Workspace) -> Command {
+    workspace.cargo(&[
+        "test",
+        "-p",
+        "umsg",
+        "--release",
+        "--features",
+        "crash-points",
+    ])
+}
+
+/// `cargo xtask soak`.
+pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -> Result<()> {
+    interrupt::install();
+    if json {
+        return run_for_programs(workspace, wish, face);
+    }
+    let mut steps = Steps::new(workspace.root.clone());
+    match face {
+        Some(face) => steps.run(face.test(), &mut wish.command(workspace, face))?,
+        None => beside_each_other(workspace, wish, &mut steps)?,
+    }
+    steps.finish();
+    Ok(())
+}
+
+/// All faces at the same time: they mostly wait, for each other and for what was done to them.
+pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) -> Result<()> {
+    let mut build = tests(workspace);
+    build.arg("--no-run");
+    for face in Face::ALL {
+        build.args(["--test", face.test()]);
+    }
+    steps.run("building the soak", &mut build)?;
+    let [first, others @ ..] = Face::ALL;
+    let mut beside = Vec::new();
+    for face in others {
+        let what = format!("soak, {}", face.test());
+        beside.push(steps.begin(&what, &mut wish.command(workspace, face))?);
+    }
+    let what = format!("soak, {}", first.test());
+    steps.run(&what, &mut wish.command(workspace, first))?;
+    beside.into_iter().try_for_each(|beside| steps.end(beside))
+}
+
+/// The lines of figures alone, once all of a face are there.
+fn run_for_programs(workspace: &Workspace, wish: &Wish, face: Option<Face>) -> Result<()> {
+    for face in Face::ALL
+        .into_iter()
+        .filter(|one| face.is_none_or(|face| face == *one))
+    {
+        let mut command = wish.command(workspace, face);
+        command.env("UMSG_SOAK_JSON", "1").stderr(Stdio::inherit());
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .context(shell::line(&command))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        figures(&text).for_each(|line| println!("{line}"));
+        if !output.status.success() {
+            return Err(Failure::new(format!(
+                "{} failed ({})",
+                face.test(),
+                output.status
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The figures among what a test program prints; the harness may have begun the line.
+fn figures(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let begin = line.find("{\"soak\":")?;
+        let end = line.rfind('}')?;
+        line.get(begin..=end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_in_what_a_test_program_prints() {
+        let text =
+            "running 1 test\ntest a ... {\"soak\":\"rings\",\"kills\":3}\nok\ntest result: ok.";
+        assert_eq!(
+            figures(text).collect::<Vec<_>>(),
+            ["{\"soak\":\"rings\",\"kills\":3}"]
+        );
+        assert_eq!(figures("no figures").count(), 0);
+    }
+
+    #[test]
+    fn minutes_are_asked_for_in_whole_seconds() {
+        assert_eq!(Wish::new(1.5, None).seconds, 90);
+        assert_eq!(Wish::new(0.0, None).seconds, 1);
+    }
+}
