@@ -1,7 +1,7 @@
-//! How long it takes to repair a deep queue after a death under the receiver lock.
+//! How long it takes to repair a deep queue, of each face, after a death under its lock.
 //!
 //! The goal is 10 ms for 65,536 messages in a release build. Printed, with and without the page faults of a process
-//! that sees the queue for the first time; asserted is only what no noise can explain.
+//! that sees the queue for the first time; asserted of the quickest of several repairs, which no noise can explain.
 
 mod support;
 
@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::{Random, turn};
+use umsg::Limits;
 use umsg::crash;
 use umsg::posix::Queue;
+use umsg::ring::{Options, Post, Ring, Sender};
+use umsg::sysv::{self, Want};
 
 const MESSAGES: u32 = 65_536;
-const GOAL: Duration = Duration::from_millis(10);
-const SURELY: Duration = Duration::from_millis(500);
+/// As long may the quickest of several repairs take: ten times more where nothing is optimised.
+const MOST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 10 });
 const ROUNDS: usize = 9;
 
 fn full_queue(place: &Place, priority: impl Fn(&mut Random) -> u64) -> Queue {
@@ -49,6 +52,30 @@ fn kill_and_repair(place: &Place, queue: &Queue, point: &str, newcomer: bool) ->
     took
 }
 
+/// Says how long the repairs took, and fails if they all took longer than one may.
+fn judge(what: &str, newcomer: bool, mut times: Vec<Duration>) {
+    times.sort();
+    let mapped = if newcomer {
+        "mapped anew"
+    } else {
+        "mapped before"
+    };
+    let build = if cfg!(debug_assertions) {
+        "debug build"
+    } else {
+        "release build"
+    };
+    let [median, quickest, slowest] = [times[times.len() / 2], times[0], times[times.len() - 1]]
+        .map(|time| time.as_secs_f64() * 1e3);
+    eprintln!(
+        "repair of {what}, {mapped}: median {median:.2} ms, {quickest:.2} to {slowest:.2} ms ({build}; goal: release < 10 ms)"
+    );
+    assert!(
+        times[0] < MOST,
+        "{what}, {mapped}: {quickest:.2} ms at best"
+    );
+}
+
 fn measure(what: &str, point: &str, priority: impl Fn(&mut Random) -> u64) {
     let _turn = turn();
     let place = Place::new();
@@ -56,29 +83,10 @@ fn measure(what: &str, point: &str, priority: impl Fn(&mut Random) -> u64) {
     // Into the store, if there is more than one priority.
     queue.try_receive(&mut [0; 64]).expect("a message");
     for newcomer in [false, true] {
-        let mut times: Vec<Duration> = (0..ROUNDS)
+        let times = (0..ROUNDS)
             .map(|_| kill_and_repair(&place, &queue, point, newcomer))
             .collect();
-        times.sort();
-        let median = times[ROUNDS / 2];
-        let build = if cfg!(debug_assertions) {
-            "debug build"
-        } else {
-            "release build"
-        };
-        eprintln!(
-            "repair of {MESSAGES} messages {what}, {}: median {:.2} ms, {:.2} to {:.2} ms ({build}; goal: release < {} ms)",
-            if newcomer {
-                "mapped anew"
-            } else {
-                "mapped before"
-            },
-            median.as_secs_f64() * 1e3,
-            times[0].as_secs_f64() * 1e3,
-            times[ROUNDS - 1].as_secs_f64() * 1e3,
-            GOAL.as_millis()
-        );
-        assert!(median < SURELY, "{what}: {median:?}");
+        judge(&format!("{MESSAGES} messages {what}"), newcomer, times);
     }
     let held = queue.attributes().messages;
     let received = std::iter::from_fn(|| queue.try_receive(&mut [0; 64]).ok()).count();
@@ -97,4 +105,106 @@ fn a_deep_queue_of_mixed_priorities_is_repaired_in_milliseconds() {
 #[test]
 fn a_deep_queue_of_one_priority_is_repaired_in_milliseconds() {
     measure("in the ring", "RECEIVE_TAKEN", |_| 7);
+}
+
+/// A System V queue with so many messages of a few bytes, their types at random.
+fn full_typed_queue(place: &Place) -> sysv::Queue {
+    let limits = Limits {
+        msgmnb: 1 << 20,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).expect("limits");
+    let queue = place.create_typed(KEY);
+    let mut random = Random::new(3);
+    for number in 0..MESSAGES {
+        let mtype = 1 + random.below(1000) as i64;
+        queue.try_send(mtype, &number.to_le_bytes()).expect("room");
+    }
+    queue
+}
+
+const KEY: i32 = 0x4ea1;
+
+#[test]
+fn a_deep_system_v_queue_is_repaired_in_milliseconds() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = full_typed_queue(&place);
+    let repairs = || queue.status().expect("a status").statistics.repairs;
+    for newcomer in [false, true] {
+        let times = (0..ROUNDS).map(|round| {
+            let mut victim = Child::run(|| {
+                let queue = place.open_typed(KEY);
+                crash::arm("MSG_ENDED", 1);
+                let _ = queue.try_receive(Want::Any, &mut [0; 64]);
+                0
+            });
+            victim.expect(Exit::Signal(libc::SIGKILL), "MSG_ENDED");
+            let fresh = newcomer.then(|| place.open_typed(KEY));
+            let begun = Instant::now();
+            let received = fresh
+                .as_ref()
+                .unwrap_or(&queue)
+                .try_receive(Want::Any, &mut [0; 64]);
+            let took = begun.elapsed();
+            received.expect("a message");
+            let before = if newcomer { ROUNDS } else { 0 };
+            assert_eq!(repairs() as usize, before + round + 1);
+            took
+        });
+        judge(
+            &format!("{MESSAGES} System V messages"),
+            newcomer,
+            times.collect(),
+        );
+    }
+    let receive = || queue.try_receive(Want::Any, &mut [0; 64]).ok();
+    let left = std::iter::from_fn(receive).count();
+    // In each round one was taken by the dead and one by the repairer.
+    assert_eq!(left, MESSAGES as usize - 4 * ROUNDS);
+}
+
+/// A ring that is nearly full, whose next growth is not far.
+fn deep_ring(place: &Place) -> Ring {
+    let mut options = Options::new();
+    let ring = options
+        .entries(MESSAGES)
+        .overflow(0)
+        .create_in(&place.namespace, "/deep");
+    let ring = ring.expect("a ring");
+    let sender = ring.sender();
+    for number in 0..u64::from(MESSAGES) - 8192 {
+        sender.try_send(&Post::new(number)).expect("room");
+    }
+    ring
+}
+
+#[test]
+fn a_deep_ring_is_repaired_in_milliseconds() {
+    let _turn = turn();
+    let times = (0..3).map(|_| {
+        let place = Place::new();
+        let mut ring = deep_ring(&place);
+        let mut victim = Child::run(|| {
+            let sender = Sender::open_in(&place.namespace, "/deep").expect("the ring");
+            crash::arm("GROW_COUNTED", 1);
+            while sender.try_send(&Post::new(0)).is_ok() {}
+            0
+        });
+        victim.expect(Exit::Signal(libc::SIGKILL), "GROW_COUNTED");
+        let begun = Instant::now();
+        // A sender would first wait for the loan of its lock to end, for a slice.
+        ring.try_recv().expect("a message");
+        let took = begun.elapsed();
+        assert_ne!(ring.status().repairs, 0);
+        let sender = ring.sender();
+        while sender.try_send(&Post::new(0)).is_ok() {}
+        assert_eq!(ring.drain(|_| ()), Ok(MESSAGES.into()));
+        took
+    });
+    judge(
+        &format!("a ring of {MESSAGES} messages"),
+        false,
+        times.collect(),
+    );
 }
