@@ -120,9 +120,8 @@ pub enum Deed {
     /// A process was made more urgent than others, or less.
     Urgent,
     Idle,
-    /// A handler used the queue, or was put off to the end of a critical section.
+    /// A handler used the queue.
     Handled,
-    PutOff,
     /// Somebody was told by poll, or by a notification.
     Polled,
     Notified,

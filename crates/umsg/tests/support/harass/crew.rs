@@ -40,16 +40,22 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64) {
     };
     std::thread::scope(|scope| {
         for thread in 1..threads.min(THREADS) {
-            work.journal().did(Deed::Thread);
             let mut random = Random::new(random.next());
-            scope.spawn(move || {
+            let play = move || {
                 let played =
                     AssertUnwindSafe(|| work.play(tool, Part { role, thread }, &mut random));
                 if catch_unwind(played).is_err() {
                     // SAFETY: ends the process, whatever the other threads do: it has failed.
                     unsafe { libc::_exit(PANICKED) };
                 }
-            });
+            };
+            // Where there can be no more threads, there are fewer.
+            if std::thread::Builder::new()
+                .spawn_scoped(scope, play)
+                .is_ok()
+            {
+                work.journal().did(Deed::Thread);
+            }
         }
         work.play(tool, Part { role, thread: 0 }, &mut random);
     });
