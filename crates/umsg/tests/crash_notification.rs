@@ -103,8 +103,9 @@ fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
             // SAFETY: no handler.
             unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
             let queue = place.open("/q");
-            let _registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
+            // Before anybody sees the registration.
             crash::arm("NOTICE_RAISED", 1);
+            let _registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
             std::thread::sleep(LONG);
             0
         });

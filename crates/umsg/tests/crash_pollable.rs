@@ -358,11 +358,11 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_system_v_queue_that_can_be_pol
             let queue = place.open_typed(7);
             queue.pollable().unwrap();
             queue.try_send(1, b"m").unwrap();
+            queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
             std::mem::forget(queue);
             0
         });
         poller.expect(Exit::Code(0), "a poller");
-        queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
         dies_typed(&place, point, |queue| send_and_receive_typed(queue, 1000));
         while queue.try_receive(Want::Any, &mut [0; 8]).is_ok() {}
         send_and_receive_typed(&queue, 1000);

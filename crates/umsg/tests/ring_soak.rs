@@ -116,7 +116,8 @@ impl Soak {
     /// Makes the ring, as soon as its last owner is found dead.
     fn make(&self, random: &mut Random) -> Option<Ring> {
         let mut options = Options::new();
-        options.entries(1 + random.below(64) as u32);
+        // A batch has to fit.
+        options.entries(4 + random.below(64) as u32);
         options.overflow(random.below(2) as u32 * 2000);
         match options.create_in(&self.place.namespace, NAME) {
             Ok(ring) => Some(ring),
