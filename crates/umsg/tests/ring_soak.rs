@@ -70,7 +70,7 @@ fn is_sent(result: Result<(), SendError>) -> Option<bool> {
         Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => Some(false),
         Err(SendError::OwnerDead | SendError::Closed) => None,
         // The owner has not taken those that were passed before.
-        Err(SendError::Descriptor(_)) => Some(false),
+        Err(SendError::TooManyDescriptors) => Some(false),
         Err(error) => panic!("{error}"),
     }
 }

@@ -108,7 +108,12 @@ fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
         stage.check_memory(round, &what);
     }
     assert!(figures.kills_at(point) > before, "{what}: nobody dies");
-    figures.judge_stalls(&what);
+    figures.judge_stalls(&what, |figures| {
+        if scenario.fresh {
+            stage = Stage::new(scenario);
+        }
+        stage.round(point, 1, Repairer::Anybody, figures);
+    });
 }
 
 /// Kills a victim at a point; and then, one after the other, a repairer at each point that a repairer comes by.
