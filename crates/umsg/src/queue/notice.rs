@@ -559,7 +559,12 @@ fn is_owner_dead(notice: &Notice) -> bool {
 /// lock, one that the call may have waited for before included.
 #[cfg(not(loom))]
 fn wait_until_raised(notice: &Notice, fired: u32) {
-    let (stall, began) = (&thread::current().stall, clock::monotonic());
+    let began = clock::monotonic();
+    // In a model nobody waits for several, one after the other.
+    #[cfg(loom)]
+    let stall = thread::Stall::none();
+    #[cfg(not(loom))]
+    let stall = &thread::current().stall;
     let end = Deadline::Monotonic(stall.end(began, STOPPED));
     wait_until_raised_by(notice, fired, end);
     stall.note(began, clock::monotonic());
