@@ -9,9 +9,9 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::{Random, wait_until};
-use umsg::crash;
 use umsg::diagnosis::{Diagnosis, HoldKind, Life, Owner, ProblemKind, Side, Wait};
 use umsg::posix::{self, Notify, NotifyKind, Queue};
+use umsg::{crash, ring, sysv};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where the locks of a POSIX queue lie: docs/format.md.
@@ -144,6 +144,52 @@ fn who_died_with_which_lock_is_named_and_so_is_who_repaired() {
         let repair = &repairs.latest[0];
         assert_eq!((repair.died, repair.by), (Some(died), std::process::id()));
     }
+}
+
+#[test]
+fn who_died_in_a_system_v_queue_is_named_and_so_is_who_repaired() {
+    let place = Place::new();
+    let queue = place.create_typed(0x77);
+    let look = || sysv::diagnose(&place.namespace, 0x77).expect("a diagnosis");
+    assert!(look().is_healthy());
+    let died = dies_at("MSG_FILLED", || queue.try_send(5, b"maybe").unwrap());
+    let diagnosis = look();
+    let lock = &diagnosis.locks[0];
+    assert!(
+        matches!(&lock.owner, Owner::Died(Some(who)) if (who.pid, lock.side) == (died, Side::Whole)),
+        "{lock:?}"
+    );
+    assert_eq!(diagnosis.problems.len(), 1, "{:#?}", diagnosis.problems);
+    queue.try_send(5, b"next").unwrap();
+    let diagnosis = look();
+    assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
+    let repair = &diagnosis.repairs[0].latest[0];
+    let me = std::process::id();
+    assert_eq!((repair.died, repair.by), (Some(died), me));
+}
+
+#[test]
+fn a_ring_whose_receiver_died_is_not_healthy_and_says_who_it_was() {
+    let place = Place::new();
+    let make = || ring::Options::new().create_in(&place.namespace, "/r");
+    let mut owner = Child::run(|| {
+        let ring = make().unwrap();
+        std::thread::sleep(PATIENCE);
+        drop(ring);
+        0
+    });
+    let look = || ring::diagnose(&place.namespace, "/r");
+    assert!(wait_until(PATIENCE, || look().is_ok()));
+    let diagnosis = look().unwrap();
+    let pid = owner.pid() as u32;
+    assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
+    assert_eq!(diagnosis.receiver.map(|who| who.pid), Some(pid));
+    owner.kill();
+    let text = problem(&look().unwrap(), ProblemKind::Died).to_owned();
+    assert!(
+        text.contains(&format!("process {pid}, which received")),
+        "{text}"
+    );
 }
 
 #[test]

@@ -137,6 +137,12 @@ fn check(file: BorrowedFd<'_>, view: &View<Segment>) -> Findings {
             state,
         );
     }
+    let (qbytes, capacity) = (&fixed.hub.capacity, segment.layout().capacity);
+    let bytes = qbytes.load(Ordering::Relaxed);
+    if bytes > capacity {
+        let what = "the queue may hold no more bytes than it was made for";
+        findings.add(what, qbytes, format_args!("at most {capacity}"), bytes);
+    }
     if !view.is_still {
         return findings;
     }

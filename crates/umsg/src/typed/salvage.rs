@@ -102,6 +102,11 @@ impl Engine {
         fixed.holding.usable.set(holds);
         fixed.holding.used.set(fixed.holding.used.get().min(holds));
         fixed.holding.returned.set(0);
+        // Relaxed: under the lock.
+        fixed
+            .hub
+            .capacity
+            .fetch_min(layout.capacity, Ordering::Relaxed);
         // Relaxed: hints when to look.
         fixed.holding.due.store(0, Ordering::Relaxed);
         fixed.holding.look_after.store(0, Ordering::Relaxed);
