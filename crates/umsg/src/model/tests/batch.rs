@@ -74,7 +74,7 @@ fn receive_batch(
     Ok(basket.messages)
 }
 
-fn send_batch(
+pub(super) fn send_batch(
     queue: &Queue,
     me: &Thread,
     messages: &[Message],

@@ -108,6 +108,24 @@ fn the_next_owner_learns_of_a_death_and_its_sleepers_are_woken() {
 }
 
 #[test]
+fn who_gets_the_lock_of_the_dead_and_dies_over_it_is_followed_by_another() {
+    explore("lock: two owners die", 2, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        let victims = [1, 2].map(|tid| {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(tid, move |me| guarded.add_half(me))
+        });
+        let mine = thread::live(3, |me| guarded.add(me)).expect("nobody killed this one");
+        for victim in victims {
+            assert!(thread::join(victim).is_none());
+        }
+        let last = thread::live(4, |me| guarded.add(me)).expect("nobody killed this one");
+        assert!([mine, last].contains(&Left::ByTheDead));
+        assert_eq!((guarded.first.get(), guarded.second.get()), (4, 4));
+    });
+}
+
+#[test]
 fn who_dies_before_waking_a_sleeper_is_stood_in_for_by_the_kernel() {
     explore("lock: the waker dies", 3, Slices::Endless, || {
         let guarded = Arc::new(Guarded::default());

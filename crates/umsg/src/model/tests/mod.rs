@@ -16,6 +16,7 @@ mod ring_death;
 mod ring_stage;
 mod sides;
 mod stage;
+mod two_deaths;
 mod typed_batch;
 mod typed_change;
 mod typed_death;

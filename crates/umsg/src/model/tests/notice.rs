@@ -7,10 +7,10 @@
 //! | firing without a compare-and-swap | a withdrawn registration is fired |
 //! | a repair does not look who is registered | nobody is told of a message |
 
-use super::stage::{Queue, Slices, alive, explore, polled};
+use super::stage::{LATER, Queue, Slices, alive, explore, polled};
 use crate::crash::Point;
 use crate::lock::SLICE;
-use crate::model::thread::Thread;
+use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::queue::{Claim, NOTICE, NoticeError, Outcome, Refused, What};
 use crate::sync::{AtomicU32, Ordering};
@@ -225,7 +225,7 @@ fn a_sender_dies_at(point: Point) {
             let slice = || Deadline::Never.or_slice(SLICE);
             wait(queue, me, place, slice);
         });
-        assert!(crate::model::thread::join(sender).is_none());
+        assert!(thread::join(sender).is_none());
         expect_to_be_fired_at_last(&queue, place);
     });
 }
@@ -244,6 +244,38 @@ fn a_dead_senders_message_notifies_all_the_same() {
 }
 
 #[test]
+fn a_dead_senders_message_notifies_though_who_repairs_dies() {
+    let seconds = [
+        Point::REPAIR_SURVEYED,
+        Point::REPAIR_FREED,
+        Point::NOTICE_NOTED,
+        Point::NOTICE_FIRED,
+    ];
+    for second in seconds {
+        explore(
+            &format!("notice: two deaths, {second:?}"),
+            1,
+            Slices::End,
+            move || {
+                let queue = Queue::new(2, 2);
+                let place = queue.direct(|queue, me| register(queue, me, What::Wait).unwrap());
+                world::doom(1, Death::At(Point::NOTICE_NOTED), 1);
+                let first = thread::live(1, |me| queue.send(me, (1, 0), Deadline::Passed));
+                assert!(first.is_none());
+                world::doom(2, Death::At(second), 1);
+                let repairer = queue.spawn(2, |queue, me| queue.send(me, (2, 0), LATER));
+                queue.direct(|queue, me| {
+                    let slice = || Deadline::Never.or_slice(SLICE);
+                    wait(queue, me, place, slice);
+                });
+                let _ = thread::join(repairer);
+                expect_to_be_fired_at_last(&queue, place);
+            },
+        );
+    }
+}
+
+#[test]
 fn who_dies_while_it_registers_is_registered_no_more() {
     for point in [Point::NOTICE_FILLED, Point::NOTICE_ARMED] {
         explore(&format!("notice: {point:?}"), 2, Slices::End, move || {
@@ -251,7 +283,7 @@ fn who_dies_while_it_registers_is_registered_no_more() {
             world::doom(1, Death::At(point), 1);
             let victim = queue.spawn(1, |queue, me| register(queue, me, What::Wait).map(|_| ()));
             queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
-            assert!(crate::model::thread::join(victim).is_none());
+            assert!(thread::join(victim).is_none());
             let place = queue.direct(|queue, me| register(queue, me, What::Wait).unwrap());
             expect_to_be_fired_at_last(&queue, place);
         });
@@ -269,7 +301,7 @@ fn a_receiver_that_dies_when_it_has_emptied_the_queue_does_not_hide_that() {
             });
             let sent = queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed));
             assert_eq!(sent, Ok(()));
-            assert!(crate::model::thread::join(victim).is_none());
+            assert!(thread::join(victim).is_none());
             // As the registered process does at the end of each slice.
             queue.direct(|queue, me| queue.engine().look_for_notice(me));
             assert!(

@@ -205,6 +205,29 @@ fn a_receiver_that_dies_leaves_no_room_that_is_not_shown() {
     });
 }
 
+#[test]
+fn who_dies_repairing_after_a_ringer_leaves_nothing_that_is_not_shown() {
+    let repair = [Point::REPAIR_SURVEYED, Point::REPAIR_FREED];
+    let points: Vec<Point> = repair.into_iter().chain([Point::BELL_RUNG]).collect();
+    dies_at("who repairs after a ringer", &points, || {
+        let queue = watched(0);
+        world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
+        assert!(thread::live(3, |me| queue.send(me, (1, 0), Deadline::Passed)).is_none());
+        let second = queue.spawn(1, |queue, me| {
+            // Each of them rings.
+            queue.send(me, (2, 0), LATER).unwrap();
+            let _ = queue.receive(me, Deadline::Passed);
+        });
+        let died = thread::join(second).is_none();
+        let shown = shows(&queue);
+        let left = queue.empty();
+        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+        died
+    });
+}
+
 /// As [`watched`], a System V queue.
 fn watched_typed(messages: usize) -> typed_stage::Queue {
     let queue = typed_stage::Queue::new(2);
