@@ -557,7 +557,6 @@ fn is_owner_dead(notice: &Notice) -> bool {
 
 /// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
 /// lock, one that the call may have waited for before included.
-#[cfg(not(loom))]
 fn wait_until_raised(notice: &Notice, fired: u32) {
     let began = clock::monotonic();
     // In a model nobody waits for several, one after the other.
@@ -568,13 +567,6 @@ fn wait_until_raised(notice: &Notice, fired: u32) {
     let end = Deadline::Monotonic(stall.end(began, STOPPED));
     wait_until_raised_by(notice, fired, end);
     stall.note(began, clock::monotonic());
-}
-
-/// In a model nobody is stopped.
-#[cfg(loom)]
-fn wait_until_raised(notice: &Notice, fired: u32) {
-    let end = clock::monotonic().saturating_add(STOPPED);
-    wait_until_raised_by(notice, fired, Deadline::Monotonic(end));
 }
 
 fn wait_until_raised_by(notice: &Notice, fired: u32, end: Deadline) {
