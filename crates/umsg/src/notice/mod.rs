@@ -17,7 +17,7 @@ use crate::sys::{process, thread};
 use helper::Helper;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use table::{Entry, Locked, Stage, Table, existing, table};
 
 /// Who sent the message: process and real user. What a peer has scribbled can't be told from it.
@@ -67,8 +67,7 @@ impl Deed {
             Deed::Nothing => {}
             Deed::Signal { signal, value } => {
                 process::raise_for_message(signal, value, by.pid, by.uid);
-                // Now, and not when the other processor comes to it: who hears that it was raised has been interrupted.
-                process::interrupt_other_threads();
+                note_raised();
             }
             Deed::Call(function) => function(by),
         }
@@ -186,6 +185,30 @@ pub(crate) fn any() -> bool {
 /// How many registrations helpers have taken from the table and not settled.
 static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
+/// How many signals this process has raised. Counted after each, and before that is told to anybody.
+static RAISED: AtomicU32 = AtomicU32::new(0);
+
+fn note_raised() {
+    // Release: it has been raised.
+    RAISED.fetch_add(1, Ordering::Release);
+}
+
+/// Whether the thread, which has received a message, may have to see that what was fired has been raised, or to take it.
+#[inline]
+pub(crate) fn concerns(me: &thread::Thread) -> bool {
+    // Relaxed: `any` has seen what it sees the end of.
+    any() || (existing().is_some() && RAISED.load(Ordering::Relaxed) != me.raised.get())
+}
+
+/// Has the calling thread take the signals that were raised since it did so last: one that was raised on another processor is
+/// delivered at the end of a system call, and else a moment later.
+pub(crate) fn take_raised(me: &thread::Thread) {
+    let raised = RAISED.load(Ordering::Acquire);
+    if me.raised.replace(raised) != raised {
+        process::take_signals();
+    }
+}
+
 /// Takes back one registration.
 pub(crate) fn withdraw(ticket: u64) {
     withdraw_those(|entry| entry.ticket == ticket);
@@ -266,6 +289,7 @@ fn take_out(
     drop(locked);
     if let Some((signal, value)) = signal {
         process::raise_for_message(signal, value, pid, uid);
+        note_raised();
     }
     engine.acknowledge_notice(index, armed);
     RAISING.set(RAISING.get() - 1);

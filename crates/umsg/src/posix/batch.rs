@@ -455,7 +455,7 @@ impl Queue {
             .engine
             .receive_batch(me, most, &mut Into(sink), deadline);
         self.engine.do_chore();
-        self.raise_fired(me);
+        self.raise_fired(me, &result);
         result.map_err(|refused| self.receive_error(refused))
     }
 }

@@ -106,7 +106,7 @@ impl Queue {
             .and_then(|grip| self.lease_of(grip));
         // After the message has its owner: moving takes time and can fail.
         self.engine.do_chore();
-        self.raise_fired(me);
+        self.raise_fired(me, &lease);
         lease
     }
 

@@ -350,10 +350,10 @@ impl Queue {
         })
     }
 
-    /// After a message was received: its notification came before.
+    /// At the end of a receive: the notification of a message that was received came before.
     #[inline(always)]
-    pub(super) fn raise_fired(&self, me: &thread::Thread) {
-        if crate::notice::any() {
+    pub(super) fn raise_fired<T, E>(&self, me: &thread::Thread, received: &Result<T, E>) {
+        if received.is_ok() && crate::notice::concerns(me) {
             self.engine.raise_fired(me);
         }
     }
@@ -382,7 +382,7 @@ impl Queue {
             self.engine.try_receive(me, buffer, deadline)
         };
         self.engine.do_chore();
-        self.raise_fired(me);
+        self.raise_fired(me, &result);
         match result {
             Ok(Taken { len, key, .. }) => Ok(Received {
                 len,

@@ -289,10 +289,12 @@ impl Engine {
     #[cold]
     pub(crate) fn raise_fired(&self, me: &Thread) {
         for (index, notice) in self.notices() {
-            // Acquire: the sender.
+            // Acquire: the sender; or that it was raised.
             let word = notice.word.load(Ordering::Acquire);
-            let is_own = notice.pid.load(Ordering::Relaxed) == me.pid();
-            if word & STATE != FIRED || !is_own || What::of(notice) != What::Signal {
+            if word & STATE != FIRED
+                || notice.pid.load(Ordering::Relaxed) != me.pid()
+                || What::of(notice) != What::Signal
+            {
                 continue;
             }
             if !crate::notice::raise_own(self, index, notice, word) {
@@ -300,8 +302,7 @@ impl Engine {
                 wait_until_raised(notice, word);
             }
         }
-        // What was raised on another processor is delivered at the end of a system call, not a moment later.
-        process::take_signals();
+        crate::notice::take_raised(me);
     }
 
     /// Registers this process for the next message that comes to the empty queue. Answers in which record, and what its word

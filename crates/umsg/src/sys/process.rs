@@ -163,13 +163,6 @@ mod real {
         };
     }
 
-    /// Has every running thread of this process take what signals it was sent. In vain where the system has no membarrier(2).
-    pub(crate) fn interrupt_other_threads() {
-        const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-        // SAFETY: a system call on numbers.
-        unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
-    }
-
     /// Has the kernel deliver what was sent to the calling thread: at the end of any system call it does.
     pub(crate) fn take_signals() {
         // SAFETY: has no preconditions; libc's function might answer without a system call.

@@ -207,6 +207,8 @@ mod real {
         pub(crate) interruptions: Interruptions,
         pub(crate) taken_up: TakenUp,
         pub(crate) stall: Stall,
+        /// How many signals of notifications the process had raised when the thread took what it was sent; see [`crate::notice`].
+        pub(crate) raised: Cell<u32>,
         /// Head for a thread that libc did not register one for (made by a bare clone).
         own: RobustListHead,
     }
@@ -223,6 +225,7 @@ mod real {
                 interruptions: Interruptions::none(),
                 taken_up: TakenUp::none(),
                 stall: Stall::none(),
+                raised: Cell::new(0),
                 own: RobustListHead {
                     list: Cell::new(null_mut()),
                     futex_offset: Cell::new(0),
