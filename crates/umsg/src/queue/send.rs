@@ -35,14 +35,11 @@ impl Engine {
     ) -> Result<(), Refused> {
         let mut attempts = ATTEMPTS;
         loop {
-            let held = self.lock_sender(me, deadline)?;
             let result = if self.must_ring() {
-                held.unlock();
+                // So it seems: as well where nobody polls any more.
                 self.send_watched(me, message, key, deadline)
             } else {
-                let result = self.send_locked(me, message, key);
-                held.unlock();
-                result
+                self.send_unwatched(me, message, key, deadline)?
             };
             self.segment().check()?;
             match result {
@@ -66,6 +63,25 @@ impl Engine {
         }
         self.serve_if_asked(me, deadline);
         Ok(())
+    }
+
+    /// Sends one message, if there is room, under the sender lock only; if it turns out there that somebody polls, otherwise.
+    #[inline(always)]
+    fn send_unwatched(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<Result<(), Refused>, Trouble> {
+        let held = self.lock_sender(me, deadline)?;
+        if self.must_ring() {
+            held.unlock();
+            return Ok(self.send_watched(me, message, key, deadline));
+        }
+        let result = self.send_locked(me, message, key);
+        held.unlock();
+        Ok(result)
     }
 
     /// Whether a sender that found no room is to try again: the dead held room, or leases that end; a receiver died, maybe
