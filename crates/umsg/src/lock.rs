@@ -257,9 +257,15 @@ impl Lock {
         self.word.store(word, Ordering::Relaxed);
     }
 
-    /// Whether somebody holds it now.
-    pub(crate) fn is_held(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & TID != 0
+    /// Sleeps until another thread that holds it lets it go, for a slice at most, without wanting it.
+    pub(crate) fn sleep_while_held(&self, thread: &Thread) {
+        let word = self.word.load(Ordering::Relaxed);
+        let is_held = word & TID != 0 && word & TID != thread.tid();
+        // The threads of a model take it at once, which comes to the same.
+        if is_held && !cfg!(loom) {
+            // Whichever way it ends, who then wants the lock waits for it.
+            let _ = self.sleep(word, Deadline::Never);
+        }
     }
 
     /// Whether the owner died and nobody has taken the lock since: for those who sleep on something else.

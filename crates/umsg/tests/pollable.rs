@@ -496,6 +496,56 @@ fn descriptors() -> Vec<i32> {
     numbers
 }
 
+/// Descriptors of high numbers that lead there, and are the library's.
+fn spares() -> Vec<i32> {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = files.filter_map(|file| {
+        let file = file.unwrap();
+        let leads_to = std::fs::read_link(file.path()).ok()?;
+        let leads_to = leads_to.to_string_lossy();
+        let is_spare = leads_to == "/dev/null" || leads_to.starts_with("pipe:");
+        let number = file.file_name().to_str().unwrap().parse().unwrap();
+        (is_spare && umsg::own::is(number)).then_some(number)
+    });
+    numbers.collect()
+}
+
+#[test]
+fn a_program_that_closed_what_packets_come_from_and_go_to_is_told_all_the_same() {
+    let place = Place::new();
+    let mut child = Child::run(|| {
+        let queue = place.create("/q", 4, SIZE as u32);
+        let descriptor = queue.pollable_with(Edges::All).unwrap();
+        let set = Epoll::new(descriptor, EventFlags::OUT | EventFlags::ET);
+        assert_eq!(set.told(), Some(EventFlags::OUT));
+        let told_of_each = || {
+            for _ in 0..3 {
+                queue.try_send(b"x", 0).unwrap();
+                assert_eq!(set.told(), Some(EventFlags::OUT));
+            }
+            assert!(readiness_of(polled(descriptor)).readable);
+            for _ in 0..3 {
+                queue.try_receive(&mut [0; SIZE]).unwrap();
+                assert_eq!(set.told(), Some(EventFlags::OUT));
+            }
+            assert!(!readiness_of(polled(descriptor)).readable);
+        };
+        told_of_each();
+        let spares = spares();
+        assert_eq!(spares.len(), 2);
+        let file = tempfile::tempfile().unwrap();
+        for number in &spares {
+            // SAFETY: what a program does that closes what it does not know, and then opens files.
+            unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), *number) };
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        told_of_each();
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        0
+    });
+    child.expect(Exit::Code(0), "who polls");
+}
+
 #[test]
 fn a_system_v_queue_shows_messages_and_bytes_of_room() {
     let place = Place::new();

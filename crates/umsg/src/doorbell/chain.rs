@@ -1,16 +1,20 @@
 //! From a queue to its doorbell: what the segment says of it, and the steps of ringing. All under the queue's lock.
 
-use super::{Doorbell, LEVELS, MESSAGES, ROOM, Readiness};
+use super::{Doorbell, FULL, LEVELS, MESSAGES, ROOM, Readiness};
 use crate::crash::crash_point;
-use crate::sync::{Guarded32, Guarded64};
+use crate::sync::{Guarded32, Guarded64, Loose32};
+use crate::sys::cpu;
 
-/// [`Words::shown`].
+/// What there is: messages, and room.
 const IN: u32 = 1;
 const OUT: u32 = 2;
-/// Somebody is ringing, or has died at it: what the FIFO holds has to be counted.
-const BUSY: u32 = 4;
-/// Who repaired after that could not count it: whoever can does.
-const UNKNOWN: u32 = 8;
+
+/// [`Words::shown`]: how many packets the FIFO holds, at most [`FULL`].
+const PACKETS: u32 = 7;
+/// And: somebody is ringing, or has died at it: what the FIFO holds has to be counted.
+const BUSY: u32 = 8;
+/// And: who repaired after that could not count it: whoever can does.
+const UNKNOWN: u32 = 16;
 
 /// So many operations of a process on a queue that is watched pass before it looks whether it still is.
 const LOOK: u32 = 256;
@@ -55,17 +59,49 @@ impl Level {
         }
     }
 
+    /// Who is told of it that asked for every edge.
+    fn edges(self) -> u32 {
+        match self.bits() {
+            IN => MESSAGES,
+            OUT => ROOM,
+            _ => MESSAGES | ROOM,
+        }
+    }
+
     fn word(self) -> u64 {
         u64::from(self.messages) << 32 | u64::from(self.room)
     }
 }
 
-/// How many packets show it.
-fn packets(bits: u32) -> u32 {
+/// How many packets the FIFO holds, as far as [`Words::shown`] says, where a peer can scribble.
+fn held(shown: u32) -> u32 {
+    (shown & PACKETS).min(FULL)
+}
+
+/// What so many packets show.
+fn shows(packets: u32) -> u32 {
+    match packets {
+        0 => OUT,
+        1..FULL => IN | OUT,
+        _ => IN,
+    }
+}
+
+/// How many packets show it, of a FIFO that holds so many: as few as possible are put there, or taken.
+fn packets(bits: u32, held: u32) -> u32 {
     match bits & (IN | OUT) {
-        IN => 2,
+        IN => FULL,
         OUT => 0,
-        _ => 1,
+        _ => held.clamp(1, FULL - 1),
+    }
+}
+
+/// Another number that shows the same, if there is one.
+fn beside(packets: u32) -> u32 {
+    match packets {
+        0 | FULL.. => packets,
+        1 => 2,
+        more => more - 1,
     }
 }
 
@@ -73,8 +109,10 @@ fn packets(bits: u32) -> u32 {
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Words {
-    /// What the FIFO shows.
+    /// What the FIFO holds.
     pub(crate) shown: Guarded32,
+    /// On which processor somebody rings at the moment, plus one; 0: nobody does. A hint.
+    pub(crate) rung_on: Loose32,
     /// The level that was told last, to who asked for every edge.
     pub(crate) told: Guarded64,
     /// The FIFO's name is made of this number; 0: there is none.
@@ -90,7 +128,8 @@ pub(crate) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Shows what becomes possible with the operation's next step, which takes the queue from one level to another.
+    /// Shows what becomes possible with the operation's next step, which takes the queue from one level to another; and tells of a
+    /// message that comes, who asked for every edge. Of one that goes they are told afterwards.
     pub(crate) fn foretell(&self, now: Level, then: Level) {
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
@@ -98,16 +137,17 @@ impl Chain<'_> {
             // Foretold before, by this operation: it does so for each of its messages.
             return;
         }
-        let to = shown | now.bits() | then.bits();
-        if to == shown && !self.tells_edges(then) {
+        let held = held(shown);
+        let bits = shows(held) | now.bits() | then.bits();
+        let comes = then.messages > now.messages;
+        if bits == shows(held) && !(comes && self.tells_edges(then)) {
             return;
         }
         self.words.shown.set(shown | BUSY);
         crash_point!(BELL_BEGUN);
-        if !self.ring(shown, to, then) {
-            self.words.shown.set(shown);
-            return;
-        }
+        let Some(to) = self.ring(held, bits, then) else {
+            return self.words.shown.set(shown);
+        };
         self.words.shown.set(to | BUSY);
         crash_point!(BELL_FORETOLD);
     }
@@ -116,21 +156,27 @@ impl Chain<'_> {
     pub(crate) fn settle(&self, now: Level) {
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
-        let to = now.bits();
-        if shown == to && !self.tells_edges(now) {
+        let (held, bits) = (held(shown), now.bits());
+        let is_right = shows(held) == bits && !self.tells_edges(now);
+        if is_right && shown & BUSY == 0 {
             return;
         }
-        let (from, unknown) = (shown & (IN | OUT), shown & UNKNOWN);
-        if from != to || self.tells_edges(now) {
+        let (mut to, unknown) = (held, shown & UNKNOWN);
+        if !is_right {
             self.words.shown.set(shown | BUSY);
-            if !self.ring(from, to, now) {
+            match self.ring(held, bits, now) {
+                Some(rung) => to = rung,
                 // It shows what it did: the next operation of who can ring makes up for it.
-                self.words.shown.set(from | unknown);
-                return;
+                None => return self.words.shown.set(held | unknown),
             }
         }
         self.words.shown.set(to | unknown);
         crash_point!(BELL_SETTLED);
+    }
+
+    /// Whether somebody rings on the caller's processor. So it was interrupted, maybe by whom it woke, and goes on when that one sleeps.
+    pub(crate) fn is_rung_here(&self) -> bool {
+        self.words.rung_on.get() == cpu::current() as u32 + 1
     }
 
     /// Shows what is, whatever the FIFO holds: after a death under the lock.
@@ -143,13 +189,14 @@ impl Chain<'_> {
         if self.watched.get() == 0 {
             return;
         }
-        let to = now.bits();
-        self.words.shown.set(self.words.shown.get() | BUSY);
+        let shown = self.words.shown.get();
+        let to = packets(now.bits(), held(shown));
+        self.words.shown.set(shown | BUSY);
         let Some(gong) = self.bell.gong(self.words.name.get()) else {
             self.words.shown.set(to | UNKNOWN);
             return;
         };
-        gong.hold(packets(to));
+        gong.hold(to);
         if nudge {
             gong.nudge();
         }
@@ -169,44 +216,34 @@ impl Chain<'_> {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    /// False if this process can't.
-    fn ring(&self, from: u32, to: u32, level: Level) -> bool {
-        let Some(gong) = self.bell.gong(self.words.name.get()) else {
-            return false;
+    /// Has a FIFO that holds so many packets show this, and tells who asked for every edge of the level. Answers how many it holds then;
+    /// nothing if this process can't ring.
+    fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
+        let gong = self.bell.gong(self.words.name.get())?;
+        let mut to = packets(bits, from);
+        let tells = self.tells_edges(level);
+        let wanted = if tells {
+            self.watched.get() & level.edges()
+        } else {
+            0
         };
-        let (before, after) = (packets(from), packets(to));
-        let mut woken = 0;
-        for _ in before..after {
-            if !gong.push() {
-                gong.hold(after);
-            }
-            woken |= MESSAGES;
+        // The kernel itself tells who waits for messages of each that is written, and who waits for room when a full pipe is read.
+        let told = match from {
+            _ if to > from => MESSAGES,
+            FULL.. if to < from => ROOM,
+            _ => 0,
+        };
+        if wanted != 0 && to == from {
+            to = beside(from);
         }
-        for held in (after..before).rev() {
-            if !gong.pop() {
-                gong.hold(after);
-            }
-            // The kernel tells who waits for room when a full pipe is read.
-            if held == 1 {
-                woken |= ROOM;
-            }
-        }
+        self.words.rung_on.set(cpu::current() as u32 + 1);
+        gong.change(from, to, wanted & !told != 0);
+        self.words.rung_on.set(0);
         crash_point!(BELL_RUNG);
-        if self.tells_edges(level) {
-            self.tell(&gong, level, woken);
+        if tells {
+            self.words.told.set(level.word());
         }
-        true
-    }
-
-    /// Tells who asked for every edge, unless the kernel has.
-    fn tell(&self, gong: &Gong<'_>, level: Level, woken: u32) {
-        let bits = level.bits();
-        let ready =
-            if bits & IN != 0 { MESSAGES } else { 0 } | if bits & OUT != 0 { ROOM } else { 0 };
-        if self.watched.get() & ready & !woken != 0 {
-            gong.nudge();
-        }
-        self.words.told.set(level.word());
+        Some(to)
     }
 
     /// Now and then looks whether somebody still watches. True if nobody does: then nobody is told any more.
@@ -238,8 +275,3 @@ impl Chain<'_> {
         self.hold(now, self.words.shown.get() & BUSY != 0);
     }
 }
-
-#[cfg(not(loom))]
-pub(super) use super::descriptor::Gong;
-#[cfg(loom)]
-pub(super) use crate::model::doorbell::Gong;

@@ -3,26 +3,19 @@
 //! Both are kept as numbers in atomic words: threads of a process ring under the queue's lock, but a peer can scribble in that.
 //! Whoever rings takes the descriptor out of its word meanwhile; who finds none opens another.
 
+use super::gong::{FOREIGN, Gong, SIZE};
+use super::kept::{Own, Sighting, raise};
 use crate::namespace::{Namespace, random};
-use crate::own;
 use crate::sys::clock;
-use rustix::fs::{FileType, FlockOperation, OFlags, fcntl_setfl, flock, fstat};
+use rustix::fs::{FlockOperation, OFlags, fcntl_setfl, flock};
 use rustix::io::{self, Errno};
 use rustix::param::page_size;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
-use rustix::process::{Resource, getrlimit};
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// What fits into the FIFO.
-const PACKETS: usize = 2;
-/// Packets of a FIFO that was filled by somebody else are thrown away, at most so many.
-const FOREIGN: u32 = 64;
 /// No descriptor.
 const NONE: RawFd = -1;
-/// Descriptors of ours have numbers above half of those there can be, at most above this: programs expect theirs to be low.
-const HIGH: u64 = 512;
 /// How long a doorbell that can't be opened is not tried again, in nanoseconds.
 const BLIND: u64 = 100_000_000;
 /// How often it is tried to find, or to make, a doorbell that nobody takes away meanwhile.
@@ -46,54 +39,6 @@ pub(crate) struct Doorbell {
     operations: AtomicU32,
 }
 
-/// The FIFO that a descriptor is, and when that was looked at last: a program may close what it does not know, and the number then be
-/// another file's.
-#[derive(Debug, Default)]
-struct Sighting {
-    inode: AtomicU64,
-    /// CLOCK_MONOTONIC_COARSE.
-    at: AtomicU64,
-    /// [`own::given`] then.
-    given: AtomicU32,
-}
-
-impl Sighting {
-    /// Sees a descriptor for the first time.
-    fn begin(&self, bell: &Own) -> io::Result<()> {
-        self.inode.store(fstat(bell)?.st_ino, Ordering::Relaxed);
-        self.at.store(clock::monotonic_coarse(), Ordering::Relaxed);
-        self.given.store(own::given(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Whether a number of the library's was given to the program since.
-    #[inline(always)]
-    fn is_doubtful(&self) -> bool {
-        self.given.load(Ordering::Relaxed) != own::given()
-    }
-
-    /// Whether a descriptor still is that file: it is looked at once a tick of the clock, and when some number was given away.
-    fn is_still(&self, number: RawFd) -> bool {
-        let (now, given) = (clock::monotonic_coarse(), own::given());
-        // Relaxed: when to look.
-        let is_recent = self.at.swap(now, Ordering::Relaxed) == now;
-        if is_recent && self.given.load(Ordering::Relaxed) == given {
-            return true;
-        }
-        self.given.store(given, Ordering::Relaxed);
-        // SAFETY: whatever has this number now, it is only looked at.
-        let file = unsafe { BorrowedFd::borrow_raw(number) };
-        let is_still = fstat(file).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
-                && stat.st_ino == self.inode.load(Ordering::Relaxed)
-        });
-        if !is_still {
-            own::unmark(number);
-        }
-        is_still
-    }
-}
-
 /// A doorbell that nobody watches any more, locked.
 pub(crate) struct Left<'a> {
     namespace: &'a Namespace,
@@ -108,14 +53,6 @@ impl Left<'_> {
     }
 }
 
-/// A FIFO to ring by.
-pub(crate) struct Gong<'a> {
-    bell: &'a Doorbell,
-    number: RawFd,
-    /// Its place in [`Doorbell::rung`] when it is put back; 0 if it is what the process polls.
-    place: u64,
-}
-
 impl Doorbell {
     pub(crate) fn new(namespace: Option<Namespace>) -> Doorbell {
         Doorbell {
@@ -123,9 +60,9 @@ impl Doorbell {
             polled: AtomicI32::new(NONE),
             polled_name: AtomicU64::new(0),
             asked: AtomicU32::new(0),
-            polled_file: Sighting::default(),
+            polled_file: Sighting::none(),
             rung: AtomicU64::new(0),
-            rung_file: Sighting::default(),
+            rung_file: Sighting::none(),
             blind: AtomicU64::new(0),
             operations: AtomicU32::new(0),
         }
@@ -140,7 +77,10 @@ impl Doorbell {
         }
         match self.polled.load(Ordering::Relaxed) {
             NONE => None,
-            number if self.polled_file.is_doubtful() && !self.polled_file.is_still(number) => {
+            number
+                if self.polled_file.is_doubtful()
+                    && !self.polled_file.is_still(number, clock::monotonic_coarse()) =>
+            {
                 self.forget_polled(number);
                 None
             }
@@ -222,40 +162,41 @@ impl Doorbell {
 
     /// The FIFO of this name, to ring by. None if it can't be opened: there is nothing that the caller could do.
     pub(crate) fn gong(&self, name: u64) -> Option<Gong<'_>> {
+        let now = clock::monotonic_coarse();
         let polled = self.polled.load(Ordering::Relaxed);
         if polled != NONE && self.polled_name.load(Ordering::Acquire) == name {
-            if !self.polled_file.is_still(polled) {
+            if !self.polled_file.is_still(polled, now) {
                 self.forget_polled(polled);
-                return self.open_gong(name);
+                return self.open_gong(name, now);
             }
-            return Some(Gong {
-                bell: self,
-                number: polled,
-                place: 0,
-            });
+            return Some(Gong::of(self, polled, 0, now));
         }
         // Taken out: so nobody else closes it.
         let place = self.rung.swap(0, Ordering::AcqRel);
         if place != 0 {
             let number = number_of(place);
-            if self.rung_file.is_still(number) {
+            if self.rung_file.is_still(number, now) {
                 if place >> 32 == name & 0xffff_ffff {
-                    return Some(Gong {
-                        bell: self,
-                        number,
-                        place,
-                    });
+                    return Some(Gong::of(self, number, place, now));
                 }
                 // SAFETY: it is ours, and was taken out of the only place that had it.
                 drop(unsafe { Own::at(number) });
             }
         }
-        self.open_gong(name)
+        self.open_gong(name, now)
+    }
+
+    /// Who rings is done.
+    pub(super) fn put_back(&self, place: u64) {
+        let other = self.rung.swap(place, Ordering::AcqRel);
+        if other != 0 {
+            // SAFETY: it is ours, and was taken out of the only place that had it.
+            drop(unsafe { Own::at(number_of(other)) });
+        }
     }
 
     #[cold]
-    fn open_gong(&self, name: u64) -> Option<Gong<'_>> {
-        let now = clock::monotonic_coarse();
+    fn open_gong(&self, name: u64, now: u64) -> Option<Gong<'_>> {
         if name == 0 || now < self.blind.load(Ordering::Relaxed) {
             return None;
         }
@@ -270,11 +211,8 @@ impl Doorbell {
             return None;
         };
         let number = bell.into_number();
-        Some(Gong {
-            bell: self,
-            number,
-            place: name << 32 | (number as u64 + 1),
-        })
+        let place = name << 32 | (number as u64 + 1);
+        Some(Gong::of(self, number, place, now))
     }
 
     /// The program has closed what it polled: nobody polls here any more, until somebody asks again.
@@ -313,7 +251,7 @@ impl Doorbell {
         match self.polled.swap(NONE, Ordering::AcqRel) {
             NONE => false,
             number => {
-                if self.polled_file.is_still(number) {
+                if self.polled_file.is_still(number, clock::monotonic_coarse()) {
                     // SAFETY: it is ours, and was taken out of the only place that had it.
                     drop(unsafe { Own::at(number) });
                 }
@@ -334,58 +272,10 @@ impl Drop for Doorbell {
     fn drop(&mut self) {
         self.close_polled();
         let place = *self.rung.get_mut();
-        if place != 0 && self.rung_file.is_still(number_of(place)) {
+        let now = clock::monotonic_coarse();
+        if place != 0 && self.rung_file.is_still(number_of(place), now) {
             // SAFETY: it is ours, and was taken out of the only place that had it.
             drop(unsafe { Own::at(number_of(place)) });
-        }
-    }
-}
-
-impl Gong<'_> {
-    fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: it was taken out of its place until `self` is dropped, or stays open as long as the doorbell.
-        unsafe { BorrowedFd::borrow_raw(self.number) }
-    }
-
-    /// One packet more. False if that was not to be done.
-    pub(crate) fn push(&self) -> bool {
-        io::write(self.file(), b".") == Ok(1)
-    }
-
-    /// One packet less.
-    pub(crate) fn pop(&self) -> bool {
-        io::read(self.file(), &mut [0; 1]) == Ok(1)
-    }
-
-    /// Tells everybody who polls to look again, whatever for: setting a pipe's size, even to what it is, does.
-    pub(crate) fn nudge(&self) {
-        let _ = fcntl_setpipe_size(self.file(), PACKETS * page_size());
-    }
-
-    /// Has it hold so many packets, whatever it held.
-    pub(crate) fn hold(&self, packets: u32) {
-        let held = || io::ioctl_fionread(self.file()).unwrap_or(0);
-        for _ in 0..FOREIGN {
-            if held() <= u64::from(packets) {
-                break;
-            }
-            // Others may have put longer ones there.
-            let _ = io::read(self.file(), &mut [0; 64]);
-        }
-        for _ in held()..u64::from(packets) {
-            let _ = self.push();
-        }
-    }
-}
-
-impl Drop for Gong<'_> {
-    fn drop(&mut self) {
-        if self.place != 0 {
-            let other = self.bell.rung.swap(self.place, Ordering::AcqRel);
-            if other != 0 {
-                // SAFETY: it is ours, and was taken out of the only place that had it.
-                drop(unsafe { Own::at(number_of(other)) });
-            }
         }
     }
 }
@@ -397,7 +287,7 @@ fn number_of(place: u64) -> RawFd {
 /// Packets do not merge, and there is room for as many as there are things to show.
 fn prepare(bell: &Own) -> io::Result<()> {
     fcntl_setfl(bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
-    let size = PACKETS * page_size();
+    let size = SIZE * page_size();
     // Setting it, even to what it is, tells everybody who polls to look again: see `nudge`.
     if fcntl_getpipe_size(bell)? == size {
         return Ok(());
@@ -410,51 +300,4 @@ fn prepare(bell: &Own) -> io::Result<()> {
         }
     }
     Err(Errno::BUSY)
-}
-
-/// Moves a descriptor to a high number, if there is one.
-fn raise(bell: OwnedFd) -> io::Result<Own> {
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let least = (most / 2).min(HIGH) as RawFd;
-    Ok(Own::new(match io::fcntl_dupfd_cloexec(&bell, least) {
-        Ok(raised) => raised,
-        Err(_) => bell,
-    }))
-}
-
-/// A descriptor whose number is marked as the library's own as long as it is open.
-struct Own(ManuallyDrop<OwnedFd>);
-
-impl Own {
-    fn new(file: OwnedFd) -> Own {
-        own::mark(file.as_raw_fd());
-        Own(ManuallyDrop::new(file))
-    }
-
-    /// It stays open, and marked.
-    fn into_number(self) -> RawFd {
-        ManuallyDrop::new(self).0.as_raw_fd()
-    }
-
-    /// # Safety
-    /// The number came from [`Own::into_number`], and is in no other owner.
-    unsafe fn at(number: RawFd) -> Own {
-        // SAFETY: by this function's contract.
-        Own(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) }))
-    }
-}
-
-impl AsFd for Own {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        // First: nobody can close a marked number where the drop-in stands before close.
-        own::unmark(self.0.as_raw_fd());
-        // SAFETY: once, and it is not used again.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
-    }
 }

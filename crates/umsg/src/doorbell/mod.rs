@@ -6,8 +6,8 @@
 //! | the FIFO holds | poll(2) says | shown while |
 //! |---|---|---|
 //! | nothing | OUT | there is no message |
-//! | one packet | IN and OUT | there are messages, and room |
-//! | two packets, all that fits | IN | there is no room |
+//! | one to three packets | IN and OUT | there are messages, and room |
+//! | four packets, all that fits | IN | there is no room |
 //!
 //! Who changes the queue changes the FIFO, under the queue's lock, and only while somebody watches: the segment says so. What becomes
 //! possible is shown *before* it is, what ends is taken back *after* it has: so a process that is killed in between leaves a poller
@@ -23,6 +23,18 @@ mod chain;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
 mod descriptor;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "a descriptor that is kept as a number")]
+mod gong;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
+mod kept;
+#[cfg(not(loom))]
+#[allow(
+    unsafe_code,
+    reason = "descriptors that are kept as numbers, and memory that the kernel reads"
+)]
+mod spare;
 
 #[cfg(loom)]
 pub(crate) use crate::model::doorbell::Doorbell;
@@ -37,6 +49,10 @@ use {
     std::os::fd::BorrowedFd,
     std::time::Duration,
 };
+
+/// Packets that fit into the FIFO. One would do to show that there are messages and room; where all who poll are to look again though
+/// nothing else is to be shown, one comes or goes.
+pub(crate) const FULL: u32 = 4;
 
 /// [`Words::watched`]: somebody polls.
 pub(crate) const LEVELS: u32 = 1;

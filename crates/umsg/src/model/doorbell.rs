@@ -1,11 +1,9 @@
 //! The FIFO by which a modelled queue is polled: how many packets it holds. What the kernel does to a FIFO it does under a lock, so
 //! each change is one step here, which hands over what came before it.
 
+use crate::doorbell::FULL;
 use crate::sync::{AtomicU32, Ordering};
 use std::sync::atomic::{AtomicU32 as Plain, Ordering::Relaxed};
-
-/// What fits into the FIFO.
-const PACKETS: u32 = 2;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -47,7 +45,7 @@ impl Doorbell {
     /// What poll(2) says: whether there is a message, whether there is room.
     pub(crate) fn shows(&self) -> (bool, bool) {
         let packets = self.packets.fetch_add(0, Ordering::AcqRel);
-        (packets != 0, packets != PACKETS)
+        (packets != 0, packets != FULL)
     }
 
     pub(crate) fn nudges(&self) -> u32 {
@@ -61,20 +59,15 @@ impl Doorbell {
 }
 
 impl Gong<'_> {
-    pub(crate) fn push(&self) -> bool {
-        let full = self.0.packets.fetch_add(0, Ordering::AcqRel) == PACKETS;
-        if !full {
-            self.0.packets.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
+        let held = self
+            .0
+            .packets
+            .fetch_add(to.wrapping_sub(from), Ordering::AcqRel);
+        assert_eq!(held, from, "the FIFO does not hold what is said of it");
+        if loudly {
+            self.nudge();
         }
-        !full
-    }
-
-    pub(crate) fn pop(&self) -> bool {
-        let empty = self.0.packets.fetch_add(0, Ordering::AcqRel) == 0;
-        if !empty {
-            self.0.packets.fetch_sub(1, Ordering::AcqRel);
-        }
-        !empty
     }
 
     pub(crate) fn nudge(&self) {

@@ -137,7 +137,7 @@ impl Engine {
                 self.segment().check()?;
                 return Err(Refused::NotNow);
             }
-            self.let_ringer_finish();
+            self.let_ringer_finish(me);
         }
         self.with_receiver_lock(me, deadline, |wakes| receipt.take(self, me, wakes))
     }

@@ -9,7 +9,6 @@
 
 use super::{Engine, Refused, WATCHED};
 use crate::doorbell::{Chain, Level, Readiness};
-use crate::pacing::give_way;
 use crate::segment::OnFull;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -30,11 +29,11 @@ impl Engine {
             != 0
     }
 
-    /// Whoever is told that something is about to be possible may run before who tells it goes on, on the same processor: it lets that one.
-    pub(super) fn let_ringer_finish(&self) {
-        let lock = &self.segment().fixed().receiver.lock;
-        if self.must_ring() && lock.is_held() {
-            give_way(|| !lock.is_held());
+    /// Whoever is told that something is about to be possible may run before who tells it goes on, on the same processor: it lets that one,
+    /// by sleeping. It does not yield: for that the scheduler would make it wait the next time, too.
+    pub(super) fn let_ringer_finish(&self, me: &Thread) {
+        if self.must_ring() && self.chain().is_rung_here() {
+            self.segment().fixed().receiver.lock.sleep_while_held(me);
         }
     }
 
@@ -126,7 +125,7 @@ impl Engine {
         deadline: Deadline,
         send: impl FnOnce(&Engine) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
-        self.let_ringer_finish();
+        self.let_ringer_finish(me);
         self.with_receiver_lock(me, deadline, |wakes| {
             self.borrow_sender_lock(me, deadline)?;
             let sender = &self.segment().fixed().sender;
