@@ -7,12 +7,13 @@
 //! |---|---|
 //! | a sender does not look under its lock whether somebody polls, or who begins to poll borrows no sender lock | a message is not shown |
 //! | what becomes possible is shown after it is | who dies in between leaves a message, or room, that is not shown |
+//! | who asked for every edge is told of a message after it is sent | who dies in between leaves a message that was not told |
 //! | who receives does not wait for a sender that is ringing | a message that was shown can't be received |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
 use super::typed_stage;
 use crate::crash::Point;
-use crate::doorbell::LEVELS;
+use crate::doorbell::{LEVELS, MESSAGES, ROOM};
 use crate::model::doorbell::Doorbell;
 use crate::model::thread;
 use crate::model::world::{self, Death};
@@ -182,6 +183,31 @@ fn a_sender_that_dies_leaves_no_message_that_is_not_shown() {
         let shown = shows(&queue);
         let left = queue.empty();
         assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+        died
+    });
+}
+
+#[test]
+fn a_sender_that_dies_has_told_of_its_message_who_asked_for_every_edge() {
+    let points: Vec<Point> = [Point::SEND_PUBLISHED, Point::SEND_COUNTED]
+        .into_iter()
+        .chain(POINTS)
+        .collect();
+    dies_at("a sender beside messages", &points, || {
+        let queue = Queue::new(4, 4);
+        let before = queue.direct(|queue, me| {
+            queue.send(me, (0, 0), Deadline::Passed).unwrap();
+            let engine = queue.engine();
+            engine.watch(me, LEVELS | MESSAGES | ROOM).unwrap();
+            engine.doorbell().nudges()
+        });
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        let died = thread::join(sender).is_none();
+        let is_told = queue.engine().doorbell().nudges() > before;
+        let left = queue.empty();
+        assert!(left.len() == 1 || is_told, "{left:?}");
         assert_eq!(shows(&queue), (false, true));
         queue.audit();
         died
