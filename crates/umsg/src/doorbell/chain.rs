@@ -4,6 +4,8 @@ use super::{Doorbell, FULL, LEVELS, MESSAGES, ROOM, Readiness};
 use crate::crash::crash_point;
 use crate::sync::{Guarded32, Guarded64, Loose32};
 use crate::sys::cpu;
+#[cfg(not(loom))]
+use {super::Admit, rustix::io};
 
 /// What there is: messages, and room.
 const IN: u32 = 1;
@@ -273,5 +275,25 @@ impl Chain<'_> {
         crash_point!(BELL_WATCHED);
         // Others may poll already: what nobody has changed is no edge for them.
         self.hold(now, self.words.shown.get() & BUSY != 0);
+    }
+}
+
+#[cfg(not(loom))]
+impl Chain<'_> {
+    /// From now on this process polls, too, and wants this. Opens the doorbell, or makes one with the rights that `admit` gives it.
+    pub(crate) fn begin_here(&self, wanted: u32, now: Level, admit: Admit<'_>) -> io::Result<()> {
+        let name = self.bell.open(self.words.name.get(), admit)?;
+        crash_point!(BELL_MADE);
+        self.begin(name, wanted, now);
+        self.bell.has_asked(wanted);
+        Ok(())
+    }
+
+    /// Gives the doorbell, if there is one, the rights that the queue has now.
+    pub(crate) fn readmit(&self, admit: Admit<'_>) {
+        let name = self.words.name.get();
+        if name != 0 {
+            self.bell.readmit(name, admit);
+        }
     }
 }

@@ -70,7 +70,7 @@ impl Doorbell {
 
     /// What this process polls, if it has asked for as much.
     #[inline]
-    pub(crate) fn polled(&self, wanted: u32) -> Option<BorrowedFd<'_>> {
+    fn polled(&self, wanted: u32) -> Option<BorrowedFd<'_>> {
         // Acquire: stored last by who opened it.
         if wanted & !self.asked.load(Ordering::Acquire) != 0 {
             return None;
@@ -87,6 +87,20 @@ impl Doorbell {
             // SAFETY: it is ours, and stays open as long as `self`.
             number => Some(unsafe { BorrowedFd::borrow_raw(number) }),
         }
+    }
+
+    /// What this process polls, after `begin` if it has not asked for as much.
+    #[inline]
+    pub(crate) fn polled_after(
+        &self,
+        wanted: u32,
+        begin: impl FnOnce() -> io::Result<()>,
+    ) -> std::io::Result<BorrowedFd<'_>> {
+        if let Some(polled) = self.polled(wanted) {
+            return Ok(polled);
+        }
+        begin()?;
+        self.polled(wanted).ok_or_else(|| Errno::AGAIN.into())
     }
 
     /// From now on this process polls this one, if it polled none. Answers the name of the one that it does.

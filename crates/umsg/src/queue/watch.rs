@@ -149,18 +149,13 @@ impl Engine {
         })
     }
 
-    /// From now on the FIFO of this name is rung. Both locks are held.
-    fn begin_to_ring(&self, name: u64, wanted: u32) {
-        self.chain().begin(name, wanted, self.level());
-        self.set_attention(WATCHED, WATCHED);
-    }
-
     /// As [`pollable`](Self::pollable), of a model.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
         self.with_receiver_lock(me, Deadline::Never, |_| {
             self.borrow_sender_lock(me, Deadline::Never)?;
-            self.begin_to_ring(1, wanted);
+            self.chain().begin(1, wanted, self.level());
+            self.set_attention(WATCHED, WATCHED);
             self.segment().fixed().sender.lock.give_back();
             Ok(())
         })
@@ -194,7 +189,6 @@ impl Engine {
 #[cfg(not(loom))]
 mod polled {
     use super::*;
-    use crate::crash::crash_point;
     use crate::doorbell::{Admit, GRACE, PATIENCE, why_not};
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
@@ -208,12 +202,8 @@ mod polled {
             wanted: u32,
             admit: Admit<'_>,
         ) -> std::io::Result<BorrowedFd<'_>> {
-            if let Some(polled) = self.doorbell.polled(wanted) {
-                return Ok(polled);
-            }
-            self.begin_to_poll(me, wanted, admit)?;
-            let polled = self.doorbell.polled(wanted);
-            polled.ok_or_else(|| Errno::AGAIN.into())
+            self.doorbell
+                .polled_after(wanted, || self.begin_to_poll(me, wanted, admit))
         }
 
         #[cold]
@@ -235,20 +225,15 @@ mod polled {
 
         /// Both locks are held.
         fn poll_borrowed(&self, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
-            let name = self.doorbell.open(self.chain().words.name.get(), admit)?;
-            crash_point!(BELL_MADE);
-            self.begin_to_ring(name, wanted);
-            self.doorbell.has_asked(wanted);
+            self.chain().begin_here(wanted, self.level(), admit)?;
+            self.set_attention(WATCHED, WATCHED);
             Ok(())
         }
 
         /// Gives the doorbell, if there is one, the rights that the queue has now.
         pub(crate) fn readmit(&self, me: &Thread, admit: Admit<'_>) {
             let _ = self.with_receiver_lock(me, Deadline::Passed, |_| {
-                let name = self.chain().words.name.get();
-                if name != 0 {
-                    self.doorbell.readmit(name, admit);
-                }
+                self.chain().readmit(admit);
                 Ok(())
             });
         }

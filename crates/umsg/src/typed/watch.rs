@@ -83,11 +83,6 @@ impl Engine {
         self.chain().mend(self.level());
     }
 
-    /// From now on the FIFO of this name is rung. Under the lock.
-    fn begin_to_ring(&self, name: u64, wanted: u32) {
-        self.chain().begin(name, wanted, self.level());
-    }
-
     /// As [`pollable`](Self::pollable), of a model.
     #[cfg(loom)]
     pub(crate) fn watch(
@@ -96,7 +91,7 @@ impl Engine {
         wanted: u32,
     ) -> Result<(), Refused> {
         self.with_lock(me, crate::sys::clock::Deadline::Never, |_| {
-            self.begin_to_ring(1, wanted);
+            self.chain().begin(1, wanted, self.level());
             Ok(())
         })
     }
@@ -115,7 +110,6 @@ impl Engine {
 #[cfg(not(loom))]
 mod polled {
     use super::*;
-    use crate::crash::crash_point;
     use crate::doorbell::{Admit, GRACE, PATIENCE, why_not};
     use crate::error::Trouble;
     use crate::lock::Held;
@@ -134,19 +128,15 @@ mod polled {
             wanted: u32,
             admit: Admit<'_>,
         ) -> std::io::Result<BorrowedFd<'_>> {
-            if let Some(polled) = self.doorbell.polled(wanted) {
-                return Ok(polled);
-            }
-            self.begin_to_poll(me, wanted, admit)?;
-            let polled = self.doorbell.polled(wanted);
-            polled.ok_or_else(|| Errno::AGAIN.into())
+            self.doorbell
+                .polled_after(wanted, || self.begin_to_poll(me, wanted, admit))
         }
 
         #[cold]
         fn begin_to_poll(&self, me: &Thread, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
             let mut outcome = Ok(());
             let locked = self.with_lock(me, Deadline::after(PATIENCE), |_| {
-                outcome = self.poll_locked(wanted, admit);
+                outcome = self.chain().begin_here(wanted, self.level(), admit);
                 Ok(())
             });
             match locked {
@@ -157,21 +147,10 @@ mod polled {
             }
         }
 
-        fn poll_locked(&self, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
-            let name = self.doorbell.open(self.chain().words.name.get(), admit)?;
-            crash_point!(BELL_MADE);
-            self.begin_to_ring(name, wanted);
-            self.doorbell.has_asked(wanted);
-            Ok(())
-        }
-
         /// Gives the doorbell, if there is one, the rights that the queue has now.
         pub(crate) fn readmit(&self, me: &Thread, admit: Admit<'_>) {
             let _ = self.with_lock(me, Deadline::Passed, |_| {
-                let name = self.chain().words.name.get();
-                if name != 0 {
-                    self.doorbell.readmit(name, admit);
-                }
+                self.chain().readmit(admit);
                 Ok(())
             });
         }
