@@ -36,8 +36,9 @@ use watch::{Record, VICTIMS, Watch, Watchdog};
 const ROUND: Duration = Duration::from_millis(250);
 /// Nothing that the attack does not hold up takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Addresses that a victim may use: nobody can have it ask for more memory than this, in bytes.
-const ADDRESSES: u64 = 4 << 30;
+/// Addresses that a victim may use: nobody can have it ask for more memory than this, in bytes. The file of a System V queue alone
+/// takes more than three gigabytes of them.
+const ADDRESSES: u64 = 16 << 30;
 
 /// How long to attack each kind of queue.
 fn time() -> Duration {

@@ -38,7 +38,9 @@ pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
 pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
     let segment = engine.segment();
     let hub = &segment.fixed().hub;
-    let used = (hub.used.get() as usize).min(segment.layout().slots);
+    // Never more than have memory: a peer has to forge both for a longer walk.
+    let used = hub.used.get().min(hub.usable.get()) as usize;
+    let used = used.min(segment.layout().slots);
     let mut survey = Survey {
         seen: Scratch::new(used)?,
     };

@@ -75,10 +75,13 @@ impl Guards {
 /// Bytes of the smallest hole that a queue's file may fit into.
 const HOLE: usize = 4 << 20;
 
+/// So many holes are filled at most: who maps has to have addresses left of those that its limit allows.
+const HOLES: usize = 256;
+
 /// Reserves what is free above an address, so that the next mapping comes to lie below it.
 fn fill_holes(lowest: usize) -> Vec<Reserved> {
     let next = || Reserved::new(0, HOLE).filter(|reserved| reserved.start > lowest);
-    std::iter::from_fn(next).collect()
+    std::iter::from_fn(next).take(HOLES).collect()
 }
 
 /// Where this process has a file mapped, and how much is free beside it, as far as it matters.

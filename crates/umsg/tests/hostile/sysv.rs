@@ -48,8 +48,12 @@ impl Face for SysV {
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
         let mut options = OpenOptions::new();
         options.namespace(&place.namespace);
-        let file = self.file(place).expect("a path");
         while watch.goes_on() {
+            // What the attack makes of it may look like a removed queue.
+            let Some(file) = self.file(place) else {
+                std::thread::sleep(Duration::from_micros(100));
+                continue;
+            };
             let (queue, guards) = Guards::around(&file, || watch.call(|| options.open(KEY)));
             let Some(queue) = queue else {
                 std::thread::sleep(Duration::from_micros(100));
