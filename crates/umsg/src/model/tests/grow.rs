@@ -76,22 +76,38 @@ fn two_senders_that_find_no_slot_both_get_one() {
 
 #[test]
 fn a_blocked_sender_brings_a_slot_for_its_own_message() {
-    explore("grow: for a blocked sender", 1, Slices::Endless, || {
+    blocked_senders(2, &[1]);
+}
+
+#[test]
+fn blocked_senders_bring_a_slot_each() {
+    blocked_senders(0, &[1, 2]);
+}
+
+/// Senders that are blocked by one message.
+fn blocked_senders(preemptions: usize, senders: &'static [u32]) {
+    let name = format!("grow: for blocked senders, {}", senders.len());
+    explore(&name, preemptions, Slices::Endless, move || {
         let queue = Queue::new(1, 1);
         queue.direct(|queue, me| queue.send(me, (0, 0), Deadline::Passed).unwrap());
-        let senders = [1, 2].map(|tid| {
+        let spawn = |&tid: &u32| {
             queue.spawn(tid, move |queue, me| {
                 queue
                     .send(me, (u64::from(tid), 0), Deadline::Never)
                     .unwrap();
             })
+        };
+        let blocked: Vec<_> = senders.iter().map(spawn).collect();
+        let mut received: Vec<_> = queue.direct(|queue, me| {
+            let receive = |_| queue.receive(me, Deadline::Never).unwrap();
+            (0..=senders.len()).map(receive).collect()
         });
-        let mut received =
-            queue.direct(|queue, me| [(); 3].map(|()| queue.receive(me, Deadline::Never).unwrap()));
-        senders.into_iter().for_each(alive);
+        blocked.into_iter().for_each(alive);
         assert_eq!(received[0], (0, 0));
         received.sort_unstable();
-        assert_eq!(received, [(0, 0), (1, 0), (2, 0)]);
+        let mut expected = vec![(0, 0)];
+        expected.extend(senders.iter().map(|&tid| (u64::from(tid), 0)));
+        assert_eq!(received, expected);
         queue.audit();
     });
 }
