@@ -191,6 +191,7 @@ impl Lock {
 
     /// The process that took the lock last; 0 for nobody.
     pub(crate) fn last(&self) -> u32 {
+        // Relaxed: for people.
         self.last.load(Ordering::Relaxed)
     }
 
@@ -198,6 +199,7 @@ impl Lock {
     /// another owner by now.
     #[cfg(not(loom))]
     pub(crate) fn take_from_nobody(&self, tid: u32) -> bool {
+        // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: what the lock guarded is seen by who repairs next.
         let word = self.word.load(Ordering::Relaxed);
         let marked = word & WAITERS | OWNER_DIED;
         word & TID == tid
@@ -210,6 +212,7 @@ impl Lock {
     /// What the word says.
     #[cfg(not(loom))]
     pub(crate) fn word(&self) -> u32 {
+        // Relaxed: a hint to who looks for owners that do not exist.
         self.word.load(Ordering::Relaxed)
     }
 
@@ -259,6 +262,7 @@ impl Lock {
 
     /// Sleeps until another thread that holds it lets it go, for a slice at most, without wanting it.
     pub(crate) fn sleep_while_held(&self, thread: &Thread) {
+        // Relaxed: whether to sleep, on just this value.
         let word = self.word.load(Ordering::Relaxed);
         let is_held = word & TID != 0 && word & TID != thread.tid();
         // The threads of a model take it at once, which comes to the same.

@@ -10,8 +10,8 @@ use umsg::{posix, ring, sysv};
 pub const VICTIMS: usize = 4;
 
 /// How long after its deadline a call may return, or after its beginning if it does not wait. One that meets a lock whose owner
-/// is alive waits for a second before it takes it for stopped. A repair walks as many slots as a peer says that there are, tens of
-/// millions at most, which takes code that is not optimized some seconds.
+/// is alive waits for a second before it takes it for stopped. A repair walks as many slots as a peer says that there are, four
+/// million at most, which takes code that is not optimized more than a second.
 pub const GRACE: Duration = match cfg!(debug_assertions) {
     true => Duration::from_secs(5),
     false => Duration::from_secs(1),
