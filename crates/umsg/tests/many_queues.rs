@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::face::Face;
 use support::place::Place;
 use support::scarce::{InUse, entries, in_child_for};
@@ -19,6 +19,8 @@ fn many() -> u64 {
 const FIRST: u64 = 300;
 /// Bytes that malloc may keep beyond what it kept before.
 const SLACK: u64 = 64 << 10;
+/// What a thread of the library's takes back may take that thread so long, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Does something again and again, in a process of its own.
 #[track_caller]
@@ -28,17 +30,19 @@ fn nothing_grows(place: &Place, mut once: impl FnMut(u64)) {
         let look = || (entries(place.path()), InUse::now());
         let before = look();
         (FIRST..FIRST + many()).for_each(&mut once);
-        let after = look();
-        assert_eq!(after.0, before.0, "what lies in the namespace");
-        assert_eq!(after.1.descriptors, before.1.descriptors);
-        assert!(
-            after.1.mappings <= before.1.mappings + 2,
-            "{before:?} {after:?}"
-        );
-        assert!(
-            after.1.private <= before.1.private + SLACK,
-            "{before:?} {after:?}"
-        );
+        let has_grown = |(left, used): &(Vec<String>, InUse)| {
+            *left != before.0
+                || used.descriptors > before.1.descriptors
+                || used.mappings > before.1.mappings + 2
+                || used.private > before.1.private + SLACK
+        };
+        let end = Instant::now() + PATIENCE;
+        let mut after = look();
+        while has_grown(&after) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            after = look();
+        }
+        assert!(!has_grown(&after), "{before:?} {after:?}");
         assert_eq!(place.namespace.allocated_bytes().unwrap(), 0);
         0
     });

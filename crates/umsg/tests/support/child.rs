@@ -1,7 +1,9 @@
 //! Processes that may be killed at any time, and never survive the test.
 
-use std::backtrace::BacktraceStatus;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::AssertUnwindSafe;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How a child ended.
@@ -35,6 +37,7 @@ impl Child {
     }
 
     fn begin(leads: bool, work: impl FnOnce() -> i32) -> Child {
+        let_children_complain();
         // SAFETY: the child leaves with _exit; between, it calls the library and libc's malloc, which glibc makes
         // usable in a child of a process with threads.
         let pid = unsafe { libc::fork() };
@@ -45,7 +48,7 @@ impl Child {
         }
         if pid == 0 {
             die_with_parent();
-            complain_directly();
+            IS_CHILD.store(true, Ordering::Relaxed);
             let code = std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
             // SAFETY: ends the process.
             unsafe { libc::_exit(code) };
@@ -196,17 +199,32 @@ fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// A child's panic is written to standard error: the harness would keep it in memory that dies with the child.
-fn complain_directly() {
-    std::panic::set_hook(Box::new(|info| {
-        let backtrace = match std::backtrace::Backtrace::capture() {
-            known if known.status() == BacktraceStatus::Captured => known.to_string(),
-            _ => String::new(),
-        };
-        let text = format!("child {}: {info}\n{backtrace}", std::process::id());
-        // SAFETY: the bytes of a live string.
-        unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
-    }));
+/// Whether this process was forked by a test.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// A child's panic is written to standard error: the harness would keep it in memory that dies with the child. The hook is set before
+/// there are children: one that is forked while another test panics could not, for it would wait for that panic's locks for ever.
+fn let_children_complain() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let of_tests = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IS_CHILD.load(Ordering::Relaxed) {
+                return of_tests(info);
+            }
+            write_error(&format!("child {}: {info}\n", std::process::id()));
+            // Last, for it takes such a lock.
+            let known = Backtrace::capture();
+            if known.status() == BacktraceStatus::Captured {
+                write_error(&known.to_string());
+            }
+        }));
+    });
+}
+
+fn write_error(text: &str) {
+    // SAFETY: the bytes of a live string.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
 /// Makes SIGUSR1 end a blocking call with EINTR.
