@@ -12,6 +12,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use crate::until::{Until, realtime};
 use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -213,7 +214,9 @@ impl Sender {
         crash_point!(RING_PASSED);
         passed.map_err(|error| match self.shared.check_receiver() {
             Err(error) => error,
-            Ok(()) if error == rustix::io::Errno::AGAIN => SendError::TooManyDescriptors,
+            Ok(()) if error == Errno::AGAIN => SendError::TooManyDescriptors,
+            // The receiver's end is closed: its owner is becoming another program, which its process does not show yet.
+            Ok(()) if error == Errno::CONNREFUSED => SendError::OwnerDead,
             Ok(()) => SendError::Descriptor(error.into()),
         })?;
         Ok(ticket)

@@ -177,17 +177,60 @@ mod real {
         if home != 0 && own != 0 && home != own {
             return false;
         }
-        // SAFETY: signal 0 only asks whether the process exists.
-        let result = unsafe { libc::kill(pid as libc::pid_t, 0) };
-        if result != 0 && crate::sys::errno() == libc::ESRCH {
+        if !exists(pid) {
             return true;
         }
-        Stat::of_process(pid).is_some_and(|stat| {
-            let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;
-            let (then, now) = (birth >> 32 & 0xffff, program(&stat));
-            is_over
-                || (birth != 0 && stat.birth as u32 != birth as u32)
-                || (then != 0 && now != 0 && then != now)
-        })
+        let Some(stat) = Stat::of_process(pid) else {
+            // Its parent may have taken note meanwhile.
+            return !exists(pid);
+        };
+        let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;
+        let (then, now) = (birth >> 32 & 0xffff, program(&stat));
+        is_over
+            || (birth != 0 && stat.birth as u32 != birth as u32)
+            || (then != 0 && now != 0 && then != now)
+    }
+
+    /// Whether there is a process of that id, also one that has ended and waits for its parent.
+    fn exists(pid: u32) -> bool {
+        // SAFETY: signal 0 only asks.
+        let result = unsafe { libc::kill(pid as libc::pid_t, 0) };
+        result == 0 || crate::sys::errno() != libc::ESRCH
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sys::stat::Stat;
+    use std::process::{Child, Command};
+    use std::time::Duration;
+
+    /// A process that has just begun, and what is known of its birth: not the program, which it has changed.
+    fn sleeper() -> (Child, u64) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let stat = Stat::of_process(child.id()).unwrap();
+        (child, stat.birth & u64::from(u32::MAX))
+    }
+
+    /// Its parent takes note at any time during the question, also between its parts.
+    #[test]
+    fn the_dead_stay_dead() {
+        for wait in 0..100 {
+            let (mut child, birth) = sleeper();
+            let pid = child.id();
+            assert!(!is_dead(pid, birth));
+            child.kill().unwrap();
+            let parent = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_micros(wait));
+                child.wait().unwrap()
+            });
+            while !is_dead(pid, birth) {}
+            while !parent.is_finished() {
+                assert!(is_dead(pid, birth), "it was dead before");
+            }
+            parent.join().unwrap();
+            assert!(is_dead(pid, birth));
+        }
     }
 }
