@@ -93,7 +93,7 @@ impl Suite {
             Suite::Msg => (43, 150),
             Suite::Counters => (12, 45),
             Suite::Ring => (35, 230),
-            Suite::Neighbour => (10, 45),
+            Suite::Neighbour => (20, 120),
             Suite::All => (0, 0),
             Suite::Guard => (15, 30),
         };
@@ -109,7 +109,7 @@ impl Suite {
             ),
             Suite::Pingpong => Some("pingpong: messages of 1,024 and 8,192 bytes"),
             Suite::Neighbour => {
-                Some("neighbour: 8 pairs of runs in place of 30, which resolve little")
+                Some("neighbour: 4 pairs of runs in place of 30, which resolve little")
             }
             _ => None,
         }

@@ -84,13 +84,26 @@ pub fn table(document: &Document) -> Table {
             );
         }
     }
-    let neighbour = Entry {
-        suite: "neighbour",
-        row: "more CPU time for the neighbour, queue full",
-        label: "slowdown of a neighbour",
-        published: NEIGHBOUR.map(Some).into(),
-    };
-    table.push(document, &keys, neighbour);
+    for (row, label, published) in [
+        (
+            "more CPU time for a compile, queue full",
+            "slowdown of a compile beside it",
+            NEIGHBOUR.map(Some),
+        ),
+        (
+            "more CPU time for a pointer chase, queue full",
+            "slowdown of a pointer chase beside it",
+            [None; 2],
+        ),
+    ] {
+        let neighbour = Entry {
+            suite: "neighbour",
+            row,
+            label,
+            published: published.into(),
+        };
+        table.push(document, &keys, neighbour);
+    }
     table
 }
 

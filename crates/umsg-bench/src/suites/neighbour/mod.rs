@@ -2,14 +2,16 @@
 //!
 //! As in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour):
 //! one process keeps a queue full, receives one message and sends one, on and on; the baseline is a
-//! process that spins on that core without touching memory. The neighbour here builds and walks a
-//! tree of strings, several megabytes of small allocations, like a compiler; its own CPU time for a
-//! fixed amount of work is what counts. Each run beside a hammer is paired with a run beside the
-//! spinner, and the mean over the pairs comes with its 95 % confidence interval.
+//! process that spins on that core without touching memory. The neighbour is a compiler, or a walk
+//! through memory that has to come from a cache that the cores share; its own CPU time for a fixed
+//! amount of work is what counts. Each run beside a hammer is paired with a run beside the spinner, and
+//! the median over the pairs comes with its 95 % confidence interval.
 
-use std::collections::BTreeMap;
+mod work;
+
 use std::hint;
 
+use self::work::Neighbour;
 use super::pairs::{self, MESSAGE_SIZE};
 use super::priorities::Constant;
 use crate::backends::array2012::ArrayQueue;
@@ -31,13 +33,15 @@ const DEPTH: u32 = 65_528;
 
 /// Pairs, at least; and in a hurry, when they can hardly resolve the goal.
 const PAIRS: u32 = 30;
-const QUICK_PAIRS: u32 = 8;
+const QUICK_PAIRS: u32 = 4;
+/// The array's queue takes seconds to fill, and what it shows is plain from every so manieth pair.
+const ARRAYS: u32 = 5;
 
 /// Percent: the goal.
 const GOAL: f64 = 0.5;
 
-/// Strings in the tree of the neighbour.
-const STRINGS: u32 = 60_000;
+/// How often the neighbour does its work in a run.
+const TIMES: u32 = 2;
 
 /// Pairs of operations of the hammer between two looks at whether to stop.
 const BLOWS: u32 = 16;
@@ -49,6 +53,18 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
         ));
     };
     let places = Places::Apart(plan.cpus.first, second);
+    let compile = Neighbour::compile();
+    let reason = compile.as_ref().err().cloned();
+    let neighbours = compile.into_iter().chain([Neighbour::chase()]);
+    let rows = neighbours.map(|neighbour| row(plan, places, &neighbour));
+    let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
+    if let (Some(row), Some(reason)) = (rows.first_mut(), reason) {
+        row.notes.push(format!("no row with a compile: {reason}"));
+    }
+    Ok(rows)
+}
+
+fn row(plan: &Plan, places: Places, neighbour: &Neighbour) -> Result<Row, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let shallow = *kernel_depth.as_ref().unwrap_or(&DEPTH);
     let mut umsg = Side::new();
@@ -59,13 +75,17 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
         .rounds
         .max(if plan.quick { QUICK_PAIRS } else { PAIRS });
     for pair in 0..pairs {
-        plan.progress_of("neighbour", pair, pairs);
-        umsg.round(|| slowdown(places, pair, |stop| hammer::<UmsgQueue>(DEPTH, stop)));
-        kernel.round(|| slowdown(places, pair, |stop| hammer::<KernelQueue>(shallow, stop)));
-        umsg_shallow.round(|| slowdown(places, pair, |stop| hammer::<UmsgQueue>(shallow, stop)));
-        // It takes seconds to fill, and what it shows is plain from fewer pairs.
-        if pair.is_multiple_of(3) {
-            array.round(|| slowdown(places, pair / 3, |stop| hammer::<ArrayQueue>(DEPTH, stop)));
+        plan.progress_of(neighbour.name(), pair, pairs);
+        let beside = Paired {
+            places,
+            neighbour,
+            hammer_first: pair.is_multiple_of(2),
+        };
+        umsg.round(|| beside.slowdown(|stop| hammer::<UmsgQueue>(DEPTH, stop)));
+        kernel.round(|| beside.slowdown(|stop| hammer::<KernelQueue>(shallow, stop)));
+        umsg_shallow.round(|| beside.slowdown(|stop| hammer::<UmsgQueue>(shallow, stop)));
+        if pair.is_multiple_of(ARRAYS) {
+            array.round(|| beside.slowdown(|stop| hammer::<ArrayQueue>(DEPTH, stop)));
         }
     }
     if let Some(failure) = umsg.failure.or(umsg_shallow.failure) {
@@ -78,7 +98,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
         array.rounds,
     ]
     .map(Interval::of);
-    let mut row = compare(&umsg, &kernel)
+    let mut row = compare(neighbour, &umsg, &kernel)
         .column("umsg_at_kernel_depth", Some(umsg_shallow.median))
         .column("array2012", Some(array.median));
     for (side, interval) in [
@@ -92,15 +112,14 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     if let Ok(depth) = kernel_depth {
         row = row.note(plan.allowance.describe(depth));
     }
-    Ok(vec![row])
+    Ok(row)
 }
 
-fn compare(umsg: &Interval, kernel: &Interval) -> Row {
+fn compare(neighbour: &Neighbour, umsg: &Interval, kernel: &Interval) -> Row {
     let samples = |interval: &Interval| Samples(vec![interval.median]);
-    let name = "more CPU time for the neighbour, queue full";
     let mut row = Row::compare(
         SUITE,
-        name,
+        format!("more CPU time for {}, queue full", neighbour.name()),
         "%",
         Better::Less,
         &samples(umsg),
@@ -111,23 +130,55 @@ fn compare(umsg: &Interval, kernel: &Interval) -> Row {
     row.goal(format!("<= {GOAL} %"), Verdict::of(umsg.within(GOAL)))
 }
 
-/// How many percent more CPU time the neighbour takes beside the hammer than beside the spinner. Which
-/// of the two comes first changes from pair to pair.
-fn slowdown(
+/// A run beside the hammer and one beside the spinner.
+struct Paired<'a> {
     places: Places,
-    pair: u32,
-    hammer: impl Fn(&Stop) -> Result<(), Failure>,
-) -> Result<f64, Failure> {
-    let hammered = || beside(places, &hammer);
-    let idle = || beside(places, spin);
-    let (with, without) = if pair.is_multiple_of(2) {
-        let with = hammered()?;
-        (with, idle()?)
-    } else {
-        let without = idle()?;
-        (hammered()?, without)
-    };
-    Ok(100.0 * (with - without) / without)
+    neighbour: &'a Neighbour,
+    /// Which of the two comes first changes from pair to pair.
+    hammer_first: bool,
+}
+
+impl Paired<'_> {
+    /// How many percent more CPU time the neighbour takes beside the hammer than beside the spinner.
+    fn slowdown(&self, hammer: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
+        let hammered = || self.beside(&hammer);
+        let idle = || self.beside(spin);
+        let (with, without) = if self.hammer_first {
+            let with = hammered()?;
+            (with, idle()?)
+        } else {
+            let without = idle()?;
+            (hammered()?, without)
+        };
+        Ok(100.0 * (with - without) / without)
+    }
+
+    /// CPU time of the neighbour's work, in nanoseconds.
+    fn beside(&self, company: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
+        let words = SharedWords::new(2)?;
+        duo::run(
+            self.places,
+            |barrier| {
+                company(&Stop {
+                    barrier,
+                    words: &words,
+                })
+            },
+            |barrier| {
+                // Once before, for the allocator's and the caches' sake.
+                self.neighbour.work()?;
+                barrier.meet();
+                let start = clock::cpu_with_children();
+                for _ in 0..TIMES {
+                    self.neighbour.work()?;
+                }
+                words.set(TIME, clock::cpu_with_children() - start);
+                words.set(STOPPED, 1);
+                Ok(())
+            },
+        )?;
+        Ok(words.get(TIME) as f64)
+    }
 }
 
 /// What tells the hammer to begin and to end.
@@ -149,33 +200,6 @@ impl Stop<'_> {
     }
 }
 
-/// CPU time of the neighbour's work, in nanoseconds.
-fn beside(places: Places, company: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
-    let words = SharedWords::new(2)?;
-    duo::run(
-        places,
-        |barrier| {
-            company(&Stop {
-                barrier,
-                words: &words,
-            })
-        },
-        |barrier| {
-            // Once before, for the allocator's and the caches' sake.
-            hint::black_box(work());
-            barrier.meet();
-            let start = clock::cpu();
-            for _ in 0..3 {
-                hint::black_box(work());
-            }
-            words.set(TIME, clock::cpu() - start);
-            words.set(STOPPED, 1);
-            Ok(())
-        },
-    )?;
-    Ok(words.get(TIME) as f64)
-}
-
 fn spin(stop: &Stop) -> Result<(), Failure> {
     stop.begin();
     while !stop.is_set() {
@@ -195,17 +219,4 @@ fn hammer<Q: MessageQueue>(depth: u32, stop: &Stop) -> Result<(), Failure> {
         pairs::pairs(&queue, &mut Constant, BLOWS)?;
     }
     Ok(())
-}
-
-/// A fixed amount of work on several megabytes of small allocations.
-fn work() -> usize {
-    let mut tree = BTreeMap::new();
-    let mut state = 0x9e37_79b9_u32;
-    for _ in 0..STRINGS {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        tree.insert(state, format!("{state:x} and {}", state % 1000));
-    }
-    tree.values().map(String::len).sum()
 }
