@@ -4,9 +4,13 @@
 //! Nothing depends on it. A side of a queue has a record for each of the last [`MENDED`] repairs; the count of repairs says which
 //! is the latest.
 
+#[cfg(not(loom))]
+use crate::error::Trouble;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::clock;
+#[cfg(not(loom))]
+use crate::sys::{clock::Deadline, thread::Thread};
 
 /// Repairs of a side that are remembered.
 pub(crate) const MENDED: usize = 8;
@@ -98,4 +102,32 @@ pub(crate) struct Salvaged {
     pub(crate) kept: u64,
     /// Messages that were there as far as could be told, and made no sense.
     pub(crate) lost: u64,
+}
+
+/// What `umsg doctor --repair` asks of the engine of a queue, of either kind.
+#[cfg(not(loom))]
+pub(crate) trait Salvage {
+    /// Takes all locks, each from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how
+    /// much of the file is memory, once nobody can add to it any more.
+    ///
+    /// # Errors
+    /// `Busy` if a lock's owner does not let go.
+    fn salvage(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        real: impl Fn() -> Real,
+    ) -> Result<Salvaged, Trouble>;
+
+    /// Takes up what the dead have left, the locks and what they held, without doubting anything else.
+    ///
+    /// # Errors
+    /// `Busy` if a lock's owner does not let go; `Damaged`.
+    fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble>;
+
+    /// Its locks, in the order in which a diagnosis has them.
+    fn locks(&self) -> Vec<&Lock>;
+
+    /// Where it is noted that bytes make no sense. Taking the note away needs no lock: it is for people.
+    fn damage(&self) -> &Damage;
 }

@@ -1,8 +1,10 @@
 //! The arena: blocks that follow each other without gaps, each of which a slot names.
 
 use super::findings::Findings;
+use super::slots::{Place, Survey};
+use super::subject::Subject;
 use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
-use crate::slots::arena::class;
+use crate::slots::arena::{Ground, class};
 use crate::sync::Guarded32;
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeMap;
@@ -10,21 +12,61 @@ use std::collections::BTreeMap;
 /// So many blocks are looked at.
 const MOST: usize = 1 << 20;
 
-/// Where an arena is, and what the segment says of it.
-pub(super) struct Arena<'a> {
-    pub(super) file: BorrowedFd<'a>,
+/// Checks the arena, and the blocks that slots name, while nobody holds a lock.
+pub(super) fn check<S: Subject>(
+    file: BorrowedFd<'_>,
+    segment: &S,
+    survey: &Survey,
+    findings: &mut Findings,
+) {
+    let dirty = segment.arena_dirty();
+    if dirty.get() != 0 {
+        let what = "nobody is in the middle of changing the arena";
+        return findings.add(what, dirty, 0, dirty.get());
+    }
+    let arena = Arena {
+        file,
+        offset: segment.arena() as u64,
+    };
+    let Some(blocks) = arena.walk(segment, findings) else {
+        return;
+    };
+    check_roots(segment.roots(), &blocks, findings);
+    let (used, usable) = segment.slots_in_use();
+    for slot in 0..usable {
+        let Some((named, len)) = segment.block(slot) else {
+            return;
+        };
+        let block = named.get();
+        if block == 0 {
+            continue;
+        }
+        if slot >= used {
+            findings.add("a slot that was never used has no block", named, 0, block);
+            continue;
+        }
+        let has_message = matches!(survey.place(slot), Some(Place::Ring | Place::Store));
+        let is_long = has_message && len > segment.inline();
+        check_block(
+            &blocks,
+            slot,
+            named,
+            if is_long { len } else { 0 },
+            findings,
+        );
+    }
+}
+
+/// Where an arena is.
+struct Arena<'a> {
+    file: BorrowedFd<'a>,
     /// Where it begins, in bytes from the beginning of the file.
-    pub(super) offset: u64,
-    /// Granules in use, and how many there may be.
-    pub(super) len: u32,
-    pub(super) limit: u32,
-    /// Where the number of those in use stands.
-    pub(super) len_at: u64,
+    offset: u64,
 }
 
 /// The blocks of an arena, by the granules that head them.
 #[derive(Default)]
-pub(super) struct Blocks {
+struct Blocks {
     /// Those in use: the slot that owns each, and its length in granules.
     used: BTreeMap<u32, (u32, u32)>,
     free: BTreeMap<u32, Free>,
@@ -41,26 +83,27 @@ struct Free {
 
 impl Arena<'_> {
     /// Walks the chain of blocks. None if it breaks.
-    pub(super) fn walk(&self, findings: &mut Findings) -> Option<Blocks> {
-        if self.len > self.limit {
-            findings.add_at(
+    fn walk(&self, ground: &impl Ground, findings: &mut Findings) -> Option<Blocks> {
+        let (len, limit) = (ground.arena_len().get(), ground.arena_limit());
+        if len > limit {
+            findings.add(
                 "the arena is not longer than there is room for",
-                self.len_at,
-                format_args!("at most {}", self.limit),
-                self.len,
+                ground.arena_len(),
+                format_args!("at most {limit}"),
+                len,
             );
             return None;
         }
         let (mut block, mut before, mut blocks) = (0, 0, Blocks::default());
         for _ in 0..MOST {
-            if block >= self.len {
+            if block >= len {
                 blocks.last = before;
                 return Some(blocks);
             }
             let [first, previous, third, fourth] = self.header(block)?;
             let (long, is_free) = (first >> 1, first & 1 == 1);
-            if long == 0 || u64::from(block) + u64::from(long) > u64::from(self.len) {
-                let most = self.len - block;
+            if long == 0 || u64::from(block) + u64::from(long) > u64::from(len) {
+                let most = len - block;
                 findings.add_at(
                     "a block of the arena ends where the next begins",
                     self.at(block),
@@ -110,14 +153,8 @@ impl Arena<'_> {
 }
 
 /// Whether the block that a slot names, as the word at `named` says, is its own and has room for what lies there.
-pub(super) fn check_block<T>(
-    blocks: &Blocks,
-    slot: u32,
-    named: &T,
-    block: u32,
-    len: usize,
-    findings: &mut Findings,
-) {
+fn check_block(blocks: &Blocks, slot: u32, named: &Guarded32, len: usize, findings: &mut Findings) {
+    let block = named.get();
     let found = block
         .checked_sub(1)
         .and_then(|header| blocks.used.get(&header));
@@ -149,7 +186,7 @@ pub(super) fn check_block<T>(
 }
 
 /// Whether each free block is in the list of its length, and no list leads elsewhere.
-pub(super) fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
+fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
     findings.equal(
         "the arena knows the length of its last block",
         &roots.last,

@@ -27,6 +27,7 @@
 //! ```
 
 mod arena;
+mod examination;
 mod findings;
 mod header;
 mod hints;
@@ -42,6 +43,7 @@ mod repairs;
 mod ring;
 mod slots;
 mod store;
+mod subject;
 pub(crate) mod sysv;
 mod types;
 mod view;

@@ -1,8 +1,9 @@
 //! Blocked threads: who they are, and whether their lists make sense. Of queues of both kinds.
 
 use super::findings::Findings;
+use super::slots::{Place, Survey};
 use super::who::Process;
-use crate::segment::{NODES, Node};
+use crate::segment::{NO_SLOT, NODES, Node};
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{List, Lobby, State, state};
@@ -45,8 +46,22 @@ pub enum Wait {
 /// The lists, in the order in which they are served.
 const LISTS: [List; 3] = [List::Receivers, List::Offered, List::Senders];
 
-/// Whether there are as many nodes as the segment says, and each list leads through the nodes that say that they are in it.
-pub(super) fn check(segment: &impl Lobby, findings: &mut Findings) {
+/// Whether there are as many nodes as the segment says, and each list leads through the nodes that say that they are in it. Notes their slots.
+pub(super) fn check(segment: &impl Lobby, survey: &mut Survey, findings: &mut Findings) {
+    check_lists(segment, findings);
+    for (_, node) in all(segment) {
+        let has_slot = match List::of(node) {
+            List::Senders => node.slot.get() != NO_SLOT,
+            List::Offered => true,
+            List::Receivers | List::None => false,
+        };
+        if has_slot {
+            survey.note(findings, &node.slot, node.slot.get(), Place::Waiter);
+        }
+    }
+}
+
+fn check_lists(segment: &impl Lobby, findings: &mut Findings) {
     let usable = usable(segment, findings);
     let mut listed = vec![false; usable as usize];
     for list in LISTS {

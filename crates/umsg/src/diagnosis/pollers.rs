@@ -3,12 +3,10 @@
 use super::who::Process;
 use crate::namespace::Namespace;
 
-/// The processes that poll by the doorbell of this number; 0 is none. Without /proc/locks none is found.
-pub(super) fn find(namespace: &Namespace, name: u64) -> Vec<Process> {
-    let inode = match name {
-        0 => None,
-        name => namespace.bell_inode(name),
-    };
+/// The processes that poll a queue that is watched, by the doorbell of this number; 0 is none. Without /proc/locks none is found.
+pub(super) fn find(namespace: &Namespace, is_watched: bool, name: u64) -> Vec<Process> {
+    let has_doorbell = is_watched && name != 0;
+    let inode = has_doorbell.then(|| namespace.bell_inode(name)).flatten();
     let Some(inode) = inode else {
         return Vec::new();
     };

@@ -1,84 +1,183 @@
 //! The diagnosis of a POSIX queue, and of a ring, which is built like one.
 
-use super::arena::{self, Arena};
 use super::findings::Findings;
 use super::header::Beginning;
 use super::hints;
 use super::holds::{self, Count};
 use super::locks::{Lock, Side};
 use super::nodes::{self, Wait};
-use super::repair::Remedy;
 use super::ring::{self, Cursors};
-use super::slots::{Place, Survey};
-use super::view::{self, View, Viewed};
+use super::slots::Survey;
+use super::subject::Subject;
 use super::{
-    Contents, Damage, Diagnosis, Process, Registration, Repaired, Repairs, pollers, rehearsal,
-    repair, store,
+    Contents, Damage, Diagnosis, Process, Registration, Repaired, Repairs, examination, pollers,
+    rehearsal, repair, store,
 };
-use crate::error::{OpenError, Trouble};
-use crate::mended::{Real, Salvaged};
+use crate::error::OpenError;
+use crate::mended::Real;
 use crate::namespace::Namespace;
 use crate::posix::NotifyKind;
-use crate::queue::{self, CLOSED, Engine, RECEIVERS, Refused};
+use crate::queue::{self, CLOSED, Engine, RECEIVERS};
 use crate::segment::{
     self, Fixed, GRANULE, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, NO_SLOT,
     Node, Policy, Quota, Rules, Segment, VERSION,
 };
-use crate::sync::Ordering;
-use crate::sys::thread::{self, Thread};
+use crate::sync::{Guarded32, Ordering};
 use crate::sysv::Want;
 use crate::waiters::List;
 use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 use std::mem::offset_of;
+use std::ops::Range;
 
 /// Slots on the last page of those in circulation, or fewer, are memory and not used yet.
 const AHEAD: u32 = 64;
-
-impl Viewed for Segment {
-    type Layout = Layout;
-
-    fn copy(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, rustix::io::Errno> {
-        Segment::copy_of(file, layout)
-    }
-
-    fn pulse() -> std::ops::Range<usize> {
-        offset_of!(Fixed, run)..offset_of!(Fixed, arena)
-    }
-
-    fn is_held(&self) -> bool {
-        locks(self).iter().any(|lock| !lock.is_settled())
-    }
-}
 
 /// Looks at the queue in a file that is open for reading.
 ///
 /// # Errors
 /// `NotAQueue`, `OtherVersion`: there is nothing to diagnose; `NoMemory` if there is none for a copy.
 pub(crate) fn examine(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Diagnosis, OpenError> {
-    let mut findings = Findings::default();
-    let Some(layout) = header(file, &mut findings)? else {
-        return Ok(of_header(findings));
-    };
-    let view: View<Segment> = view::take(file, layout)?;
-    let mut inside = check(file, &view);
-    if !inside.is_empty() {
-        // What is wrong for good is found again.
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        let again: View<Segment> = view::take(file, layout)?;
-        inside.keep_common(&check(file, &again));
-    }
-    findings.append(inside);
-    let mut diagnosis = describe(&view.segment, namespace);
-    diagnosis.busy = !view.is_still;
-    diagnosis.conclude(findings, || view::is_stuck::<Segment>(file));
-    Ok(diagnosis)
+    examination::examine::<Segment>(file, namespace, ())
 }
 
-/// All that can be said if nothing is known but that the header is wrong.
-pub(super) fn of_header(findings: Findings) -> Diagnosis {
-    let mut diagnosis = Diagnosis::default();
-    diagnosis.conclude(findings, || false);
-    diagnosis
+/// Repairs the queue in a file that is open for reading and writing.
+///
+/// # Errors
+/// As [`examine`].
+pub(crate) fn mend(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Repaired, OpenError> {
+    repair::mend::<Segment>(file, namespace, ())
+}
+
+impl Subject for Segment {
+    type Id = ();
+    type Layout = Layout;
+    type Engine = Engine;
+
+    fn header(
+        file: BorrowedFd<'_>,
+        _: (),
+        findings: &mut Findings,
+    ) -> Result<Option<Layout>, OpenError> {
+        header(file, findings)
+    }
+
+    fn copy(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
+        Segment::copy_of(file, layout)
+    }
+
+    fn pulse() -> Range<usize> {
+        offset_of!(Fixed, run)..offset_of!(Fixed, arena)
+    }
+
+    fn address(&self) -> usize {
+        self.address()
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        locks(self).into()
+    }
+
+    fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
+        let rules = &self.fixed().rules;
+        if Policy::read(rules).is_none() {
+            findings.add(
+                "the queue's policy makes sense",
+                rules,
+                "0 to 2, and a queue's name or zeroes",
+                "something else",
+            );
+        }
+        Ok(())
+    }
+
+    fn check_slots(&self, findings: &mut Findings) -> Option<Survey> {
+        let [senders, receivers] = locks(self).map(|lock| lock.is_settled());
+        let cursors = ring::cursors(self, findings, senders && receivers)?;
+        let mut survey = Survey::new(cursors.slots as usize)?;
+        ring::check(self, cursors, &mut survey, findings);
+        if receivers {
+            check_receivers(self, &mut survey, findings);
+        }
+        if senders {
+            check_run(self, cursors, findings);
+        }
+        if senders && receivers {
+            hints::check_senders(self, findings);
+        }
+        Some(survey)
+    }
+
+    fn slots_in_use(&self) -> (u32, u32) {
+        // Relaxed: nobody writes a copy.
+        let slots = self.fixed().geometry.slots.load(Ordering::Relaxed);
+        // Behind those in circulation are some that come next.
+        let usable = slots.saturating_add(AHEAD).min(self.layout().slots as u32);
+        (slots, usable)
+    }
+
+    fn block(&self, slot: u32) -> Option<(&Guarded32, usize)> {
+        let cell = self.cell(slot).ok()?;
+        Some((&cell.block, cell.len.get() as usize))
+    }
+
+    fn inline(&self) -> usize {
+        self.layout().inline()
+    }
+
+    fn arena(&self) -> usize {
+        self.layout().arena
+    }
+
+    fn rehearse(self, findings: &mut Findings) {
+        rehearsal::posix(self, findings);
+    }
+
+    fn describe(&self, namespace: &Namespace) -> Diagnosis {
+        describe(self, namespace)
+    }
+
+    fn mend_header(
+        file: BorrowedFd<'_>,
+        layout: &Layout,
+        repaired: &mut Repaired,
+    ) -> Result<(), OpenError> {
+        repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
+        let rules = offset_of!(Fixed, rules) as u64;
+        if repaired.header_finding(rules).is_some() {
+            repair::write(file, &[0; size_of::<Rules>()], rules)?;
+            repaired.note("set the policy to the default: on full, wait");
+        }
+        Ok(())
+    }
+
+    fn attach(file: BorrowedFd<'_>, quota: Quota) -> Result<Engine, OpenError> {
+        let mut segment = segment::attach(file)?;
+        segment.set_quota(quota);
+        Ok(Engine::new(segment))
+    }
+
+    fn mend_words(_: &Engine, _: &mut Repaired) {}
+
+    fn real(file: BorrowedFd<'_>, engine: &Engine) -> Real {
+        let layout = engine.segment().layout();
+        let bytes = |begin, end| repair::real(file, begin, end);
+        Real {
+            slots: bytes(layout.cells, layout.arena) / layout.cell_len,
+            holds: bytes(layout.holds, layout.cells) / size_of::<segment::Hold>(),
+            nodes: bytes(layout.nodes, layout.ring) / size_of::<Node>(),
+            arena: (bytes(layout.arena, layout.notices) / GRANULE) as u32,
+            kinds: 0,
+        }
+    }
+}
+
+fn locks(segment: &Segment) -> [Lock; 2] {
+    let (fixed, base) = (segment.fixed(), segment.address());
+    [
+        Lock::read(Side::Senders, &fixed.sender.lock, base),
+        Lock::read(Side::Receivers, &fixed.receiver.lock, base),
+    ]
 }
 
 /// Checks the header, and says what follows from it. None if nothing does.
@@ -111,55 +210,6 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
     Ok(Some(layout))
 }
 
-fn locks(segment: &Segment) -> [Lock; 2] {
-    let (fixed, base) = (segment.fixed(), segment.address());
-    [
-        Lock::read(Side::Senders, &fixed.sender.lock, base),
-        Lock::read(Side::Receivers, &fixed.receiver.lock, base),
-    ]
-}
-
-/// What is wrong with the bytes of a copy.
-fn check(file: BorrowedFd<'_>, view: &View<Segment>) -> Findings {
-    let segment = &view.segment;
-    let mut findings = Findings::at(segment.address());
-    if Policy::read(&segment.fixed().rules).is_none() {
-        findings.add(
-            "the queue's policy makes sense",
-            &segment.fixed().rules,
-            "0 to 2, and a queue's name or zeroes",
-            "something else",
-        );
-    }
-    if !view.is_still {
-        return findings;
-    }
-    let [senders, receivers] = locks(segment).map(|lock| lock.is_settled());
-    let Some(cursors) = ring::cursors(segment, &mut findings, senders && receivers) else {
-        return findings;
-    };
-    let Some(mut survey) = Survey::new(cursors.slots as usize) else {
-        return findings;
-    };
-    ring::check(segment, cursors, &mut survey, &mut findings);
-    if receivers {
-        check_receivers(segment, &mut survey, &mut findings);
-    }
-    if senders {
-        check_run(segment, cursors, &mut findings);
-    }
-    if senders && receivers {
-        hints::check_senders(segment, &mut findings);
-        check_arena(file, segment, &survey, &mut findings);
-        if findings.is_empty()
-            && let Ok(copy) = Segment::copy_of(file, *segment.layout())
-        {
-            rehearsal::posix(copy, &mut findings);
-        }
-    }
-    findings
-}
-
 /// What belongs to the holder of the receiver lock, while nobody holds it.
 fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let before = findings.is_empty();
@@ -167,29 +217,10 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
     let count: Count = holds::check(segment, survey, findings);
     holds::check_list(segment, &count, findings);
     hints::check_holding(segment, findings);
-    nodes::check(segment, findings);
-    for (_, node) in nodes::all(segment) {
-        let has_slot = match List::of(node) {
-            List::Senders => node.slot.get() != NO_SLOT,
-            List::Offered => true,
-            List::Receivers | List::None => false,
-        };
-        if has_slot {
-            survey.note(findings, &node.slot, node.slot.get(), Place::Waiter);
-        }
-    }
+    nodes::check(segment, survey, findings);
     if before && findings.is_empty() {
         store::check_counts(segment, count.held(), findings);
-        for slot in survey.missing().take(1) {
-            let expected = "a slot that is free, or has a message";
-            let found = format_args!("slot {slot}, which is neither");
-            findings.add(
-                "no slot is lost",
-                &segment.fixed().geometry.slots,
-                expected,
-                found,
-            );
-        }
+        survey.check_lost(&segment.fixed().geometry.slots, findings);
     }
     check_board(segment, findings);
 }
@@ -234,95 +265,49 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     }
 }
 
-fn check_arena(file: BorrowedFd<'_>, segment: &Segment, survey: &Survey, findings: &mut Findings) {
-    let (sender, layout) = (&segment.fixed().sender, segment.layout());
-    if sender.arena_dirty.get() != 0 {
-        let what = "nobody is in the middle of changing the arena";
-        return findings.add(what, &sender.arena_dirty, 0, sender.arena_dirty.get());
-    }
-    let len_at = std::ptr::from_ref(&sender.arena_len).addr() - segment.address();
-    let arena = Arena {
-        file,
-        offset: layout.arena as u64,
-        len: sender.arena_len.get(),
-        limit: (layout.arena_len / GRANULE) as u32,
-        len_at: len_at as u64,
-    };
-    let Some(blocks) = arena.walk(findings) else {
-        return;
-    };
-    arena::check_roots(&segment.fixed().arena, &blocks, findings);
-    let slots = segment.fixed().geometry.slots.load(Ordering::Relaxed);
-    // Behind those in circulation are some that come next.
-    for slot in 0..slots.saturating_add(AHEAD).min(layout.slots as u32) {
-        let Ok(cell) = segment.cell(slot) else {
-            return;
-        };
-        let len = match survey.place(slot) {
-            Some(Place::Ring | Place::Store) if cell.len.get() as usize > layout.inline() => {
-                cell.len.get() as usize
-            }
-            _ => 0,
-        };
-        if slot >= slots && cell.block.get() != 0 {
-            findings.add(
-                "a slot that was never used has no block",
-                &cell.block,
-                0,
-                cell.block.get(),
-            );
-        } else if cell.block.get() != 0 {
-            arena::check_block(&blocks, slot, &cell.block, cell.block.get(), len, findings);
-        }
-    }
-}
-
 /// Who has to do with the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let (fixed, layout) = (segment.fixed(), segment.layout());
     let engine = Engine::new(segment.share());
     let counts = engine.counts();
-    let wait = |_: u32, node: &Node| match List::of(node) {
-        List::Senders => Wait::Room {
-            messages: if node.slot.get() == NO_SLOT {
-                node.wanted.get()
-            } else {
-                1
-            },
-            bytes: segment
-                .cell(node.slot.get())
-                .ok()
-                .map(|cell| cell.len.get().into()),
-        },
-        _ => Wait::Message {
-            want: Want::Any,
-            longest: None,
-        },
-    };
     let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
     let sides = [Side::Senders, Side::Receivers];
     let repairs =
         [0, 1].map(|n| Repairs::read(sides[n], &fixed.receiver.repairs[n], &fixed.mended[n]));
     let watched = fixed.receiver.watched.get() != 0;
+    let doorbell = fixed.receiver.doorbell.name.get();
     Diagnosis {
         contents: Some(Contents {
             messages: counts.messages,
             bytes: counts.bytes,
             capacity: layout.max_messages as u64,
         }),
-        locks: locks(segment).into(),
-        blocked: nodes::blocked(segment, wait),
+        locks: segment.locks(),
+        blocked: nodes::blocked(segment, |_, node| wait(segment, node)),
         holds: holds::held(segment, bytes),
         registrations: registrations(&engine),
-        pollers: if watched {
-            pollers::find(namespace, fixed.receiver.doorbell.name.get())
-        } else {
-            Vec::new()
-        },
+        pollers: pollers::find(namespace, watched, doorbell),
         receiver: receiver(segment),
         repairs: repairs.into(),
         damage: Damage::read(&fixed.header.damage),
         ..Diagnosis::default()
+    }
+}
+
+fn wait(segment: &Segment, node: &Node) -> Wait {
+    let slot = node.slot.get();
+    match List::of(node) {
+        List::Senders => Wait::Room {
+            messages: match slot {
+                NO_SLOT => node.wanted.get(),
+                _ => 1,
+            },
+            bytes: segment.cell(slot).ok().map(|cell| cell.len.get().into()),
+        },
+        _ => Wait::Message {
+            want: Want::Any,
+            longest: None,
+        },
     }
 }
 
@@ -345,79 +330,4 @@ fn registrations(engine: &Engine) -> Vec<Registration> {
             told,
         })
         .collect()
-}
-
-/// Repairs the queue in a file that is open for reading and writing.
-///
-/// # Errors
-/// As [`examine`].
-pub(crate) fn mend(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Repaired, OpenError> {
-    let mut repaired = Repaired::new(examine(file, namespace)?);
-    if repaired.before.is_healthy() || repaired.must_wait() {
-        return Ok(repaired);
-    }
-    mend_header(file, &mut repaired)?;
-    match segment::attach(file) {
-        Ok(mut segment) => {
-            segment.set_quota(Quota::of(namespace.clone()));
-            let engine = Engine::new(segment);
-            let (fixed, me) = (engine.segment().fixed(), thread::current());
-            repaired.free_locks([&fixed.sender.lock, &fixed.receiver.lock]);
-            repaired.treat(
-                |remedy| apply(file, &engine, me, remedy).map_err(trouble),
-                || examine(file, namespace),
-                || engine.forget_damage(),
-            )?;
-        }
-        Err(error) => repaired.failed = Some(format!("{error}; it can only be removed")),
-    }
-    Ok(repaired)
-}
-
-/// What keeps others from attaching, as far as one word follows from others.
-fn mend_header(file: BorrowedFd<'_>, repaired: &mut Repaired) -> Result<(), OpenError> {
-    let Some(layout) = header(file, &mut Findings::default())? else {
-        return Ok(());
-    };
-    repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
-    let rules = offset_of!(Fixed, rules) as u64;
-    if repaired.header_finding(rules).is_some() {
-        repair::write(file, &[0; size_of::<Rules>()], rules)?;
-        repaired.note("set the policy to the default: on full, wait");
-    }
-    Ok(())
-}
-
-fn apply(
-    file: BorrowedFd<'_>,
-    engine: &Engine,
-    me: &Thread,
-    remedy: Remedy,
-) -> Result<Option<Salvaged>, Refused> {
-    let (patience, layout) = (repair::patience(), *engine.segment().layout());
-    match remedy {
-        Remedy::MakeAnew => engine
-            .salvage(me, patience, || real(file, &layout))
-            .map(Some),
-        Remedy::TakeUp => engine.take_up(me, patience).map(|()| None),
-    }
-}
-
-fn trouble(refused: Refused) -> Trouble {
-    match refused {
-        Refused::Trouble(trouble) => trouble,
-        _ => Trouble::Busy,
-    }
-}
-
-/// How much of the regions is real memory.
-fn real(file: BorrowedFd<'_>, layout: &Layout) -> Real {
-    let bytes = |begin, end| repair::real(file, begin, end);
-    Real {
-        slots: bytes(layout.cells, layout.arena) / layout.cell_len,
-        holds: bytes(layout.holds, layout.cells) / size_of::<segment::Hold>(),
-        nodes: bytes(layout.nodes, layout.ring) / size_of::<Node>(),
-        arena: (bytes(layout.arena, layout.notices) / GRANULE) as u32,
-        kinds: 0,
-    }
 }

@@ -1,14 +1,19 @@
 //! Repairing what a diagnosis has found.
 
+use super::examination::examine;
+use super::findings::Findings;
 use super::locks::{Lock, Owner};
 use super::problems::ProblemKind;
+use super::subject::Subject;
 use super::who::Life;
 use super::{Diagnosis, Finding};
 use crate::error::{OpenError, Trouble};
 use crate::lock::{Lock as Word, STOPPED};
-use crate::mended::Salvaged;
-use crate::segment::set_length;
+use crate::mended::{Salvage, Salvaged};
+use crate::namespace::Namespace;
+use crate::segment::{Quota, set_length};
 use crate::sys::clock::Deadline;
+use crate::sys::thread;
 use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
 use std::time::Duration;
@@ -32,7 +37,7 @@ pub struct Repaired {
 }
 
 impl Repaired {
-    pub(super) fn new(before: Diagnosis) -> Repaired {
+    fn new(before: Diagnosis) -> Repaired {
         Repaired {
             after: before.clone(),
             before,
@@ -48,7 +53,7 @@ impl Repaired {
     }
 
     /// Whether somebody holds a lock who lives: then nothing can be repaired.
-    pub(super) fn must_wait(&mut self) -> bool {
+    fn must_wait(&mut self) -> bool {
         let is_stuck =
             |lock: &&Lock| matches!(&lock.owner, Owner::Thread(who) if who.life != Life::Dead);
         let problems = &self.before.problems;
@@ -67,7 +72,7 @@ impl Repaired {
     }
 
     /// Takes the locks of threads that do not exist.
-    pub(super) fn free_locks<const N: usize>(&mut self, words: [&Word; N]) {
+    fn free_locks(&mut self, words: Vec<&Word>) {
         let owners = self.before.locks.iter().zip(words);
         let freed: Vec<u32> = owners
             .filter_map(|(lock, word)| match &lock.owner {
@@ -95,7 +100,7 @@ impl Repaired {
 
 impl Repaired {
     /// Notes what came of the repair of what lies behind the header.
-    pub(super) fn report(&mut self, done: Result<Option<Salvaged>, Trouble>) {
+    fn report(&mut self, done: Result<Option<Salvaged>, Trouble>) {
         match done {
             Ok(Some(Salvaged { kept, lost })) => {
                 self.note(format!(
@@ -110,7 +115,7 @@ impl Repaired {
 
     /// Repairs what lies behind the header: takes up what the dead have left or, if bytes are wrong or are then found to be, makes the queue
     /// anew. Then takes the mark of damage away, if nothing is wrong any more.
-    pub(super) fn treat(
+    fn treat(
         &mut self,
         mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Trouble>,
         examine: impl Fn() -> Result<Diagnosis, OpenError>,
@@ -139,7 +144,7 @@ impl Repaired {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
+enum Remedy {
     /// What the dead have left is taken up.
     TakeUp,
     /// The queue is made anew of what is whole.
@@ -153,6 +158,54 @@ impl Remedy {
             true => Remedy::MakeAnew,
             false => Remedy::TakeUp,
         }
+    }
+}
+
+/// Repairs the queue in a file that is open for reading and writing.
+///
+/// # Errors
+/// As [`examine`].
+pub(super) fn mend<S: Subject>(
+    file: BorrowedFd<'_>,
+    namespace: &Namespace,
+    id: S::Id,
+) -> Result<Repaired, OpenError> {
+    let mut repaired = Repaired::new(examine::<S>(file, namespace, id)?);
+    if repaired.before.is_healthy() || repaired.must_wait() {
+        return Ok(repaired);
+    }
+    let layout = S::header(file, id, &mut Findings::default())?;
+    if let Some(layout) = &layout {
+        S::mend_header(file, layout, &mut repaired)?;
+    }
+    match S::attach(file, Quota::of(namespace.clone())) {
+        Ok(engine) => {
+            repaired.free_locks(engine.locks());
+            S::mend_words(&engine, &mut repaired);
+            repaired.treat(
+                |remedy| apply::<S>(file, &engine, remedy),
+                || examine::<S>(file, namespace, id),
+                || engine.damage().forget(),
+            )?;
+        }
+        Err(error) => repaired.failed = Some(format!("{error}; it can only be removed")),
+    }
+    Ok(repaired)
+}
+
+fn apply<S: Subject>(
+    file: BorrowedFd<'_>,
+    engine: &S::Engine,
+    remedy: Remedy,
+) -> Result<Option<Salvaged>, Trouble> {
+    let me = thread::current();
+    // Until when a lock is waited for.
+    let patience = Deadline::after(Duration::from_nanos(STOPPED));
+    match remedy {
+        Remedy::MakeAnew => engine
+            .salvage(me, patience, || S::real(file, engine))
+            .map(Some),
+        Remedy::TakeUp => engine.take_up(me, patience).map(|()| None),
     }
 }
 
@@ -185,11 +238,6 @@ pub(super) fn write(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), O
     written
         .map(drop)
         .map_err(|e| OpenError::from_errno("pwrite", e))
-}
-
-/// Until when a repair waits for a lock.
-pub(super) fn patience() -> Deadline {
-    Deadline::after(Duration::from_nanos(STOPPED))
 }
 
 /// How many bytes of a region are real memory, from its beginning on.

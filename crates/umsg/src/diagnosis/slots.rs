@@ -73,11 +73,15 @@ impl Survey {
         self.places.get(slot as usize).copied().flatten()
     }
 
-    /// Slots that were found nowhere.
-    pub(super) fn missing(&self) -> impl Iterator<Item = u32> {
-        let slots = (0_u32..).zip(&self.places);
-        slots
-            .filter(|(_, place)| place.is_none())
-            .map(|(slot, _)| slot)
+    /// Whether each slot was found somewhere, in the end; `word` says how many there are.
+    pub(super) fn check_lost<T>(&self, word: &T, findings: &mut Findings) {
+        if let Some(slot) = self.places.iter().position(Option::is_none) {
+            findings.add(
+                "no slot is lost",
+                word,
+                "a slot that is free, or has a message",
+                format_args!("slot {slot}, which is neither"),
+            );
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A copy of a segment at a moment when it was at rest, if there is one.
 
+use super::subject::Subject;
 use crate::error::OpenError;
 use rustix::fd::BorrowedFd;
 use std::thread::sleep;
@@ -19,21 +20,8 @@ pub(super) struct View<S> {
     pub(super) is_still: bool,
 }
 
-/// What is asked of a segment of either kind.
-pub(super) trait Viewed: Sized {
-    type Layout: Copy;
-
-    fn copy(file: BorrowedFd<'_>, layout: Self::Layout) -> Result<Self, rustix::io::Errno>;
-
-    /// The first and the last byte of what every operation changes.
-    fn pulse() -> std::ops::Range<usize>;
-
-    /// Whether some thread holds a lock, or died so.
-    fn is_held(&self) -> bool;
-}
-
 /// Makes a copy; makes others while the queue is being used, for a moment.
-pub(super) fn take<S: Viewed>(
+pub(super) fn take<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
 ) -> Result<View<S>, OpenError> {
@@ -61,7 +49,7 @@ pub(super) fn take<S: Viewed>(
 }
 
 /// What every operation changes. None if the file does not have it any more.
-fn pulse<S: Viewed>(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
+fn pulse<S: Subject>(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let range = S::pulse();
     let mut bytes = vec![0; range.len()];
     let read = rustix::io::pread(file, &mut bytes, range.start as u64).ok()?;
@@ -69,7 +57,7 @@ fn pulse<S: Viewed>(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
 }
 
 /// Whether nothing at all happens for a second.
-pub(super) fn is_stuck<S: Viewed>(file: BorrowedFd<'_>) -> bool {
+pub(super) fn is_stuck<S: Subject>(file: BorrowedFd<'_>) -> bool {
     let before = pulse::<S>(file);
     let mut left = HOGGED;
     while !left.is_zero() {

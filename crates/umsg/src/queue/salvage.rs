@@ -17,7 +17,8 @@
 use super::{Engine, Refused};
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
-use crate::mended::{Real, Salvaged};
+use crate::lock::Lock;
+use crate::mended::{self, Damage, Real, Salvaged};
 use crate::order::Priorities;
 use crate::segment::{Cell, NO_SLOT, NODES, PRIORITIES};
 use crate::slots::{Ring, arena};
@@ -39,25 +40,20 @@ enum Home {
 /// A message that is kept: its place in the order (those of the ring behind those of the store), its slot.
 type Kept = ((bool, u64), u32, Home);
 
-impl Engine {
-    /// Takes both locks, each from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says
-    /// how much of the file is memory, once nobody can add to it any more.
-    ///
-    /// # Errors
-    /// `Busy` if a lock's owner does not let go.
-    pub(crate) fn salvage(
+impl mended::Salvage for Engine {
+    fn salvage(
         &self,
         me: &Thread,
         deadline: Deadline,
         real: impl Fn() -> Real,
-    ) -> Result<Salvaged, Refused> {
+    ) -> Result<Salvaged, Trouble> {
         let fixed = self.segment().fixed();
         let held = fixed.receiver.lock.lock(me, deadline);
         let (held, _) = held.map_err(|_| Trouble::Busy)?;
         let borrowed = fixed.sender.lock.borrow(me, deadline);
         if borrowed.is_err() {
             held.unlock();
-            return Err(Trouble::Busy.into());
+            return Err(Trouble::Busy);
         }
         fixed.receiver.lock.note_owner(me);
         let mut wakes = Wakes::default();
@@ -72,9 +68,29 @@ impl Engine {
         held.unlock();
         self.wake(&wakes);
         self.segment().check()?;
-        Ok(salvaged?)
+        salvaged
     }
 
+    fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble> {
+        let taken = self.with_receiver_lock(me, deadline, |wakes| {
+            self.borrow_sender_lock(me, deadline)?;
+            self.segment().fixed().sender.lock.give_back();
+            self.reclaim_and_serve(wakes).map_err(Refused::from)
+        });
+        taken.map_err(Refused::trouble)
+    }
+
+    fn locks(&self) -> Vec<&Lock> {
+        let fixed = self.segment().fixed();
+        vec![&fixed.sender.lock, &fixed.receiver.lock]
+    }
+
+    fn damage(&self) -> &Damage {
+        &self.segment().fixed().header.damage
+    }
+}
+
+impl Engine {
     fn make_anew(&self, real: Real) -> Result<Salvaged, Trouble> {
         let slots = self.provide(real)?;
         let mut salvage = Salvage::of(self, slots);
@@ -355,24 +371,5 @@ impl<'a> Salvage<'a> {
         self.outcome.kept = kept.len() as u64;
         self.outcome.lost = self.nonsense.len() as u64;
         Ok(())
-    }
-}
-
-impl Engine {
-    /// Takes up what the dead have left, both locks and what they held, without doubting anything else.
-    ///
-    /// # Errors
-    /// `Busy` if a lock's owner does not let go; `Damaged`.
-    pub(crate) fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Refused> {
-        self.with_receiver_lock(me, deadline, |wakes| {
-            self.borrow_sender_lock(me, deadline)?;
-            self.segment().fixed().sender.lock.give_back();
-            self.reclaim_and_serve(wakes).map_err(Refused::from)
-        })
-    }
-
-    /// Takes the mark of damage away. Under no lock: it is a note for people.
-    pub(crate) fn forget_damage(&self) {
-        self.segment().fixed().header.damage.forget();
     }
 }

@@ -93,6 +93,15 @@ impl Refused {
             (other, _) => other,
         }
     }
+
+    /// What went wrong for who wants nothing but a lock: its owner does not let go, if it is nothing worse.
+    #[cfg(not(loom))]
+    fn trouble(self) -> Trouble {
+        match self {
+            Refused::Trouble(trouble) => trouble,
+            _ => Trouble::Busy,
+        }
+    }
 }
 
 impl From<Trouble> for Refused {

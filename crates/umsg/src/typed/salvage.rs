@@ -10,8 +10,8 @@ use super::wait::Reply;
 use super::{Engine, Refused};
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
-use crate::lock::Held;
-use crate::mended::{Real, Salvaged};
+use crate::lock::{Held, Lock};
+use crate::mended::{self, Damage, Real, Salvaged};
 use crate::order::Shelf;
 use crate::segment::{NO_SLOT, NODES};
 use crate::slots::arena;
@@ -25,18 +25,13 @@ use std::collections::BTreeSet;
 /// How far the number of the last message may be from those of the messages that there are.
 const NEAR: u64 = 1 << 32;
 
-impl Engine {
-    /// Takes the lock, from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how much
-    /// of the file is memory, once nobody can add to it any more.
-    ///
-    /// # Errors
-    /// `Busy` if the lock's owner does not let go.
-    pub(crate) fn salvage(
+impl mended::Salvage for Engine {
+    fn salvage(
         &self,
         me: &Thread,
         deadline: Deadline,
         real: impl Fn() -> Real,
-    ) -> Result<Salvaged, Refused> {
+    ) -> Result<Salvaged, Trouble> {
         let lock = &self.fixed().hub.lock;
         let (held, _) = lock.lock(me, deadline).map_err(|_| Trouble::Busy)?;
         lock.note_owner(me);
@@ -49,25 +44,27 @@ impl Engine {
         wakes.add_everybody();
         self.leave(held, &wakes, Held::unlock);
         self.segment().check()?;
-        Ok(salvaged?)
+        salvaged
     }
 
-    /// Takes up what the dead have left, the lock and their leases, without doubting anything else.
-    ///
-    /// # Errors
-    /// `Busy` if the lock's owner does not let go; `Damaged`.
-    pub(crate) fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Refused> {
-        self.with_lock(me, deadline, |wakes| {
+    fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble> {
+        let taken = self.with_lock(me, deadline, |wakes| {
             self.reclaim(clock::monotonic_coarse(), wakes)?;
             Ok(())
-        })
+        });
+        taken.map_err(Refused::trouble)
     }
 
-    /// Takes the mark of damage away. Under no lock: it is a note for people.
-    pub(crate) fn forget_damage(&self) {
-        self.fixed().header.damage.forget();
+    fn locks(&self) -> Vec<&Lock> {
+        vec![&self.fixed().hub.lock]
     }
 
+    fn damage(&self) -> &Damage {
+        &self.fixed().header.damage
+    }
+}
+
+impl Engine {
     fn make_anew(&self, real: Real) -> Result<Salvaged, Trouble> {
         self.cut_to(real);
         let mut nonsense = BTreeSet::new();

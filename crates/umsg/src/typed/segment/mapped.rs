@@ -40,6 +40,11 @@ impl Segment {
         })
     }
 
+    /// The address of the first byte.
+    pub(crate) fn address(&self) -> usize {
+        self.memory.base().addr()
+    }
+
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.memory.set_quota(quota);

@@ -1,0 +1,94 @@
+//! What a diagnosis asks of a queue, of either kind. Rings are built like POSIX queues.
+
+use super::Diagnosis;
+use super::findings::Findings;
+use super::locks::Lock;
+use super::repair::Repaired;
+use super::slots::Survey;
+use crate::error::OpenError;
+use crate::holds::Keeping;
+use crate::mended::{Real, Salvage};
+use crate::namespace::Namespace;
+use crate::segment::Quota;
+use crate::slots::arena::Ground;
+use crate::sync::Guarded32;
+use crate::waiters::Lobby;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::ops::Range;
+
+/// A segment that is looked at: a private copy of what is in the file.
+pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
+    /// What is known of the queue besides its file: the identifier of a System V queue.
+    type Id: Copy;
+    type Layout: Copy;
+    type Engine: Salvage;
+
+    /// Checks the header, and says what follows from it. None if nothing does.
+    ///
+    /// # Errors
+    /// `NotAQueue`, also if it is the queue of another identifier; `OtherVersion`.
+    fn header(
+        file: BorrowedFd<'_>,
+        id: Self::Id,
+        findings: &mut Findings,
+    ) -> Result<Option<Self::Layout>, OpenError>;
+
+    fn copy(file: BorrowedFd<'_>, layout: Self::Layout) -> Result<Self, Errno>;
+
+    /// The first and the last byte of what every operation changes.
+    fn pulse() -> Range<usize>;
+
+    /// The address of the first byte.
+    fn address(&self) -> usize;
+
+    fn locks(&self) -> Vec<Lock>;
+
+    /// Whether some thread holds a lock, or died so.
+    fn is_held(&self) -> bool {
+        self.locks().iter().any(|lock| !lock.is_settled())
+    }
+
+    /// Checks what is right or wrong even while the queue is being used.
+    ///
+    /// # Errors
+    /// `NotAQueue` if it was removed.
+    fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError>;
+
+    /// Checks where each slot is, and all that belongs to locks that nobody holds, but for the arena. None if nothing more can be said.
+    fn check_slots(&self, findings: &mut Findings) -> Option<Survey>;
+
+    /// How many slots were ever used, and how many may have memory.
+    fn slots_in_use(&self) -> (u32, u32);
+
+    /// The word of a slot's cell that names its block, and the length in bytes that the cell says.
+    fn block(&self, slot: u32) -> Option<(&Guarded32, usize)>;
+
+    /// Longer messages lie in a block, in bytes.
+    fn inline(&self) -> usize;
+
+    /// Where the arena begins, in bytes from the beginning of the file.
+    fn arena(&self) -> usize;
+
+    /// Rehearses with a copy that is not needed any more.
+    fn rehearse(self, findings: &mut Findings);
+
+    /// Who has to do with the queue.
+    fn describe(&self, namespace: &Namespace) -> Diagnosis;
+
+    /// Mends what keeps others from attaching, as far as one word follows from others.
+    fn mend_header(
+        file: BorrowedFd<'_>,
+        layout: &Self::Layout,
+        repaired: &mut Repaired,
+    ) -> Result<(), OpenError>;
+
+    /// Attaches to the queue itself, for a repair. Memory that comes into use counts in the quota.
+    fn attach(file: BorrowedFd<'_>, quota: Quota) -> Result<Self::Engine, OpenError>;
+
+    /// Mends single words behind the header that follow from others.
+    fn mend_words(engine: &Self::Engine, repaired: &mut Repaired);
+
+    /// How much of the regions is real memory.
+    fn real(file: BorrowedFd<'_>, engine: &Self::Engine) -> Real;
+}
