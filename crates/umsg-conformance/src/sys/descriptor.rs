@@ -1,0 +1,180 @@
+//! Descriptors: pipes and sockets, what is read and written through them, where they are.
+
+use super::check;
+use crate::errno::Errno;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+/// A pipe, closed on exec: its reading end and its writing end.
+///
+/// # Errors
+/// Those of `pipe2`.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let mut ends = [0; 2];
+    // SAFETY: a place for two descriptors.
+    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    Ok(owned(ends))
+}
+
+/// A pair of connected sockets that keep records apart, closed on exec.
+///
+/// # Errors
+/// Those of `socketpair`.
+pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: a place for two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    Ok(owned(ends))
+}
+
+/// Passes a descriptor through a socket: a second descriptor of what it leads to, closed on exec.
+///
+/// # Errors
+/// Those of `socketpair`, `sendmsg` and `recvmsg`.
+pub fn through_a_socket(fd: RawFd) -> Result<OwnedFd, Errno> {
+    #[repr(C)]
+    struct Control {
+        header: libc::cmsghdr,
+        fd: RawFd,
+    }
+    let (from, to) = sockets()?;
+    let mut byte = [0_u8; 1];
+    let mut bytes = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    let length = size_of::<libc::cmsghdr>() + size_of::<RawFd>();
+    let header = libc::cmsghdr {
+        cmsg_len: length,
+        cmsg_level: libc::SOL_SOCKET,
+        cmsg_type: libc::SCM_RIGHTS,
+    };
+    let mut control = Control { header, fd };
+    // SAFETY: integers and pointers, for which all zeroes are a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = ptr::from_mut(&mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: one byte and one control message with one descriptor, all alive during the call.
+    check(unsafe { libc::sendmsg(from.as_raw_fd(), &message, 0) } as i32)?;
+    // SAFETY: the same places, now to be written to.
+    check(unsafe { libc::recvmsg(to.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) } as i32)?;
+    // SAFETY: new in this process, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(control.fd) })
+}
+
+fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
+    // SAFETY: just made, and owned by nobody else.
+    unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
+}
+
+/// Writes one record. Signals do not disturb it.
+///
+/// # Errors
+/// Those of `write`.
+pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
+    loop {
+        // SAFETY: a live slice and its length. This is the system call itself, so that nothing that stands in for
+        // libc's function sees what belongs to the tests.
+        let written = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
+        if written >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Reads one record, or what there is: its length, 0 at the end. Signals do not disturb it.
+///
+/// # Errors
+/// Those of `read`.
+pub fn read_record(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: a live slice and its length.
+        let read = unsafe { libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len()) };
+        if read >= 0 {
+            return Ok(read as usize);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Whether there is something to read (or the other end is closed), after waiting for so long at most.
+pub fn readable(fd: RawFd, patience: Duration) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let milliseconds = patience.as_millis().try_into().unwrap_or(i32::MAX);
+    // SAFETY: one valid entry.
+    unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
+}
+
+/// A set for select of these descriptors, which are below FD_SETSIZE.
+pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
+    // SAFETY: bits, for which all zeroes are a value.
+    let mut set: libc::fd_set = unsafe { std::mem::zeroed() };
+    for &fd in fds {
+        assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
+        // SAFETY: within the set.
+        unsafe { libc::FD_SET(fd, &mut set) };
+    }
+    set
+}
+
+/// Whether a descriptor below FD_SETSIZE is in a set.
+pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
+    assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
+    // SAFETY: within the set.
+    unsafe { libc::FD_ISSET(fd, set) }
+}
+
+/// Puts a duplicate of a descriptor at a number of choice; it stays open on exec.
+///
+/// # Errors
+/// Those of `dup3`.
+pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
+    // SAFETY: the caller keeps nothing at that number.
+    check(unsafe { libc::syscall(libc::SYS_dup3, fd.as_raw_fd(), number, 0) } as i32).map(drop)
+}
+
+/// A file in memory, closed on exec.
+///
+/// # Errors
+/// Those of `memfd_create`.
+pub fn memory_file() -> Result<std::fs::File, Errno> {
+    // SAFETY: NUL-terminated.
+    let fd = check(unsafe { libc::memfd_create(c"umsg-conformance".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: just made, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
+/// The descriptor at a number that is known to be open, and is nobody's.
+pub fn take(number: RawFd) -> OwnedFd {
+    // SAFETY: for callers that were handed it by whoever started this program.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Closes every descriptor in a range, without anybody who stands in for libc noticing.
+///
+/// To be called at the very start of a child, when nothing uses them.
+pub fn close_all(first: u32, last: u32) {
+    // SAFETY: see above.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
+/// Forgets a descriptor that is known to be closed, or is to stay open.
+pub fn forget(fd: OwnedFd) {
+    std::mem::forget(fd);
+}

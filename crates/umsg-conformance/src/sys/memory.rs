@@ -1,0 +1,33 @@
+//! Memory that processes share.
+
+use crate::errno::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+
+/// Memory that this process shares with the children that it forks: zeroes at first, never unmapped.
+///
+/// # Errors
+/// Those of `mmap`.
+pub fn shared_words(count: usize) -> Result<&'static [AtomicU32], Errno> {
+    map_words(count, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
+}
+
+/// The memory of a file that is long enough, never unmapped.
+///
+/// # Errors
+/// Those of `mmap`.
+pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU32], Errno> {
+    map_words(count, libc::MAP_SHARED, file.as_raw_fd())
+}
+
+fn map_words(count: usize, flags: i32, fd: RawFd) -> Result<&'static [AtomicU32], Errno> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs no other.
+    let start = unsafe { libc::mmap(ptr::null_mut(), count * 4, protection, flags, fd, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(Errno::last());
+    }
+    // SAFETY: within the file or anonymous, aligned to a page, never unmapped, and only ever used as atomics.
+    Ok(unsafe { std::slice::from_raw_parts(start.cast(), count) })
+}

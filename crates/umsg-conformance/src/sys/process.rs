@@ -1,0 +1,182 @@
+//! Processes: making, ending and waiting for them; threads of C.
+
+use super::check;
+use crate::errno::Errno;
+use std::ffi::c_void;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+/// A process id, or a thread id.
+pub type Pid = i32;
+
+/// This process.
+pub fn pid() -> Pid {
+    // SAFETY: has no preconditions.
+    unsafe { libc::getpid() }
+}
+
+/// This thread.
+pub fn tid() -> Pid {
+    // SAFETY: has no preconditions.
+    unsafe { libc::gettid() }
+}
+
+/// The two processes after a fork.
+pub enum Forked {
+    /// Here is the parent; the child has this id.
+    Parent(Pid),
+    /// Here is the child.
+    Child,
+}
+
+/// `fork`.
+///
+/// # Errors
+/// Those of `fork`.
+pub fn fork() -> Result<Forked, Errno> {
+    // SAFETY: the child goes on with what glibc keeps usable after a fork (memory, files) and ends with `leave`.
+    match check(unsafe { libc::fork() })? {
+        0 => Ok(Forked::Child),
+        child => Ok(Forked::Parent(child)),
+    }
+}
+
+/// Ends this process at once, without running anything.
+pub fn leave(status: i32) -> ! {
+    // SAFETY: has no preconditions.
+    unsafe { libc::_exit(status) }
+}
+
+/// `kill`; a process that is gone is no failure.
+pub fn kill(pid: Pid, signal: i32) {
+    assert!(!(-1..=1).contains(&pid), "a signal to process {pid}");
+    // SAFETY: has no preconditions.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Puts this process at the head of a group of its own.
+pub fn lead_group() {
+    // SAFETY: has no preconditions.
+    unsafe { libc::setpgid(0, 0) };
+}
+
+/// Has this process killed when its parent goes.
+pub fn die_with_parent() {
+    // SAFETY: has no preconditions.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It returned this status.
+    Exit(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+/// Waits for a child, up to a time.
+pub fn wait(child: Pid, patience: Duration) -> Option<End> {
+    let mut pause = Pause::new(patience);
+    loop {
+        let mut status = 0;
+        // SAFETY: a valid place for the status.
+        let waited = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
+        if waited == child {
+            return Some(if libc::WIFSIGNALED(status) {
+                End::Signal(libc::WTERMSIG(status))
+            } else {
+                End::Exit(libc::WEXITSTATUS(status))
+            });
+        }
+        if waited == -1 && Errno::last() != Errno::EINTR {
+            return None;
+        }
+        if !pause.again() {
+            return None;
+        }
+    }
+}
+
+/// Bounded waiting: short pauses that get longer, until time is up.
+pub struct Pause {
+    until: Instant,
+    next: Duration,
+}
+
+impl Pause {
+    /// Waits for so long at most.
+    pub fn new(patience: Duration) -> Pause {
+        Pause {
+            until: Instant::now() + patience,
+            next: Duration::from_micros(20),
+        }
+    }
+
+    /// Pauses; false if time is up.
+    pub fn again(&mut self) -> bool {
+        if Instant::now() >= self.until {
+            return false;
+        }
+        std::thread::sleep(self.next);
+        self.next = (self.next * 2).min(Duration::from_millis(5));
+        true
+    }
+}
+
+/// The state letter of a thread or process as `/proc` shows it; `None` when it is gone.
+pub fn state(id: Pid) -> Option<u8> {
+    let text = std::fs::read(format!("/proc/{id}/stat")).ok()?;
+    let after = text.iter().rposition(|&byte| byte == b')')?;
+    text.get(after + 2).copied()
+}
+
+/// Whether a process has ended, reaped or not.
+pub fn is_gone(pid: Pid) -> bool {
+    match state(pid) {
+        None | Some(b'X') => true,
+        // Its first thread has; others may have to yet.
+        Some(b'Z') => threads(pid).is_none_or(|threads| threads <= 1),
+        Some(_) => false,
+    }
+}
+
+/// How many threads a process has, as `/proc` shows it.
+fn threads(pid: Pid) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = text.rsplit_once(')')?;
+    after.split_whitespace().nth(17)?.parse().ok()
+}
+
+/// Waits until a process has ended, reaped or not. False if it did not.
+pub fn wait_until_gone(pid: Pid, patience: Duration) -> bool {
+    let mut pause = Pause::new(patience);
+    while !is_gone(pid) {
+        if !pause.again() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Starts a thread of C: one that may be cancelled, and has nothing of Rust's to be dropped.
+///
+/// # Errors
+/// Those of `pthread_create`.
+///
+/// # Safety
+/// What the argument points to has to be there as long as the thread.
+pub unsafe fn start_thread(
+    thread: &mut libc::pthread_t,
+    function: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> Result<(), Errno> {
+    type Function = extern "C" fn(*mut c_void) -> *mut c_void;
+    // SAFETY: the two differ in what may unwind through the function, and libc's own frames let it.
+    let function = unsafe { std::mem::transmute::<*const (), Function>(function as *const ()) };
+    // SAFETY: a place for the thread, default attributes, a function of the right type; the rest is the caller's.
+    match unsafe { libc::pthread_create(thread, ptr::null(), function, argument) } {
+        0 => Ok(()),
+        errno => Err(Errno(errno)),
+    }
+}

@@ -1,0 +1,32 @@
+//! What signals do to this process.
+
+use super::check;
+use crate::errno::Errno;
+use std::ptr;
+
+/// `sigaction`, or somebody's replacement of it.
+pub type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
+
+/// Installs a handler.
+///
+/// # Errors
+/// Those of `sigaction`.
+pub fn handle_signal(
+    sigaction: Sigaction,
+    signal: i32,
+    handler: extern "C" fn(i32),
+    flags: i32,
+) -> Result<(), Errno> {
+    // SAFETY: integers and function addresses, for which all zeroes are a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = flags;
+    // SAFETY: a valid action whose handler takes the signal number; no old action is asked for.
+    check(unsafe { sigaction(signal, &action, ptr::null_mut()) }).map(drop)
+}
+
+/// Ignores a signal, or gives it its default action back.
+pub fn set_disposition(signal: i32, disposition: libc::sighandler_t) {
+    // SAFETY: SIG_IGN or SIG_DFL.
+    unsafe { libc::signal(signal, disposition) };
+}

@@ -1,0 +1,132 @@
+//! What a process is surrounded by: environment, namespaces, limits, priorities, the time.
+
+use super::check;
+use crate::errno::Errno;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Sets an environment variable of this process for C code.
+pub fn set_environment(name: &str, value: &Path) {
+    let name = CString::new(name).expect("no NUL");
+    let value = CString::new(value.as_os_str().as_bytes()).expect("no NUL");
+    // SAFETY: NUL-terminated strings that setenv copies; called in a process with one thread.
+    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
+}
+
+/// Moves this process into an IPC namespace of its own, whose queues vanish with it. `None` without the right to.
+pub fn enter_private_ipc_namespace() -> Option<()> {
+    // SAFETY: changes which IPC objects this process sees, nothing else.
+    (unsafe { libc::unshare(libc::CLONE_NEWIPC) } == 0).then_some(())
+}
+
+/// Moves this process into the namespace behind a descriptor of `/proc/PID/ns/ipc`.
+///
+/// # Errors
+/// Those of `setns`.
+pub fn enter_ipc_namespace(namespace: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: changes which IPC objects this process sees, nothing else.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWIPC) }).map(drop)
+}
+
+/// Gives up CAP_SYS_RESOURCE, with which the kernel's limits on queues would not hold.
+pub fn give_up_raised_limits() {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    // Effective, permitted and inheritable capabilities, the lower 32 and then the upper 32.
+    let mut sets = [[0_u32; 3]; 2];
+    // SAFETY: a header for this thread and two sets, as version 3 has them.
+    unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+    for set in &mut sets[0] {
+        *set &= !(1 << CAP_SYS_RESOURCE);
+    }
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+}
+
+/// Sets the file mode creation mask and returns the one before.
+pub fn umask(mask: u32) -> u32 {
+    // SAFETY: has no preconditions.
+    unsafe { libc::umask(mask) }
+}
+
+/// Sets the nice value of this thread.
+///
+/// # Errors
+/// Those of `setpriority`.
+pub fn set_nice(nice: i32) -> Result<(), Errno> {
+    // SAFETY: has no preconditions.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
+}
+
+/// Runs this thread under `SCHED_FIFO` with this priority.
+///
+/// # Errors
+/// Those of `sched_setscheduler`.
+pub fn set_realtime_priority(priority: i32) -> Result<(), Errno> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: a valid structure.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) }).map(drop)
+}
+
+/// Limits the number of descriptors of this process.
+///
+/// # Errors
+/// Those of `setrlimit`.
+pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
+    let limit = libc::rlimit {
+        rlim_cur: count,
+        rlim_max: count,
+    };
+    // SAFETY: a valid structure.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
+}
+
+/// Limits the memory that the kernel's message queues of this user may take, for this process: RLIMIT_MSGQUEUE.
+///
+/// # Errors
+/// Those of `setrlimit`.
+pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: a valid structure.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_MSGQUEUE, &limit) }).map(drop)
+}
+
+/// Limits how many System V queues there can be in this process's IPC namespace. Between fork and exec, too.
+///
+/// # Errors
+/// Those of `open` and `write`.
+pub fn limit_kernel_system_v_queues(count: u8) -> io::Result<()> {
+    let digits = [
+        b'0' + count / 100,
+        b'0' + count / 10 % 10,
+        b'0' + count % 10,
+    ];
+    let mut file = std::fs::File::options()
+        .write(true)
+        .open("/proc/sys/kernel/msgmni")?;
+    io::Write::write_all(&mut file, &digits)
+}
+
+/// A point of the wall clock, `milliseconds` from now (or before now).
+pub fn from_now(milliseconds: i64) -> libc::timespec {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
+    let nanoseconds = now.tv_sec * 1_000_000_000 + now.tv_nsec + milliseconds * 1_000_000;
+    libc::timespec {
+        tv_sec: nanoseconds.div_euclid(1_000_000_000),
+        tv_nsec: nanoseconds.rem_euclid(1_000_000_000),
+    }
+}

@@ -1,0 +1,105 @@
+//! Who a process acts as.
+
+use super::check;
+use crate::errno::Errno;
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    // SAFETY: has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Another user for a child to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct User {
+    /// Its user id.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// A supplementary group.
+    pub supplementary: Option<u32>,
+}
+
+impl User {
+    /// Nobody: no rights beyond those of others.
+    pub const NOBODY: User = User {
+        uid: 65534,
+        gid: 65534,
+        supplementary: None,
+    };
+    /// Another unprivileged user, of another group.
+    pub const SOMEBODY: User = User {
+        uid: 65533,
+        gid: 65533,
+        supplementary: None,
+    };
+    /// Unprivileged, but of root's group.
+    pub const OF_ROOTS_GROUP: User = User {
+        uid: 65532,
+        gid: 0,
+        supplementary: None,
+    };
+    /// Unprivileged, with root's group as a supplementary one.
+    pub const WITH_ROOTS_GROUP: User = User {
+        uid: 65531,
+        gid: 65531,
+        supplementary: Some(0),
+    };
+
+    /// Makes this process a process of this user, for good. Needs root.
+    ///
+    /// # Errors
+    /// Those of `setgroups`, `setresgid` and `setresuid`.
+    pub fn assume(self, by: &Credentials) -> Result<(), Errno> {
+        let groups: Vec<u32> = self.supplementary.into_iter().collect();
+        // SAFETY: a live slice and its length.
+        check(unsafe { (by.setgroups)(groups.len(), groups.as_ptr()) })?;
+        // SAFETY: has no preconditions.
+        check(unsafe { (by.setresgid)(self.gid, self.gid, self.gid) })?;
+        // SAFETY: has no preconditions.
+        check(unsafe { (by.setresuid)(self.uid, self.uid, self.uid) })?;
+        Ok(())
+    }
+
+    /// Makes it the effective user and group of this process only.
+    ///
+    /// # Errors
+    /// Those of `setresgid` and `setresuid`.
+    pub fn assume_effective(self, by: &Credentials) -> Result<(), Errno> {
+        const SAME: u32 = u32::MAX;
+        // SAFETY: has no preconditions.
+        check(unsafe { (by.setresgid)(SAME, self.gid, SAME) })?;
+        // SAFETY: has no preconditions.
+        check(unsafe { (by.setresuid)(SAME, self.uid, SAME) })?;
+        Ok(())
+    }
+}
+
+/// The functions by which a process becomes another user's, whoever provides them.
+#[allow(missing_docs)]
+#[derive(Clone, Copy)]
+pub struct Credentials {
+    pub setgroups: unsafe extern "C" fn(libc::size_t, *const libc::gid_t) -> i32,
+    pub setresgid: unsafe extern "C" fn(libc::gid_t, libc::gid_t, libc::gid_t) -> i32,
+    pub setresuid: unsafe extern "C" fn(libc::uid_t, libc::uid_t, libc::uid_t) -> i32,
+}
+
+impl Credentials {
+    /// What this program is linked to.
+    pub const OF_LIBC: Credentials = Credentials {
+        setgroups: libc::setgroups,
+        setresgid: libc::setresgid,
+        setresuid: libc::setresuid,
+    };
+}
+
+/// The user and group that this process acts as.
+pub fn user() -> User {
+    // SAFETY: has no preconditions.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    User {
+        uid,
+        gid,
+        supplementary: None,
+    }
+}
