@@ -9,15 +9,14 @@
 mod parts;
 mod support;
 
-use parts::scenario::Scenario;
-use parts::stage::Stage;
+use parts::stage::{Scenario, Stage};
 use parts::{holding, receiving, sending, waiting};
 use std::time::Duration;
 use support::child::{Child, Exit};
-use support::killing::{Figures, Repairer, STUCK, Way, rounds};
+use support::killing::{Figures, Repairer, STUCK};
 use support::place::Place;
 use support::points::{self, Face};
-use support::shared::Shared;
+use support::stage::{kill_at_every_point, kill_repairers};
 use support::{turn, wait_until};
 use umsg::crash;
 use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
@@ -69,52 +68,8 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     all.into_iter().flatten()
 }
 
-/// Kills at every point of every scenario of a table.
-fn kill_at_every_point(title: &str, table: &[Scenario]) {
-    let _turn = turn();
-    let mut figures = Figures::default();
-    for scenario in table {
-        for point in scenario.points {
-            kill_often(scenario, point, &mut figures);
-        }
-    }
-    figures.print(title);
-}
-
-fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
-    let what = format!("{} / {point}", scenario.name);
-    let before = figures.kills_at(point);
-    let mut stage = Stage::new(scenario);
-    for round in rounds() {
-        if scenario.fresh {
-            stage = Stage::new(scenario);
-        }
-        let nth = 1 + (round * 7) % scenario.passes;
-        stage.round(point, nth, Repairer::Anybody, figures);
-        let round = if scenario.fresh { 0 } else { round };
-        stage.check_memory(round, &what);
-    }
-    assert!(figures.kills_at(point) > before, "{what}: nobody dies");
-    figures.judge_stalls(&what, |figures| {
-        if scenario.fresh {
-            stage = Stage::new(scenario);
-        }
-        stage.round(point, 1, Repairer::Anybody, figures);
-    });
-}
-
-/// Kills a victim at a point; and then, one after the other, a repairer at each point that a repairer comes by.
-fn kill_twice(scenario: &Scenario, point: &str, figures: &mut Figures) {
-    let way = Shared::<Way>::new();
-    let nth = 1 + 7 % scenario.passes;
-    let mut stage = Stage::new(scenario);
-    stage.round(point, nth, Repairer::Watched(&way), figures);
-    for second in way.points() {
-        if scenario.fresh {
-            stage = Stage::new(scenario);
-        }
-        stage.round(point, nth, Repairer::DiesAt(second), figures);
-    }
+fn named(name: &str) -> Option<&'static Scenario> {
+    scenarios().find(|scenario| scenario.name == name)
 }
 
 #[test]
@@ -162,27 +117,17 @@ fn a_process_killed_while_a_queue_grows_loses_no_slot() {
 
 #[test]
 fn a_repairer_that_is_killed_is_itself_repaired() {
-    let _turn = turn();
-    let mut figures = Figures::default();
-    for (name, point) in DEADLY {
-        let scenario = scenarios().find(|scenario| scenario.name == *name);
-        let scenario = scenario.unwrap_or_else(|| panic!("nobody who {name}"));
-        kill_twice(scenario, point, &mut figures);
-    }
-    for point in points::of_repairs(Face::Posix) {
-        assert!(figures.kills_at(&point) > 0, "no repairer dies at {point}");
-    }
-    figures.print("killed repairers");
+    kill_repairers(DEADLY, named);
 }
 
 #[test]
 fn who_is_killed_while_taking_back_a_batch_is_itself_repaired() {
     let _turn = turn();
     let mut figures = Figures::default();
-    let scenario = scenarios().find(|scenario| scenario.name == "sends batches");
+    let scenario = named("sends batches").unwrap();
     let second = Repairer::DiesAt("BATCH_TAKEN_BACK");
     for point in ["BATCH_NOTED", "BATCH_STAMPED"] {
-        let mut stage = Stage::new(scenario.unwrap());
+        let mut stage = Stage::new(scenario);
         for round in 0..5 {
             stage.round(point, 1 + round, second, &mut figures);
         }

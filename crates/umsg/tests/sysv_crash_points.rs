@@ -11,14 +11,13 @@ mod parts;
 mod support;
 
 use parts::acts::status;
-use parts::scenario::{KEY, Scenario};
-use parts::stage::Stage;
+use parts::stage::{KEY, Scenario};
 use parts::{changing, holding, receiving, sending, waiting};
 use support::child::{Child, Exit};
-use support::killing::{Figures, Repairer, STUCK, Way, rounds};
+use support::killing::STUCK;
 use support::place::Place;
 use support::points::{self, Face};
-use support::shared::Shared;
+use support::stage::{kill_at_every_point, kill_repairers};
 use support::{turn, wait_until};
 use umsg::crash;
 use umsg::sysv::{OpenError, ReceiveError, SendError, Waiting, Want};
@@ -82,51 +81,6 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     all.into_iter().flatten()
 }
 
-/// Kills at every point of every scenario of a table.
-fn kill_at_every_point(title: &str, table: &[Scenario]) {
-    let _turn = turn();
-    let mut figures = Figures::default();
-    for scenario in table {
-        for point in scenario.points {
-            kill_often(scenario, point, &mut figures);
-        }
-    }
-    figures.print(title);
-}
-
-fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
-    let what = format!("{} / {point}", scenario.name);
-    let before = figures.kills_at(point);
-    let mut stage = Stage::new(scenario);
-    for round in rounds() {
-        if scenario.fresh {
-            stage = Stage::new(scenario);
-        }
-        let nth = 1 + (round * 7) % scenario.passes;
-        stage.round(point, nth, Repairer::Anybody, figures);
-        let round = if scenario.fresh { 0 } else { round };
-        stage.check_memory(round, &what);
-    }
-    assert!(figures.kills_at(point) > before, "{what}: nobody dies");
-    figures.judge_stalls(&what, |figures| {
-        if scenario.fresh {
-            stage = Stage::new(scenario);
-        }
-        stage.round(point, 1, Repairer::Anybody, figures);
-    });
-}
-
-/// Kills a victim at a point; and then, one after the other, a repairer at each point that a repairer comes by.
-fn kill_twice(scenario: &Scenario, point: &str, figures: &mut Figures) {
-    let way = Shared::<Way>::new();
-    let nth = 1 + 7 % scenario.passes;
-    let mut stage = Stage::new(scenario);
-    stage.round(point, nth, Repairer::Watched(&way), figures);
-    for second in way.points() {
-        stage.round(point, nth, Repairer::DiesAt(second), figures);
-    }
-}
-
 #[test]
 fn every_named_point_is_killed_at_in_some_scenario() {
     let in_tables = scenarios().flat_map(|scenario| scenario.points);
@@ -171,17 +125,9 @@ fn a_process_killed_while_it_changes_a_queue_stops_nobody() {
 
 #[test]
 fn a_repairer_that_is_killed_is_itself_repaired() {
-    let _turn = turn();
-    let mut figures = Figures::default();
-    for (name, point) in DEADLY {
-        let scenario = scenarios().find(|scenario| scenario.name == *name);
-        let scenario = scenario.unwrap_or_else(|| panic!("nobody who {name}"));
-        kill_twice(scenario, point, &mut figures);
-    }
-    for point in points::of_repairs(Face::Sysv) {
-        assert!(figures.kills_at(&point) > 0, "no repairer dies at {point}");
-    }
-    figures.print("killed repairers");
+    kill_repairers(DEADLY, |name| {
+        scenarios().find(|scenario| scenario.name == name)
+    });
 }
 
 #[test]

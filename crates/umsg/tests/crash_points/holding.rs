@@ -1,7 +1,7 @@
 //! Who dies with leases.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario};
+use super::stage::{SHALLOW, Scenario};
 use crate::support::journal::How;
 use crate::support::killing::Bystander;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub const ALL: &[Scenario] = &[
         },
         passes: 20,
         points: &["LEASE_HELD", "RECEIVE_TAKEN", "LEASE_TAKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "leases from the ring",
@@ -30,7 +30,7 @@ pub const ALL: &[Scenario] = &[
             "RETURN_ENDED",
             "RECEIVE_RETURNED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "leases from the store",
@@ -48,11 +48,11 @@ pub const ALL: &[Scenario] = &[
             "RECEIVE_UNSTORED",
             "RECEIVE_RETURNED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "leases from a full queue while a sender is blocked",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill_mixed,
         bystander: Bystander::Sends,
         victim: |actor| lease(actor, 4),
@@ -66,7 +66,7 @@ pub const ALL: &[Scenario] = &[
             "RECEIVE_RETURNED",
             "ADMIT_ACCEPTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "leases and waits for another message until its time is over",
@@ -76,6 +76,6 @@ pub const ALL: &[Scenario] = &[
             let _ = actor.lease(How::Within(Duration::from_millis(30)));
         },
         points: &["WAIT_LISTED", "WAIT_NAMED", "WAIT_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

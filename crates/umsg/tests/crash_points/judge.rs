@@ -4,6 +4,7 @@ use super::acts::any;
 use super::stage::Stage;
 use crate::support::journal::{How, SHORTEST};
 use crate::support::killing::{BYSTANDER, OBSERVER, STALL, VICTIM};
+use crate::support::stage::Death;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use umsg::posix::SendError;
 
 impl Stage<'_> {
     /// Makes everybody notice that dead receivers are dead, and takes out what was offered to them.
-    pub(super) fn take_offers_back(&self, what: &str) {
-        let mut actor = self.actor(OBSERVER);
+    fn take_offers_back(&self, what: &str) {
+        let mut actor = self.worker(OBSERVER);
         let is_done = wait_until(STALL, || {
             let _ = actor.send(How::Try, 0, 4);
             std::thread::sleep(Duration::from_millis(105));
@@ -23,14 +24,14 @@ impl Stage<'_> {
     }
 
     /// Takes out what is left.
-    pub(super) fn drain(&self) -> Vec<usize> {
-        let mut actor = self.actor(OBSERVER);
+    fn drain(&self) -> Vec<usize> {
+        let mut actor = self.worker(OBSERVER);
         std::iter::from_fn(|| actor.receive(How::Try).ok()).collect()
     }
 
-    pub(super) fn judge(&self, prefilled: usize, losses: usize, what: &str) {
+    pub(super) fn judge(&self, death: &Death, what: &str) {
         // Mends the senders' side, if that was left behind.
-        let _ = self.actor(OBSERVER).send(How::Try, 0, 4);
+        let _ = self.worker(OBSERVER).send(How::Try, 0, 4);
         // Whoever asks gets an answer without what the dead held; but for the same question a tick ago.
         let returned = wait_until(STALL, || {
             let attributes = self.queue.attributes();
@@ -38,21 +39,16 @@ impl Stage<'_> {
         });
         assert!(returned, "{what}: held by the dead for good");
         if self.blocked().1 == 0 {
-            self.judge_the_rest(prefilled, what);
+            self.judge_the_rest(death.prefilled, what);
         } else {
             self.take_offers_back(what);
         }
         let missing = self.journal.missing(what);
-        if losses == 0 && self.scenario.name.contains("batch") {
-            let (received, begun) = self.journal.unfinished(VICTIM);
-            assert!(
-                received == 0 || received == begun,
-                "{what}: {received} of a batch of {begun}"
-            );
-        }
+        self.check_batch(death, what);
         assert!(
-            missing <= losses,
-            "{what}: {missing} messages lost, {losses} may be"
+            missing <= death.losses,
+            "{what}: {missing} messages lost, {} may be",
+            death.losses
         );
         let rest = self.queue.attributes();
         assert_eq!(
@@ -61,6 +57,13 @@ impl Stage<'_> {
             "{what}: attributes of an empty queue"
         );
         assert!(!self.queue.status().damaged, "{what}: marked as damaged");
+        // What the dead had leased comes back when somebody looks: others may have been received before.
+        if self.scenario.bystander.sends() && !self.scenario.name.starts_with("leases") {
+            // One after the other, the newcomer and the observer have received everything since the death.
+            let received = self.journal.received_after(death.receipts);
+            let came_before = |one, other| self.came_before(death.prefilled, one, other);
+            self.journal.check_turns(&received, came_before, what);
+        }
     }
 
     /// What is left is counted exactly, and comes out in order.
@@ -78,7 +81,7 @@ impl Stage<'_> {
     }
 
     /// Whether a message was surely sent before another.
-    pub fn came_before(&self, prefilled: usize, one: usize, other: usize) -> bool {
+    fn came_before(&self, prefilled: usize, one: usize, other: usize) -> bool {
         let phase = |number: usize| {
             let sender = self.journal.messages[number].sender.load(SeqCst) as usize;
             match sender {
@@ -96,61 +99,34 @@ impl Stage<'_> {
         }
     }
 
-    /// Exactly as many messages fit as should, twice, and in no more memory than before.
-    pub(super) fn check_capacity(&mut self, what: &str) {
-        let depth = self.scenario.depth as usize;
-        for _ in 0..2 {
-            self.journal.reset();
-            let mut actor = self.actor(OBSERVER);
-            let (mut sent, mut bytes) = (0, 0);
-            let mut random = Random::new(sent as u64);
-            let refused = loop {
-                let (priority, len) = any(&mut random);
-                match actor.send(How::Try, priority, len.min(256)) {
-                    Ok(_) => {
-                        sent += 1;
-                        bytes += len.clamp(SHORTEST, 256) as u64;
-                    }
-                    Err(error) => break error,
+    /// Exactly as many messages fit as should.
+    pub(super) fn check_capacity(&self, what: &str) {
+        let depth = self.scenario.shape.depth as usize;
+        let mut actor = self.worker(OBSERVER);
+        let (mut sent, mut bytes) = (0, 0);
+        let mut random = Random::new(sent as u64);
+        let refused = loop {
+            let (priority, len) = any(&mut random);
+            match actor.send(How::Try, priority, len.min(256)) {
+                Ok(_) => {
+                    sent += 1;
+                    bytes += len.clamp(SHORTEST, 256) as u64;
                 }
-                assert!(sent <= depth, "{what}: more messages fit than should");
-            };
-            assert_eq!(refused, SendError::Full, "{what}");
-            assert_eq!(sent, depth, "{what}: fewer messages fit than should");
-            let attributes = self.queue.attributes();
-            assert_eq!(
-                (attributes.messages, attributes.bytes),
-                (sent, bytes),
-                "{what}"
-            );
-            let received = self.drain();
-            assert_eq!(received.len(), depth, "{what}");
-            self.journal.check_order(&received, |_, _| false, what);
-            assert_eq!(self.journal.missing(what), 0, "{what}: lost at rest");
-        }
-    }
-
-    /// Slots and memory are the same after any number of kills.
-    pub fn check_memory(&mut self, round: u32, what: &str) {
-        let status = self.queue.status();
-        let depth = self.scenario.depth as usize;
-        // They come in pages of 32, or a sixteenth at a time. The depths leave two to spare: for a bystander that is
-        // blocked, and for the victim. A slot that is lost takes one of them.
-        let most = (depth + 2).next_multiple_of(32).max(depth + depth / 16);
-        assert!(
-            status.slots <= most,
-            "{what}: {} slots in round {round}",
-            status.slots
+                Err(error) => break error,
+            }
+            assert!(sent <= depth, "{what}: more messages fit than should");
+        };
+        assert_eq!(refused, SendError::Full, "{what}");
+        assert_eq!(sent, depth, "{what}: fewer messages fit than should");
+        let attributes = self.queue.attributes();
+        assert_eq!(
+            (attributes.messages, attributes.bytes),
+            (sent, bytes),
+            "{what}"
         );
-        if round < 2 {
-            self.settled = Some(status.memory);
-        } else if let Some(settled) = self.settled {
-            // The arena grows by 64 KiB: what is free lies otherwise each time.
-            assert!(
-                status.memory <= settled + (128 << 10),
-                "{what}: grew from {settled} to {} bytes in {round} rounds",
-                status.memory
-            );
-        }
+        let received = self.drain();
+        assert_eq!(received.len(), depth, "{what}");
+        self.journal.check_order(&received, |_, _| false, what);
+        assert_eq!(self.journal.missing(what), 0, "{what}: lost at rest");
     }
 }

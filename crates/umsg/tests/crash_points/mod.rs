@@ -4,7 +4,6 @@ pub mod acts;
 pub mod holding;
 pub mod judge;
 pub mod receiving;
-pub mod scenario;
 pub mod sending;
 pub mod stage;
 pub mod waiting;

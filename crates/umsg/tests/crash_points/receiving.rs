@@ -1,9 +1,25 @@
 //! Who dies receiving.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario};
+use super::stage::{SHALLOW, Scenario};
 use crate::support::journal::How;
 use crate::support::killing::{Bystander, STUCK};
+
+/// Where a receiver from the store comes by that makes room for a blocked sender.
+const ADMITTING: &[&str] = &[
+    "RECEIVE_UNSTORED",
+    "RECEIVE_RETURNED",
+    "RECEIVE_ADMITTED",
+    "ADMIT_ACCEPTED",
+];
+
+/// The same of a batch, where a batch is blocked.
+const TURNING: &[&str] = &[
+    "RECEIVE_BATCH_TAKEN",
+    "RECEIVE_FREED",
+    "RECEIVE_ADMITTED",
+    "BATCH_TURN",
+];
 
 pub const ALL: &[Scenario] = &[
     Scenario {
@@ -19,7 +35,7 @@ pub const ALL: &[Scenario] = &[
         },
         passes: 3,
         points: &["RETURN_MARKED", "RECEIVE_RETURNED", "RECEIVE_FREED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives from the ring",
@@ -33,7 +49,7 @@ pub const ALL: &[Scenario] = &[
             "RECEIVE_FREED",
             "RECEIVE_ADMITTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives from the store",
@@ -49,11 +65,11 @@ pub const ALL: &[Scenario] = &[
             "RECEIVE_FREED",
             "RECEIVE_ADMITTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives from a full queue while a sender is blocked",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
         bystander: Bystander::Sends,
         victim: |actor| receive(actor, 6),
@@ -72,27 +88,17 @@ pub const ALL: &[Scenario] = &[
             "DRAIN_MARKED",
             "DRAIN_LINKED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives from a full queue of mixed messages while a sender is blocked",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill_mixed,
         bystander: Bystander::Sends,
         victim: |actor| receive(actor, 6),
-        alone: &[
-            "RECEIVE_UNSTORED",
-            "RECEIVE_RETURNED",
-            "RECEIVE_ADMITTED",
-            "ADMIT_ACCEPTED",
-        ],
-        points: &[
-            "RECEIVE_UNSTORED",
-            "RECEIVE_RETURNED",
-            "RECEIVE_ADMITTED",
-            "ADMIT_ACCEPTED",
-        ],
-        ..PLAIN
+        alone: ADMITTING,
+        points: ADMITTING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives batches from the ring",
@@ -107,7 +113,7 @@ pub const ALL: &[Scenario] = &[
             "RECEIVE_FREED",
             "RECEIVE_ADMITTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives batches from the store",
@@ -122,31 +128,21 @@ pub const ALL: &[Scenario] = &[
             "RECEIVE_FREED",
             "RECEIVE_ADMITTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives a batch from a full queue while a batch is blocked",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
         bystander: Bystander::SendsBatches,
         victim: |actor| receive_batches(actor, 2, 3),
-        alone: &[
-            "RECEIVE_BATCH_TAKEN",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-            "BATCH_TURN",
-        ],
-        points: &[
-            "RECEIVE_BATCH_TAKEN",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-            "BATCH_TURN",
-        ],
-        ..PLAIN
+        alone: TURNING,
+        points: TURNING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives from a full queue while a batch is blocked",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
         bystander: Bystander::SendsBatches,
         victim: |actor| receive(actor, 6),
@@ -157,6 +153,6 @@ pub const ALL: &[Scenario] = &[
             "RECEIVE_ADMITTED",
             "BATCH_TURN",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

@@ -1,9 +1,28 @@
 //! Who dies sending, in place too, or while the queue grows.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario};
+use super::stage::{SHALLOW, Scenario, Shape};
 use crate::support::journal::How;
 use crate::support::killing::{Bystander, STUCK};
+
+/// Where a sender comes by whose message a receiver waits for, once it was sent.
+const HANDING_OVER: &[&str] = &[
+    "SEND_PUBLISHED",
+    "SEND_COUNTED",
+    "SEND_UNSERVED",
+    "SERVE_NOTED",
+    "SERVE_OFFERED",
+    "SERVE_TAKEN",
+];
+
+/// The same of a message that was written in place.
+const COMMITTING: &[&str] = &[
+    "COMMIT_MARKED",
+    "COMMIT_ENDED",
+    "SERVE_NOTED",
+    "SERVE_OFFERED",
+    "SERVE_TAKEN",
+];
 
 pub const ALL: &[Scenario] = &[
     Scenario {
@@ -22,7 +41,7 @@ pub const ALL: &[Scenario] = &[
             "CANCEL_ENDED",
             "RECEIVE_RETURNED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends in place what makes the arena grow",
@@ -35,7 +54,7 @@ pub const ALL: &[Scenario] = &[
         passes: 60,
         fresh: true,
         points: &["ARENA_SPLIT", "ARENA_NAMED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends in place to a waiting receiver",
@@ -44,25 +63,13 @@ pub const ALL: &[Scenario] = &[
             let room = actor.reserve(How::Try, 100).expect("room");
             actor.commit(room, 3, 90).expect("a reservation");
         },
-        alone: &[
-            "COMMIT_MARKED",
-            "COMMIT_ENDED",
-            "SERVE_NOTED",
-            "SERVE_OFFERED",
-            "SERVE_TAKEN",
-        ],
-        points: &[
-            "COMMIT_MARKED",
-            "COMMIT_ENDED",
-            "SERVE_NOTED",
-            "SERVE_OFFERED",
-            "SERVE_TAKEN",
-        ],
-        ..PLAIN
+        alone: COMMITTING,
+        points: COMMITTING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends in place once the room of the dead has come back",
-        depth: 30,
+        shape: SHALLOW,
         prefill: |actor| {
             send_mixed(actor, 26);
             leave_holds(actor);
@@ -73,7 +80,7 @@ pub const ALL: &[Scenario] = &[
             actor.commit(room, 3, 10).expect("a reservation");
         },
         points: &["RETURN_MARKED", "RECEIVE_RETURNED", "RESERVE_HELD"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends short messages of one priority",
@@ -85,7 +92,7 @@ pub const ALL: &[Scenario] = &[
             "SEND_COUNTED",
             "SEND_UNSERVED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends mixed messages into a queue that holds some",
@@ -101,7 +108,7 @@ pub const ALL: &[Scenario] = &[
             "ARENA_SPLIT",
             "ARENA_NAMED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends messages for which the arena grows",
@@ -113,7 +120,7 @@ pub const ALL: &[Scenario] = &[
         passes: 60,
         fresh: true,
         points: &["ARENA_SPLIT", "ARENA_NAMED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends batches",
@@ -130,7 +137,7 @@ pub const ALL: &[Scenario] = &[
             "ARENA_SPLIT",
             "ARENA_NAMED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends batches into a queue that holds messages",
@@ -143,7 +150,7 @@ pub const ALL: &[Scenario] = &[
             "BATCH_PUBLISHED",
             "BATCH_COUNTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends a batch to a waiting receiver",
@@ -163,37 +170,25 @@ pub const ALL: &[Scenario] = &[
             "SEND_UNSERVED",
             "SERVE_OFFERED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends to a waiting receiver",
         bystander: Bystander::Receives,
         victim: |actor| send_alike(actor, 1),
-        alone: &[
-            "SEND_PUBLISHED",
-            "SEND_COUNTED",
-            "SEND_UNSERVED",
-            "SERVE_NOTED",
-            "SERVE_OFFERED",
-            "SERVE_TAKEN",
-        ],
-        points: &[
-            "SEND_PUBLISHED",
-            "SEND_COUNTED",
-            "SEND_UNSERVED",
-            "SERVE_NOTED",
-            "SERVE_OFFERED",
-            "SERVE_TAKEN",
-        ],
-        ..PLAIN
+        alone: HANDING_OVER,
+        points: HANDING_OVER,
+        ..Scenario::PLAIN
     },
 ];
 
 /// Who dies while the queue grows.
 pub const GROWING: &[Scenario] = &[Scenario {
     name: "fills a deep queue",
-    depth: 3000,
-    size: 256,
+    shape: Shape {
+        depth: 3000,
+        size: 256,
+    },
     victim: |actor| while actor.send(How::Try, 3, 100).is_ok() {},
     passes: 2,
     fresh: true,
@@ -204,5 +199,5 @@ pub const GROWING: &[Scenario] = &[Scenario {
         "GROW_WRITTEN",
         "GROW_COUNTED",
     ],
-    ..PLAIN
+    ..Scenario::PLAIN
 }];

@@ -1,10 +1,46 @@
 //! Who dies while it waits, or begins to, or is woken.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario};
+use super::stage::{SHALLOW, Scenario};
+use crate::support::actor::Actor;
 use crate::support::journal::How;
 use crate::support::killing::{Bystander, Nudge};
 use std::time::Duration;
+
+/// Where a receiver comes by that begins to wait.
+const BEGINNING: &[&str] = &[
+    "WAIT_NODE_FILLED",
+    "WAIT_LISTED",
+    "WAIT_UNNAMED",
+    "WAIT_NAMED",
+];
+
+/// And a sender, which leaves its message in a slot first.
+const PARKING: &[&str] = &[
+    "GROW_LENT",
+    "PARK_SLOT_TAKEN",
+    "PARK_FILLED",
+    "WAIT_NODE_FILLED",
+    "WAIT_LISTED",
+    "WAIT_UNNAMED",
+    "WAIT_NAMED",
+];
+
+fn wait_for_a_message(actor: &mut Actor<'_>) {
+    let _ = actor.receive(How::Block);
+}
+
+fn wait_for_a_message_in_vain(actor: &mut Actor<'_>) {
+    let _ = actor.receive(How::Within(Duration::from_millis(3)));
+}
+
+fn wait_for_room(actor: &mut Actor<'_>) {
+    let _ = actor.send(How::Block, 3, 200);
+}
+
+fn wait_for_room_for_a_batch(actor: &mut Actor<'_>) {
+    let _ = actor.send_batch(How::Block, &[(3, 200); 3]);
+}
 
 pub const ALL: &[Scenario] = &[
     Scenario {
@@ -15,117 +51,75 @@ pub const ALL: &[Scenario] = &[
         },
         nudge: Nudge::Send,
         points: &["WAIT_WOKEN", "LEASE_HELD", "LEASE_ENDED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for a message",
-        victim: |actor| {
-            let _ = actor.receive(How::Block);
-        },
-        points: &[
-            "WAIT_NODE_FILLED",
-            "WAIT_LISTED",
-            "WAIT_UNNAMED",
-            "WAIT_NAMED",
-        ],
-        ..PLAIN
+        victim: wait_for_a_message,
+        points: BEGINNING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for a message behind another receiver",
         bystander: Bystander::Receives,
-        victim: |actor| {
-            let _ = actor.receive(How::Block);
-        },
-        points: &[
-            "WAIT_NODE_FILLED",
-            "WAIT_LISTED",
-            "WAIT_UNNAMED",
-            "WAIT_NAMED",
-        ],
-        ..PLAIN
+        victim: wait_for_a_message,
+        points: BEGINNING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "is woken with a message",
-        victim: |actor| {
-            let _ = actor.receive(How::Block);
-        },
+        victim: wait_for_a_message,
         nudge: Nudge::Send,
         points: &["WAIT_WOKEN", "RECEIVE_RETURNED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "waits for a message until its time is over",
-        victim: |actor| {
-            let _ = actor.receive(How::Within(Duration::from_millis(3)));
-        },
+        victim: wait_for_a_message_in_vain,
         points: &["WAIT_LISTED", "WAIT_NAMED", "WAIT_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "waits for a message until its time is over, behind another receiver",
         bystander: Bystander::Receives,
-        victim: |actor| {
-            let _ = actor.receive(How::Within(Duration::from_millis(3)));
-        },
+        victim: wait_for_a_message_in_vain,
         points: &["WAIT_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
-        victim: |actor| {
-            let _ = actor.send(How::Block, 3, 200);
-        },
-        points: &[
-            "GROW_LENT",
-            "PARK_SLOT_TAKEN",
-            "PARK_FILLED",
-            "WAIT_NODE_FILLED",
-            "WAIT_LISTED",
-            "WAIT_UNNAMED",
-            "WAIT_NAMED",
-        ],
-        ..PLAIN
+        victim: wait_for_room,
+        points: PARKING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room behind another sender, with a message that needs a new block",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill_mixed,
         bystander: Bystander::Sends,
         victim: |actor| {
             let len = 1000 + 100 * (actor.journal.used() % 20);
             let _ = actor.send(How::Block, 3, len);
         },
-        points: &[
-            "GROW_LENT",
-            "PARK_SLOT_TAKEN",
-            "PARK_FILLED",
-            "WAIT_NODE_FILLED",
-            "WAIT_LISTED",
-            "WAIT_UNNAMED",
-            "WAIT_NAMED",
-        ],
-        ..PLAIN
+        points: PARKING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "is woken with room",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
-        victim: |actor| {
-            let _ = actor.send(How::Block, 3, 200);
-        },
+        victim: wait_for_room,
         nudge: Nudge::Receive,
         points: &["WAIT_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room for a batch",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
-        victim: |actor| {
-            let _ = actor.send_batch(How::Block, &[(3, 200); 3]);
-        },
+        victim: wait_for_room_for_a_batch,
         points: &[
             "GROW_LENT",
             "WAIT_NODE_FILLED",
@@ -133,22 +127,20 @@ pub const ALL: &[Scenario] = &[
             "WAIT_UNNAMED",
             "WAIT_NAMED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room for a batch behind another",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
         bystander: Bystander::SendsBatches,
-        victim: |actor| {
-            let _ = actor.send_batch(How::Block, &[(3, 200); 3]);
-        },
+        victim: wait_for_room_for_a_batch,
         points: &["WAIT_LISTED", "WAIT_UNNAMED", "WAIT_NAMED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "is woken with room for a batch",
-        depth: 30,
+        shape: SHALLOW,
         prefill: |actor| {
             fill(actor);
             receive(actor, 1);
@@ -165,27 +157,27 @@ pub const ALL: &[Scenario] = &[
             "BATCH_COUNTED",
             "SEND_COUNTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "waits for room for a batch until its time is over",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
         victim: |actor| {
             let time = Duration::from_millis(3);
             let _ = actor.send_batch(How::Within(time), &[(3, 200); 2]);
         },
         points: &["WAIT_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "waits for room until its time is over",
-        depth: 30,
+        shape: SHALLOW,
         prefill: fill,
         victim: |actor| {
             let _ = actor.send(How::Within(Duration::from_millis(3)), 3, 200);
         },
         points: &["PARK_FILLED", "WAIT_WOKEN", "RECEIVE_RETURNED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

@@ -15,6 +15,8 @@ pub mod place;
 pub mod points;
 pub mod scarce;
 pub mod shared;
+#[cfg(feature = "crash-points")]
+pub mod stage;
 pub mod turns;
 pub mod written;
 

@@ -1,6 +1,6 @@
 //! What victims and those before them do.
 
-use super::scenario::QBYTES;
+use super::stage::QBYTES;
 use crate::support::child::{Child, Exit};
 use crate::support::clerk::Clerk;
 use crate::support::journal::{How, SHORTEST};

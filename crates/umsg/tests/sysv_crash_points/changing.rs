@@ -1,7 +1,7 @@
 //! Who dies while it changes a queue.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario};
+use super::stage::Scenario;
 use crate::support::killing::Bystander;
 use umsg::sysv::Change;
 
@@ -12,7 +12,7 @@ pub const ALL: &[Scenario] = &[
         bystander: Bystander::Receives,
         victim: |clerk| change(clerk.queue),
         points: &["MSG_CHANGED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "changes the queue while a sender waits",
@@ -20,7 +20,7 @@ pub const ALL: &[Scenario] = &[
         bystander: Bystander::Sends,
         victim: |clerk| change(clerk.queue),
         points: &["MSG_CHANGED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "changes who may do what",
@@ -34,6 +34,6 @@ pub const ALL: &[Scenario] = &[
             clerk.queue.set(&change).expect("a change");
         },
         points: &["MSGCTL_HANDED_OVER", "MSG_CHANGED", "MSGCTL_APPLIED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

@@ -1,7 +1,7 @@
 //! Who dies with leases.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario, WANTED};
+use super::stage::{Scenario, WANTED};
 use crate::support::journal::How;
 use crate::support::killing::Bystander;
 use umsg::sysv::Want;
@@ -13,7 +13,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| lease(clerk, 8),
         passes: 8,
         points: &["MSG_LEASED", "MSG_ACKNOWLEDGED", "MSG_RETURNED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "leases from a full queue while a sender is blocked",
@@ -28,7 +28,7 @@ pub const ALL: &[Scenario] = &[
             "MSG_RETURNED",
             "MSG_ADMITTED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "leases and gives back what another waits for",
@@ -44,6 +44,6 @@ pub const ALL: &[Scenario] = &[
             }
         },
         points: &["MSG_LEASED", "MSG_RETURNED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

@@ -1,10 +1,10 @@
 //! What must hold when somebody has died.
 
 use super::acts::{any, status};
-use super::scenario::{QBYTES, WANTED};
-use super::stage::Stage;
+use super::stage::{QBYTES, Stage, WANTED};
 use crate::support::journal::{How, SHORTEST};
-use crate::support::killing::{OBSERVER, STALL, VICTIM};
+use crate::support::killing::{OBSERVER, STALL};
+use crate::support::stage::Death;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use umsg::sysv::{SendError, Want};
 
 impl Stage<'_> {
     /// Takes out what is left.
-    pub(super) fn drain(&self) -> Vec<usize> {
-        let mut clerk = self.clerk(OBSERVER);
+    fn drain(&self) -> Vec<usize> {
+        let mut clerk = self.worker(OBSERVER);
         std::iter::from_fn(|| clerk.receive(How::Try, Want::Any).ok()).collect()
     }
 
-    pub(super) fn judge(&self, prefilled: usize, losses: usize, what: &str) {
+    pub(super) fn judge(&self, death: &Death, what: &str) {
         // Whoever asks gets an answer without what the dead held; but for the same question a tick ago.
         let returned = wait_until(STALL, || status(&self.queue).leased == 0);
         assert!(returned, "{what}: held by the dead for good");
@@ -29,17 +29,13 @@ impl Stage<'_> {
         if before.blocked_senders == 0 {
             self.check_counts(&left, (entry.messages, entry.bytes), &types, what);
         }
-        self.check_arrivals(&left, prefilled, what);
-        let missing = self.settle(losses, what);
+        self.check_arrivals(&left, death.prefilled, what);
+        let (missing, losses) = (self.settle(death.losses, what), death.losses);
         assert!(
             missing <= losses,
             "{what}: {missing} messages lost, {losses} may be"
         );
-        if losses == 0 && self.scenario.name.contains("batch") {
-            let (received, begun) = self.journal.unfinished(VICTIM);
-            let whole = received == 0 || received == begun;
-            assert!(whole, "{what}: {received} of a batch of {begun}");
-        }
+        self.check_batch(death, what);
         let rest = status(&self.queue);
         let counted = (rest.entry.messages, rest.entry.bytes, rest.leased_bytes);
         assert_eq!(counted, (0, 0, 0), "{what}: counts of an empty queue");
@@ -49,7 +45,7 @@ impl Stage<'_> {
     /// Makes everybody notice that those who wait are dead, and takes out what was offered to them: it is back after a
     /// slice. How many messages are missing.
     fn settle(&self, losses: usize, what: &str) -> usize {
-        let mut clerk = self.clerk(OBSERVER);
+        let mut clerk = self.worker(OBSERVER);
         let is_done = wait_until(STALL, || {
             if self.blocked().1 != 0 {
                 let _ = clerk.send(How::Try, WANTED, SHORTEST);
@@ -100,51 +96,34 @@ impl Stage<'_> {
         }
     }
 
-    /// Exactly as much fits as should, twice, and in no more memory than before.
-    pub(super) fn check_capacity(&mut self, what: &str) {
-        for _ in 0..2 {
-            self.journal.reset();
-            let mut clerk = self.clerk(OBSERVER);
-            let mut random = Random::new(5);
-            let (mut sent, mut bytes) = (0, 0);
-            let (refused, len) = loop {
-                let (mtype, len) = any(&mut random);
-                let len = len.max(SHORTEST);
-                match clerk.send(How::Try, mtype, len) {
-                    Ok(_) => (sent, bytes) = (sent + 1, bytes + len),
-                    Err(error) => break (error, len),
-                }
-            };
-            assert_eq!(refused, SendError::Full, "{what}");
-            assert!(bytes <= QBYTES, "{what}: more fits than should");
-            assert!(
-                bytes + len > QBYTES,
-                "{what}: {bytes} bytes and not {len} more"
-            );
-            let entry = status(&self.queue).entry;
-            assert_eq!(
-                (entry.messages, entry.bytes),
-                (sent, bytes as u64),
-                "{what}"
-            );
-            let received = self.drain();
-            assert_eq!(received.len() as u64, sent, "{what}");
-            self.check_arrivals(&received, 0, what);
-            assert_eq!(self.journal.missing(what), 0, "{what}: lost at rest");
-        }
-    }
-
-    /// Memory is the same after any number of kills.
-    pub fn check_memory(&mut self, round: u32, what: &str) {
-        let memory = status(&self.queue).memory;
-        if round < 2 {
-            self.settled = Some(memory);
-        } else if let Some(settled) = self.settled {
-            // The arena grows by 64 KiB: what is free lies otherwise each time.
-            assert!(
-                memory <= settled + (128 << 10),
-                "{what}: grew from {settled} to {memory} bytes in {round} rounds"
-            );
-        }
+    /// Exactly as much fits as should.
+    pub(super) fn check_capacity(&self, what: &str) {
+        let mut clerk = self.worker(OBSERVER);
+        let mut random = Random::new(5);
+        let (mut sent, mut bytes) = (0, 0);
+        let (refused, len) = loop {
+            let (mtype, len) = any(&mut random);
+            let len = len.max(SHORTEST);
+            match clerk.send(How::Try, mtype, len) {
+                Ok(_) => (sent, bytes) = (sent + 1, bytes + len),
+                Err(error) => break (error, len),
+            }
+        };
+        assert_eq!(refused, SendError::Full, "{what}");
+        assert!(bytes <= QBYTES, "{what}: more fits than should");
+        assert!(
+            bytes + len > QBYTES,
+            "{what}: {bytes} bytes and not {len} more"
+        );
+        let entry = status(&self.queue).entry;
+        assert_eq!(
+            (entry.messages, entry.bytes),
+            (sent, bytes as u64),
+            "{what}"
+        );
+        let received = self.drain();
+        assert_eq!(received.len() as u64, sent, "{what}");
+        self.check_arrivals(&received, 0, what);
+        assert_eq!(self.journal.missing(what), 0, "{what}: lost at rest");
     }
 }

@@ -5,7 +5,6 @@ pub mod changing;
 pub mod holding;
 pub mod judge;
 pub mod receiving;
-pub mod scenario;
 pub mod sending;
 pub mod stage;
 pub mod waiting;

@@ -1,7 +1,7 @@
 //! Who dies receiving.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario};
+use super::stage::Scenario;
 use crate::support::journal::How;
 use crate::support::killing::{Bystander, STUCK};
 use umsg::sysv::Want;
@@ -13,7 +13,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| receive(clerk, 30),
         passes: 30,
         points: &["MSG_COPIED", "MSG_ENDED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives batches",
@@ -21,7 +21,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| receive_batches(clerk, 8, 3),
         passes: 24,
         points: &["MSG_ENDED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives from a full queue while a sender is blocked",
@@ -36,7 +36,7 @@ pub const ALL: &[Scenario] = &[
             "MSG_SENT",
             "MSG_LINKED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives batches from a full queue while a batch is blocked",
@@ -45,7 +45,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| receive_batches(clerk, 4, 3),
         alone: &["MSG_ENDED"],
         points: &["MSG_ENDED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives what the dead had leased",
@@ -60,7 +60,7 @@ pub const ALL: &[Scenario] = &[
         },
         passes: 3,
         points: &["MSG_RETURNED", "MSG_COPIED", "MSG_ENDED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "receives what another was offered and did not take",
@@ -69,6 +69,6 @@ pub const ALL: &[Scenario] = &[
             let _ = clerk.receive(How::Try, Want::Exactly(9));
         },
         points: &["MSG_PUT_BACK", "MSG_COPIED", "MSG_ENDED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

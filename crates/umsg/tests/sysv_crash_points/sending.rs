@@ -1,7 +1,7 @@
 //! Who dies sending.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario, WANTED};
+use super::stage::{Scenario, WANTED};
 use crate::support::journal::How;
 use crate::support::killing::Bystander;
 
@@ -11,7 +11,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| send_mixed(clerk, 20),
         passes: 20,
         points: &["MSG_FILLED", "MSG_SENT", "MSG_LINKED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends mixed messages into a queue that holds some",
@@ -19,7 +19,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| send_mixed(clerk, 20),
         passes: 20,
         points: &["MSG_FILLED", "MSG_SENT", "MSG_LINKED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends messages for which the arena grows",
@@ -31,7 +31,7 @@ pub const ALL: &[Scenario] = &[
         passes: 4,
         fresh: true,
         points: &["ARENA_SPLIT", "ARENA_NAMED", "MSG_FILLED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends batches",
@@ -43,7 +43,7 @@ pub const ALL: &[Scenario] = &[
             "MSG_BATCH_SENT",
             "MSG_LINKED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends batches into a queue that holds messages",
@@ -51,7 +51,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| send_batches(clerk, 12),
         passes: 12,
         points: &["MSG_BATCH_FILLED", "MSG_BATCH_SENT", "MSG_LINKED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends to a waiting receiver",
@@ -62,7 +62,7 @@ pub const ALL: &[Scenario] = &[
         },
         alone: &["MSG_SENT", "MSG_NOTED", "MSG_OFFERED"],
         points: &["MSG_FILLED", "MSG_SENT", "MSG_NOTED", "MSG_OFFERED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends to others while a receiver waits",
@@ -70,7 +70,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| send_mixed(clerk, 10),
         passes: 10,
         points: &["MSG_FILLED", "MSG_SENT", "MSG_LINKED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends a batch of which a receiver waits for one",
@@ -87,13 +87,13 @@ pub const ALL: &[Scenario] = &[
             "MSG_NOTED",
             "MSG_OFFERED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "sends where somebody died with an offer",
         prefill: leave_offer,
         victim: |clerk| send_mixed(clerk, 1),
         points: &["MSG_PUT_BACK", "MSG_FILLED", "MSG_LINKED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

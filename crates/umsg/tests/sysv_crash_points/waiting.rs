@@ -1,11 +1,33 @@
 //! Who dies while it waits, or begins to, or is woken.
 
 use super::acts::*;
-use super::scenario::{PLAIN, Scenario, WANTED};
+use super::stage::{Scenario, WANTED};
+use crate::support::clerk::Clerk;
 use crate::support::journal::How;
 use crate::support::killing::{Bystander, Nudge};
 use std::time::Duration;
 use umsg::sysv::Want;
+
+/// Where who begins to wait comes by.
+const BEGINNING: &[&str] = &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"];
+
+/// And a sender, which leaves its message in a slot first.
+const PARKING: &[&str] = &[
+    "MSG_FILLED",
+    "MSG_PARKED",
+    "MSG_SEATED",
+    "MSG_LISTED",
+    "WAIT_UNNAMED",
+    "MSG_NAMED",
+];
+
+fn wait_for_room(clerk: &mut Clerk<'_>) {
+    let _ = clerk.send(How::Block, 2, 200);
+}
+
+fn wait_for_room_for_a_batch(clerk: &mut Clerk<'_>) {
+    let _ = clerk.send_batch(How::Block, &[(2, 200); 3]);
+}
 
 pub const ALL: &[Scenario] = &[
     Scenario {
@@ -18,15 +40,15 @@ pub const ALL: &[Scenario] = &[
         },
         nudge: Nudge::Send,
         points: &["MSG_WOKEN", "MSG_LEASED", "MSG_ACKNOWLEDGED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for a message",
         victim: |clerk| {
             let _ = clerk.receive(How::Block, Want::Any);
         },
-        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
-        ..PLAIN
+        points: BEGINNING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for a message behind another receiver",
@@ -35,8 +57,8 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| {
             let _ = clerk.receive(How::Block, Want::Exactly(WANTED.into()));
         },
-        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
-        ..PLAIN
+        points: BEGINNING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "is woken with a message",
@@ -47,7 +69,7 @@ pub const ALL: &[Scenario] = &[
         },
         nudge: Nudge::Send,
         points: &["MSG_WOKEN", "MSG_TAKEN_UP", "MSG_REAPED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "waits for a message until its time is over",
@@ -55,7 +77,7 @@ pub const ALL: &[Scenario] = &[
             let _ = clerk.receive(How::Within(Duration::from_millis(20)), Want::Any);
         },
         points: &["MSG_LISTED", "MSG_NAMED", "MSG_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "waits for a message until its time is over, behind another receiver",
@@ -65,23 +87,14 @@ pub const ALL: &[Scenario] = &[
             let _ = clerk.receive(How::Within(Duration::from_millis(20)), want);
         },
         points: &["MSG_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room",
         prefill: fill,
-        victim: |clerk| {
-            let _ = clerk.send(How::Block, 2, 200);
-        },
-        points: &[
-            "MSG_FILLED",
-            "MSG_PARKED",
-            "MSG_SEATED",
-            "MSG_LISTED",
-            "WAIT_UNNAMED",
-            "MSG_NAMED",
-        ],
-        ..PLAIN
+        victim: wait_for_room,
+        points: PARKING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room behind another sender, with a message that needs a new block",
@@ -91,25 +104,16 @@ pub const ALL: &[Scenario] = &[
             let len = 1000 + 100 * (clerk.journal.used() % 20);
             let _ = clerk.send(How::Block, 2, len);
         },
-        points: &[
-            "MSG_FILLED",
-            "MSG_PARKED",
-            "MSG_SEATED",
-            "MSG_LISTED",
-            "WAIT_UNNAMED",
-            "MSG_NAMED",
-        ],
-        ..PLAIN
+        points: PARKING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "is woken with room",
         prefill: fill,
-        victim: |clerk| {
-            let _ = clerk.send(How::Block, 2, 200);
-        },
+        victim: wait_for_room,
         nudge: Nudge::Receive,
         points: &["MSG_WOKEN"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "waits for room until its time is over",
@@ -118,26 +122,22 @@ pub const ALL: &[Scenario] = &[
             let _ = clerk.send(How::Within(Duration::from_millis(20)), 2, 200);
         },
         points: &["MSG_PARKED", "MSG_WOKEN", "MSG_ENDED"],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room for a batch",
         prefill: fill,
-        victim: |clerk| {
-            let _ = clerk.send_batch(How::Block, &[(2, 200); 3]);
-        },
-        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
-        ..PLAIN
+        victim: wait_for_room_for_a_batch,
+        points: BEGINNING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "begins to wait for room for a batch behind another",
         prefill: fill,
         bystander: Bystander::SendsBatches,
-        victim: |clerk| {
-            let _ = clerk.send_batch(How::Block, &[(2, 200); 3]);
-        },
-        points: &["MSG_SEATED", "MSG_LISTED", "WAIT_UNNAMED", "MSG_NAMED"],
-        ..PLAIN
+        victim: wait_for_room_for_a_batch,
+        points: BEGINNING,
+        ..Scenario::PLAIN
     },
     Scenario {
         name: "is woken with room for a batch",
@@ -152,6 +152,6 @@ pub const ALL: &[Scenario] = &[
             "MSG_BATCH_SENT",
             "MSG_LINKED",
         ],
-        ..PLAIN
+        ..Scenario::PLAIN
     },
 ];

@@ -1,0 +1,370 @@
+//! A queue, and all that is used to kill around it: the same for POSIX queues and System V queues.
+
+mod rounds;
+mod scenario;
+
+pub use rounds::{kill_at_every_point, kill_repairers};
+pub use scenario::Scenario;
+
+use super::child::{Child, Exit, let_calls_be_interrupted};
+use super::journal::{How, Journal, Role};
+use super::killing::{
+    BYSTANDER, Bystander, Figures, NEWCOMER, Nudge, OBSERVER, REPAIRER, Repairer, STUCK, VICTIM,
+};
+use super::place::Place;
+use super::points::Face;
+use super::shared::Shared;
+use super::{now, wait_until};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use umsg::crash;
+
+/// A kind of queue.
+pub trait Kind: Sized + 'static {
+    /// What a scenario says of its queue, and what a queue is like of which it says nothing.
+    type Shape: Copy;
+    const SHAPE: Self::Shape;
+    type Queue;
+    type Worker<'a>: Worker;
+    const FACE: Face;
+    /// The priority or type that a blocked receiver waits for, and those that a blocked bystander sends.
+    const WANTED: u16;
+    const OFFERED: [u16; 2];
+
+    /// Makes a queue whose waits all go through a node: a spin that pays would pass the points by.
+    fn create(place: &Place, shape: Self::Shape) -> Self::Queue;
+
+    /// Opens that queue anew.
+    fn open(place: &Place) -> Self::Queue;
+
+    fn worker<'a>(
+        queue: &'a Self::Queue,
+        journal: &'a Journal,
+        role: usize,
+        shape: Self::Shape,
+    ) -> Self::Worker<'a>;
+
+    /// How many senders and receivers are blocked.
+    fn blocked(queue: &Self::Queue) -> (usize, usize);
+
+    /// Bytes in use.
+    fn memory(queue: &Self::Queue) -> u64;
+
+    /// Whether a receiver that dies at this point has taken its message from the queue before.
+    fn may_lose(scenario: &Scenario<Self>, point: &str) -> bool;
+
+    /// Judges messages and counts once everybody has ended.
+    fn judge(stage: &Stage<'_, Self>, death: &Death, what: &str);
+
+    /// Judges that exactly as much fits as should.
+    fn check_capacity(stage: &Stage<'_, Self>, what: &str);
+
+    /// Judges that no slot was lost.
+    fn check_slots(_: &Stage<'_, Self>, _: &str) {}
+}
+
+/// What a process does in its part.
+pub trait Worker {
+    fn me(&self) -> &Role;
+
+    /// Sends a message of a priority or type.
+    fn put(&mut self, how: How, label: u16, len: usize) -> Result<(), Refusal>;
+
+    fn put_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<(), Refusal>;
+
+    /// Receives a message: of this type alone, where there are types.
+    fn take(&mut self, how: How, label: Option<u16>) -> Result<(), Refusal>;
+
+    /// Takes all locks, and so repairs what the dead have left.
+    fn repair(&mut self);
+}
+
+/// Why a worker's call came to nothing. All else fails the test.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Refusal {
+    Interrupted,
+    Full,
+    Empty,
+}
+
+/// What was there when a victim died, and what it may have taken along.
+pub struct Death {
+    /// So many messages were sent before anybody died.
+    pub prefilled: usize,
+    /// So many messages may be missing.
+    pub losses: usize,
+    /// So many had been received.
+    pub receipts: u32,
+}
+
+/// See the module.
+pub struct Stage<'a, K: Kind> {
+    pub place: Place,
+    pub queue: K::Queue,
+    pub journal: Shared<Journal>,
+    pub scenario: &'a Scenario<K>,
+    /// Bytes in use after the first rounds.
+    settled: Option<u64>,
+}
+
+impl<'a, K: Kind> Stage<'a, K> {
+    pub fn new(scenario: &'a Scenario<K>) -> Stage<'a, K> {
+        let place = Place::new();
+        Stage {
+            queue: K::create(&place, scenario.shape),
+            place,
+            journal: Shared::new(),
+            scenario,
+            settled: None,
+        }
+    }
+
+    pub fn worker(&self, role: usize) -> K::Worker<'_> {
+        K::worker(&self.queue, &self.journal, role, self.scenario.shape)
+    }
+
+    /// A process that opens the queue anew and works on it.
+    fn process(&self, role: usize, work: impl FnOnce(&mut K::Worker<'_>)) -> Child {
+        Child::run(|| {
+            let_calls_be_interrupted();
+            let queue = K::open(&self.place);
+            let shape = self.scenario.shape;
+            work(&mut K::worker(&queue, &self.journal, role, shape));
+            0
+        })
+    }
+
+    /// Kills a victim at a point, when it comes by for the `nth` time, and perhaps a repairer; then judges everything.
+    pub fn round(&mut self, point: &str, nth: u32, repairer: Repairer<'_>, figures: &mut Figures) {
+        let what = format!("{} / {point} / {nth}{repairer}", self.scenario.name);
+        self.journal.reset();
+        (self.scenario.prefill)(&mut self.worker(OBSERVER));
+        let prefilled = self.journal.used();
+        let mut bystander = self.start_bystander(&what);
+
+        let alone = self.scenario.alone.contains(&point);
+        if alone {
+            // Before the death: a bystander may go on faster than the observer learns of it.
+            self.journal.mark.store(now(), SeqCst);
+        }
+        let mut victim = self.process(VICTIM, |worker| {
+            crash::arm(point, nth);
+            (self.scenario.victim)(worker);
+        });
+        self.nudge(&what);
+        self.expect_death(&mut victim, point, &what, figures);
+        let died_at = now();
+        let mut death = Death {
+            prefilled,
+            losses: self.losses(VICTIM, point),
+            receipts: self.journal.receipts.load(SeqCst),
+        };
+        death.losses += self.repair(repairer, &what, figures);
+
+        if alone {
+            self.expect_progress(died_at, &what, figures);
+            let first = &self.journal.roles[BYSTANDER].first_after_mark;
+            first.store(0, SeqCst);
+        }
+        self.journal.mark.store(now(), SeqCst);
+        self.run_newcomer(&what, figures);
+        self.end_bystander(&mut bystander, &what, figures);
+        K::judge(self, &death, &what);
+        for _ in 0..2 {
+            self.journal.reset();
+            K::check_capacity(self, &what);
+        }
+        figures.end_round();
+    }
+
+    /// Waits for the death of a victim. It may have had nothing to do: a blocked bystander looks at the queue every slice, and
+    /// may have been faster; and where the machine is busy, its time may be over before it waits.
+    fn expect_death(&self, victim: &mut Child, point: &str, what: &str, figures: &mut Figures) {
+        let may_live = self.scenario.bystander != Bystander::Idle
+            || self.scenario.name.contains("until its time is over");
+        match victim.wait(STUCK) {
+            Some(Exit::Signal(libc::SIGKILL)) => figures.note_kill(point),
+            Some(Exit::Code(0)) if may_live => {}
+            other => panic!("{what}: the victim ended with {other:?}"),
+        }
+    }
+
+    /// How many messages a victim that died at this point may have taken, if it died inside of a receive.
+    fn losses(&self, role: usize, point: &str) -> usize {
+        let receiving = self.journal.roles[role].receiving.swap(0, SeqCst) as usize;
+        if K::may_lose(self.scenario, point) {
+            receiving
+        } else {
+            0
+        }
+    }
+
+    /// Lets the repairer come, if there is one; how many messages it may have taken along.
+    fn repair(&self, repairer: Repairer<'_>, what: &str, figures: &mut Figures) -> usize {
+        match repairer {
+            Repairer::Anybody => 0,
+            Repairer::Watched(way) => {
+                let mut repairer = self.process(REPAIRER, |worker| way.of(|| worker.repair()));
+                repairer.expect(Exit::Code(0), what);
+                0
+            }
+            Repairer::DiesAt(point) => {
+                let mut repairer = self.process(REPAIRER, |worker| {
+                    crash::arm(point, 1);
+                    worker.repair();
+                });
+                // Some points are passed only where nobody else was faster.
+                match repairer.wait(STUCK) {
+                    Some(Exit::Signal(libc::SIGKILL)) => figures.note_kill(point),
+                    exit => assert_eq!(exit, Some(Exit::Code(0)), "{what}"),
+                }
+                self.losses(REPAIRER, point)
+            }
+        }
+    }
+
+    pub fn blocked(&self) -> (usize, usize) {
+        K::blocked(&self.queue)
+    }
+
+    fn start_bystander(&self, what: &str) -> Child {
+        let kind = self.scenario.bystander;
+        let child = self.process(BYSTANDER, |worker| match kind {
+            Bystander::Idle => {
+                worker.me().ready.store(1, SeqCst);
+                let go = wait_until(STUCK * 2, || worker.me().go.load(SeqCst) != 0);
+                assert!(go, "the bystander was forgotten");
+                use_both_ways(worker);
+            }
+            _ => stand_by::<K>(worker, kind),
+        });
+        let is_there = wait_until(STUCK, || match kind {
+            Bystander::Idle => self.journal.roles[BYSTANDER].ready.load(SeqCst) != 0,
+            Bystander::Receives => self.blocked().1 == 1,
+            Bystander::Sends | Bystander::SendsBatches => self.blocked().0 == 1,
+        });
+        assert!(is_there, "{what}: the bystander does not start");
+        child
+    }
+
+    /// Lets the victim's wait succeed, once it waits.
+    fn nudge(&self, what: &str) {
+        if self.scenario.nudge == Nudge::Nothing {
+            return;
+        }
+        let waits = wait_until(STUCK, || self.blocked() != (0, 0));
+        assert!(waits, "{what}: the victim does not wait");
+        let mut worker = self.worker(OBSERVER);
+        // Somebody else may have been faster.
+        let _ = match self.scenario.nudge {
+            Nudge::Send => worker.put(How::Try, K::WANTED, 90),
+            _ => worker.take(How::Try, None),
+        };
+    }
+
+    fn run_newcomer(&self, what: &str, figures: &mut Figures) {
+        let kind = self.scenario.bystander;
+        let go = u32::from(kind == Bystander::Idle);
+        self.journal.roles[BYSTANDER].go.store(go, SeqCst);
+        let mut newcomer = self.process(NEWCOMER, |worker| match kind {
+            Bystander::Idle => use_both_ways(worker),
+            Bystander::Receives => {
+                for _ in 0..2 {
+                    let sent = worker.put(How::Within(STUCK), K::WANTED, 40);
+                    sent.expect("room");
+                }
+            }
+            Bystander::Sends | Bystander::SendsBatches => {
+                for _ in 0..2 {
+                    worker.take(How::Within(STUCK), None).expect("a message");
+                }
+            }
+        });
+        newcomer.expect(Exit::Code(0), what);
+        let longest = self.journal.roles[NEWCOMER].longest.load(SeqCst);
+        figures.note_stall(longest, &format!("{what}: newcomer"));
+    }
+
+    /// Waits until the bystander has gone on, and lets it end.
+    fn end_bystander(&self, bystander: &mut Child, what: &str, figures: &mut Figures) {
+        let me = &self.journal.roles[BYSTANDER];
+        if self.scenario.bystander == Bystander::Idle {
+            bystander.expect(Exit::Code(0), what);
+            figures.note_stall(me.longest.load(SeqCst), &format!("{what}: bystander"));
+            return;
+        }
+        self.expect_progress(self.journal.mark.load(SeqCst), what, figures);
+        me.go.store(1, SeqCst);
+        let ended = wait_until(STUCK, || {
+            bystander.signal(libc::SIGUSR1);
+            bystander.wait(Duration::from_millis(2)).is_some()
+        });
+        assert!(ended, "{what}: the bystander does not end");
+        bystander.expect(Exit::Code(0), what);
+    }
+
+    /// Waits until the blocked bystander has gone on.
+    fn expect_progress(&self, since: u64, what: &str, figures: &mut Figures) {
+        let me = &self.journal.roles[BYSTANDER];
+        let goes_on = wait_until(STUCK, || me.first_after_mark.load(SeqCst) != 0);
+        assert!(goes_on, "{what}: the bystander is stuck");
+        let stall = me.first_after_mark.load(SeqCst).saturating_sub(since);
+        figures.note_stall(stall, &format!("{what}: blocked bystander"));
+    }
+
+    /// If the victim was sending a batch: nothing of it was received, or all.
+    pub fn check_batch(&self, death: &Death, what: &str) {
+        if death.losses == 0 && self.scenario.name.contains("batch") {
+            let (received, begun) = self.journal.unfinished(VICTIM);
+            let is_whole = received == 0 || received == begun;
+            assert!(is_whole, "{what}: {received} of a batch of {begun}");
+        }
+    }
+
+    /// Slots and memory are the same after any number of kills.
+    pub fn check_memory(&mut self, round: u32, what: &str) {
+        K::check_slots(self, what);
+        let memory = K::memory(&self.queue);
+        if round < 2 {
+            self.settled = Some(memory);
+        } else if let Some(settled) = self.settled {
+            // The arena grows by 64 KiB: what is free lies otherwise each time.
+            assert!(
+                memory <= settled + (128 << 10),
+                "{what}: grew from {settled} to {memory} bytes in {round} rounds"
+            );
+        }
+    }
+}
+
+/// A bystander that is blocked most of the time, until it is told to go.
+fn stand_by<K: Kind>(worker: &mut K::Worker<'_>, kind: Bystander) {
+    let [first, second] = K::OFFERED;
+    loop {
+        let done = match kind {
+            Bystander::Sends => worker.put(How::Block, first, 150),
+            Bystander::SendsBatches => worker.put_batch(How::Block, &[(first, 150), (second, 20)]),
+            _ => worker.take(How::Block, Some(K::WANTED)),
+        };
+        match done {
+            Err(Refusal::Interrupted) if worker.me().go.load(SeqCst) != 0 => return,
+            Ok(()) | Err(Refusal::Interrupted) => {}
+            Err(refusal) => panic!("bystander: {refusal:?}"),
+        }
+    }
+}
+
+/// A send and a receive; of a full queue two receives first, because a message of the dead may take the place of one.
+fn use_both_ways(worker: &mut impl Worker) {
+    match worker.put(How::Try, 4, 80) {
+        Ok(()) => {}
+        Err(Refusal::Full) => {
+            worker.take(How::Within(STUCK), None).expect("a message");
+            worker.take(How::Within(STUCK), None).expect("a message");
+            worker.put(How::Within(STUCK), 4, 80).expect("room");
+            return;
+        }
+        Err(refusal) => panic!("{refusal:?}"),
+    }
+    worker.take(How::Within(STUCK), None).expect("a message");
+}

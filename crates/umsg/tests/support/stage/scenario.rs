@@ -1,0 +1,37 @@
+//! What a victim does until it dies, and around what.
+
+use super::Kind;
+use crate::support::killing::{Bystander, Nudge};
+
+/// See the module.
+pub struct Scenario<K: Kind> {
+    pub name: &'static str,
+    pub shape: K::Shape,
+    pub prefill: fn(&mut K::Worker<'_>),
+    pub bystander: Bystander,
+    pub victim: fn(&mut K::Worker<'_>),
+    pub nudge: Nudge,
+    /// How often the victim passes each point at least.
+    pub passes: u32,
+    /// A queue is used for one round only: what happens once in its life.
+    pub fresh: bool,
+    /// Points after which the blocked bystander goes on before anybody else comes.
+    pub alone: &'static [&'static str],
+    pub points: &'static [&'static str],
+}
+
+impl<K: Kind> Scenario<K> {
+    /// What a scenario says nothing of.
+    pub const PLAIN: Self = Scenario {
+        name: "",
+        shape: K::SHAPE,
+        prefill: |_| (),
+        bystander: Bystander::Idle,
+        victim: |_| (),
+        nudge: Nudge::Nothing,
+        passes: 1,
+        fresh: false,
+        alone: &[],
+        points: &[],
+    };
+}
