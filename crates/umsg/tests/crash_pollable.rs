@@ -5,7 +5,6 @@ mod support;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
@@ -142,12 +141,6 @@ fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() 
     assert_eq!(polled(descriptor), (false, true));
 }
 
-fn bells(place: &Path) -> usize {
-    let files = std::fs::read_dir(place).unwrap();
-    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with(".bell-")).count()
-}
-
 fn send_and_receive(queue: &Queue, times: usize) {
     for _ in 0..times {
         queue.try_send(b"x", 0).unwrap();
@@ -177,7 +170,7 @@ fn who_dies_when_it_begins_to_poll_leaves_nothing_watched() {
         });
         send_and_receive(&queue, 1000);
         let descriptor = queue.pollable().unwrap();
-        assert_eq!(bells(place.path()), 1, "{point}");
+        assert_eq!(place.bells().len(), 1, "{point}");
         place.open("/q").try_send(b"x", 0).unwrap();
         assert_eq!(polled(descriptor), (true, true), "{point}");
     }
@@ -203,7 +196,7 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
         send_and_receive(&queue, 1000);
         let descriptor = queue.pollable().unwrap();
         assert_eq!(
-            (bells(place.path()), polled(descriptor)),
+            (place.bells().len(), polled(descriptor)),
             (1, (false, true)),
             "{point}"
         );
@@ -328,7 +321,7 @@ fn dies_typed(place: &Place, point: &str, work: fn(&sysv::Queue)) {
 /// There is one doorbell, and it shows what others send.
 fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
     let descriptor = queue.pollable().unwrap();
-    assert_eq!(bells(place.path()), 1, "{point}");
+    assert_eq!(place.bells().len(), 1, "{point}");
     assert_eq!(polled(descriptor), (false, true), "{point}");
     place.open_typed(7).try_send(1, b"x").unwrap();
     assert_eq!(polled(descriptor), (true, true), "{point}");

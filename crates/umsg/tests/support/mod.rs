@@ -5,6 +5,7 @@
 pub mod actor;
 pub mod child;
 pub mod clerk;
+pub mod events;
 pub mod face;
 pub mod harass;
 pub mod journal;

@@ -25,11 +25,16 @@ impl Place {
         Place { dir, namespace }
     }
 
-    /// Nobody polls any more, and so no doorbell is left.
-    pub fn expect_no_bells(&self, what: &str) {
+    /// The doorbells of queues that are polled.
+    pub fn bells(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).expect("the directory");
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let bells: Vec<_> = names.filter(|name| name.starts_with(".bell-")).collect();
+        names.filter(|name| name.starts_with(".bell-")).collect()
+    }
+
+    /// Nobody polls any more, and so no doorbell is left.
+    pub fn expect_no_bells(&self, what: &str) {
+        let bells = self.bells();
         assert!(bells.is_empty(), "{what}: left: {bells:?}");
     }
 

@@ -1,0 +1,58 @@
+//! What event loops are told of a descriptor.
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use umsg::Readiness;
+
+/// What poll(2) says now.
+pub fn polled(descriptor: BorrowedFd<'_>) -> PollFlags {
+    let all =
+        PollFlags::IN | PollFlags::OUT | PollFlags::RDNORM | PollFlags::WRNORM | PollFlags::PRI;
+    let mut entries = [PollFd::from_borrowed_fd(descriptor, all)];
+    poll(&mut entries, Some(&Timespec::default())).unwrap();
+    entries[0].revents()
+}
+
+/// What a poll of at most ten seconds says.
+pub fn poll_for(descriptor: BorrowedFd<'_>, what: PollFlags) -> PollFlags {
+    let mut entries = [PollFd::from_borrowed_fd(descriptor, what)];
+    let patience = Timespec {
+        tv_sec: 10,
+        tv_nsec: 0,
+    };
+    poll(&mut entries, Some(&patience)).unwrap();
+    entries[0].revents()
+}
+
+/// Of a queue, what the flags of poll(2) say.
+pub fn readiness_of(flags: PollFlags) -> Readiness {
+    Readiness {
+        readable: flags.contains(PollFlags::IN),
+        writable: flags.contains(PollFlags::OUT),
+    }
+}
+
+/// An epoll set with one descriptor.
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub fn new(descriptor: BorrowedFd<'_>, events: EventFlags) -> Epoll {
+        let set = epoll::create(CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&set, descriptor, EventData::new_u64(0), events).unwrap();
+        Epoll(set)
+    }
+
+    /// What is told now; None if nothing is.
+    pub fn told(&self) -> Option<EventFlags> {
+        let mut events = Vec::with_capacity(4);
+        epoll::wait(
+            &self.0,
+            rustix::buffer::spare_capacity(&mut events),
+            Some(&Timespec::default()),
+        )
+        .unwrap();
+        assert!(events.len() <= 1);
+        events.first().map(|event| event.flags)
+    }
+}

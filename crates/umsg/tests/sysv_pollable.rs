@@ -1,0 +1,105 @@
+//! System V queues in event loops, which the kernel's can't be in.
+
+mod support;
+
+use rustix::event::PollFlags;
+use rustix::event::epoll::EventFlags;
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::events::{Epoll, poll_for, polled, readiness_of};
+use support::place::Place;
+use umsg::sysv::Want;
+use umsg::{Edges, Readiness};
+
+const KEY: i32 = 0x7507;
+
+#[test]
+fn a_system_v_queue_shows_messages_and_bytes_of_room() {
+    let place = Place::new();
+    let queue = place.create_typed(KEY);
+    let other = place.open_typed(KEY);
+    let descriptor = queue.pollable_with(Edges::All).unwrap();
+    let both = EventFlags::IN | EventFlags::OUT;
+    let set = Epoll::new(descriptor, both | EventFlags::ET);
+    let shows = |readable, writable, told| {
+        let expected = Readiness { readable, writable };
+        assert_eq!(readiness_of(polled(descriptor)), expected);
+        assert_eq!((other.readiness(), set.told()), (expected, told));
+    };
+    shows(false, true, Some(EventFlags::OUT));
+    other.send(1, &[0; 100]).unwrap();
+    shows(true, true, Some(both));
+    let room = other.status().unwrap().entry.qbytes as usize - 100;
+    let long = vec![0; room / 2];
+    other.send(2, &long).unwrap();
+    shows(true, true, Some(both));
+    other.send(2, &long).unwrap();
+    shows(true, false, Some(EventFlags::IN));
+    let lease = queue.lease(Want::Exactly(2)).unwrap();
+    shows(true, false, Some(EventFlags::IN));
+    lease.acknowledge().unwrap();
+    shows(true, true, Some(both));
+    let mut buffer = vec![0; room];
+    queue.receive(Want::Any, &mut buffer).unwrap();
+    shows(true, true, Some(both));
+    queue.receive(Want::Any, &mut buffer).unwrap();
+    shows(false, true, Some(EventFlags::OUT));
+}
+
+#[test]
+fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
+    let place = Place::new();
+    let queue = place.create_typed(KEY);
+    let set = Epoll::new(
+        queue.pollable().unwrap(),
+        EventFlags::IN | EventFlags::OUT | EventFlags::ET,
+    );
+    assert_eq!(set.told(), Some(EventFlags::OUT));
+    place.open_typed(KEY).remove().unwrap();
+    assert_eq!(set.told(), Some(EventFlags::IN | EventFlags::OUT));
+    let error = queue.try_receive(Want::Any, &mut []).unwrap_err();
+    assert_eq!(error, umsg::sysv::ReceiveError::Removed);
+    assert_eq!(place.bells().len(), 1);
+    drop(queue);
+    assert_eq!(place.bells().len(), 0);
+}
+
+#[test]
+fn a_killed_poller_of_a_system_v_queue_is_forgotten() {
+    let place = Place::new();
+    let queue = place.create_typed(KEY);
+    let mut child = Child::run(|| {
+        std::mem::forget(
+            place
+                .open_typed(KEY)
+                .pollable()
+                .unwrap()
+                .try_clone_to_owned(),
+        );
+        0
+    });
+    child.expect(Exit::Code(0), "a poller");
+    assert!(place.bells().len() <= 1);
+    for _ in 0..1000 {
+        queue.send(1, b"m").unwrap();
+        queue.receive(Want::Any, &mut [0; 8]).unwrap();
+    }
+    assert_eq!(place.bells().len(), 0);
+}
+
+#[test]
+fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
+    let place = Place::new();
+    let queue = place.create_typed(KEY);
+    let descriptor = queue.pollable().unwrap();
+    for _ in 0..20 {
+        let mut child = Child::run(|| {
+            std::thread::sleep(Duration::from_millis(5));
+            place.open_typed(KEY).send(3, b"m").unwrap();
+            0
+        });
+        assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+        queue.try_receive(Want::Exactly(3), &mut [0; 8]).unwrap();
+        child.expect(Exit::Code(0), "a sender");
+    }
+}
