@@ -3,11 +3,12 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{pid_t, size_t, timespec};
-use umsg::posix::{Lease, LeaseError};
+use umsg::posix::Lease;
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
 use crate::keep::Keep;
+use crate::leases::{self, Described};
 use crate::pointer;
 use crate::time::{self, told};
 
@@ -42,6 +43,17 @@ struct Leased {
 }
 
 static LEASES: Keep<Leased> = Keep::new();
+
+impl Described for umsg_mq_lease {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn forget(&mut self) {
+        self.data = std::ptr::null();
+        self.id = 0;
+    }
+}
 
 /// Receives a message where it lies.
 ///
@@ -128,7 +140,7 @@ pub unsafe extern "C" fn umsg_mq_lease(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { end(lease, Lease::acknowledge_kept) })
+    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.acknowledge_kept()) })
 }
 
 /// Returns a leased message to its queue.
@@ -155,7 +167,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { end(lease, Lease::give_back_kept) })
+    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.give_back_kept()) })
 }
 
 /// Lets a lease end by itself after some time.
@@ -185,21 +197,10 @@ pub unsafe extern "C" fn umsg_mq_lease_limit(
     lease: *const umsg_mq_lease,
     time: *const timespec,
 ) -> c_int {
-    let limit = || {
-        pointer::check(time, "time")?;
-        // SAFETY: the caller promises a readable timespec and a readable structure.
-        let (time, lease) = unsafe {
-            let time = time::span(time.read_unaligned())?;
-            pointer::check(lease, "lease")?;
-            (time, lease.read_unaligned())
-        };
-        LEASES.get(lease.id).ok_or(NO_LEASE)?.lease.limit(time)?;
-        Ok(0)
-    };
-    answer(limit())
+    let limit = |leased: &Leased, time| leased.lease.limit(time);
+    // SAFETY: the caller promises a readable timespec and a readable structure.
+    answer(unsafe { leases::limit(&LEASES, lease, time, limit) })
 }
-
-const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process has");
 
 /// Keeps a lease and says what a program has to know of it.
 fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
@@ -217,29 +218,4 @@ fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
     // What can't be kept is returned by its drop.
     told.id = kept.map_err(|_| Failure::TooManyHolds)?;
     Ok(told)
-}
-
-/// Ends a lease and marks the program's structure as that of none, unless the lease goes on because the queue could not be
-/// asked.
-///
-/// # Safety
-/// `lease` is readable and writable, or an address that a pointer check refuses.
-unsafe fn end(
-    lease: *mut umsg_mq_lease,
-    end: impl FnOnce(&Lease<'static>) -> Result<(), LeaseError>,
-) -> Result<c_int, Failure> {
-    pointer::check(lease, "lease")?;
-    // SAFETY: by this function's contract.
-    let mut ended = unsafe { lease.read_unaligned() };
-    let result = end(&LEASES.get(ended.id).ok_or(NO_LEASE)?.lease);
-    if result != Err(LeaseError::WouldDeadlock) {
-        // In vain for the second of two threads that end it at the same time.
-        LEASES.end(ended.id);
-        ended.data = std::ptr::null();
-        ended.id = 0;
-        // SAFETY: by this function's contract.
-        unsafe { lease.write_unaligned(ended) };
-    }
-    result?;
-    Ok(0)
 }

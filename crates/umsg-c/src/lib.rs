@@ -9,7 +9,7 @@
 //! | those of System V queues | `msg` |
 //! | those of rings | `ring` |
 //! | handle → queue, and who is still using it | `handle`, `holds` |
-//! | leases and reservations under a number | `keep` |
+//! | leases and reservations under a number | `keep`, `leases` |
 //! | where both find their places | `table` |
 //! | O_NONBLOCK, shared over fork | `flag` |
 //! | errno and the text of the last error | `error` |
@@ -37,6 +37,7 @@ mod handle;
 mod holds;
 mod keep;
 mod lease;
+mod leases;
 mod msg;
 mod notify;
 mod open;

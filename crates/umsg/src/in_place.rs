@@ -1,6 +1,10 @@
 //! A message where it lies in the queue's memory.
 
+use crate::error::LeaseError;
+use crate::sys::clock;
 use crate::sys::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The bytes of a message that this process holds.
 #[derive(Debug)]
@@ -58,6 +62,13 @@ impl InPlace {
         len
     }
 
+    /// A copy of the bytes.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.read_at(0, &mut bytes);
+        bytes
+    }
+
     /// Copies bytes to `offset`; answers how many had room: none if the message is another process's.
     pub(crate) fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if !self.is_ours() {
@@ -91,5 +102,58 @@ impl InPlace {
     pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; that nobody else touches them is our caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+/// A message that is leased, until it is acknowledged or back in its queue.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    pub(crate) place: InPlace,
+    /// Whether it is still to be returned.
+    is_open: AtomicBool,
+}
+
+impl Leased {
+    pub(crate) fn new(place: InPlace) -> Leased {
+        Leased {
+            place,
+            is_open: AtomicBool::new(true),
+        }
+    }
+
+    /// The end of a time limit that begins now, as the record of a lease has it: nanoseconds of the monotonic clock, never 0.
+    pub(crate) fn until(limit: Duration) -> u64 {
+        let nanoseconds = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        clock::monotonic().saturating_add(nanoseconds).max(1)
+    }
+
+    /// Does something with the lease, if it is this process's.
+    pub(crate) fn with(
+        &self,
+        work: impl FnOnce() -> Result<(), LeaseError>,
+    ) -> Result<(), LeaseError> {
+        match self.place.is_ours() {
+            true => work(),
+            false => Err(LeaseError::Ended),
+        }
+    }
+
+    /// Ends the lease, and notes that there is nothing more to be returned, unless the queue's lock could not be had.
+    pub(crate) fn end(
+        &self,
+        end: impl FnOnce() -> Result<(), LeaseError>,
+    ) -> Result<(), LeaseError> {
+        self.with(|| {
+            let ended = end();
+            if ended != Err(LeaseError::WouldDeadlock) {
+                // Relaxed: spares the drop a second attempt, which would be in vain.
+                self.is_open.store(false, Ordering::Relaxed);
+            }
+            ended
+        })
+    }
+
+    pub(crate) fn is_open(&mut self) -> bool {
+        *self.is_open.get_mut()
     }
 }

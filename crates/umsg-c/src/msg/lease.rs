@@ -3,7 +3,6 @@
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use libc::{pid_t, size_t, timespec};
-use umsg::posix::LeaseError;
 use umsg::sysv::raw::Used;
 use umsg::sysv::{Lease, Queue};
 
@@ -12,6 +11,7 @@ use super::refusal::{Refusal, keep};
 use super::until;
 use crate::error::{Failure, answer};
 use crate::keep::Keep;
+use crate::leases::{self, Described};
 use crate::pointer;
 use crate::time::{self, told};
 
@@ -44,6 +44,17 @@ struct Leased {
 }
 
 static LEASES: Keep<Leased> = Keep::new();
+
+impl Described for umsg_msg_lease {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn forget(&mut self) {
+        self.data = std::ptr::null();
+        self.id = 0;
+    }
+}
 
 /// Receives a message of a System V queue where it lies.
 ///
@@ -128,7 +139,7 @@ pub unsafe extern "C" fn umsg_msg_lease(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { end(lease, Lease::acknowledge_kept) })
+    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.acknowledge_kept()) })
 }
 
 /// Returns a leased message to its System V queue.
@@ -155,7 +166,7 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { end(lease, Lease::give_back_kept) })
+    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.give_back_kept()) })
 }
 
 /// Lets a lease of a message of a System V queue end by itself after some time.
@@ -186,21 +197,10 @@ pub unsafe extern "C" fn umsg_msg_lease_limit(
     lease: *const umsg_msg_lease,
     time: *const timespec,
 ) -> c_int {
-    let limit = || {
-        pointer::check(time, "time")?;
-        // SAFETY: the caller promises a readable timespec and a readable structure.
-        let (time, lease) = unsafe {
-            let time = time::span(time.read_unaligned())?;
-            pointer::check(lease, "lease")?;
-            (time, lease.read_unaligned())
-        };
-        LEASES.get(lease.id).ok_or(NO_LEASE)?.lease.limit(time)?;
-        Ok(0)
-    };
-    answer(limit())
+    let limit = |leased: &Leased, time| leased.lease.limit(time);
+    // SAFETY: the caller promises a readable timespec and a readable structure.
+    answer(unsafe { leases::limit(&LEASES, lease, time, limit) })
 }
-
-const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process has");
 
 /// The queue with a lifetime that the compiler does not check.
 ///
@@ -229,29 +229,4 @@ fn put(lease: Lease<'static>, queue: Used) -> Result<umsg_msg_lease, Failure> {
     // What can't be kept is returned by its drop.
     told.id = kept.map_err(|_| Failure::TooManyHolds)?;
     Ok(told)
-}
-
-/// Ends a lease and marks the program's structure as that of none, unless the lease goes on because the queue could not be
-/// asked.
-///
-/// # Safety
-/// `lease` is readable and writable, or an address that a pointer check refuses.
-unsafe fn end(
-    lease: *mut umsg_msg_lease,
-    end: impl FnOnce(&Lease<'static>) -> Result<(), LeaseError>,
-) -> Result<c_int, Failure> {
-    pointer::check(lease, "lease")?;
-    // SAFETY: by this function's contract.
-    let mut ended = unsafe { lease.read_unaligned() };
-    let result = end(&LEASES.get(ended.id).ok_or(NO_LEASE)?.lease);
-    if result != Err(LeaseError::WouldDeadlock) {
-        // In vain for the second of two threads that end it at the same time.
-        LEASES.end(ended.id);
-        ended.data = std::ptr::null();
-        ended.id = 0;
-        // SAFETY: by this function's contract.
-        unsafe { lease.write_unaligned(ended) };
-    }
-    result?;
-    Ok(0)
 }

@@ -4,12 +4,12 @@ use super::queue::Queue;
 use super::status;
 use crate::error::{LeaseError, ReceiveError, Trouble};
 use crate::holds::{Holds, State};
-use crate::in_place::InPlace;
+use crate::in_place::{InPlace, Leased};
 use crate::queue::{Engine, Grip, Refused};
-use crate::sys::clock::{self, Deadline};
+use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use crate::until::realtime;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 /// A message that was received where it lies: nothing is copied, and nothing is lost if its receiver dies.
@@ -47,9 +47,7 @@ use std::time::{Duration, SystemTime};
 pub struct Lease<'q> {
     queue: &'q Queue,
     grip: Grip,
-    place: InPlace,
-    /// Whether the message is still to be returned.
-    open: AtomicBool,
+    leased: Leased,
 }
 
 impl Queue {
@@ -115,8 +113,7 @@ impl Queue {
             Ok(place) => Ok(Lease {
                 queue: self,
                 grip,
-                place: InPlace::new(place, grip.len),
-                open: AtomicBool::new(true),
+                leased: Leased::new(InPlace::new(place, grip.len)),
             }),
             Err(trouble) => {
                 // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
@@ -131,7 +128,7 @@ impl Lease<'_> {
     /// Length of the message, in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
     pub fn len(&self) -> usize {
-        self.place.len()
+        self.leased.place.len()
     }
 
     /// Priority, 0 to 32,767.
@@ -156,7 +153,7 @@ impl Lease<'_> {
 
     /// Where the message lies. Valid as long as the lease.
     pub fn as_ptr(&self) -> *const u8 {
-        self.place.start()
+        self.leased.place.start()
     }
 
     /// The message as a slice.
@@ -168,19 +165,17 @@ impl Lease<'_> {
     #[allow(unsafe_code, reason = "shared memory as a slice")]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: by this function's own contract.
-        unsafe { self.place.bytes() }
+        unsafe { self.leased.place.bytes() }
     }
 
     /// Copies bytes of the message from `offset` on; answers how many there were.
     pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
-        self.place.read_at(offset, buffer)
+        self.leased.place.read_at(offset, buffer)
     }
 
     /// A copy of the message.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut data = vec![0; self.len()];
-        self.place.read_at(0, &mut data);
-        data
+        self.leased.place.to_vec()
     }
 
     /// Lets the lease end by itself, `time` from now: the message then goes back to the head of its priority, whatever its
@@ -190,11 +185,9 @@ impl Lease<'_> {
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
     pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
-        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let until = clock::monotonic().saturating_add(nanoseconds).max(1);
-        self.check()?;
-        let engine = &self.queue.engine;
-        self.answer(engine.limit(thread::current(), &self.grip, until))
+        let (engine, until) = (&self.queue.engine, Leased::until(time));
+        self.leased
+            .with(|| self.answer(engine.limit(thread::current(), &self.grip, until)))
     }
 
     /// The message is dealt with: it is gone, and its room free.
@@ -215,9 +208,9 @@ impl Lease<'_> {
     /// other answer.
     #[doc(hidden)]
     pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
-        self.check()?;
         let engine = &self.queue.engine;
-        self.ended(engine.acknowledge(thread::current(), &self.grip))
+        self.leased
+            .end(|| self.answer(engine.acknowledge(thread::current(), &self.grip)))
     }
 
     /// Returns the message to the head of its priority, as dropping the lease does.
@@ -231,28 +224,12 @@ impl Lease<'_> {
     /// [`give_back`](Self::give_back) for who keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
     #[doc(hidden)]
     pub fn give_back_kept(&self) -> Result<(), LeaseError> {
-        self.check()?;
         let engine = &self.queue.engine;
-        let ended = self.ended(engine.give_back(thread::current(), &self.grip));
-        self.queue.engine.do_chore();
-        ended
-    }
-
-    fn check(&self) -> Result<(), LeaseError> {
-        match self.place.is_ours() {
-            true => Ok(()),
-            false => Err(LeaseError::Ended),
-        }
-    }
-
-    /// Notes that there is nothing more to be returned, unless the queue's lock could not be had.
-    fn ended(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
-        let answer = self.answer(result);
-        if answer != Err(LeaseError::WouldDeadlock) {
-            // Relaxed: spares the drop a second attempt, which would be in vain.
-            self.open.store(false, Ordering::Relaxed);
-        }
-        answer
+        self.leased.end(|| {
+            let ended = self.answer(engine.give_back(thread::current(), &self.grip));
+            engine.do_chore();
+            ended
+        })
     }
 
     fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
@@ -270,7 +247,7 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if *self.open.get_mut() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
+        if self.leased.is_open() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
             expire(&self.queue.engine, &self.grip);
         }
     }

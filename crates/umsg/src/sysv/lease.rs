@@ -3,13 +3,12 @@
 use super::error::{LeaseError, ReceiveError};
 use super::queue::Queue;
 use crate::error::Trouble;
-use crate::in_place::InPlace;
+use crate::in_place::{InPlace, Leased};
 use crate::order::Want;
-use crate::sys::clock::{self, Deadline};
+use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use crate::typed::{Grip, Refused};
 use crate::until::{Until, realtime};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// A message that was received where it lies, and stays there until it is acknowledged. Until then it takes room in the queue
@@ -26,9 +25,7 @@ use std::time::{Duration, SystemTime};
 pub struct Lease<'a> {
     queue: &'a Queue,
     grip: Grip,
-    place: InPlace,
-    /// There is something to be returned.
-    open: AtomicBool,
+    leased: Leased,
 }
 
 impl Queue {
@@ -89,8 +86,7 @@ impl Queue {
             Ok(place) => Ok(Lease {
                 queue: self,
                 grip,
-                place: InPlace::new(place, grip.len),
-                open: AtomicBool::new(true),
+                leased: Leased::new(InPlace::new(place, grip.len)),
             }),
             Err(trouble) => {
                 // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
@@ -105,7 +101,7 @@ impl Lease<'_> {
     /// Length of the message, in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
     pub fn len(&self) -> usize {
-        self.place.len()
+        self.leased.place.len()
     }
 
     /// Its type, 1 or more.
@@ -130,7 +126,7 @@ impl Lease<'_> {
 
     /// Where the message lies. Valid as long as the lease.
     pub fn as_ptr(&self) -> *const u8 {
-        self.place.start()
+        self.leased.place.start()
     }
 
     /// The message as a slice.
@@ -142,19 +138,17 @@ impl Lease<'_> {
     #[allow(unsafe_code, reason = "shared memory as a slice")]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: by this function's own contract.
-        unsafe { self.place.bytes() }
+        unsafe { self.leased.place.bytes() }
     }
 
     /// Copies bytes of the message from `offset` on; answers how many there were.
     pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
-        self.place.read_at(offset, buffer)
+        self.leased.place.read_at(offset, buffer)
     }
 
     /// A copy of the message.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut data = vec![0; self.len()];
-        self.place.read_at(0, &mut data);
-        data
+        self.leased.place.to_vec()
     }
 
     /// Lets the lease end by itself, `time` from now: the message then goes back to its place, whatever its holder does
@@ -163,11 +157,9 @@ impl Lease<'_> {
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
     pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
-        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let until = clock::monotonic().saturating_add(nanoseconds).max(1);
-        self.check()?;
-        let engine = &self.queue.engine;
-        self.answer(engine.limit(thread::current(), &self.grip, until))
+        let (engine, until) = (&self.queue.engine, Leased::until(time));
+        self.leased
+            .with(|| self.answer(engine.limit(thread::current(), &self.grip, until)))
     }
 
     /// The message is dealt with: it is gone, and its room free.
@@ -187,9 +179,9 @@ impl Lease<'_> {
     /// other answer.
     #[doc(hidden)]
     pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
-        self.check()?;
         let engine = &self.queue.engine;
-        self.ended(engine.acknowledge(thread::current(), &self.grip))
+        self.leased
+            .end(|| self.answer(engine.acknowledge(thread::current(), &self.grip)))
     }
 
     /// Returns the message to its place in the queue, as dropping the lease does.
@@ -203,26 +195,9 @@ impl Lease<'_> {
     /// [`give_back`](Self::give_back) for who keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
     #[doc(hidden)]
     pub fn give_back_kept(&self) -> Result<(), LeaseError> {
-        self.check()?;
         let engine = &self.queue.engine;
-        self.ended(engine.give_back(thread::current(), &self.grip))
-    }
-
-    fn check(&self) -> Result<(), LeaseError> {
-        match self.place.is_ours() {
-            true => Ok(()),
-            false => Err(LeaseError::Ended),
-        }
-    }
-
-    /// Notes that there is nothing more to be returned, unless the queue's lock could not be had.
-    fn ended(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
-        let answer = self.answer(result);
-        if answer != Err(LeaseError::WouldDeadlock) {
-            // Relaxed: spares the drop a second attempt, which would be in vain.
-            self.open.store(false, Ordering::Relaxed);
-        }
-        answer
+        self.leased
+            .end(|| self.answer(engine.give_back(thread::current(), &self.grip)))
     }
 
     fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
@@ -240,7 +215,7 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if *self.open.get_mut() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
+        if self.leased.is_open() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
             // A handler that has interrupted its own thread inside of the queue: there is no lock to be had, and the record
             // is changed by nobody meanwhile.
             self.queue.engine.expire(&self.grip);
