@@ -1,5 +1,5 @@
-//! POSIX message queues in shared memory: the semantics of Linux, no system call on the fast path, no limits of the
-//! kernel, no root, no daemon, and safe against the death of any process at any instruction.
+//! POSIX message queues, System V message queues and message rings in shared memory: the semantics of Linux, no system call on the
+//! fast path, no limits of the kernel, no root, no daemon, and safe against the death of any process at any instruction.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("umsg-lib-{}", std::process::id()));
@@ -24,9 +24,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where things are: [`posix`] is the face; [`Namespace`] says which directory holds the queues; [`signals`] is for
-//! handlers that use queues. ARCHITECTURE.md follows a message through the code, docs/format.md draws every byte of a
-//! segment, docs/protocols.md every state, barrier and crash point.
+//! | what you look for | where |
+//! |---|---|
+//! | queues with a name, whose messages have priorities | [`posix`] |
+//! | queues with a key, whose messages have types | [`sysv`] |
+//! | messages for one receiver, which it can wait for in any number | [`ring`] |
+//! | queues in an event loop | [`posix::Queue::pollable`], [`sysv::Queue::pollable`]; in tokio's `aio`, with the feature `tokio` |
+//! | which directory holds the queues, and its limits | [`Namespace`], [`Limits`] |
+//! | handlers that use queues; files that are cut short | [`signals`] |
+//! | what is the matter with a queue | [`diagnosis`] |
+//!
+//! ARCHITECTURE.md follows a message through the code, docs/format.md draws every byte of a segment, docs/protocols.md every state,
+//! barrier and crash point; docs/guarantees.md says what is promised, and which test shows it.
 #![deny(unsafe_code)]
 // A model has no faces that would use everything, and counts modulo one.
 #![cfg_attr(

@@ -26,6 +26,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// The steps: `examination`, and `repair`, which has as much done as can be. What they ask of a queue: `subject`; what one is: `posix`, `sysv`.
+// What is looked at: `header`, `view` (a copy at rest); `ring`, `store`, `hints` of POSIX queues, `types` of System V queues; `slots`, `nodes`,
+// `holds`, `arena` of both; `rehearsal`. What is told: `findings`, `problems`; `locks`, `repairs`, `pollers`, `who`.
 mod arena;
 mod examination;
 mod findings;

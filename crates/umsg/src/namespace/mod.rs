@@ -3,10 +3,12 @@
 //! ```text
 //! /dev/shm/umsg              root's, mode 1777: the namespace of all users, if an administrator made it
 //! ├── .namespace             limits and PID namespace: 96 bytes, see `record.rs`
+//! ├── .bell-0123456789abcdef the doorbell of a queue that is polled: a FIFO, see `bells.rs`
 //! ├── mq                     root's, mode 1777
 //! │   ├── work               the queue /work: a regular file of the user who made it
 //! │   └── log
 //! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
+//! │   ├── .next              where the next identifier comes from
 //! │   ├── 3                  a queue's file, by its index
 //! │   └── k-00001234         its label: a link that has its key for a name and its identifier for a text
 //! └── ring                   root's, mode 1777: rings

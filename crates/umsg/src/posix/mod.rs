@@ -7,7 +7,15 @@
 //!
 //! Messages can be written and read in place: [`Queue::reserve`], [`Queue::receive_lease`].
 //!
-//! A process can be told of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`].
+//! Several messages in one call: [`Queue::send_batch`], [`Queue::receive_batch`].
+//!
+//! A process can be told of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`]; and a queue can be polled
+//! along with sockets: [`Queue::pollable`].
+//!
+//! A queue can be told what to do with messages that it can't take, keep or deliver: [`OpenOptions::on_full`],
+//! [`OpenOptions::time_to_live`], [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`].
+//!
+//! A queue's contents in a file, and back: [`Queue::snapshot`], [`Snapshot::restore`]. What is the matter with a queue: [`diagnose`], [`repair`].
 //!
 //! # If a process dies
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.

@@ -2,7 +2,8 @@
 //!
 //! The semantics are those of Linux, sysvipc(7), down to the error numbers. What differs from the kernel's queues: no system
 //! call unless somebody has to wait; limits that belong to the [namespace](crate::Namespace) and need no root; receiving by
-//! type costs the same however many other messages wait; time-outs, batches, [leases](Queue::lease) and [peeking](Queue::peek).
+//! type costs the same however many other messages wait; time-outs, batches, [leases](Queue::lease), [peeking](Queue::peek) and
+//! [polling](Queue::pollable). What is the matter with a queue: [`diagnose`], [`repair`].
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("umsg-sysv-{}", std::process::id()));

@@ -127,10 +127,6 @@ impl Figures {
         *self.at.entry(point.to_owned()).or_default() += 1;
     }
 
-    pub fn kills(&self) -> u32 {
-        self.kills
-    }
-
     pub fn kills_at(&self, point: &str) -> u32 {
         self.at.get(point).copied().unwrap_or_default()
     }
