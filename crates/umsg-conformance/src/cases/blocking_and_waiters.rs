@@ -1,12 +1,12 @@
-//! Who waits, who is served next, and what does not disturb a waiter.
+//! Who waits, who is served next, and what does not wake a waiter.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
 use crate::children::{Carried, Child, wait_until, wait_until_asleep};
 use crate::errno::Errno;
-use crate::site::{Message, Queue, Site, message};
-use crate::sys::{self, from_now};
+use crate::site::{Queue, Site, message};
+use crate::sys;
 
 subject! { $ blocking_and_waiters, blocking_and_waiters_cases:
     a_receive_from_an_empty_queue_waits_for_a_message
@@ -27,20 +27,6 @@ subject! { $ blocking_and_waiters, blocking_and_waiters_cases:
     a_killed_sender_leaves_nothing
     a_killed_receiver_is_skipped
     a_killed_sender_is_skipped
-    a_caught_signal_interrupts_a_blocked_receive
-    a_caught_signal_interrupts_a_blocked_send
-    a_caught_signal_interrupts_a_timed_call
-    a_caught_signal_interrupts_whenever_it_comes
-    a_handler_with_sa_restart_does_not_interrupt_a_receive
-    a_handler_with_sa_restart_does_not_interrupt_a_send
-    a_handler_with_sa_restart_does_not_interrupt_a_timed_call
-    a_restarted_call_keeps_its_deadline
-    an_interrupted_receive_takes_nothing
-    an_interrupted_send_leaves_nothing
-    stop_and_continue_do_not_disturb_a_receiver
-    stop_and_continue_do_not_disturb_a_sender
-    stop_and_continue_do_not_disturb_a_timed_call
-    calls_from_a_signal_handler_work
     setting_o_nonblock_does_not_wake_a_blocked_receiver
     closing_the_descriptor_in_another_thread_does_not_wake_a_receiver
     two_processes_play_ping_pong
@@ -67,7 +53,7 @@ fn a_send_to_a_full_queue_waits_for_room(site: &Site) {
 }
 
 /// A queue of one message that holds "first".
-fn full_queue(site: &Site) -> Queue<'_> {
+pub(super) fn full_queue(site: &Site) -> Queue<'_> {
     let queue = site.queue(1, 16);
     assert_eq!(queue.send(b"first", 0), Ok(()));
     queue
@@ -104,7 +90,7 @@ fn a_newcomer_does_not_take_the_message_of_a_blocked_receiver(site: &Site) {
 }
 
 /// A child blocked in this.
-fn blocked<'a, T: Carried>(site: &'a Site, work: impl FnOnce() -> T) -> Child<'a, T> {
+pub(super) fn blocked<'a, T: Carried>(site: &'a Site, work: impl FnOnce() -> T) -> Child<'a, T> {
     let child = site.child(work);
     child.wait_until_blocked();
     child
@@ -293,245 +279,6 @@ fn a_killed_sender_is_skipped(site: &Site) {
     assert_eq!(queue.receive(), Ok(message("first", 0)));
     assert_eq!(next.result(), Ok(()));
     assert_eq!(queue.receive(), Ok(message("next", 0)));
-}
-
-/// How often a handler ran in this process.
-static HANDLED: AtomicI32 = AtomicI32::new(0);
-
-extern "C" fn count(_: i32) {
-    HANDLED.fetch_add(1, Ordering::Relaxed);
-}
-
-/// A child blocked in this, with a handler for SIGUSR1. Its result comes with how often the handler ran.
-fn blocked_with_handler<'a, T: Carried>(
-    site: &'a Site,
-    flags: i32,
-    work: impl FnOnce() -> Result<T, Errno>,
-) -> Child<'a, Result<T, Errno>> {
-    blocked(site, || {
-        site.ask(site.backend().handle_signal(libc::SIGUSR1, count, flags))?;
-        let result = work();
-        assert_ne!(
-            HANDLED.load(Ordering::Relaxed),
-            0,
-            "the handler did not run"
-        );
-        result
-    })
-}
-
-fn a_caught_signal_interrupts_a_blocked_receive(site: &Site) {
-    let queue = site.queue(1, 8);
-    let receiver = blocked_with_handler(site, 0, || queue.receive());
-    receiver.signal(libc::SIGUSR1);
-    assert_eq!(receiver.result(), Err(Errno::EINTR));
-}
-
-fn a_caught_signal_interrupts_a_blocked_send(site: &Site) {
-    let queue = full_queue(site);
-    let sender = blocked_with_handler(site, 0, || queue.send(b"second", 0));
-    sender.signal(libc::SIGUSR1);
-    assert_eq!(sender.result(), Err(Errno::EINTR));
-}
-
-fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
-    let (empty, full) = (site.queue(1, 8), full_queue(site));
-    let receiver = blocked_with_handler(site, 0, || empty.receive_by(from_now(30_000)));
-    receiver.signal(libc::SIGUSR1);
-    assert_eq!(receiver.result(), Err(Errno::EINTR));
-    let sender = blocked_with_handler(site, 0, || full.send_by(b"second", 0, from_now(30_000)));
-    sender.signal(libc::SIGUSR1);
-    assert_eq!(sender.result(), Err(Errno::EINTR));
-}
-
-fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
-    site.need_noticed_handlers();
-    const WAITERS: usize = 40;
-    // More threads that want to run than processors, so that a waiter that looks up now and then is seen doing so.
-    let busy: Vec<_> = (0..4)
-        .map(|_| {
-            site.child(|| {
-                loop {
-                    std::hint::spin_loop();
-                }
-            })
-        })
-        .collect::<Vec<Child<'_, ()>>>();
-    let queues: Vec<_> = (0..4).map(|_| site.queue(1, 8)).collect();
-    for round in 0..5 {
-        let receivers: Vec<_> = (0..WAITERS)
-            .map(|at| {
-                let queue = queues[at % queues.len()];
-                blocked_with_handler(site, 0, move || queue.receive())
-            })
-            .collect();
-        thread::sleep(std::time::Duration::from_millis(37 * round));
-        for receiver in &receivers {
-            receiver.signal(libc::SIGUSR1);
-        }
-        for receiver in receivers {
-            assert_eq!(receiver.result(), Err(Errno::EINTR));
-        }
-    }
-    for child in busy {
-        child.kill();
-    }
-}
-
-/// Sends a signal several times and watches that the child stays blocked.
-fn expect_undisturbed<T: Carried>(child: &Child<'_, T>) {
-    for _ in 0..3 {
-        child.signal(libc::SIGUSR1);
-        child.expect_still_blocked();
-    }
-    child.wait_until_blocked();
-}
-
-fn a_handler_with_sa_restart_does_not_interrupt_a_receive(site: &Site) {
-    let queue = site.queue(1, 8);
-    let receiver = blocked_with_handler(site, libc::SA_RESTART, || queue.receive());
-    expect_undisturbed(&receiver);
-    assert_eq!(queue.send(b"still", 0), Ok(()));
-    assert_eq!(receiver.result(), Ok(message("still", 0)));
-}
-
-fn a_handler_with_sa_restart_does_not_interrupt_a_send(site: &Site) {
-    let queue = full_queue(site);
-    let sender = blocked_with_handler(site, libc::SA_RESTART, || queue.send(b"second", 0));
-    expect_undisturbed(&sender);
-    assert_eq!(queue.receive(), Ok(message("first", 0)));
-    assert_eq!(sender.result(), Ok(()));
-    assert_eq!(queue.receive(), Ok(message("second", 0)));
-}
-
-fn a_handler_with_sa_restart_does_not_interrupt_a_timed_call(site: &Site) {
-    let (empty, full) = (site.queue(1, 8), full_queue(site));
-    let receiver = blocked_with_handler(site, libc::SA_RESTART, || {
-        empty.receive_by(from_now(30_000))
-    });
-    expect_undisturbed(&receiver);
-    assert_eq!(empty.send(b"still", 0), Ok(()));
-    assert_eq!(receiver.result(), Ok(message("still", 0)));
-    let sender = blocked_with_handler(site, libc::SA_RESTART, || {
-        full.send_by(b"second", 0, from_now(30_000))
-    });
-    expect_undisturbed(&sender);
-    assert_eq!(full.receive(), Ok(message("first", 0)));
-    assert_eq!(sender.result(), Ok(()));
-}
-
-fn a_restarted_call_keeps_its_deadline(site: &Site) {
-    let queue = site.queue(1, 8);
-    let receiver = blocked_with_handler(site, libc::SA_RESTART, || {
-        queue.receive_by(from_now(600)).map(drop)
-    });
-    receiver.signal(libc::SIGUSR1);
-    assert_eq!(receiver.result(), Err(Errno::ETIMEDOUT));
-}
-
-fn an_interrupted_receive_takes_nothing(site: &Site) {
-    let queue = site.queue(1, 8);
-    let receiver = blocked_with_handler(site, 0, || queue.receive());
-    receiver.signal(libc::SIGUSR1);
-    assert_eq!(receiver.result(), Err(Errno::EINTR));
-    assert_eq!(queue.send(b"safe", 0), Ok(()));
-    assert_eq!(queue.receive(), Ok(message("safe", 0)));
-}
-
-fn an_interrupted_send_leaves_nothing(site: &Site) {
-    let queue = full_queue(site);
-    let sender = blocked_with_handler(site, 0, || queue.send(b"ghost", 9));
-    sender.signal(libc::SIGUSR1);
-    assert_eq!(sender.result(), Err(Errno::EINTR));
-    queue.set_nonblocking(true);
-    assert_eq!(queue.drain(), [message("first", 0)]);
-    assert_eq!(queue.fill(), 1);
-}
-
-/// Stops a child for a while and lets it go on.
-fn stop_for_a_while<T: Carried>(child: &Child<'_, T>) {
-    child.signal(libc::SIGSTOP);
-    wait_until(|| sys::state(child.pid()) == Some(b'T'));
-    child.expect_still_blocked();
-    child.signal(libc::SIGCONT);
-    child.wait_until_blocked();
-    child.expect_still_blocked();
-}
-
-fn stop_and_continue_do_not_disturb_a_receiver(site: &Site) {
-    let queue = site.queue(1, 8);
-    let receiver = blocked(site, || queue.receive());
-    stop_for_a_while(&receiver);
-    assert_eq!(queue.send(b"still", 0), Ok(()));
-    assert_eq!(receiver.result(), Ok(message("still", 0)));
-    let receiver = blocked(site, || queue.receive());
-    receiver.signal(libc::SIGSTOP);
-    wait_until(|| sys::state(receiver.pid()) == Some(b'T'));
-    assert_eq!(queue.send(b"stopped", 0), Ok(()));
-    receiver.expect_still_blocked();
-    receiver.signal(libc::SIGCONT);
-    assert_eq!(receiver.result(), Ok(message("stopped", 0)));
-}
-
-fn stop_and_continue_do_not_disturb_a_sender(site: &Site) {
-    let queue = full_queue(site);
-    let sender = blocked(site, || queue.send(b"second", 0));
-    stop_for_a_while(&sender);
-    assert_eq!(queue.receive(), Ok(message("first", 0)));
-    assert_eq!(sender.result(), Ok(()));
-    assert_eq!(queue.receive(), Ok(message("second", 0)));
-}
-
-fn stop_and_continue_do_not_disturb_a_timed_call(site: &Site) {
-    let queue = site.queue(1, 8);
-    let receiver = blocked(site, || queue.receive_by(from_now(30_000)));
-    stop_for_a_while(&receiver);
-    assert_eq!(queue.send(b"still", 0), Ok(()));
-    assert_eq!(receiver.result(), Ok(message("still", 0)));
-}
-
-/// The site and the queue of the handler below, which can't be given any.
-static HANDLERS_SITE: std::sync::atomic::AtomicPtr<Site> =
-    std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
-static HANDLERS_QUEUE: AtomicI32 = AtomicI32::new(-1);
-
-extern "C" fn echo(_: i32) {
-    // SAFETY: set before the signal could come, to a site that lives as long as the process.
-    let site = unsafe { &*HANDLERS_SITE.load(Ordering::Acquire) };
-    let backend = site.backend();
-    let queue = HANDLERS_QUEUE.load(Ordering::Acquire);
-    let mut buffer = [0; 8];
-    let Ok((length, priority)) = backend.receive(queue, &mut buffer) else {
-        return;
-    };
-    let _ = backend.send(queue, &buffer[..length], priority + 1);
-}
-
-fn calls_from_a_signal_handler_work(site: &Site) {
-    let (blocked_on, echoed) = (site.queue(1, 8), site.queue(1, 8));
-    HANDLERS_SITE.store(std::ptr::from_ref(site).cast_mut(), Ordering::Release);
-    HANDLERS_QUEUE.store(echoed.fd(), Ordering::Release);
-    let receiver = blocked(site, || {
-        site.ask(
-            site.backend()
-                .handle_signal(libc::SIGUSR1, echo, libc::SA_RESTART),
-        )?;
-        blocked_on.receive()
-    });
-    for round in 0..20 {
-        assert_eq!(echoed.send(b"echo", round), Ok(()));
-        receiver.signal(libc::SIGUSR1);
-        wait_until(|| {
-            let got: Option<Message> = echoed.receive_by(from_now(1000)).ok();
-            let done = got.as_ref().is_some_and(|got| got.priority == round + 1);
-            if let Some(got) = got.filter(|_| !done) {
-                echoed.send(&got.data, got.priority).expect("room");
-            }
-            done
-        });
-    }
-    assert_eq!(blocked_on.send(b"end", 0), Ok(()));
-    assert_eq!(receiver.result(), Ok(message("end", 0)));
 }
 
 fn setting_o_nonblock_does_not_wake_a_blocked_receiver(site: &Site) {

@@ -52,6 +52,7 @@ macro_rules! instantiate {
             polling polling_cases
             getattr_setattr getattr_setattr_cases
             blocking_and_waiters blocking_and_waiters_cases
+            signals_and_waiters signals_and_waiters_cases
             notification notification_cases
             fork fork_cases
         }
@@ -78,5 +79,6 @@ pub mod open_and_modes;
 pub mod polling;
 pub mod priorities;
 pub mod send_and_receive;
+pub mod signals_and_waiters;
 pub mod timeouts;
 pub mod unlink_and_lifetime;
