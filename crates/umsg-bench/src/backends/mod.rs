@@ -5,6 +5,7 @@ pub mod array2012;
 mod descriptor;
 pub mod dropin;
 pub mod kernel;
+pub mod library;
 pub mod typed;
 pub mod umsg;
 

@@ -1,0 +1,74 @@
+//! Libraries that are loaded beside this program.
+
+use std::ffi::{CStr, CString, c_void};
+use std::mem;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// The library, loaded for good.
+pub struct Library {
+    handle: *mut c_void,
+    path: PathBuf,
+}
+
+impl Library {
+    /// Loads it. Its constructors run.
+    ///
+    /// # Errors
+    /// If it can't be loaded, with the reason that the loader gives.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| Failure::new("the path of a library holds a zero byte"))?;
+        // SAFETY: the path ends with zero. The library's constructors run; it is one of this project,
+        // and is never unloaded.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let library = Self {
+            handle,
+            path: path.to_owned(),
+        };
+        if handle.is_null() {
+            return Err(library.error());
+        }
+        Ok(library)
+    }
+
+    /// A function of the library itself.
+    pub fn symbol(&self, name: &CStr) -> Result<*mut c_void, Failure> {
+        // SAFETY: a library that dlopen gave, and a name that ends with zero.
+        let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        if address.is_null() {
+            return Err(self.error());
+        }
+        // Where the library lacks a name, the search goes on in what it depends on, and finds libc's.
+        if object_of(address) == object_of(libc::strlen as *mut c_void) {
+            let (path, name) = (self.path.display(), name.to_string_lossy());
+            return Err(Failure::new(format!("{path} has no {name}")));
+        }
+        Ok(address)
+    }
+
+    fn error(&self) -> Failure {
+        // SAFETY: dlerror gives null or a string that lives until the next call of this thread.
+        let reason = unsafe {
+            let reason = libc::dlerror();
+            if reason.is_null() {
+                "a name is missing".into()
+            } else {
+                CStr::from_ptr(reason).to_string_lossy().into_owned()
+            }
+        };
+        Failure::new(format!("{}: {reason}", self.path.display()))
+    }
+}
+
+/// Where the library or program that holds this function begins; null if none does.
+fn object_of(function: *mut c_void) -> *mut c_void {
+    // SAFETY: all-zero is a valid Dl_info, which the call fills if it knows the address.
+    unsafe {
+        let mut info: libc::Dl_info = mem::zeroed();
+        libc::dladdr(function, &raw mut info);
+        info.dli_fbase
+    }
+}
