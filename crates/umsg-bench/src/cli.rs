@@ -18,6 +18,7 @@ Examples:
   umsg-bench mqueue                 the table published in 2012, on this machine
   umsg-bench stream --json          throughput between two processes, for a program to read
   umsg-bench msg                    System V queues: pairs of threads on one queue, receiving by type
+  umsg-bench peers                  what else one would use, with the same work, and who is stuck when one of two is killed
   umsg-bench all --quick            everything, in less than three minutes, with less certain figures
   umsg-bench all --json figures.json --html figures.html
                                     everything, kept, and as a page to look at
@@ -28,6 +29,10 @@ The kernel allows an unprivileged process queues of 10 messages; its column is m
 deepest queue that it allows the caller (RLIMIT_MSGQUEUE and /proc/sys/fs/mqueue, which are never
 changed), and the output says how deep that was. A System V queue of more than 16,384 bytes it makes for
 root only: then in an IPC namespace that belongs to the measurement.
+
+Peers are taken where they are installed: g++ and libboost-dev, redis-server and nats-server of Debian, which are started
+for the measurement only, on a socket and a port of their own; iceoryx2 is built by `cargo xtask bench peers`. The others are
+left out, with a line that says how to get them.
 
 A ratio says how many times better umsg is than the kernel in the same run: above 1, umsg is faster.
 A row is \"not resolved\" if the rounds differ too much for its figures, or its goal, to mean anything.
@@ -128,7 +133,7 @@ mod tests {
     fn figures_go_to_a_file_or_in_place_of_the_tables() {
         let cli = parse("umsg-bench all --json figures.json").unwrap();
         assert!(cli.tables());
-        assert_eq!(cli.suites().len(), 12);
+        assert_eq!(cli.suites().len(), 13);
         for line in ["umsg-bench msg --json", "umsg-bench msg --json -"] {
             assert!(!parse(line).unwrap().tables(), "{line}");
         }

@@ -10,6 +10,7 @@ use crate::cli::Cli;
 use crate::clock;
 use crate::failure::Failure;
 use crate::machine::{self, Cpus};
+use crate::peers::scratch::Scratch;
 use crate::progress::Progress;
 use crate::row::rounded;
 use crate::suite::Suite;
@@ -33,12 +34,14 @@ pub struct Plan {
     pub hurried: bool,
     /// How deep the kernel lets us go.
     pub allowance: Allowance,
+    /// For what peers need. The supervisor removes it.
+    pub scratch: Scratch,
     /// Why there is no column for the drop-in, if so.
     pub no_dropin: Option<Failure>,
 }
 
 impl Plan {
-    pub fn new(cli: &Cli) -> Result<Self, Failure> {
+    pub fn new(cli: &Cli, scratch: Scratch) -> Result<Self, Failure> {
         refuse_preload()?;
         let cpus = Cpus::choose()?;
         machine::pin(cpus.first)?;
@@ -55,6 +58,7 @@ impl Plan {
             cpus,
             hurried,
             allowance: kernel::allowance(cli.kernel_depth),
+            scratch,
             no_dropin: dropin::load(cli.dropin.as_deref()).err(),
         })
     }

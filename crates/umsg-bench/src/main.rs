@@ -29,6 +29,7 @@ mod harness;
 mod machine;
 mod markdown;
 mod page;
+mod peers;
 mod plot;
 mod progress;
 mod published;
@@ -52,6 +53,7 @@ use crate::company::Company;
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::harness::Plan;
+use crate::peers::scratch::Scratch;
 use crate::suite::Suite;
 
 fn main() -> ExitCode {
@@ -60,7 +62,9 @@ fn main() -> ExitCode {
         Some(Task::Report { figures, pages }) => Document::read(figures)
             .and_then(|document| write_pages(&document, pages))
             .map(|()| ExitCode::SUCCESS),
-        None => typed::prepare().and_then(|()| supervisor::run(cli.deadline(), || measure(&cli))),
+        None => typed::prepare().and_then(|()| {
+            supervisor::run(cli.deadline(), |scratch| measure(&cli, scratch.clone()))
+        }),
     };
     match done {
         Ok(code) => code,
@@ -72,8 +76,8 @@ fn main() -> ExitCode {
 }
 
 /// Runs the suites that were asked for, prints what they found and writes what was asked for.
-fn measure(cli: &Cli) -> Result<(), Failure> {
-    let plan = Plan::new(cli)?;
+fn measure(cli: &Cli, scratch: Scratch) -> Result<(), Failure> {
+    let plan = Plan::new(cli, scratch)?;
     let mut document = Document::new(&plan);
     let suites = cli.suites();
     let mut failed = Vec::new();

@@ -72,8 +72,16 @@ fn table(table: &Table) -> String {
     head.extend(published.map(|name| format!("published: {name}")));
     head.extend(table.more.iter().cloned());
     let lines: Vec<String> = table.lines.iter().map(line).collect();
+    let mut notes: String = table
+        .notes
+        .iter()
+        .map(|note| format!("- {note}\n"))
+        .collect();
+    if !notes.is_empty() {
+        notes.push('\n');
+    }
     format!(
-        "### {}\n\n{}\n\nGoal: {}\n\n| {} |\n{rule}\n{}\n",
+        "### {}\n\n{}\n\nGoal: {}\n\n| {} |\n{rule}\n{}\n{notes}",
         table.title,
         table.origin,
         table.goal,

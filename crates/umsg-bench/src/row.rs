@@ -8,7 +8,7 @@ use crate::harness::Samples;
 use crate::stats;
 
 /// The middle half of a side's rounds may lie so many percent of their median apart; beyond that the median is no figure.
-const MOST_SPREAD: f64 = 25.0;
+pub const MOST_SPREAD: f64 = 25.0;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

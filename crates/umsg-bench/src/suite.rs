@@ -29,6 +29,8 @@ pub enum Suite {
     Ring,
     /// Two cores: does a hammered queue slow down who works beside it?
     Neighbour,
+    /// umsg beside Boost, iceoryx2, crossbeam, pipe, socket, eventfd, Redis, NATS; and who is stuck when one of two is killed
+    Peers,
     /// All of the above
     All,
     /// A row or a few of each, in half a minute: what `cargo xtask bench-check` compares
@@ -36,7 +38,7 @@ pub enum Suite {
 }
 
 /// In the order in which they run.
-const ALL: [Suite; 12] = [
+const ALL: [Suite; 13] = [
     Suite::Mqueue,
     Suite::Depth,
     Suite::Stream,
@@ -49,6 +51,7 @@ const ALL: [Suite; 12] = [
     Suite::Counters,
     Suite::Ring,
     Suite::Neighbour,
+    Suite::Peers,
 ];
 
 impl Suite {
@@ -74,6 +77,7 @@ impl Suite {
             Suite::Counters => "counters",
             Suite::Ring => "ring",
             Suite::Neighbour => "neighbour",
+            Suite::Peers => "peers",
             Suite::All => "all",
             Suite::Guard => "guard",
         }
@@ -94,6 +98,7 @@ impl Suite {
             Suite::Counters => (12, 45),
             Suite::Ring => (35, 230),
             Suite::Neighbour => (20, 120),
+            Suite::Peers => (18, 90),
             Suite::All => (0, 0),
             Suite::Guard => (15, 30),
         };
@@ -111,6 +116,7 @@ impl Suite {
             Suite::Neighbour => {
                 Some("neighbour: 4 pairs of runs in place of 30, which resolve little")
             }
+            Suite::Peers => Some("peers: two kills a round of each in place of 40"),
             _ => None,
         }
     }

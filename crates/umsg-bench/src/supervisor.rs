@@ -5,9 +5,9 @@
 //!  owns the directory    dies with the supervisor    die with the worker
 //! ```
 //!
-//! The supervisor makes a namespace directory, waits for the worker with a deadline, reaps whoever
-//! is left (it is the subreaper of them all) and removes the directory and the kernel's System V
-//! queues: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
+//! The supervisor makes a namespace directory and one for what other libraries and servers need, waits
+//! for the worker with a deadline, reaps whoever is left (it is the subreaper of them all) and removes
+//! the directories, the kernel's System V queues and what others left in shared memory: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
 //! POSIX queues need no such care: they are unlinked as soon as they are open.
 
 use std::fs;
@@ -20,13 +20,15 @@ use std::time::{Duration, Instant};
 
 use crate::backends::typed;
 use crate::failure::Failure;
+use crate::peers::scratch::{self, Scratch};
 
-/// Runs `work` in a child that has a namespace directory of its own in `UMSG_DIR`.
+/// Runs `work` in a child that has a namespace directory of its own in `UMSG_DIR`, and another one for whatever else it needs.
 pub fn run(
     deadline: Duration,
-    work: impl FnOnce() -> Result<(), Failure>,
+    work: impl FnOnce(&Scratch) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
     let directory = Directory::new()?;
+    let scratch = scratch::Owned::new()?;
     let signals = block_signals()?;
     become_subreaper();
     let supervisor = std::process::id();
@@ -38,7 +40,7 @@ pub fn run(
             die_with_parent(supervisor);
             // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
             unsafe { std::env::set_var("UMSG_DIR", directory.path()) };
-            let code = match work() {
+            let code = match work(scratch.scratch()) {
                 Ok(()) => 0,
                 Err(failure) => {
                     eprintln!("umsg-bench: {failure}");
@@ -55,7 +57,7 @@ pub fn run(
             }
             reap_everyone();
             typed::sweep();
-            drop(directory);
+            drop((directory, scratch));
             ended
         }
     }

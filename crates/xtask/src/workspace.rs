@@ -63,6 +63,16 @@ impl Workspace {
         self.cargo(&["build", "--release", "--workspace", "--exclude", "xtask"])
     }
 
+    /// Builds the peer that is a workspace of its own, into a directory beside the release build, where umsg-bench finds it.
+    pub fn build_peers(&self) -> Command {
+        let mut command = self.cargo(&["build", "--release", "--locked", "--manifest-path"]);
+        command
+            .arg("crates/umsg-bench/peers-iceoryx2/Cargo.toml")
+            .arg("--target-dir")
+            .arg(self.target.join("peers-iceoryx2"));
+        command
+    }
+
     /// Builds what measures, and the drop-in, which is measured.
     pub fn build_benchmarks(&self) -> Command {
         self.cargo(&[

@@ -263,7 +263,8 @@ fn kills(document: &Document) -> Bars {
         name: trial.peer.clone(),
         who: match trial.peer.starts_with("umsg") {
             true => Who::Umsg,
-            false => Who::Kernel,
+            false if trial.peer.starts_with("kernel") => Who::Kernel,
+            false => Who::Third,
         },
         count: trial.stuck,
         of: trial.kills,

@@ -26,9 +26,13 @@ fn table(table: &Table) -> String {
     head.extend(published.map(|name| cell("th", "", &format!("published: {name}"))));
     head.extend(table.more.iter().map(|name| cell("th", "", name)));
     let lines: Vec<String> = table.lines.iter().map(line).collect();
+    let notes = match table.notes.is_empty() {
+        true => String::new(),
+        false => notes_of(&table.notes),
+    };
     format!(
         "<div class=\"published-table\" id=\"{}\">\n<h3>{}</h3>\n<p class=\"about\">{}</p>\n<p class=\"about\"><b>Goal.</b> {}</p>\n\
-         {}</div>\n",
+         {}{notes}</div>\n",
         table.id,
         escape(table.title),
         escape(table.origin),
@@ -105,18 +109,22 @@ fn suite(
             .map(|key| cell("th", "", &key.replace('_', " "))),
     );
     let lines: Vec<String> = rows.iter().map(|row| full_row(row, &keys)).collect();
-    let notes: Vec<String> = notes
-        .iter()
-        .map(|note| format!("<li>{}</li>", escape(note)))
-        .collect();
     format!(
-        "<details id=\"suite-{name}\"><summary>{name} <span>{} rows, {:.0} s, others took {:.2} CPUs</span></summary>\n{}<ul class=\"notes\">{}</ul>\n</details>\n",
+        "<details id=\"suite-{name}\"><summary>{name} <span>{} rows, {:.0} s, others took {:.2} CPUs</span></summary>\n{}{}</details>\n",
         rows.len(),
         load.seconds,
         load.others + load.stolen,
         scrolled(&head, &lines),
-        notes.concat()
+        notes_of(&notes)
     )
+}
+
+fn notes_of(notes: &[impl AsRef<str>]) -> String {
+    let notes: Vec<String> = notes
+        .iter()
+        .map(|note| format!("<li>{}</li>", escape(note.as_ref())))
+        .collect();
+    format!("<ul class=\"notes\">{}</ul>\n", notes.concat())
 }
 
 fn full_row(row: &Row, keys: &[&str]) -> String {

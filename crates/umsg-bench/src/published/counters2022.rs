@@ -35,6 +35,7 @@ pub fn table(document: &Document) -> Table {
         .into(),
         published: vec!["gain"],
         lines: Vec::new(),
+        notes: Vec::new(),
     };
     let keys = ["percpu_atomic", "shared", "umsg_cpu_ns", "kernel_cpu_ns"];
     for way in ["adaptive", "blocking"] {

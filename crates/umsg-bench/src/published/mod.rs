@@ -26,6 +26,8 @@ pub struct Table {
     pub more: Vec<String>,
     pub published: Vec<&'static str>,
     pub lines: Vec<Line>,
+    /// How what stands in the columns was used, where that is not plain.
+    pub notes: Vec<String>,
 }
 
 /// A line of it.

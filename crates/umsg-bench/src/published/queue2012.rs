@@ -53,6 +53,7 @@ pub fn table(document: &Document) -> Table {
             .into(),
         published: vec!["array", "tree"],
         lines: Vec::new(),
+        notes: Vec::new(),
     };
     let keys = ["umsg_at_kernel_depth", "array2012"];
     for (end, name) in ENDS.into_iter().enumerate() {

@@ -29,6 +29,7 @@ pub fn table(document: &Document) -> Table {
         .into(),
         published: vec!["before", "after"],
         lines: Vec::new(),
+        notes: Vec::new(),
     };
     for place in ["threads", "processes"] {
         for mode in ["adaptive", "polling", "asleep"] {

@@ -48,6 +48,7 @@ pub fn table(document: &Document) -> Table {
         .into(),
         published: vec!["inside the lock", "outside"],
         lines: Vec::new(),
+        notes: Vec::new(),
     };
     let keys = ["wake_inside_lock", "umsg_cpu_ns", "kernel_cpu_ns"];
     for place in [

@@ -139,6 +139,11 @@ impl Letter {
         Ok(self.word(WORD))
     }
 
+    /// The number of what was received: [`Self::read`] says whether it is whole.
+    pub fn number(&self) -> u64 {
+        self.word(0)
+    }
+
     #[inline]
     fn word(&self, at: usize) -> u64 {
         let mut word = [0; WORD];

@@ -11,6 +11,7 @@ mod mqueue;
 mod msg;
 mod neighbour;
 mod pairs;
+mod peers;
 mod pingpong;
 mod poll;
 mod priorities;
@@ -37,6 +38,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
         Suite::Msg => msg::run(plan),
         Suite::Counters => counters::run(plan),
         Suite::Ring => return ring::run(plan),
+        Suite::Peers => return peers::run(plan),
         Suite::Guard => guard::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
     };

@@ -25,6 +25,12 @@ const RUNS: usize = 3;
 pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.run("release build", &mut workspace.build_benchmarks())?;
+    if suites
+        .iter()
+        .any(|suite| suite == "peers" || suite == "all")
+    {
+        build_peers(&mut steps, workspace);
+    }
     let mut failed = Vec::new();
     for suite in suites {
         let mut bench = workspace.command(workspace.release("umsg-bench"));
@@ -45,6 +51,9 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
 pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.run("release build", &mut workspace.build_benchmarks())?;
+    if !again {
+        build_peers(&mut steps, workspace);
+    }
     let mut bench = workspace.command(workspace.release("umsg-bench"));
     match again {
         true => bench.args(["report", FIGURES]),
@@ -56,6 +65,15 @@ pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
         bench.env("UMSG_BENCH_COMMIT", commit);
     }
     steps.run("benchmarks", &mut bench)
+}
+
+/// Builds iceoryx2, which is not of this workspace, as what `umsg-bench peers` loads. Where that can't be done, as without a network,
+/// it does without.
+fn build_peers(steps: &mut Steps, workspace: &Workspace) {
+    let mut build = workspace.build_peers();
+    if let Err(failure) = steps.run("build of iceoryx2", &mut build) {
+        println!("{failure}\n    umsg-bench peers does without iceoryx2");
+    }
 }
 
 /// What was built: the commit, with a mark if files differ from it.

@@ -12,7 +12,7 @@
 
 mod cadence;
 mod report;
-mod stage;
+pub(super) mod stage;
 mod throughput;
 mod wakeups;
 mod ways;

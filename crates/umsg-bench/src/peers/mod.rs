@@ -1,0 +1,150 @@
+//! What else a program can send messages through: libraries, what the kernel has besides queues, and servers. Each is used as its
+//! own documentation says, and says of itself how that is.
+//!
+//! ```text
+//!   Peer ──make──▶ Link ──sender()──▶ Sender     in the process that sends
+//!  (there or not)       ──receiver()─▶ Receiver  in the one that receives
+//! ```
+//!
+//! A link is made before the processes are forked; its ends are made in them, because a connection to a server, or what a library
+//! notes of the process it runs in, can't be shared. As with [`crate::backends`], every measurement is compiled for each peer.
+//!
+//! | module | peers |
+//! |---|---|
+//! | `queue` | umsg itself, and the kernel's POSIX queue |
+//! | `descriptor` | pipe, Unix socket, eventfd |
+//! | `channel` | crossbeam-channel |
+//! | `plug` | what is compiled apart and loaded: Boost.Interprocess (`boost`), iceoryx2 (`iceoryx`) |
+//! | `server`, `wire` | what a server carries: Redis (`redis`), NATS (`nats`) |
+
+pub mod boost;
+pub mod channel;
+pub mod descriptor;
+pub mod iceoryx;
+pub mod nats;
+mod plug;
+pub mod queue;
+pub mod redis;
+pub mod scratch;
+mod server;
+mod wire;
+
+use crate::backends::{Errno, Spec};
+use crate::failure::Failure;
+
+/// Bytes of every message here.
+pub const SIZE: usize = 64;
+
+/// How an end waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It does not: the caller tries again.
+    Polling,
+    /// As its library waits by default.
+    Waiting,
+    /// As `Waiting`; and where each message would cost an answer from a server, or a system call that programs save by buffering,
+    /// several are on their way at once.
+    Piped,
+    /// It sleeps, where there is a choice.
+    Asleep,
+}
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Polling => "polling",
+            Self::Waiting | Self::Piped => "waiting",
+            Self::Asleep => "asleep",
+        }
+    }
+}
+
+/// What it can do: what it can't is not measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Abilities {
+    /// Has calls that do not wait, and that it makes sense to repeat.
+    pub polls: bool,
+    /// Carries bytes, not only wake-ups.
+    pub carries: bool,
+    /// Goes from process to process, and not only from thread to thread.
+    pub crosses: bool,
+}
+
+impl Abilities {
+    /// All of them.
+    pub const ALL: Self = Self {
+        polls: true,
+        carries: true,
+        crosses: true,
+    };
+}
+
+/// Somebody who carries messages.
+pub trait Peer {
+    type Link: Link;
+
+    const ABILITIES: Abilities;
+
+    /// The heading of its column.
+    fn name(&self) -> &'static str;
+
+    /// Its version, and how it is used here.
+    fn about(&self) -> String;
+
+    /// A queue, a channel, a connection, for one sender and one receiver at a time, to which only who inherits it has access, or who
+    /// knows its name.
+    fn make(&self, spec: &Spec) -> Result<Self::Link, Failure>;
+
+    /// CPU time that its server has taken so far, in nanoseconds.
+    fn server_cpu(&self) -> u64 {
+        0
+    }
+}
+
+/// One way through it.
+pub trait Link: Sync {
+    type Sender<'a>: Sender
+    where
+        Self: 'a;
+    type Receiver<'a>: Receiver
+    where
+        Self: 'a;
+
+    /// For the process that sends. Called by the one that uses it, once.
+    fn sender(&self, way: Way) -> Result<Self::Sender<'_>, Failure>;
+
+    /// For the process that receives. Who sends later finds it there.
+    fn receiver(&self, way: Way) -> Result<Self::Receiver<'_>, Failure>;
+}
+
+/// The end that sends.
+pub trait Sender {
+    /// Waits while there is no room.
+    fn send(&mut self, message: &[u8]) -> Result<(), Errno>;
+
+    /// [`Errno::AGAIN`] if there is no room.
+    fn try_send(&mut self, message: &[u8]) -> Result<(), Errno>;
+
+    /// Lets go what it has kept back, if any.
+    fn flush(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// The end that receives.
+pub trait Receiver {
+    /// Waits until there is a message.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno>;
+
+    /// [`Errno::AGAIN`] if there is none.
+    fn try_receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno>;
+}
+
+/// What arrived with so many bytes is no message of ours unless it is whole.
+#[inline]
+fn whole(length: usize) -> Result<(), Errno> {
+    match length {
+        SIZE => Ok(()),
+        _ => Err(Errno(libc::EBADMSG)),
+    }
+}

@@ -1,0 +1,104 @@
+//! A directory for what peers need, and names that tell what they leave in `/dev/shm`.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::failure::Failure;
+
+/// Where shared memory has its names.
+const SHARED: &str = "/dev/shm";
+
+/// A directory for one run.
+#[derive(Clone)]
+pub struct Scratch(PathBuf);
+
+/// Removes the directory when dropped, with all shared memory whose name begins as its own does. The supervisor has it: it goes on when
+/// all others have ended.
+pub struct Owned(Scratch);
+
+impl Owned {
+    /// Makes it, for us alone, where temporary files go.
+    pub fn new() -> Result<Self, Failure> {
+        let template = std::env::temp_dir().join("umsg-b-XXXXXX");
+        let template = CString::new(template.into_os_string().into_vec())
+            .map_err(|_| Failure::new("TMPDIR holds a zero byte"))?;
+        let mut template = template.into_bytes_with_nul();
+        // SAFETY: the template is writable, ends with six X and a zero byte, and outlives the call.
+        if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
+            let path = String::from_utf8_lossy(&template[..template.len() - 1]).into_owned();
+            return Err(Failure::system(format_args!("cannot make {path}")));
+        }
+        template.pop();
+        Ok(Self(Scratch(PathBuf::from(OsStr::from_bytes(&template)))))
+    }
+
+    pub fn scratch(&self) -> &Scratch {
+        &self.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let Scratch(path) = &self.0;
+        sweep(&self.0.prefix());
+        if let Err(error) = fs::remove_dir_all(path) {
+            eprintln!("umsg-bench: {} stays behind: {error}", path.display());
+        }
+    }
+}
+
+impl Scratch {
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A name that nothing else has, in this directory or in `/dev/shm`.
+    pub fn fresh_name(&self) -> String {
+        // Relaxed: each caller only needs a number of its own.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        format!("{}{number}-", self.prefix())
+    }
+
+    fn prefix(&self) -> String {
+        let name = self.0.file_name().unwrap_or_default();
+        format!("{}-", name.to_string_lossy())
+    }
+}
+
+/// Removes all shared memory whose name begins so.
+pub fn sweep(prefix: &str) {
+    let Ok(entries) = fs::read_dir(SHARED) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            // Somebody else who sweeps may have been first.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_peers_leave_goes_with_the_directory_and_what_others_have_stays() {
+        let (scratch, other) = (Owned::new().unwrap(), Owned::new().unwrap());
+        let [left, kept] =
+            [&scratch, &other].map(|owned| Path::new(SHARED).join(owned.scratch().fresh_name()));
+        let inside = scratch.scratch().path().join("server").join("log");
+        fs::create_dir(inside.parent().unwrap()).unwrap();
+        for file in [&left, &kept, &inside] {
+            fs::write(file, "").unwrap();
+        }
+        drop(scratch);
+        assert!(!left.exists() && !inside.exists() && kept.exists());
+        drop(other);
+        assert!(!kept.exists());
+    }
+}

@@ -1,0 +1,175 @@
+//! Servers that carry messages: started for the measurement, with what they write in its directory, and ended with it.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::scratch::Scratch;
+use crate::clock;
+use crate::failure::Failure;
+use crate::{machine, supervisor};
+
+/// How long one may take to start.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server of our own.
+pub struct Server {
+    process: Child,
+    log: PathBuf,
+    version: String,
+}
+
+impl Server {
+    /// Starts it on these CPUs, in a directory of its own, which `arguments` is told.
+    ///
+    /// # Errors
+    /// If it is not installed, with the package that has it.
+    pub fn start(
+        program: &str,
+        scratch: &Scratch,
+        cpus: Vec<usize>,
+        arguments: impl FnOnce(&mut Command, &std::path::Path),
+    ) -> Result<Self, Failure> {
+        let (program, version) = installed(program)?;
+        let directory = scratch
+            .path()
+            .join(program.rsplit('/').next().unwrap_or("server"));
+        fs::create_dir(&directory)?;
+        let log = directory.join("log");
+        let file = File::create(&log)?;
+        let mut command = Command::new(program);
+        arguments(&mut command, &directory);
+        command
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stderr(file.try_clone()?)
+            .stdout(file);
+        ends_with_us(&mut command);
+        // SAFETY: between fork and exec it makes one system call with a set on its stack, and takes no lock.
+        unsafe {
+            command.pre_exec(move || {
+                machine::pin_to(&cpus).map_err(|_| std::io::Error::last_os_error())
+            });
+        }
+        Ok(Self {
+            process: command.spawn()?,
+            log,
+            version,
+        })
+    }
+
+    /// Tries until it answers.
+    pub fn wait_for<T>(
+        &mut self,
+        mut attempt: impl FnMut(u32) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match attempt(self.process.id()) {
+                Ok(done) => return Ok(done),
+                Err(failure) if Instant::now() > end || self.process.try_wait()?.is_some() => {
+                    let log = fs::read_to_string(&self.log).unwrap_or_default();
+                    let says = log.lines().last().unwrap_or("nothing").trim().to_owned();
+                    return Err(Failure::new(format!(
+                        "the server does not start: {failure}; it says: {says}"
+                    )));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// As it says itself.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// CPU time so far, in nanoseconds.
+    pub fn cpu(&self) -> u64 {
+        clock::cpu_of(self.process.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is nothing in it that has to be kept.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Has the kernel end a program when the measuring process dies, by whatever.
+pub fn ends_with_us(command: &mut Command) {
+    let us = std::process::id();
+    // SAFETY: between fork and exec it makes two system calls without memory, and takes no lock.
+    unsafe {
+        command.pre_exec(move || {
+            supervisor::die_with_parent(us);
+            Ok(())
+        });
+    }
+}
+
+/// The program, and what it says is its version. Servers may lie where only root looks for programs.
+fn installed(program: &str) -> Result<(String, String), Failure> {
+    for path in [program.to_owned(), format!("/usr/sbin/{program}")] {
+        match Command::new(&path).arg("--version").output() {
+            Ok(output) => {
+                let says = String::from_utf8_lossy(&output.stdout);
+                return Ok((path, version(&says)));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::new(format!("{path}: {error}"))),
+        }
+    }
+    Err(Failure::new(format!(
+        "no {program}: apt-get install {program}"
+    )))
+}
+
+/// The first word that begins as a version does: "7.0.15" of "Redis server v=7.0.15 sha=...".
+fn version(says: &str) -> String {
+    let words = says.split_whitespace();
+    let mut versions = words.map(|word| word.trim_start_matches(['v', '=']));
+    let found = versions.find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
+    found.unwrap_or("of unknown version").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Owned;
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_servers_say() {
+        assert_eq!(version("Redis server v=7.0.15 sha=00000000:0"), "7.0.15");
+        assert_eq!(version("nats-server: v2.9.10\n"), "2.9.10");
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_missed_with_its_package() {
+        let owned = Owned::new().unwrap();
+        let started = Server::start("no-such-server", owned.scratch(), vec![0], |_, _| {});
+        let says = started.err().unwrap().to_string();
+        assert_eq!(says, "no no-such-server: apt-get install no-such-server");
+    }
+
+    #[test]
+    fn a_server_that_ends_at_once_is_quoted() {
+        let owned = Owned::new().unwrap();
+        let mut server = Server::start("ls", owned.scratch(), vec![0], |command, _| {
+            command.arg("/no/such/directory");
+        })
+        .unwrap();
+        let waited = server.wait_for(|_| Err::<(), _>(Failure::new("silence")));
+        let says = waited.unwrap_err().to_string();
+        assert!(
+            says.contains("silence") && says.contains("/no/such/directory"),
+            "{says}"
+        );
+    }
+}

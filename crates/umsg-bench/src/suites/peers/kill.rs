@@ -1,0 +1,255 @@
+//! A busy peer is killed: can those who live on go on?
+//!
+//! ```text
+//!  sender ──▶ queue ──▶ receiver       both as fast as they can
+//!    ✗ SIGKILL, after 0 to 10 ms       (or the receiver)
+//!  another sender ──▶ queue ──▶ the same receiver: both must get on
+//! ```
+//!
+//! Each trial has a queue of its own. It ends well when the one who lived on and the one who came have each done more messages than were
+//! still in the queue, and badly when a second passes in which one of them does none. While that second passes, the next trial begins:
+//! whoever is stuck sleeps.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::backends::Spec;
+use crate::child::Child;
+use crate::clock;
+use crate::failure::Failure;
+use crate::found::KillTrial;
+use crate::harness::Plan;
+use crate::peers::{Link, Peer, Receiver as _, SIZE, Sender as _, Way};
+use crate::shared::SharedWords;
+use crate::suites::duet::Letter;
+
+use super::pair;
+
+/// In turn: the kernel's default, where either side often waits for the other, and up to one where whoever is ahead seldom does.
+pub const DEPTHS: [u32; 3] = [10, 128, 1024];
+
+/// Messages that each has done before anybody is killed.
+const WARM_UP: u64 = 64;
+
+/// Nanoseconds within which the two have to get going at first.
+const START: u64 = 10_000_000_000;
+
+/// Nanoseconds of work before the kill, at most.
+const WORK: u64 = 10_000_000;
+
+/// Messages after the kill that prove it: more than any of the peers with a bound keeps back.
+const ENOUGH: u64 = 1_200;
+
+/// Nanoseconds without a message after which somebody is stuck.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// How long a trial has the CPUs for itself after the kill: who is not stuck is done by then.
+const GLANCE: u64 = 50_000_000;
+
+/// How often is looked.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Who does what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Sender,
+    Receiver,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        }
+    }
+}
+
+/// Kills so many.
+pub fn measure<P: Peer>(
+    peer: &P,
+    plan: &Plan,
+    victim: Role,
+    kills: u32,
+) -> Result<KillTrial, Failure> {
+    let name = format!("{}, {} killed", peer.name(), victim.name());
+    let mut random = Random(clock::now());
+    let (mut open, mut stuck) = (Vec::new(), 0);
+    for kill in 0..kills {
+        plan.progress_of(&format!("peers: {name}"), kill, kills);
+        let depth = DEPTHS[kill as usize % DEPTHS.len()];
+        let work = Duration::from_nanos(random.next() % WORK);
+        let mut trial = Trial::kill_one(peer, plan, victim, depth, work)?;
+        let end = clock::now() + GLANCE;
+        while trial.state() == State::Open && clock::now() < end {
+            thread::sleep(LOOK);
+        }
+        open.push(trial);
+        stuck += close(&mut open);
+    }
+    while !open.is_empty() {
+        thread::sleep(LOOK);
+        stuck += close(&mut open);
+    }
+    Ok(KillTrial {
+        peer: name,
+        kills,
+        stuck,
+    })
+}
+
+/// Ends the trials that are decided; how many of them were stuck.
+fn close<L>(open: &mut Vec<Trial<L>>) -> u32 {
+    let mut stuck = 0;
+    open.retain_mut(|trial| {
+        let state = trial.state();
+        stuck += u32::from(state == State::Stuck);
+        state == State::Open
+    });
+    stuck
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    Open,
+    Over,
+    Stuck,
+}
+
+/// Those who are left of one trial. They are ended with it, before the link is.
+struct Trial<L> {
+    _children: [Child; 2],
+    _link: L,
+    tallies: SharedWords,
+    /// Of the one who lived on, when the other one was killed.
+    before: u64,
+    /// Whose tallies count.
+    lived: usize,
+    /// The least that one of the two has done, and when it was seen to have grown.
+    least: u64,
+    grown: u64,
+}
+
+/// Where the one who comes after the kill counts; the first two count where their roles say.
+const NEWCOMER: usize = 2;
+
+impl<L: Link> Trial<L> {
+    fn kill_one<P: Peer<Link = L>>(
+        peer: &P,
+        plan: &Plan,
+        victim: Role,
+        depth: u32,
+        work: Duration,
+    ) -> Result<Self, Failure> {
+        let cpus = pair::cpus(plan)?;
+        let carries = P::ABILITIES.carries;
+        let link = peer.make(&Spec {
+            depth,
+            message_size: SIZE as u32,
+        })?;
+        let tallies = SharedWords::new(3 * APART)?;
+        let start = |role, place| {
+            let cpu = [cpus[role as usize]];
+            Child::start(&cpu, || busy(&link, role, carries, &tallies, place))
+        };
+        let sender = start(Role::Sender, Role::Sender as usize)?;
+        let receiver = start(Role::Receiver, Role::Receiver as usize)?;
+        let end = clock::now() + START;
+        while (0..2).any(|place| tallies.get(place * APART) < WARM_UP) {
+            if clock::now() > end {
+                return Err(Failure::new("sender and receiver do not get going"));
+            }
+            thread::sleep(LOOK);
+        }
+        thread::sleep(work);
+        let (lived, survivor) = match victim {
+            Role::Sender => {
+                drop(sender);
+                (Role::Receiver, receiver)
+            }
+            Role::Receiver => {
+                drop(receiver);
+                (Role::Sender, sender)
+            }
+        };
+        let lived = lived as usize;
+        let before = tallies.get(lived * APART);
+        let newcomer = start(victim, NEWCOMER)?;
+        Ok(Self {
+            _children: [survivor, newcomer],
+            before,
+            lived,
+            least: 0,
+            grown: clock::now(),
+            tallies,
+            _link: link,
+        })
+    }
+}
+
+impl<L> Trial<L> {
+    fn state(&mut self) -> State {
+        let lived = self.tallies.get(self.lived * APART) - self.before;
+        let least = lived.min(self.tallies.get(NEWCOMER * APART));
+        if least >= ENOUGH {
+            return State::Over;
+        }
+        let now = clock::now();
+        if least > self.least {
+            (self.least, self.grown) = (least, now);
+        }
+        match now > self.grown + PATIENCE {
+            true => State::Stuck,
+            false => State::Open,
+        }
+    }
+}
+
+/// Words from one tally to the next, so that they share no cache line.
+const APART: usize = 16;
+
+/// Sends or receives until it is killed.
+fn busy(
+    link: &impl Link,
+    role: Role,
+    carries: bool,
+    tallies: &SharedWords,
+    place: usize,
+) -> Result<(), Failure> {
+    let mut letter = Letter::new(SIZE);
+    let failed = |errno| Failure::queue(role.name(), errno);
+    match role {
+        Role::Sender => {
+            let mut end = link.sender(Way::Waiting)?;
+            for number in 1.. {
+                end.send(letter.write(number, 0)).map_err(failed)?;
+                tallies.set(place * APART, number);
+            }
+        }
+        Role::Receiver => {
+            let mut end = link.receiver(Way::Waiting)?;
+            for number in 1.. {
+                end.receive(letter.buffer()).map_err(failed)?;
+                if carries {
+                    // Of whichever sender, but whole.
+                    letter.read(letter.number())?;
+                }
+                tallies.set(place * APART, number);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moments to kill at.
+struct Random(u64);
+
+impl Random {
+    /// Marsaglia's xorshift.
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}

@@ -1,0 +1,236 @@
+//! umsg, the kernel's queue and what else a program would send messages through: the same work for all of them, in rounds that
+//! alternate, and what becomes of those who live on when one of them is killed.
+//!
+//! The names of the first rows, and a column for each peer, are what the table of the report looks for
+//! (`published/processes.rs`); the trials of kills are drawn.
+
+mod entrant;
+mod kill;
+mod one_thread;
+mod pair;
+mod rows;
+mod stream;
+mod trip;
+
+use self::entrant::Entrant;
+use self::kill::Role;
+use self::rows::{Measured, best, kill_row, kinds};
+use self::stream::Flow;
+use self::trip::Trip;
+use crate::failure::Failure;
+use crate::found::{Found, KillTrial};
+use crate::harness::{Plan, Side};
+use crate::peers::channel::Crossbeam;
+use crate::peers::descriptor::{Eventfd, Pipe, Socket};
+use crate::peers::nats::{self, Nats};
+use crate::peers::redis::{self, Redis};
+use crate::peers::scratch::Scratch;
+use crate::peers::{Abilities, Way, boost, iceoryx, queue};
+use crate::row::{Better, Row};
+
+const SUITE: &str = "peers";
+
+/// Kills in each trial; in a hurry so many a round.
+const KILLS: u32 = 40;
+const KILLS_A_ROUND: u32 = 2;
+
+/// Nanoseconds of a send and a receive in one thread, and of a round trip while both spin; million messages a second: the goals.
+const ONE_THREAD_GOAL: f64 = 45.0;
+const SPINNING_GOAL: f64 = 600.0;
+const STREAM_GOAL: f64 = 15.0;
+
+/// umsg asleep may take 1.05 times what the kernel takes, which is this ratio.
+const ASLEEP_GOAL: f64 = 1.0 / 1.05;
+
+/// Who is there, umsg first and the kernel second, and why others are not.
+struct Field<'a> {
+    entrants: Vec<Box<dyn Entrant + 'a>>,
+    left_out: Vec<String>,
+}
+
+impl<'a> Field<'a> {
+    fn gather(plan: &Plan, scratch: &'a Scratch) -> Self {
+        let mut field = Self {
+            entrants: vec![
+                Box::new(queue::umsg()),
+                Box::new(queue::kernel(plan.allowance)),
+            ],
+            left_out: Vec::new(),
+        };
+        let cpus = plan.cpus.both();
+        field.add(boost::NAME, boost::find(scratch));
+        field.add(iceoryx::NAME, iceoryx::find(scratch));
+        field.entrants.push(Box::new(Crossbeam));
+        field.entrants.push(Box::new(Pipe));
+        field.entrants.push(Box::new(Socket));
+        field.entrants.push(Box::new(Eventfd));
+        field.add(redis::NAME, Redis::start(scratch, cpus.clone()));
+        field.add(nats::NAME, Nats::start(scratch, cpus));
+        field
+    }
+
+    fn add(&mut self, name: &str, found: Result<impl Entrant + 'a, Failure>) {
+        match found {
+            Ok(entrant) => self.entrants.push(Box::new(entrant)),
+            Err(failure) => {
+                eprintln!("umsg-bench: peers: left out {name}: {failure}");
+                self.left_out.push(format!("left out {name}: {failure}"));
+            }
+        }
+    }
+
+    /// What each says of itself, and who is not there.
+    fn notes(&self) -> impl Iterator<Item = String> {
+        let entrants = self.entrants.iter();
+        let about = entrants.map(|entrant| format!("{}: {}", entrant.name(), entrant.about()));
+        about.chain(self.left_out.iter().cloned())
+    }
+
+    /// Rounds of those who can.
+    fn measure<T>(
+        &self,
+        plan: &Plan,
+        what: &str,
+        can: impl Fn(Abilities) -> bool,
+        measure: impl Fn(&dyn Entrant) -> Result<T, Failure>,
+    ) -> Vec<Side<T>> {
+        let mut sides: Vec<Side<T>> = self.entrants.iter().map(|_| Side::new()).collect();
+        for round in 0..plan.rounds {
+            plan.progress(&format!("peers: {what}"), round);
+            for (entrant, side) in self.entrants.iter().zip(&mut sides) {
+                if can(entrant.abilities()) {
+                    side.round(|| measure(entrant.as_ref()));
+                }
+            }
+        }
+        sides
+    }
+
+    fn row(
+        &self,
+        name: &str,
+        unit: &'static str,
+        better: Better,
+        all: &[Measured],
+    ) -> Result<Row, Failure> {
+        rows::row(name, unit, better, &self.entrants, all)
+    }
+}
+
+pub fn run(plan: &Plan) -> Result<Found, Failure> {
+    pair::cpus(plan)?;
+    plan.progress_of("peers: compiling and starting servers", 0, 1);
+    let field = Field::gather(plan, &plan.scratch);
+    let mut rows = vec![one_thread_row(plan, &field)?];
+    rows.extend(stream_rows(plan, &field)?);
+    rows.extend(trip_rows(
+        plan,
+        &field,
+        "round trip, spinning",
+        Way::Polling,
+    )?);
+    rows.extend(trip_rows(plan, &field, "round trip, asleep", Way::Asleep)?);
+    let mut kill_trials = Vec::new();
+    for victim in [Role::Sender, Role::Receiver] {
+        rows.push(kills(plan, &field, victim, &mut kill_trials)?);
+    }
+    if let Some(first) = rows.first_mut() {
+        first.notes.extend(field.notes());
+    }
+    Ok(Found {
+        rows,
+        kill_trials,
+        ..Found::default()
+    })
+}
+
+fn one_thread_row(plan: &Plan, field: &Field<'_>) -> Result<Row, Failure> {
+    let sides = field.measure(
+        plan,
+        "one thread",
+        |_| true,
+        |entrant| entrant.one_thread(plan),
+    );
+    let all = kinds(&sides, |&time| time);
+    let row = field.row("one thread", "ns", Better::Less, &all)?;
+    Ok(row.goal_umsg(format!("<= {ONE_THREAD_GOAL} ns"), ONE_THREAD_GOAL))
+}
+
+/// Of the two ways to wait, the one that is the better for the peer.
+fn stream_rows(plan: &Plan, field: &Field<'_>) -> Result<[Row; 2], Failure> {
+    let flows = |way: Way, can: fn(Abilities) -> bool| {
+        let what = format!("stream, {}", way.name());
+        field.measure(plan, &what, can, |entrant| entrant.stream(plan, way))
+    };
+    let polling = flows(Way::Polling, |can| can.carries && can.polls);
+    let waiting = flows(Way::Piped, |can| can.carries);
+    let (mut sides, mut ways) = (Vec::<Side<Flow>>::new(), Vec::new());
+    for (entrant, pair) in field.entrants.iter().zip(polling.into_iter().zip(waiting)) {
+        let (side, way) = best(pair, |flow| flow.rate);
+        if let Some(way) = way {
+            ways.push(format!("{} {way}", entrant.name()));
+        }
+        sides.push(side);
+    }
+    let rates = kinds(&sides, |flow| flow.rate);
+    let cpu = kinds(&sides, |flow| flow.cpu);
+    let rate = field.row("stream", "M/s", Better::More, &rates)?;
+    Ok([
+        rate.goal_umsg(format!(">= {STREAM_GOAL} M/s"), STREAM_GOAL)
+            .note(format!(
+                "stream: queues of 1,024 messages where it can be said; of calls that wait and calls that are repeated, what is faster: {}",
+                ways.join(", ")
+            )),
+        field
+            .row("stream, CPU time", "ns", Better::Less, &cpu)?
+            .note(CPU_NOTE),
+    ])
+}
+
+const CPU_NOTE: &str =
+    "CPU time: of both sides, and of the server where there is one, a message or a round trip";
+
+fn trip_rows(plan: &Plan, field: &Field<'_>, name: &str, way: Way) -> Result<[Row; 2], Failure> {
+    let can = |can: Abilities| way != Way::Polling || can.polls;
+    let sides = field.measure(plan, name, can, |entrant| entrant.trip(plan, way));
+    let medians = kinds(&sides, |trip: &Trip| trip.median);
+    let cpu = kinds(&sides, |trip: &Trip| trip.cpu);
+    let row = field.row(name, "ns", Better::Less, &medians)?;
+    let row = match way {
+        Way::Polling => row.goal_umsg(format!("<= {SPINNING_GOAL} ns"), SPINNING_GOAL),
+        _ => {
+            let verdict = row.judge_ratio(ASLEEP_GOAL);
+            row.goal_if("<= 1.05 x kernel", verdict)
+        }
+    };
+    Ok([
+        row,
+        field
+            .row(&format!("{name}, CPU time"), "ns", Better::Less, &cpu)?
+            .note(CPU_NOTE),
+    ])
+}
+
+/// The trials of all who go from process to process.
+fn kills(
+    plan: &Plan,
+    field: &Field<'_>,
+    victim: Role,
+    trials: &mut Vec<KillTrial>,
+) -> Result<Row, Failure> {
+    let kills = match plan.quick {
+        true => KILLS.min(KILLS_A_ROUND * plan.rounds),
+        false => KILLS,
+    };
+    let mut sides = Vec::new();
+    for entrant in &field.entrants {
+        let mut side = Side::new();
+        if entrant.abilities().crosses {
+            side.round(|| entrant.kill(plan, victim, kills));
+        }
+        trials.extend(side.rounds.iter().cloned());
+        sides.push(side);
+    }
+    let stuck = kinds(&sides, |trial| f64::from(trial.stuck));
+    kill_row(&field.entrants, victim, kills, &stuck)
+}

@@ -1,0 +1,118 @@
+//! One sends, another receives, as fast as they can.
+
+use crate::backends::Spec;
+use crate::clock;
+use crate::failure::Failure;
+use crate::harness::Plan;
+use crate::peers::{Link, Peer, SIZE, Sender as _, Way};
+use crate::shared::SharedWords;
+use crate::suites::duet::{LAST, Letter};
+
+use super::pair;
+
+/// Messages that may be on their way, where it can be said.
+const DEPTH: u32 = 1024;
+
+/// Messages before anything is measured.
+const WARM_UP: u64 = 2_000;
+
+/// Every how many messages the sender looks whether the round is over.
+const LOOK: u64 = 64;
+
+/// One round.
+pub struct Flow {
+    /// Million messages a second.
+    pub rate: f64,
+    /// CPU time of both and of the server, if there is one, in nanoseconds a message.
+    pub cpu: f64,
+}
+
+/// Where the two leave their results.
+#[derive(Clone, Copy)]
+enum Word {
+    Messages,
+    Nanoseconds,
+    SenderCpu,
+    ReceiverCpu,
+}
+
+const WORDS: usize = Word::ReceiverCpu as usize + 1;
+
+pub fn measure<P: Peer>(peer: &P, plan: &Plan, way: Way) -> Result<Flow, Failure> {
+    let link = peer.make(&Spec {
+        depth: DEPTH,
+        message_size: SIZE as u32,
+    })?;
+    let words = SharedWords::new(WORDS)?;
+    let budget = pair::budget(plan).as_nanos() as u64;
+    let server = peer.server_cpu();
+    pair::run::<P>(
+        plan,
+        |ready| sender(&link, way, ready, budget, &words),
+        |ready| receiver(&link, way, ready, &words),
+    )?;
+    let server = (peer.server_cpu() - server) as f64;
+    let get = |word: Word| words.get(word as usize) as f64;
+    let messages = get(Word::Messages);
+    Ok(Flow {
+        rate: messages / get(Word::Nanoseconds) * 1000.0,
+        cpu: (get(Word::SenderCpu) + get(Word::ReceiverCpu)) / messages
+            + server / (messages + WARM_UP as f64),
+    })
+}
+
+fn sender(
+    link: &impl Link,
+    way: Way,
+    ready: &dyn Fn(),
+    budget: u64,
+    words: &SharedWords,
+) -> Result<(), Failure> {
+    let mut end = link.sender(way)?;
+    let mut letter = Letter::new(SIZE);
+    ready();
+    for number in 0..WARM_UP {
+        pair::send(&mut end, way, letter.write(number, 0))?;
+    }
+    let cpu = clock::thread_cpu();
+    let over = clock::now() + budget;
+    let mut number = WARM_UP;
+    while !number.is_multiple_of(LOOK) || clock::now() < over {
+        pair::send(&mut end, way, letter.write(number, 0))?;
+        number += 1;
+    }
+    pair::send(&mut end, way, letter.write(number, LAST))?;
+    end.flush()
+        .map_err(|errno| Failure::queue("the last of a stream", errno))?;
+    words.set(Word::SenderCpu as usize, clock::thread_cpu() - cpu);
+    Ok(())
+}
+
+fn receiver(
+    link: &impl Link,
+    way: Way,
+    ready: &dyn Fn(),
+    words: &SharedWords,
+) -> Result<(), Failure> {
+    let mut end = link.receiver(way)?;
+    let mut letter = Letter::new(SIZE);
+    ready();
+    for number in 0..WARM_UP {
+        pair::receive(&mut end, way, letter.buffer())?;
+        letter.read(number)?;
+    }
+    let cpu = clock::thread_cpu();
+    let start = clock::now();
+    let mut number = WARM_UP;
+    loop {
+        pair::receive(&mut end, way, letter.buffer())?;
+        if letter.read(number)? == LAST {
+            break;
+        }
+        number += 1;
+    }
+    words.set(Word::Nanoseconds as usize, clock::now() - start);
+    words.set(Word::Messages as usize, number + 1 - WARM_UP);
+    words.set(Word::ReceiverCpu as usize, clock::thread_cpu() - cpu);
+    Ok(())
+}
