@@ -51,7 +51,7 @@ pub fn measure<P: Peer>(peer: &P, plan: &Plan, way: Way) -> Result<Flow, Failure
         |ready| sender(&link, way, ready, budget, &words),
         |ready| receiver(&link, way, ready, &words),
     )?;
-    let server = (peer.server_cpu() - server) as f64;
+    let server = peer.server_cpu().saturating_sub(server) as f64;
     let get = |word: Word| words.get(word as usize) as f64;
     let messages = get(Word::Messages);
     Ok(Flow {

@@ -57,7 +57,7 @@ pub fn measure<P: Peer>(peer: &P, plan: &Plan, way: Way) -> Result<Trip, Failure
         |ready| caller([&there, &back], way, carries, ready, budget, &words),
         |ready| echo([&there, &back], way, carries, ready, &words),
     )?;
-    let server = (peer.server_cpu() - server) as f64;
+    let server = peer.server_cpu().saturating_sub(server) as f64;
     let get = |word: Word| words.get(word as usize) as f64;
     Ok(Trip {
         median: (get(Word::Median) - clock::overhead()).max(0.0),
