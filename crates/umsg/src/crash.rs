@@ -187,7 +187,9 @@ points! {
     MSGCTL_UNLABELLED;
     /// A registration for a notification is written and does not count: there is none.
     NOTICE_FILLED;
-    /// A process is registered, senders are not told: it is the dead one's, who registers next takes it away.
+    /// Senders are asked to tell of messages, the registration does not count: there is none, the repair asks them no more.
+    NOTICE_DECIDED;
+    /// A process is registered, the lock is held: it is the dead one's, who registers next takes it away.
     NOTICE_ARMED;
     /// A registration is taken back, senders are not told: the next one finds out.
     NOTICE_WITHDRAWN;
@@ -207,6 +209,16 @@ points! {
     REPAIR_STORED;
     /// A repair has returned slots that nobody held.
     REPAIR_FREED;
+    /// A queue is about to be made anew, by `umsg doctor --repair`: it is as damaged as before, and says so until it was made anew.
+    SALVAGE_BEGUN;
+    /// Nobody holds or waits with what makes no sense any more.
+    SALVAGE_SURVEYED;
+    /// The messages that are kept have their places in the order; all else is as wrong as it was.
+    SALVAGE_NUMBERED;
+    /// What was in the ring is in the store, and the ring is being emptied.
+    SALVAGE_EMPTIED;
+    /// Everything is made anew, the queue still says that it is being made.
+    SALVAGE_DONE;
     /// A message stands in a slot that nobody knows of: it was never sent, the repair frees the slot.
     MSG_FILLED;
     /// The message's number is stored, nobody was given it, no list leads to it: it is sent, the repair puts it into the order.

@@ -4,7 +4,6 @@
 //! Nothing depends on it. A side of a queue has a record for each of the last [`MENDED`] repairs; the count of repairs says which
 //! is the latest.
 
-#[cfg(not(loom))]
 use crate::error::Trouble;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -31,13 +30,16 @@ pub(crate) struct Mended {
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Damage {
-    /// 1 once somebody found it.
+    /// 1 once somebody found it; 2 while the queue is being made anew.
     pub(crate) found: AtomicU32,
     /// The process that found it first.
     pub(crate) by: AtomicU32,
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     pub(crate) at: AtomicU64,
 }
+
+/// [`Damage::found`] while the queue is being made anew.
+const MENDING: u32 = 2;
 
 /// Counts a repair, and notes whose death made it necessary. The caller holds the lock that the dead left.
 pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[Mended; MENDED]) {
@@ -60,8 +62,12 @@ impl Damage {
     /// Notes what the caller has found.
     #[cold]
     pub(crate) fn note(&self) {
-        // Relaxed throughout: notes for people; who comes first stays named.
-        if self.found.swap(1, Ordering::Relaxed) == 0 && cfg!(not(loom)) {
+        // Relaxed throughout: notes for people; who comes first stays named, and what is being mended stays so.
+        let is_first = self
+            .found
+            .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if is_first && cfg!(not(loom)) {
             self.by.store(std::process::id(), Ordering::Relaxed);
             self.at.store(clock::realtime(), Ordering::Relaxed);
         }
@@ -74,6 +80,31 @@ impl Damage {
         self.at.store(0, Ordering::Relaxed);
         self.by.store(0, Ordering::Relaxed);
         self.found.store(0, Ordering::Relaxed);
+    }
+
+    /// From now on the queue is being made anew. Under its locks: if who does that dies, they can't be repaired as those of others are,
+    /// and calls say that the queue is damaged until another makes it anew.
+    #[cfg(not(loom))]
+    pub(crate) fn begin_to_mend(&self) {
+        self.note();
+        // Release: what follows is seen by nobody who does not see this, but for the lock, whose owner has to see it.
+        self.found.store(MENDING, Ordering::Release);
+    }
+
+    /// The queue was made anew.
+    #[cfg(not(loom))]
+    pub(crate) fn end_mending(&self) {
+        // Release: as above.
+        self.found.store(1, Ordering::Release);
+    }
+
+    /// Fails if who made the queue anew has died before it was done. By the next owner of its lock.
+    pub(crate) fn check_mended(&self) -> Result<(), Trouble> {
+        // Relaxed: under the lock.
+        match self.found.load(Ordering::Relaxed) {
+            MENDING => Err(Trouble::Damaged),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn is_noted(&self) -> bool {

@@ -28,6 +28,7 @@ use crate::waiters::{List, State, Waiters, state};
 /// | in the arena | the mark | the lists are rebuilt from the slots |
 pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     let fixed = segment.fixed();
+    fixed.header.damage.check_mended()?;
     let sender = &fixed.sender;
     // Acquire: FREED.
     let freed = fixed.published.freed.load(Ordering::Acquire);
@@ -64,6 +65,7 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
 pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     let segment = engine.segment();
     let fixed = segment.fixed();
+    fixed.header.damage.check_mended()?;
     if fixed.sender.lock.is_lent() {
         sender_side(segment)?;
         fixed.sender.lock.give_back();

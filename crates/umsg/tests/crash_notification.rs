@@ -79,7 +79,12 @@ fn a_sender_that_dies_has_called_the_function_of_another_process() {
 #[test]
 fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
     let _turn = turn();
-    for point in ["NOTICE_FILLED", "NOTICE_ARMED", "NOTICE_WITHDRAWN"] {
+    for point in [
+        "NOTICE_FILLED",
+        "NOTICE_DECIDED",
+        "NOTICE_ARMED",
+        "NOTICE_WITHDRAWN",
+    ] {
         let place = Place::new();
         let queue = place.create("/q", 4, 8);
         for _ in 0..ROUNDS {

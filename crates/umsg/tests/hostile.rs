@@ -28,6 +28,7 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use support::shared::Shared;
 use support::{Random, now, turn, wait_until};
+use umsg::diagnosis::ProblemKind;
 use umsg::signals::catch_truncation;
 use vandal::{Manner, Vandal};
 use watch::{Record, VICTIMS, Watch, Watchdog};
@@ -46,6 +47,12 @@ fn time() -> Duration {
     let seconds = asked.and_then(|text| text.parse().ok()).unwrap_or(9);
     Duration::from_secs(seconds) / 3
 }
+
+/// What the doctor found: nothing; something that it repaired, or could not; nothing that it could look at.
+const HEALTHY: i32 = 0;
+const CURED: i32 = 1;
+const INCURABLE: i32 = 2;
+const NO_QUEUE: i32 = 3;
 
 /// As many rounds as there is time for.
 fn attack(what: &str, faces: &[&dyn Face]) {
@@ -76,6 +83,14 @@ fn attack(what: &str, faces: &[&dyn Face]) {
         longest.as_secs_f64() * 1e3,
         record.guarded.load(SeqCst),
         record.guarded.load(SeqCst) + record.unguarded.load(SeqCst),
+    );
+    let [healthy, cured, incurable, none] = &record.patients;
+    eprintln!(
+        "hostile, {what}: the doctor found {} queues healthy, repaired {}, could not repair {}, and {} are none any more",
+        healthy.load(SeqCst),
+        cured.load(SeqCst),
+        incurable.load(SeqCst),
+        none.load(SeqCst),
     );
     assert!(record.errors(0) > 100, "nothing was tried");
     assert!(record.errors(libc::EBADMSG) > 0, "nothing was harmed");
@@ -119,6 +134,7 @@ impl Round<'_> {
             victim.expect(Exit::Code(0), &format!("a victim, seed {}", self.seed));
         }
         attacker.expect(Exit::Code(0), "the attacker");
+        self.consult(&file);
         self.bystander();
         watchdog.longest
     }
@@ -147,6 +163,47 @@ impl Round<'_> {
             Vandal::new(file, manner, pids, self.record, random).rage();
             0
         })
+    }
+
+    /// The doctor says what is the matter with what the attack has left, and a queue that it calls healthy is.
+    fn consult(&self, file: &Path) {
+        let mut doctor = Child::run(|| {
+            catch_truncation().expect("a handler");
+            limit_addresses();
+            // The attacker itself has restored something in the end.
+            let mut random = Random::new(self.seed + VICTIMS as u64 + 1);
+            let words = random.below(40) as u32;
+            if file.exists() {
+                Vandal::new(file, Manner::Cut, &[], self.record, random).scribble(words);
+            }
+            let Some(repaired) = self.face.cure(&self.place) else {
+                return NO_QUEUE;
+            };
+            let problems = repaired.before.problems.iter();
+            let mut problems = problems.chain(&repaired.after.problems);
+            assert!(problems.all(|problem| !problem.what.is_empty() && !problem.advice.is_empty()));
+            if repaired.failed.is_some() {
+                return INCURABLE;
+            }
+            let left = &repaired.after.problems;
+            // That of a ring whose receiver is dead is one.
+            assert!(
+                left.iter().all(|problem| problem.kind == ProblemKind::Died),
+                "{left:#?}"
+            );
+            self.face.expect_to_work(&self.place);
+            match repaired.before.is_healthy() {
+                true => HEALTHY,
+                false => CURED,
+            }
+        });
+        let seed = self.seed;
+        match doctor.wait(PATIENCE) {
+            Some(Exit::Code(outcome @ HEALTHY..=NO_QUEUE)) => {
+                self.record.patients[outcome as usize].fetch_add(1, SeqCst);
+            }
+            other => panic!("the doctor: {other:?} (none: it hangs), seed {seed}"),
+        }
     }
 
     /// What was attacked can be made anew.

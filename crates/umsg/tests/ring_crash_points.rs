@@ -212,6 +212,7 @@ fn every_point_of_a_ring_is_killed_at() {
     let mut killed: Vec<&str> = senders
         .chain(OWNERS.iter().map(|reign| reign.point))
         .collect();
+    killed.extend(points::killed_in("salvage_killed.rs"));
     // By a_sender_that_is_killed_while_it_repairs_is_itself_repaired, which looks for itself.
     let repairs = points::of_repairs(Face::Ring);
     killed.extend(repairs.iter().map(|point| &point[..]));

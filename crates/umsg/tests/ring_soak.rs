@@ -10,16 +10,22 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-use support::harass::{Figures, Leaks, Part, Rounds, Work, commotion, harass, how, rest, waiting};
+use support::child::{Child, Exit};
+use support::harass::{
+    Figures, Leaks, Part, Rounds, Work, commotion, expect_prompt, harass, how, rest, waiting, wakes,
+};
 use support::journal::{Deed, How, Journal};
 use support::place::Place;
+use support::points::Face;
 use support::shared::{Shared, Zeroed};
-use support::{Random, poll_readable, turn};
+use support::{Random, now, poll_readable, turn, wait_until};
 use umsg::ring::{Message, Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
 
 /// The first roles send, the last one owns the ring.
 const SENDERS: usize = 4;
 const NAME: &str = "/soak";
+/// Nothing takes as long when nobody does violence.
+const CALM: Duration = Duration::from_secs(10);
 
 /// What all owners have seen together.
 struct Account {
@@ -230,6 +236,15 @@ impl Work for Soak {
         if role < SENDERS { 4 } else { 1 }
     }
 
+    fn face(&self) -> Face {
+        Face::Ring
+    }
+
+    fn descriptors(&self, role: usize) -> usize {
+        // Who owns the ring keeps descriptors that were passed to it until it has the message that names them.
+        if role < SENDERS { 64 } else { 1100 }
+    }
+
     fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -307,11 +322,57 @@ impl Soak {
 
     /// The last owner has dropped it, or has died: another takes the name, and nothing is left.
     fn end(self, leaks: Leaks, what: &str) {
-        let ring = Options::new().create_in(&self.place.namespace, NAME);
-        drop(ring.expect("the name"));
+        let ring = Options::new()
+            .entries(4)
+            .overflow(0)
+            .create_in(&self.place.namespace, NAME);
+        let mut ring = ring.expect("the name");
+        expect_promptness(&mut ring, what);
+        drop(ring);
         drop((self.journal, self.account));
         leaks.expect_none(&[&self.place.path().join("ring")], what);
     }
+}
+
+/// Who waits for a message or for room, and who polls, is told at once.
+fn expect_promptness(ring: &mut Ring, what: &str) {
+    let sender = ring.sender();
+    let mut turn = |receive: &mut dyn FnMut(&mut Ring)| {
+        let sent = Shared::<AtomicU64>::new();
+        let mut child = Child::run(|| {
+            std::thread::sleep(Duration::from_millis(5));
+            sent.store(now(), SeqCst);
+            i32::from(sender.try_send(&Post::new(1)).is_err())
+        });
+        receive(ring);
+        let told = now();
+        child.expect(Exit::Code(0), what);
+        told.saturating_sub(sent.load(SeqCst))
+    };
+    expect_prompt(&format!("{what}: the receiver"), || {
+        turn(&mut |ring| drop(ring.recv_timeout(CALM).expect("a message")))
+    });
+    expect_prompt(&format!("{what}: who polls"), || {
+        turn(&mut |ring| {
+            assert!(
+                poll_readable(ring.pollable(), How::Within(CALM)),
+                "{what}: not told"
+            );
+            ring.try_recv().expect("a message");
+            assert!(ring.try_recv().is_err());
+        })
+    });
+    expect_prompt(&format!("{what}: a blocked sender"), || {
+        while sender.try_send(&Post::new(2)).is_ok() {}
+        let act = || {
+            assert!(
+                wait_until(CALM, || sender.status().blocked_senders == 1),
+                "{what}"
+            );
+            ring.try_recv().expect("a message");
+        };
+        wakes(what, || sender.send(&Post::new(3)).expect("room"), act)
+    });
 }
 
 #[test]

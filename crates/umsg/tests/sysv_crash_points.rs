@@ -89,7 +89,11 @@ fn every_named_point_is_killed_at_in_some_scenario() {
         .chain(REMOVE_POINTS)
         .copied()
         .collect();
-    for file in ["crash_pollable.rs", "sysv_registry_crash.rs"] {
+    for file in [
+        "crash_pollable.rs",
+        "sysv_registry_crash.rs",
+        "salvage_killed.rs",
+    ] {
         killed.extend(points::killed_in(file));
     }
     // By a_repairer_that_is_killed_is_itself_repaired, which looks for itself.

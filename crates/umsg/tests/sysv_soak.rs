@@ -8,22 +8,26 @@
 
 mod support;
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::clerk::Clerk;
 use support::harass::{
-    Figures, Leaks, Part, Rounds, SUPERVISOR, Work, briefly, commotion, harass, how, rest, waiting,
+    Figures, Leaks, Part, Rounds, SUPERVISOR, Work, briefly, commotion, expect_prompt, harass, how,
+    rest, waiting, wakes,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
+use support::points::Face;
 use support::shared::Shared;
 use support::turns::Turns;
-use support::{Random, turn, wait_until};
-use umsg::sysv::{Change, ControlError, Lease, Queue, ReceiveError, SendError, Status, Want};
+use support::{Random, poll_readable, turn, wait_until};
+use umsg::sysv::{self, Change, ControlError, Lease, Queue, ReceiveError, SendError, Status, Want};
 
 /// Soaks in this file, which share the time.
 const SOAKS: u32 = 3;
 const WORKERS: usize = 8;
+/// Nothing takes as long when nobody does violence.
+const CALM: Duration = Duration::from_secs(10);
 
 const KEY: i32 = 0x50a4;
 const TYPES: u64 = 6;
@@ -156,6 +160,10 @@ impl Work for Soak {
         self.in_order && role >= self.senders()
     }
 
+    fn face(&self) -> Face {
+        Face::Sysv
+    }
+
     fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -167,7 +175,7 @@ impl Work for Soak {
     }
 
     fn play(&self, queue: &Queue, part: Part, random: &mut Random) {
-        let mut clerk = Clerk::new(queue, &self.journal, part.index());
+        let mut clerk = Clerk::of_short(queue, &self.journal, part.index(), SIZE);
         let mut turns = Turns::default();
         // The first who sends and the first who receives do so in batches; the next receiver leases.
         let first = part.role == 0 || part.role == self.senders();
@@ -191,7 +199,7 @@ impl Work for Soak {
     }
 
     fn visit(&self, queue: &Queue, index: usize, random: &mut Random) {
-        let mut clerk = Clerk::new(queue, &self.journal, index);
+        let mut clerk = Clerk::of_short(queue, &self.journal, index, SIZE);
         for _ in 0..random.below(10) {
             let how = How::Within(Duration::from_micros(random.below(500)));
             let (_, want) = wish(random);
@@ -206,21 +214,19 @@ impl Work for Soak {
 
     fn handle(&self, queue: &Queue, index: usize, random: &mut Random) {
         let journal = &self.journal;
-        let mut bytes = [0; SIZE];
         if self.in_order || random.below(2) == 0 {
             let (mtype, len) = message(random);
+            let mut bytes = [0; SIZE];
             let bytes = &mut bytes[..len.max(4)];
             let (number, records) = journal.next(1);
             records[0].begin(number, journal.author(index), mtype, bytes);
             records[0].end(is_sent(queue.try_send(mtype.into(), bytes)));
         } else {
-            let me = &journal.roles[index];
-            me.receiving.fetch_add(1, SeqCst);
             let (_, want) = wish(random);
-            if let Some(taken) = received(queue.try_receive(want, &mut bytes)) {
-                journal.note(&bytes[..taken.len], taken.mtype as u64);
+            let mut room = journal.room(index, SIZE);
+            if let Some(taken) = received(queue.try_receive(want, &mut room)) {
+                journal.note(&room[..taken.len], taken.mtype as u64);
             }
-            me.receiving.fetch_sub(1, SeqCst);
         }
     }
 
@@ -265,7 +271,7 @@ impl Soak {
 
     /// Takes out what is left, and gives those who are dead and wait what they wait for: it comes back after a slice.
     fn drain(&self, what: &str) -> usize {
-        let mut clerk = Clerk::new(&self.queue, &self.journal, SUPERVISOR);
+        let mut clerk = Clerk::of_short(&self.queue, &self.journal, SUPERVISOR, SIZE);
         let mut left = 0;
         let is_done = wait_until(Duration::from_secs(3), || {
             for mtype in 1..=TYPES as u16 {
@@ -297,12 +303,7 @@ impl Soak {
 
     fn judge(&self, round: &mut Figures, what: &str) {
         self.drain(what);
-        let missing = self.journal.missing(what);
-        let most = round.in_dead_hands;
-        assert!(
-            missing <= most,
-            "{what}: {missing} messages lost, {most} may be"
-        );
+        self.journal.expect_none_missing(what);
         let status = self.status().expect("nobody is stopped");
         assert!(!status.damaged, "{what}: marked as damaged");
         let counted = (
@@ -312,9 +313,11 @@ impl Soak {
         );
         assert_eq!(counted, (0, 0, 0), "{what}");
         self.check_capacity(&status, what);
+        self.check_bytes(what);
+        self.check_promptness(what);
         round.sent = self.journal.sent() as u64;
         round.received = self.journal.received() as u64;
-        round.lost = missing as u64;
+        round.lost = self.journal.lost_with_receivers() as u64;
         round.repairs = status.statistics.repairs.into();
     }
 
@@ -333,6 +336,61 @@ impl Soak {
         // The arena grows by 64 KiB.
         let grown = after.memory.saturating_sub(before.memory);
         assert!(grown <= 64 << 10, "{what}: {grown} bytes more");
+    }
+
+    /// Nobody has left anything that should not be there: what each slot, list and counter says fits together.
+    fn check_bytes(&self, what: &str) {
+        let diagnosis = sysv::diagnose(&self.place.namespace, KEY).expect("a diagnosis");
+        assert!(diagnosis.is_healthy(), "{what}: {:#?}", diagnosis.problems);
+    }
+
+    /// Who waits for a message or for room, and who polls, is told at once.
+    fn check_promptness(&self, what: &str) {
+        let queue = &self.queue;
+        let send = |mtype| queue.try_send(mtype, &[7; SIZE]);
+        let receive = || queue.try_receive(Want::Any, &mut [0; SIZE]);
+        let empty = || while receive().is_ok() {};
+        let blocked = |count: &dyn Fn(&Status) -> usize| {
+            let is_blocked = || self.status().is_some_and(|status| count(&status) == 1);
+            assert!(wait_until(CALM, is_blocked), "{what}: nobody waits");
+        };
+        expect_prompt(&format!("{what}: a blocked receiver"), || {
+            let wait = || {
+                queue.receive(Want::Exactly(3), &mut [0; SIZE]).unwrap();
+            };
+            let act = || {
+                blocked(&|status| status.blocked_receivers);
+                send(2).expect("room");
+                send(3).expect("room");
+            };
+            let took = wakes(what, wait, act);
+            empty();
+            took
+        });
+        expect_prompt(&format!("{what}: a blocked sender"), || {
+            while send(1).is_ok() {}
+            let act = || {
+                blocked(&|status| status.blocked_senders);
+                receive().expect("a message");
+            };
+            wakes(what, || queue.send(1, &[7; SIZE]).unwrap(), act)
+        });
+        expect_prompt(&format!("{what}: a poller"), || {
+            empty();
+            let polls = Shared::<AtomicU64>::new();
+            let poll = || {
+                let descriptor = queue.pollable().expect("a doorbell");
+                polls.store(1, SeqCst);
+                assert!(poll_readable(descriptor, How::Within(CALM)), "not told");
+            };
+            let act = || {
+                assert!(wait_until(CALM, || polls.load(SeqCst) == 1));
+                std::thread::sleep(Duration::from_millis(2));
+                send(1).expect("room");
+            };
+            wakes(what, poll, act)
+        });
+        empty();
     }
 
     /// The queue is removed, and with it all that there was.

@@ -337,19 +337,23 @@ impl Engine {
             .store(process::birth(me.pid()), Ordering::Relaxed);
         notice.ticket.store(claim.ticket, Ordering::Relaxed);
         crash_point!(NOTICE_FILLED);
-        let armed = (free & !STATE).wrapping_add(TURN) | ARMED;
-        notice.word.store(armed, Ordering::Release);
-        crash_point!(NOTICE_ARMED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(registration | EMPTY);
         // ATTENTION: as in `decide`. What is there now was there before: it takes a drain first.
         fence(Ordering::SeqCst);
-        if self
-            .stays_filled(wakes)
-            .map_err(|trouble| NoticeError::Refused(trouble.into()))?
-        {
-            self.set_registration(registration);
+        match self.stays_filled(wakes) {
+            Ok(false) => {}
+            Ok(true) => self.set_registration(registration),
+            Err(trouble) => {
+                self.set_registration(0);
+                return Err(NoticeError::Refused(trouble.into()));
+            }
         }
+        crash_point!(NOTICE_DECIDED);
+        // Last, because it is what everybody sees: whoever sends to the empty queue after that has the registered process told.
+        let armed = (free & !STATE).wrapping_add(TURN) | ARMED;
+        notice.word.store(armed, Ordering::Release);
+        crash_point!(NOTICE_ARMED);
         Ok((index, armed))
     }
 

@@ -12,9 +12,12 @@
 //! | nowhere | none of these | the slot is free |
 //!
 //! All numbers and positions begin anew: no old stamp can be mistaken for a new one. Both locks are held. Who dies here leaves a queue that
-//! is as wrong as before or better, and its locks to the next repair.
+//! says that it is being made anew ([`crate::mended::Damage`]): calls fail with EBADMSG until another salvage, which finds each message
+//! where the dead one left it. For that a message is marked as stored before its stamp or its node's list is forgotten, and numbers only
+//! become smaller, from the smallest on.
 
 use super::{Engine, Refused};
+use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::lock::Lock;
@@ -61,14 +64,30 @@ impl mended::Salvage for Engine {
             self.serve(&mut wakes)?;
             Ok(salvaged)
         });
+        let salvaged = match salvaged {
+            Ok(salvaged) => salvaged,
+            Err(trouble) if fixed.header.damage.check_mended().is_ok() => {
+                // Nothing was changed.
+                fixed.sender.lock.give_back();
+                held.unlock();
+                return Err(trouble);
+            }
+            Err(trouble) => {
+                // Both locks are left as the dead leave them: it is to be tried again.
+                fixed.sender.lock.give_back_broken();
+                return Err(trouble);
+            }
+        };
         self.update_board();
         self.mend_doorbell();
         wakes.add_everybody();
+        crash_point!(SALVAGE_DONE);
+        fixed.header.damage.end_mending();
         fixed.sender.lock.give_back();
         held.unlock();
         self.wake(&wakes);
         self.segment().check()?;
-        salvaged
+        Ok(salvaged)
     }
 
     fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble> {
@@ -98,14 +117,29 @@ impl Engine {
         salvage.survey_store();
         salvage.survey_holds();
         salvage.survey_nodes();
+        crash_point!(SALVAGE_SURVEYED);
         salvage.lay_arena(real)?;
+        salvage.number()?;
+        crash_point!(SALVAGE_NUMBERED);
         salvage.lay_ring()?;
+        crash_point!(SALVAGE_EMPTIED);
         salvage.lay_store()?;
         Waiters::of(self.segment()).rebuild()?;
         Holds::of(self.segment()).rebuild()?;
         self.find_registration();
         self.publish_counts();
+        self.forget_room();
         Ok(salvage.outcome)
+    }
+
+    /// The next sender looks for itself whether there is room: there may be more messages than the queue is for.
+    fn forget_room(&self) {
+        let fixed = self.segment().fixed();
+        let removed = fixed.published.removed.load(Ordering::Relaxed);
+        let seen = &fixed.sender.removed_seen;
+        if seen.get().wrapping_sub(removed) as i64 > 0 {
+            seen.set(removed);
+        }
     }
 
     /// Makes lengths of regions what they can be. Answers how many slots there are.
@@ -117,6 +151,8 @@ impl Engine {
         segment.populate(layout.ring, entries * 4)?;
         segment.populate(layout.links, slots * 4)?;
         segment.populate(layout.cells, slots * layout.cell_len)?;
+        fixed.header.damage.begin_to_mend();
+        crash_point!(SALVAGE_BEGUN);
         // Relaxed throughout: both locks are held; who looks without one finds a queue that is being changed.
         fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
         fixed
@@ -256,7 +292,11 @@ impl<'a> Salvage<'a> {
                 List::Senders => is_waiting && self.keep(slot, (false, 0), Home::Held),
                 // It is queued again, at its place; its thread looks by itself.
                 List::Offered => {
-                    self.keep(slot, (false, self.sequence(slot)), Home::Queued);
+                    if self.keep(slot, (false, self.sequence(slot)), Home::Queued)
+                        && let Ok(cell) = self.engine.segment().cell(slot)
+                    {
+                        cell.set_stored(true);
+                    }
                     let _ = waiters::unsettle(node);
                     false
                 }
@@ -264,11 +304,11 @@ impl<'a> Salvage<'a> {
             if stays {
                 continue;
             }
-            node.list.set(List::None as u32);
             if list == List::Senders && is_waiting {
                 // What it was to send is lost: it need not wait.
                 let _ = waiters::settle(node);
             }
+            node.list.set(List::None as u32);
         }
     }
 
@@ -297,6 +337,46 @@ impl<'a> Salvage<'a> {
                 holds::set(hold, HoldState::Free);
             }
         }
+        Ok(())
+    }
+
+    /// The messages that are kept, in their order.
+    fn kept(&self) -> Vec<Kept> {
+        let slots = (0_u32..).zip(&self.homes);
+        let mut kept: Vec<Kept> = slots
+            .filter_map(|(slot, home)| {
+                home.map(|(ring, number, home)| ((ring, number), slot, home))
+            })
+            .collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Numbers what is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
+    fn number(&mut self) -> Result<(), Trouble> {
+        let segment = self.engine.segment();
+        let kept = self.kept();
+        let greatest = kept
+            .iter()
+            .filter(|((is_in_ring, _), ..)| !is_in_ring)
+            .map(|((_, number), ..)| *number)
+            .max();
+        // What was in the ring comes behind all others, also for who finds it numbered and the others not.
+        let mut last = greatest.unwrap_or(0);
+        for ((is_in_ring, _), slot, home) in &kept {
+            if *is_in_ring && *home == Home::Queued {
+                let cell = segment.cell(*slot)?;
+                last = last.wrapping_add(1);
+                cell.sequence.set(last);
+                cell.set_stored(true);
+            }
+        }
+        for (number, (_, slot, home)) in (1..).zip(&kept) {
+            let cell = segment.cell(*slot)?;
+            cell.sequence.set(number);
+            cell.set_stored(*home == Home::Queued);
+        }
+        segment.fixed().receiver.sequence.set(kept.len() as u64);
         Ok(())
     }
 
@@ -341,26 +421,16 @@ impl<'a> Salvage<'a> {
         Ok(())
     }
 
-    /// Makes the store anew, and numbers what is kept from 1 on.
+    /// Makes the store anew.
     fn lay_store(&mut self) -> Result<(), Trouble> {
         let segment = self.engine.segment();
         let receiver = &segment.fixed().receiver;
-        let slots = (0_u32..).zip(&self.homes);
-        let mut kept: Vec<Kept> = slots
-            .filter_map(|(slot, home)| {
-                home.map(|(ring, number, home)| ((ring, number), slot, home))
-            })
-            .collect();
-        kept.sort_unstable();
+        let kept = self.kept();
         Priorities::of(segment).clear()?;
         receiver.stored.store(0, Ordering::Relaxed);
         receiver.stored_bytes.store(0, Ordering::Relaxed);
-        receiver.sequence.set(0);
         for (_, slot, home) in &kept {
-            let cell = segment.cell(*slot)?;
-            self.engine.mark_stored(cell);
             if *home == Home::Held {
-                cell.set_stored(false);
                 continue;
             }
             let found = self.engine.in_hand(*slot)?;

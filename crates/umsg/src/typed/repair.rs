@@ -28,8 +28,9 @@ use crate::waiters::{List, State, Waiters, state};
 
 /// Repairs the queue. The caller holds the lock.
 pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
-    rebuild(engine)?;
     let fixed = engine.segment().fixed();
+    fixed.header.damage.check_mended()?;
+    rebuild(engine)?;
     mended::note(&fixed.hub.lock, &fixed.hub.repairs, &fixed.mended);
     Ok(())
 }

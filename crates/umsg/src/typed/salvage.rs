@@ -3,11 +3,15 @@
 //! [`repair`](super::repair) makes everything anew but what it believes: cells, numbers, nodes and records of leases. Here these are
 //! made to be believed first: what names no message, or one that can't be, is taken back, and so are lengths beyond what is memory.
 //! A blocked sender whose message makes no sense sends it again.
+//!
+//! Who dies here leaves a queue that says that it is being made anew ([`crate::mended::Damage`]): calls fail with EBADMSG until another
+//! salvage, which finds each message where the dead one left it. For that numbers only become smaller, from the smallest on.
 
 use super::repair::rebuild;
 use super::segment::{Layout, Seat};
 use super::wait::Reply;
 use super::{Engine, Refused};
+use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::lock::{Held, Lock};
@@ -35,16 +39,22 @@ impl mended::Salvage for Engine {
         let lock = &self.fixed().hub.lock;
         let (held, _) = lock.lock(me, deadline).map_err(|_| Trouble::Busy)?;
         lock.note_owner(me);
+        let damage = &self.fixed().header.damage;
+        damage.begin_to_mend();
+        crash_point!(SALVAGE_BEGUN);
         let mut wakes = Wakes::default();
+        // If it fails the lock is left as the dead leave it: it is to be tried again.
         let salvaged = self.make_anew(real()).and_then(|salvaged| {
             self.serve(&mut wakes)?;
             Ok(salvaged)
-        });
+        })?;
         self.mend_doorbell();
         wakes.add_everybody();
+        crash_point!(SALVAGE_DONE);
+        damage.end_mending();
         self.leave(held, &wakes, Held::unlock);
         self.segment().check()?;
-        salvaged
+        Ok(salvaged)
     }
 
     fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble> {
@@ -71,8 +81,10 @@ impl Engine {
         self.end_nonsense(&mut nonsense)?;
         self.release_nonsense();
         self.dismiss_nonsense();
+        crash_point!(SALVAGE_SURVEYED);
         self.lay_arena(real, &mut nonsense)?;
         self.mend_sequence()?;
+        crash_point!(SALVAGE_NUMBERED);
         rebuild(self)?;
         let hub = &self.fixed().hub;
         // Relaxed: under the lock.

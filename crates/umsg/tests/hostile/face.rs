@@ -4,6 +4,7 @@ use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
 use std::path::PathBuf;
+use umsg::diagnosis::Repaired;
 
 /// One kind of queue, and victims that use it.
 pub trait Face {
@@ -13,6 +14,10 @@ pub trait Face {
     fn file(&self, place: &Place) -> Option<PathBuf>;
     /// Plays one of the roles until the watch says that it is over. Runs in a process of its own.
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random);
+    /// What the doctor makes of what is left; none if there is no queue any more that it could look at.
+    fn cure(&self, place: &Place) -> Option<Repaired>;
+    /// Takes out what there is, sends and receives: fails if a call does.
+    fn expect_to_work(&self, place: &Place);
     /// After the attack, in another process: removes what was attacked and makes it anew, and sees that it works.
     fn remake(&self, place: &Place);
 }

@@ -8,7 +8,8 @@ use super::watch::Watch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use umsg::posix::{OnFull, OpenOptions, Queue, Received};
+use umsg::diagnosis::Repaired;
+use umsg::posix::{OnFull, OpenOptions, Queue, ReceiveError, Received};
 
 const NAME: &str = "/victim";
 const DEPTH: u32 = 48;
@@ -67,6 +68,24 @@ impl Face for Posix {
             }
             watch.let_go(|| drop(queue));
         }
+    }
+
+    fn cure(&self, place: &Place) -> Option<Repaired> {
+        umsg::posix::repair(&place.namespace, NAME).ok()
+    }
+
+    fn expect_to_work(&self, place: &Place) {
+        let queue = place.open(NAME);
+        let mut buffer = vec![0; queue.attributes().message_size];
+        let mut receive = || match queue.try_receive(&mut buffer) {
+            Ok(_) => true,
+            Err(ReceiveError::Empty) => false,
+            Err(error) => panic!("{error}"),
+        };
+        while receive() {}
+        queue.try_send(b"", 3).expect("room");
+        // It may be too old by now for a queue that has such a rule.
+        receive();
     }
 
     fn remake(&self, place: &Place) {

@@ -8,6 +8,7 @@ use super::watch::Watch;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
+use umsg::diagnosis::Repaired;
 use umsg::ring::{Options, Post, Ring, Sender, Until};
 
 const NAME: &str = "/victim";
@@ -35,7 +36,17 @@ impl Face for Rings {
         }
     }
 
+    fn cure(&self, place: &Place) -> Option<Repaired> {
+        umsg::ring::repair(&place.namespace, NAME).ok()
+    }
+
+    fn expect_to_work(&self, _: &Place) {
+        // Its owner is gone.
+    }
+
     fn remake(&self, place: &Place) {
+        // What the attack has left may say that it belongs to somebody who lives.
+        let _ = umsg::ring::unlink_anyway_in(&place.namespace, NAME);
         let mut ring = options().create_in(&place.namespace, NAME).expect("a ring");
         let sender = ring.sender();
         sender.try_send(&Post::new(5)).expect("a new ring");
@@ -60,7 +71,11 @@ fn own(place: &Place, watch: Watch<'_>, random: &mut Random) {
         }
         receive(&mut ring, watch, random);
     }
-    watch.let_go(|| drop(ring));
+    match watch.goes_on() {
+        true => watch.let_go(|| drop(ring)),
+        // For the doctor.
+        false => std::mem::forget(ring),
+    }
 }
 
 fn receive(ring: &mut Ring, watch: Watch<'_>, random: &mut Random) {

@@ -8,7 +8,8 @@ use super::watch::Watch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use std::time::Duration;
-use umsg::sysv::{Change, OpenOptions, Queue, Received, Want};
+use umsg::diagnosis::Repaired;
+use umsg::sysv::{Change, OpenOptions, Queue, ReceiveError, Received, Want};
 
 const KEY: i32 = 0x0bad;
 /// Bytes that the queue holds, and the longest message of the victims.
@@ -20,11 +21,7 @@ pub struct SysV;
 impl Face for SysV {
     fn prepare(&self, place: &Place) {
         let queue = place.create_typed(KEY);
-        let change = Change {
-            qbytes: Some(CAPACITY),
-            ..Change::default()
-        };
-        queue.set(&change).expect("a smaller queue");
+        queue.set(&capacity(CAPACITY)).expect("a smaller queue");
         for number in 0..12 {
             let len = number * 100;
             queue
@@ -76,6 +73,32 @@ impl Face for SysV {
         }
     }
 
+    fn cure(&self, place: &Place) -> Option<Repaired> {
+        umsg::sysv::repair(&place.namespace, KEY).ok()
+    }
+
+    fn expect_to_work(&self, place: &Place) {
+        let mut options = OpenOptions::new();
+        let Ok(queue) = options.namespace(&place.namespace).open(KEY) else {
+            // Its header names another key, which nothing contradicts but a name that anybody could have made.
+            return;
+        };
+        let mut buffer = vec![0; queue.msgmax()];
+        loop {
+            match queue.try_receive(Want::Any, &mut buffer) {
+                Ok(_) => {}
+                Err(ReceiveError::NoMessage) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // A capacity of no bytes, or of one, is one.
+        queue.set(&capacity(CAPACITY)).expect("a change");
+        queue.try_send(5, b"").expect("room");
+        queue
+            .try_receive(Want::Exactly(5), &mut buffer)
+            .expect("the message");
+    }
+
     fn remake(&self, place: &Place) {
         // What says that it has no key any more, or is no queue, is in nobody's way.
         let mut options = OpenOptions::new();
@@ -92,6 +115,13 @@ impl Face for SysV {
             (&buffer[..received.len], received.mtype),
             (&b"unharmed"[..], 1)
         );
+    }
+}
+
+fn capacity(bytes: u64) -> Change {
+    Change {
+        qbytes: Some(bytes),
+        ..Change::default()
     }
 }
 

@@ -79,6 +79,11 @@ impl<'a> Vandal<'a> {
         self.restore();
     }
 
+    /// Overwrites some words, and leaves it at that.
+    pub fn scribble(&mut self, words: u32) {
+        (0..words).for_each(|_| self.overwrite_word());
+    }
+
     fn strike(&mut self) {
         match self.random.below(64) {
             0 => self.overwrite_page(),

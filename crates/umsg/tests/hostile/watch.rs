@@ -48,6 +48,8 @@ pub struct Record {
     pub words: AtomicU64,
     pub pages: AtomicU64,
     pub cuts: AtomicU64,
+    /// Queues that were healthy after an attack, that the doctor repaired, that it could not, and that were none any more.
+    pub patients: [AtomicU64; 4],
     /// Mappings that had nothing beside them but pages that must not be touched, and others.
     pub guarded: AtomicU64,
     pub unguarded: AtomicU64,

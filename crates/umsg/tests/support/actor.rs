@@ -154,14 +154,14 @@ impl<'a> Actor<'a> {
     pub fn receive(&mut self, how: How) -> Result<usize, ReceiveError> {
         self.me().receiving.fetch_add(1, SeqCst);
         self.begin(how);
+        let mut room = self.journal.room(self.role, self.buffer.len());
         let result = match how {
-            How::Try => self.queue.try_receive(&mut self.buffer),
-            How::Block => self.queue.receive(&mut self.buffer),
-            How::Within(time) => self.queue.receive_timeout(&mut self.buffer, time),
-            How::At(time) => self.queue.receive_deadline(&mut self.buffer, time),
+            How::Try => self.queue.try_receive(&mut room),
+            How::Block => self.queue.receive(&mut room),
+            How::Within(time) => self.queue.receive_timeout(&mut room, time),
+            How::At(time) => self.queue.receive_deadline(&mut room, time),
         };
-        let result =
-            result.map(|received| self.note(&self.buffer[..received.len], received.priority));
+        let result = result.map(|received| self.note(&room[..received.len], received.priority));
         self.me().receiving.fetch_sub(1, SeqCst);
         self.end();
         result
@@ -171,7 +171,7 @@ impl<'a> Actor<'a> {
     pub fn receive_batch(&mut self, how: How, most: usize) -> Result<Vec<usize>, ReceiveError> {
         self.me().receiving.fetch_add(most as u32, SeqCst);
         self.begin(how);
-        let mut buffer = vec![0; most * self.buffer.len()];
+        let mut buffer = self.journal.room(self.role, most * self.buffer.len());
         let mut received = vec![Received::default(); most];
         let result = match how {
             How::Try => self.queue.try_receive_batch(&mut buffer, &mut received),

@@ -35,6 +35,13 @@ impl<'a> Clerk<'a> {
         }
     }
 
+    /// Of one that knows that no message is longer than `size` bytes.
+    pub fn of_short(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Clerk<'a> {
+        let mut clerk = Clerk::new(queue, journal, role);
+        clerk.buffer.truncate(size);
+        clerk
+    }
+
     pub fn me(&self) -> &'a Role {
         &self.journal.roles[self.role]
     }
@@ -78,11 +85,10 @@ impl<'a> Clerk<'a> {
     pub fn receive(&mut self, how: How, want: Want) -> Result<usize, ReceiveError> {
         self.me().receiving.fetch_add(1, SeqCst);
         self.journal.begin(self.role, how);
-        let result = self
-            .queue
-            .receive_until(want, &mut self.buffer, false, until(how));
+        let mut room = self.journal.room(self.role, self.buffer.len());
+        let result = self.queue.receive_until(want, &mut room, false, until(how));
         let result = result.map(|received| {
-            let bytes = &self.buffer[..received.len];
+            let bytes = &room[..received.len];
             self.journal.note(bytes, received.mtype as u64)
         });
         self.me().receiving.fetch_sub(1, SeqCst);
@@ -99,7 +105,9 @@ impl<'a> Clerk<'a> {
     ) -> Result<Vec<usize>, ReceiveError> {
         self.me().receiving.fetch_add(most as u32, SeqCst);
         self.journal.begin(self.role, how);
-        let mut buffer = vec![0; most * self.buffer.len()];
+        // A batch that has to wait wants room for the longest message that there might be.
+        let len = (most * self.buffer.len()).max(self.queue.msgmax());
+        let mut buffer = self.journal.room(self.role, len);
         let mut received = vec![Received::default(); most];
         let result = self
             .queue

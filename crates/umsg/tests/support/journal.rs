@@ -3,6 +3,7 @@
 //! A message is its number (4 bytes) and a pattern that follows from it. What its sender notes before and after the
 //! call, and what its receiver notes, is enough to judge at the end: nothing lost, nothing twice, nothing mangled.
 
+use super::hands::{HANDS, Hand};
 use super::now;
 use super::shared::Zeroed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -24,6 +25,8 @@ pub const REFUSED: u8 = 3;
 pub struct Message {
     pub state: AtomicU8,
     pub sender: AtomicU8,
+    /// 1 if it lay in the buffer of a receiver that died receiving: it may be lost with that one.
+    pub in_dead_hands: AtomicU8,
     /// Which of the processes that had its role.
     pub life: AtomicU32,
     /// Of a System V queue, the type.
@@ -71,10 +74,13 @@ pub struct Journal {
     /// A moment of CLOCK_MONOTONIC that somebody set; see [`Role::first_after_mark`].
     pub mark: AtomicU64,
     pub roles: [Role; ROLES],
+    /// Where to look for the next buffer that is nobody's.
+    pub next_hand: AtomicU32,
+    pub hands: [Hand; HANDS],
     pub messages: [Message; MESSAGES],
 }
 
-// SAFETY: atomics only.
+// SAFETY: atomics, and bytes that one at a time touches.
 unsafe impl Zeroed for Journal {}
 
 /// How to call.
@@ -158,6 +164,11 @@ impl Message {
         let state = if is_sent { RETURNED } else { REFUSED };
         self.state.store(state, SeqCst);
     }
+
+    /// Whether the call that sent it returned.
+    pub fn was_sent(&self) -> bool {
+        self.state.load(SeqCst) == RETURNED
+    }
 }
 
 impl Journal {
@@ -167,6 +178,7 @@ impl Journal {
             message.state.store(0, SeqCst);
             message.received.store(0, SeqCst);
             message.ending.store(0, SeqCst);
+            message.in_dead_hands.store(0, SeqCst);
         }
         for role in &self.roles {
             for word in [
@@ -270,7 +282,8 @@ impl Journal {
     }
 
     /// Judges every message, once everybody has ended and the queue was drained: those whose send returned were
-    /// received once, others at most once. Returns how many are missing, but for those whose acknowledgement began.
+    /// received once, others at most once. Returns how many are missing, but for those whose acknowledgement began, or that were
+    /// found [in dead hands](Journal::look_into_hands).
     #[track_caller]
     pub fn missing(&self, what: &str) -> usize {
         assert_eq!(self.mangled.load(SeqCst), 0, "{what}: mangled messages");
@@ -278,7 +291,9 @@ impl Journal {
         for (number, message) in self.messages().iter().enumerate() {
             let (state, received) = (message.state.load(SeqCst), message.received.load(SeqCst));
             match (state, received) {
-                (RETURNED, 0) if message.ending.load(SeqCst) != 0 => {}
+                (RETURNED, 0)
+                    if message.ending.load(SeqCst) != 0
+                        || message.in_dead_hands.load(SeqCst) != 0 => {}
                 (RETURNED, 0) => missing += 1,
                 (RETURNED | BEGUN, 1) | (BEGUN | REFUSED | 0, 0) => {}
                 _ => {
@@ -287,6 +302,29 @@ impl Journal {
             }
         }
         missing
+    }
+
+    /// As [`missing`](Journal::missing), where none may be.
+    #[track_caller]
+    pub fn expect_none_missing(&self, what: &str) {
+        let missing = self.missing(what);
+        let is_missing = |message: &&Message| {
+            let (received, ending) = (&message.received, &message.ending);
+            let excuses = [received.load(SeqCst), ending.load(SeqCst)];
+            message.was_sent() && excuses == [0, 0] && message.in_dead_hands.load(SeqCst) == 0
+        };
+        let first = self.messages().iter().find(is_missing);
+        let first = first.map(|message| {
+            let number = std::ptr::from_ref(message).addr() - self.messages.as_ptr().addr();
+            let number = number / size_of::<Message>();
+            let (len, sender) = (message.len.load(SeqCst), message.sender.load(SeqCst));
+            let priority = message.priority.load(SeqCst);
+            format!("number {number}, {len} bytes, priority or type {priority}, of role {sender}")
+        });
+        assert!(
+            missing == 0,
+            "{what}: {missing} messages are lost that no dead receiver held; the first: {first:?}"
+        );
     }
 
     /// How many messages of a role's send that did not return were received, and how many there are.
@@ -386,7 +424,7 @@ fn write_pattern(bytes: &mut [u8], number: u32) {
 }
 
 /// The number of a message, if every byte is as it was sent.
-fn read_pattern(bytes: &[u8]) -> Option<u32> {
+pub fn read_pattern(bytes: &[u8]) -> Option<u32> {
     let number = u32::from_le_bytes(*bytes.first_chunk()?);
     bytes
         .iter()

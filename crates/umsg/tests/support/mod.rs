@@ -7,12 +7,12 @@ pub mod child;
 pub mod clerk;
 pub mod events;
 pub mod face;
+pub mod hands;
 pub mod harass;
 pub mod journal;
 #[cfg(feature = "crash-points")]
 pub mod killing;
 pub mod place;
-#[cfg(feature = "crash-points")]
 pub mod points;
 pub mod scarce;
 pub mod shared;

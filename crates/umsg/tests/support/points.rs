@@ -98,7 +98,7 @@ fn faces(file: &str) -> &'static [Face] {
 }
 
 /// The points at which somebody who uses the face has to be killed.
-fn of(face: Face) -> BTreeSet<String> {
+pub fn of(face: Face) -> BTreeSet<String> {
     let never = |point: &str| {
         let mut never = NEVER.iter();
         never.any(|(other, name, _)| *other == face && *name == point)

@@ -14,6 +14,9 @@ pub struct Shared<T> {
 /// All zeroes must be a valid value, and the type must be Sync by being made of atomics only.
 pub unsafe trait Zeroed: Sync {}
 
+// SAFETY: an atomic.
+unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
+
 impl<T: Zeroed> Shared<T> {
     pub fn new() -> Shared<T> {
         // SAFETY: an anonymous mapping at an address of the kernel's choice.

@@ -277,7 +277,11 @@ fn a_dead_senders_message_notifies_though_who_repairs_dies() {
 
 #[test]
 fn who_dies_while_it_registers_is_registered_no_more() {
-    for point in [Point::NOTICE_FILLED, Point::NOTICE_ARMED] {
+    for point in [
+        Point::NOTICE_FILLED,
+        Point::NOTICE_DECIDED,
+        Point::NOTICE_ARMED,
+    ] {
         explore(&format!("notice: {point:?}"), 2, Slices::End, move || {
             let queue = Queue::new(2, 2);
             world::doom(1, Death::At(point), 1);

@@ -18,10 +18,10 @@ const VISIT: Duration = Duration::from_secs(1);
 const STUCK: Duration = Duration::from_secs(60);
 
 /// Lives as the process of a role until told to end.
-pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64) {
+pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, points: &[String]) {
     let mut random = Random::new(seed);
     if !work.spares(role) {
-        arm_some_point(&mut random);
+        arm_some_point(points, &mut random);
     }
     hurry_or_dawdle(work, role, &mut random);
     // Until the process is gone: a handler may use it at any time.
@@ -63,14 +63,13 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64) {
 
 /// Half of the workers die by themselves at a named point, where the feature is compiled in: deaths that a signal at a
 /// random time hits too seldom, beside others that are at work.
-fn arm_some_point(random: &mut Random) {
+fn arm_some_point(points: &[String], random: &mut Random) {
     #[cfg(feature = "crash-points")]
     if random.below(2) == 0 {
-        let points = umsg::crash::POINTS;
-        let (_, name, _) = points[random.below(points.len() as u64) as usize];
+        let name = &points[random.below(points.len() as u64) as usize];
         umsg::crash::arm(name, 1 + random.below(60) as u32);
     }
-    let _ = random;
+    let _ = (points, random);
 }
 
 /// Some are more urgent than all the others, where that is allowed, and some less, so that the urgent wait for locks whose owners do

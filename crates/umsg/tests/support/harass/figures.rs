@@ -14,12 +14,14 @@ pub struct Figures {
     pub stops: u64,
     pub signals: u64,
     deeds: [u64; DEEDS],
-    /// Messages that receivers may have held when they died inside of a receive.
+    /// Messages that receivers had copied when they died inside of a receive.
     pub in_dead_hands: usize,
     pub sent: u64,
     pub received: u64,
     pub lost: u64,
     pub repairs: u64,
+    /// The most descriptors that a worker was seen to have.
+    pub descriptors: usize,
     /// The longest time that a call made no progress in which nobody was stopped, and that one took after it was due.
     pub stall: Duration,
     pub late: Duration,
@@ -47,6 +49,7 @@ impl Figures {
         self.received += other.received;
         self.lost += other.lost;
         self.repairs += other.repairs;
+        self.descriptors = self.descriptors.max(other.descriptors);
         self.stall = self.stall.max(other.stall);
         self.late = self.late.max(other.late);
     }
@@ -56,7 +59,7 @@ impl Figures {
     }
 
     /// Names and numbers, for programs. What leaks fails the test: there is none where there are figures.
-    fn rows(&self) -> [(&'static str, u64); 23] {
+    fn rows(&self) -> [(&'static str, u64); 24] {
         [
             ("rounds", self.rounds),
             ("kills", self.kills),
@@ -77,6 +80,7 @@ impl Figures {
             ("lost_with_receivers", self.lost),
             ("in_dead_hands", self.in_dead_hands as u64),
             ("repairs", self.repairs),
+            ("most_descriptors", self.descriptors as u64),
             ("longest_stall_us", self.stall.as_micros() as u64),
             ("longest_overdue_us", self.late.as_micros() as u64),
             ("leaked_files", 0),
@@ -99,7 +103,7 @@ impl fmt::Display for Figures {
             to,
             "{} kills and {} deaths at a point, {} stops, {} signals ({} handled), {} threads, {} forks, {} spawns, {} execs, \
              {} urgent and {} idle processes; {} messages sent and {} received, {} lost with their receivers ({} in dead hands), \
-             {} polled, {} notified; {} repairs; longest stall {:.1} ms, longest overdue {:.1} ms; no leak",
+             {} polled, {} notified; {} repairs; at most {} descriptors; longest stall {:.1} ms, longest overdue {:.1} ms; no leak",
             self.kills,
             self.deaths,
             self.stops,
@@ -118,6 +122,7 @@ impl fmt::Display for Figures {
             self.of(Deed::Polled),
             self.of(Deed::Notified),
             self.repairs,
+            self.descriptors,
             self.stall.as_secs_f64() * 1e3,
             self.late.as_secs_f64() * 1e3,
         )

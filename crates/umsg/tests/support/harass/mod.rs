@@ -12,12 +12,14 @@
 //! leave behind. The supervisor fails if somebody gets no further for a second in which nobody was stopped, or if a call is not
 //! back a second after it was due, whoever is stopped.
 
+mod calm;
 mod crew;
 mod figures;
 mod leaks;
 mod rounds;
 mod supervisor;
 
+pub use calm::{expect_prompt, wakes};
 pub use crew::commotion;
 pub use figures::Figures;
 pub use leaks::Leaks;
@@ -26,6 +28,7 @@ pub use supervisor::harass;
 
 use super::Random;
 use super::journal::{How, Journal};
+use super::points::Face;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 use umsg::posix::Waiting;
@@ -36,6 +39,9 @@ pub const THREADS: usize = 4;
 const HANDLER: usize = THREADS;
 const FORKED: usize = THREADS + 1;
 const PARTS: usize = THREADS + 2;
+
+/// As many descriptors a worker needs: those that it has inherited, the library's own, and those of its children that have not ended.
+const DESCRIPTORS: usize = 64;
 
 /// The supervisor's own part, as a number of the journal.
 pub const SUPERVISOR: usize = super::journal::ROLES - 1;
@@ -79,6 +85,12 @@ pub trait Work: Sync {
         false
     }
 
+    /// At whose points they die.
+    fn face(&self) -> Face;
+    /// How many descriptors a process of this role may have.
+    fn descriptors(&self, _role: usize) -> usize {
+        DESCRIPTORS
+    }
     fn journal(&self) -> &Journal;
     fn open(&self, random: &mut Random) -> Self::Tool;
     /// Plays a part until its `go` is set.

@@ -5,7 +5,7 @@ use super::figures::Figures;
 use super::{PARTS, Part, THREADS, Work};
 use crate::support::child::{Child, Exit, let_calls_be_interrupted};
 use crate::support::journal::{Deed, MESSAGES, Role};
-use crate::support::{Random, milliseconds, now, wait_until};
+use crate::support::{Random, milliseconds, now, points, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,7 @@ struct Supervisor<'a, W> {
     random: Random,
     seed: u64,
     spawned: u64,
+    points: Vec<String>,
     seen: Figures,
 }
 
@@ -55,6 +56,7 @@ pub fn harass(work: &impl Work, seed: u64, time: Duration) -> Figures {
         random: Random::new(seed),
         seed,
         spawned: 0,
+        points: points::of(work.face()).into_iter().collect(),
         seen: Figures::default(),
     };
     supervisor.run(time);
@@ -77,7 +79,7 @@ impl<W: Work> Supervisor<'_, W> {
             record.lives.fetch_add(1, SeqCst);
         }
         Child::lead(|| {
-            crew::live(self.work, role, seed);
+            crew::live(self.work, role, seed, &self.points);
             0
         })
     }
@@ -121,6 +123,7 @@ impl<W: Work> Supervisor<'_, W> {
         let victim = self.random.below(workers.len() as u64) as usize;
         let anybody_stopped = workers.iter().any(|worker| worker.stopped_until.is_some());
         let worker = &mut workers[victim];
+        self.count_descriptors(worker);
         match self.random.below(40) {
             0 | 1 if !anybody_stopped => self.stop(worker),
             2..6 => self.storm(worker),
@@ -131,6 +134,21 @@ impl<W: Work> Supervisor<'_, W> {
                 self.replace(worker);
             }
         }
+    }
+
+    /// Fails if a worker has more descriptors than it can need.
+    fn count_descriptors(&mut self, worker: &Worker) {
+        // It may have become another program, or be dead.
+        let Ok(entries) = std::fs::read_dir(format!("/proc/{}/fd", worker.child.pid())) else {
+            return;
+        };
+        let (role, count) = (worker.role, entries.count());
+        self.seen.descriptors = self.seen.descriptors.max(count);
+        let most = self.work.descriptors(role);
+        assert!(
+            count <= most,
+            "role {role} has {count} descriptors, more than {most}: some are left open"
+        );
     }
 
     /// Mostly for some milliseconds; now and then for longer than calls that do not block wait for a lock.
@@ -177,9 +195,8 @@ impl<W: Work> Supervisor<'_, W> {
 
     /// What the dead may have taken along.
     fn note_dead_hands(&mut self, role: usize) {
-        let held = |record: &Role| record.receiving.load(SeqCst) as usize;
-        let held: usize = self.records(role).iter().map(held).sum();
-        self.seen.in_dead_hands += held;
+        let numbers = role * PARTS..(role + 1) * PARTS;
+        self.seen.in_dead_hands += self.work.journal().look_into_hands(numbers);
     }
 
     /// Starts new workers in place of those that have died by themselves.

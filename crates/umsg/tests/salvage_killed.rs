@@ -1,0 +1,324 @@
+//! `umsg doctor --repair`, killed: at every point that it passes, and at any time. Whoever calls then is answered, another repair ends it, and
+//! no message is lost that was whole, nor comes twice.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use support::Random;
+use support::child::{Child, Exit};
+use support::killing::Way;
+use support::place::Place;
+use support::shared::Shared;
+use umsg::crash;
+use umsg::diagnosis::Repaired;
+use umsg::ring::{self, Options, Post, RecvError, Ring, Sender};
+use umsg::{posix, sysv};
+
+/// Where a repair that makes a queue anew can die, whatever its kind; of a System V queue not where a ring is emptied.
+const POINTS: [&str; 5] = [
+    "SALVAGE_BEGUN",
+    "SALVAGE_SURVEYED",
+    "SALVAGE_NUMBERED",
+    "SALVAGE_EMPTIED",
+    "SALVAGE_DONE",
+];
+const KEY: i32 = 0x77;
+const NAME: &str = "/q";
+/// The longest message, in bytes.
+const SIZE: usize = 400;
+
+/// One kind of queue, with messages in it.
+trait Kind {
+    const NAME: &'static str;
+    /// Where to scribble, and what.
+    const SCRIBBLES: &'static [(u64, &'static [u8])];
+    /// Where it says that it is damaged, or is being made anew: docs/format.md.
+    const DAMAGE: u64;
+    fn new() -> Self;
+    fn file(&self) -> PathBuf;
+    fn repair(&self) -> Repaired;
+    /// Opens the queue and sends "more": whether that was sent. Whatever the error, the call returns.
+    fn send(&self) -> bool;
+    /// The same through what was open before.
+    fn send_as_before(&self) -> bool;
+    /// Takes all messages out.
+    fn drain(&mut self) -> Vec<Vec<u8>>;
+}
+
+/// The messages of [`Posix`] and of [`Typed`].
+fn messages() -> impl Iterator<Item = (u8, Vec<u8>)> {
+    (0..20_u8).map(|n| (n % 4, vec![n; usize::from(n) * 20]))
+}
+
+struct Posix(Place, posix::Queue);
+
+impl Kind for Posix {
+    const NAME: &'static str = "a POSIX queue";
+    const DAMAGE: u64 = 48;
+    const SCRIBBLES: &'static [(u64, &'static [u8])] = &[
+        (640, &[0; 8]),
+        (808, &[99]),
+        (528, &[0xff; 4]),
+        (536_576, &[0xff; 256]),
+    ];
+
+    fn new() -> Self {
+        let place = Place::new();
+        let queue = place.create(NAME, 50, SIZE as u32);
+        messages().for_each(|(n, message)| queue.try_send(&message, n.into()).unwrap());
+        queue.messages(1).unwrap();
+        // Some in the store, some in the ring, one on lease.
+        std::mem::forget(queue.try_receive_lease().unwrap());
+        (30..35).for_each(|n| queue.try_send(&[n; 11], 2).unwrap());
+        Posix(place, queue)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("mq/q")
+    }
+
+    fn repair(&self) -> Repaired {
+        posix::repair(&self.0.namespace, NAME).expect("a repair")
+    }
+
+    fn send(&self) -> bool {
+        self.0.open(NAME).try_send(b"more", 9).is_ok()
+    }
+
+    fn send_as_before(&self) -> bool {
+        self.1.try_send(b"more", 9).is_ok()
+    }
+
+    fn drain(&mut self) -> Vec<Vec<u8>> {
+        let mut buffer = [0; SIZE];
+        let receive = || match self.1.try_receive(&mut buffer) {
+            Ok(received) => Some(buffer[..received.len].to_vec()),
+            Err(posix::ReceiveError::Empty) => None,
+            Err(error) => panic!("{error}"),
+        };
+        std::iter::from_fn(receive).collect()
+    }
+}
+
+struct Typed(Place, sysv::Queue);
+
+impl Kind for Typed {
+    const NAME: &'static str = "a System V queue";
+    const DAMAGE: u64 = 56;
+    const SCRIBBLES: &'static [(u64, &'static [u8])] = &[
+        (256 + 8, &[0xff; 4]),
+        (256 + 12, &[0xff; 4]),
+        (256 + 16, &[0xff; 8]),
+        (512, &[0xff; 64]),
+    ];
+
+    fn new() -> Self {
+        let place = Place::new();
+        let queue = place.create_typed(KEY);
+        messages().for_each(|(n, message)| queue.try_send(i64::from(n) + 1, &message).unwrap());
+        std::mem::forget(queue.try_lease(sysv::Want::Any).unwrap());
+        Typed(place, queue)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("msg/0")
+    }
+
+    fn repair(&self) -> Repaired {
+        sysv::repair(&self.0.namespace, KEY).expect("a repair")
+    }
+
+    fn send(&self) -> bool {
+        self.0.open_typed(KEY).try_send(9, b"more").is_ok()
+    }
+
+    fn send_as_before(&self) -> bool {
+        self.1.try_send(9, b"more").is_ok()
+    }
+
+    fn drain(&mut self) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 8192];
+        let receive = || match self.1.try_receive(sysv::Want::Any, &mut buffer) {
+            Ok(received) => Some(buffer[..received.len].to_vec()),
+            Err(sysv::ReceiveError::NoMessage) => None,
+            Err(error) => panic!("{error}"),
+        };
+        std::iter::from_fn(receive).collect()
+    }
+}
+
+struct OfRing(Place, Ring);
+
+impl Kind for OfRing {
+    const NAME: &'static str = "a ring";
+    const DAMAGE: u64 = 48;
+    const SCRIBBLES: &'static [(u64, &'static [u8])] = &[(640, &[0; 8])];
+
+    fn new() -> Self {
+        let place = Place::new();
+        let mut options = Options::new();
+        let ring = options
+            .entries(32)
+            .create_in(&place.namespace, NAME)
+            .unwrap();
+        let sender = ring.sender();
+        (0..20).for_each(|n| sender.try_send(&Post::new(n)).unwrap());
+        OfRing(place, ring)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("ring/q")
+    }
+
+    fn repair(&self) -> Repaired {
+        ring::repair(&self.0.namespace, NAME).expect("a repair")
+    }
+
+    fn send(&self) -> bool {
+        let sender = Sender::open_in(&self.0.namespace, NAME);
+        sender.is_ok_and(|sender| sender.try_send(&Post::new(99)).is_ok())
+    }
+
+    fn send_as_before(&self) -> bool {
+        self.1.sender().try_send(&Post::new(99)).is_ok()
+    }
+
+    fn drain(&mut self) -> Vec<Vec<u8>> {
+        let receive = || match self.1.try_recv() {
+            Ok(message) => Some(message.user_data.to_le_bytes().to_vec()),
+            Err(RecvError::Empty) => None,
+            Err(error) => panic!("{error}"),
+        };
+        std::iter::from_fn(receive).collect()
+    }
+}
+
+/// Scribbles, has a repair killed by `kill`, and sees what comes of it. The killer answers nothing of a repair that was quicker.
+fn kill_one<K: Kind>(scribble: usize, what: &str, kill: impl FnOnce(&K) -> Option<Child>) {
+    let mut kind = K::new();
+    let what = format!("{}, scribble {scribble}, {what}", K::NAME);
+    let (offset, bytes) = K::SCRIBBLES[scribble];
+    let file = fs::File::options().write(true).open(kind.file()).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+    let Some(mut dead) = kill(&kind) else { return };
+    dead.expect(Exit::Signal(libc::SIGKILL), &what);
+    let mut found = [0; 4];
+    let file = fs::File::open(kind.file()).unwrap();
+    file.read_exact_at(&mut found, K::DAMAGE).unwrap();
+    // Who uses a queue that was scribbled over, and that nobody has begun to repair, may do anything to it.
+    let sent = match u32::from_ne_bytes(found) {
+        0 => 0,
+        _ => expect_answers(&kind, &what),
+    };
+    let repaired = kind.repair();
+    assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
+    // What was leased was so by us, and is: a copy of the queue knows all others.
+    let found = kind.drain();
+    let mut whole = K::new();
+    let whole = whole.drain();
+    let more =
+        |message: &&Vec<u8>| message[..] == b"more"[..] || message[..] == 99_u64.to_le_bytes();
+    assert_eq!(found.iter().filter(more).count(), sent, "{what}");
+    let found: Vec<_> = found.iter().filter(|message| !more(message)).collect();
+    let lens = |messages: &[&Vec<u8>]| {
+        messages
+            .iter()
+            .map(|message| message.len())
+            .collect::<Vec<_>>()
+    };
+    let whole: Vec<_> = whole.iter().collect();
+    assert!(
+        found == whole,
+        "{what}: lengths {:?} instead of {:?}: {:#?}",
+        lens(&found),
+        lens(&whole),
+        (&repaired.before.problems, &repaired.done)
+    );
+    assert!(kind.repair().before.is_healthy(), "{what}");
+    assert!(kind.send(), "{what}");
+}
+
+/// Somebody new calls, and one who was there before. Neither hangs, and both are told whether their messages were sent: how many were.
+fn expect_answers<K: Kind>(kind: &K, what: &str) -> usize {
+    let mut newcomer = Child::run(|| i32::from(kind.send()));
+    let Some(Exit::Code(sent @ 0..=1)) = newcomer.wait(Duration::from_secs(10)) else {
+        panic!("{what}: the newcomer is stuck, or crashed");
+    };
+    sent as usize + usize::from(kind.send_as_before())
+}
+
+/// At each point that a repair passes.
+fn kill_at_points<K: Kind>() {
+    for scribble in 0..K::SCRIBBLES.len() {
+        let way = Shared::<Way>::new();
+        kill_one::<K>(scribble, "unharmed", |kind| {
+            Child::run(|| {
+                way.of(|| kind.repair());
+                0
+            })
+            .expect(Exit::Code(0), "a repair");
+            None
+        });
+        let passed = way.points();
+        for point in POINTS.iter().filter(|point| **point != "SALVAGE_EMPTIED") {
+            assert!(passed.contains(point), "{}: not by {point}", K::NAME);
+        }
+        for point in passed {
+            for nth in [1, 2].into_iter().take(1 + usize::from(scribble == 0)) {
+                kill_one::<K>(scribble, point, |kind| {
+                    let mut repairer = Child::run(|| {
+                        crash::arm(point, nth);
+                        kind.repair();
+                        0
+                    });
+                    // Not all are passed twice.
+                    let died = repairer.wait(Duration::from_secs(10)) != Some(Exit::Code(0));
+                    assert!(died || nth == 2, "{point}");
+                    died.then_some(repairer)
+                });
+            }
+        }
+    }
+}
+
+/// At any time.
+fn kill_at_random<K: Kind>(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut killed = 0;
+    for round in 0..12 {
+        let scribble = round % K::SCRIBBLES.len();
+        kill_one::<K>(scribble, &format!("seed {seed}"), |kind| {
+            let mut repairer = Child::run(|| {
+                kind.repair();
+                0
+            });
+            std::thread::sleep(Duration::from_micros(random.below(12_000)));
+            repairer.signal(libc::SIGKILL);
+            let died = repairer.wait(Duration::from_secs(10)) != Some(Exit::Code(0));
+            killed += u32::from(died);
+            died.then_some(repairer)
+        });
+    }
+    eprintln!("{}: {killed} of 12 repairs killed", K::NAME);
+}
+
+#[test]
+fn a_repair_of_a_posix_queue_that_is_killed_is_ended_by_another() {
+    kill_at_points::<Posix>();
+    kill_at_random::<Posix>(support::now());
+}
+
+#[test]
+fn a_repair_of_a_system_v_queue_that_is_killed_is_ended_by_another() {
+    kill_at_points::<Typed>();
+    kill_at_random::<Typed>(support::now());
+}
+
+#[test]
+fn a_repair_of_a_ring_that_is_killed_is_ended_by_another() {
+    kill_at_points::<OfRing>();
+    kill_at_random::<OfRing>(support::now());
+}

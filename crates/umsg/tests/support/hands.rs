@@ -1,0 +1,137 @@
+//! Where receivers have messages copied to: memory that a killed one leaves behind, so that each message which is lost with a
+//! receiver is known by its number. Nothing else may be missing.
+
+use super::journal::{Journal, read_pattern};
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+/// So many receives may go on at the same time; children that died of their own kept theirs.
+pub const HANDS: usize = 1024;
+/// Bytes. Longer buffers are not shared: what is in them is nobody's excuse.
+pub const LEN: usize = 8192;
+
+/// No message has such a number.
+const NOTHING: u8 = 0xff;
+
+/// One receive's buffer.
+#[repr(C)]
+pub struct Hand {
+    /// The number of the journal whose it is, plus one; 0 for nobody's.
+    owner: AtomicU32,
+    bytes: UnsafeCell<[u8; LEN]>,
+}
+
+// SAFETY: the bytes are touched by who has made itself the owner alone, or by who has seen that one dead.
+unsafe impl Sync for Hand {}
+
+/// Room for what one receive copies.
+pub struct Room<'a> {
+    hand: Option<&'a Hand>,
+    /// In its place, if it is too long.
+    own: Vec<u8>,
+    len: usize,
+}
+
+impl Journal {
+    /// Room for what the next receive of this number copies. To be kept until that was [noted](Journal::note). A handler may call it
+    /// for up to [`LEN`] bytes.
+    pub fn room(&self, role: usize, len: usize) -> Room<'_> {
+        if len > LEN {
+            return Room {
+                hand: None,
+                own: vec![0; len],
+                len,
+            };
+        }
+        let first = self.next_hand.fetch_add(1, SeqCst) as usize;
+        let mut hands = (0..HANDS).map(|step| &self.hands[(first + step) % HANDS]);
+        let hand = hands.find(|hand| hand.take(role)).expect("a free hand");
+        let mut room = Room {
+            hand: Some(hand),
+            own: Vec::new(),
+            len,
+        };
+        room.fill(NOTHING);
+        room
+    }
+
+    /// Notes which messages lie in the buffers of these numbers, whose processes are dead. Answers how many of them nobody has
+    /// received.
+    pub fn look_into_hands(&self, roles: Range<usize>) -> usize {
+        let mut held = 0;
+        for hand in &self.hands {
+            let owner = (hand.owner.load(SeqCst) as usize).checked_sub(1);
+            if owner.is_some_and(|role| roles.contains(&role)) {
+                // SAFETY: its owner is dead.
+                held += self.excuse(unsafe { &*hand.bytes.get() });
+                hand.owner.store(0, SeqCst);
+            }
+        }
+        held
+    }
+
+    /// The messages that stand in a buffer one after the other may be gone with their receiver.
+    fn excuse(&self, mut bytes: &[u8]) -> usize {
+        let mut held = 0;
+        while let Some(head) = bytes.first_chunk()
+            && let Some(message) = self.messages().get(u32::from_le_bytes(*head) as usize)
+            && let Some((whole, behind)) = bytes.split_at_checked(message.len.load(SeqCst) as usize)
+            && read_pattern(whole).is_some()
+        {
+            message.in_dead_hands.store(1, SeqCst);
+            held += usize::from(message.received.load(SeqCst) == 0);
+            bytes = behind;
+        }
+        held
+    }
+
+    /// How many messages are missing that dead receivers held.
+    pub fn lost_with_receivers(&self) -> usize {
+        let lost = self.messages().iter().filter(|message| {
+            message.was_sent()
+                && message.received.load(SeqCst) == 0
+                && message.in_dead_hands.load(SeqCst) != 0
+        });
+        lost.count()
+    }
+}
+
+impl Hand {
+    fn take(&self, role: usize) -> bool {
+        let owner = role as u32 + 1;
+        self.owner
+            .compare_exchange(0, owner, SeqCst, SeqCst)
+            .is_ok()
+    }
+}
+
+impl Deref for Room<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self.hand {
+            // SAFETY: ours until it is dropped.
+            Some(hand) => unsafe { &(&*hand.bytes.get())[..self.len] },
+            None => &self.own,
+        }
+    }
+}
+
+impl DerefMut for Room<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self.hand {
+            // SAFETY: as above.
+            Some(hand) => unsafe { &mut (&mut *hand.bytes.get())[..self.len] },
+            None => &mut self.own,
+        }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let Some(hand) = self.hand {
+            hand.owner.store(0, SeqCst);
+        }
+    }
+}

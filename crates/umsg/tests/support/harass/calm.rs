@@ -1,0 +1,42 @@
+//! After the violence: who waits is told at once again, by who ends its wait.
+//!
+//! Who waits looks up ten times a second by itself, because a waker may die. So one that nobody wakes is late, not stuck, and only
+//! time tells. That of the quickest of several turns: no machine is busy in all of them.
+
+use crate::support::child::{Child, Exit};
+use crate::support::shared::Shared;
+use crate::support::{milliseconds, now};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+const TURNS: usize = 9;
+/// Half of the time after which a waiter looks up by itself, in nanoseconds.
+const PROMPT: u64 = 50_000_000;
+
+/// Fails if who waits is late each time. `turn` answers how long after the end of its wait one heard of it, in nanoseconds.
+pub fn expect_prompt(what: &str, mut turn: impl FnMut() -> u64) {
+    let mut quickest = u64::MAX;
+    for _ in 0..TURNS {
+        quickest = quickest.min(turn());
+        if quickest < PROMPT {
+            return;
+        }
+    }
+    panic!(
+        "{what} is not woken, and looks up by itself after {:.0} ms",
+        milliseconds(quickest)
+    );
+}
+
+/// Lets a child `wait`; `act` ends its wait. Answers how long after that it heard of it.
+pub fn wakes(what: &str, wait: impl FnOnce(), act: impl FnOnce()) -> u64 {
+    let woken = Shared::<AtomicU64>::new();
+    let mut child = Child::run(|| {
+        wait();
+        woken.store(now(), SeqCst);
+        0
+    });
+    act();
+    let ended = now();
+    child.expect(Exit::Code(0), what);
+    woken.load(SeqCst).saturating_sub(ended)
+}
