@@ -2,6 +2,7 @@
 
 mod bench;
 mod c;
+mod defects;
 mod demo;
 mod dist;
 mod failure;
@@ -64,6 +65,14 @@ enum Task {
         /// Print the figures as JSON, a line for each soak, and nothing else on standard output
         #[arg(long)]
         json: bool,
+    },
+    /// Plant defects into a copy of the library, one at a time, and see that the soak notices each
+    Defects {
+        /// Those whose names contain one of these words, if not all
+        words: Vec<String>,
+        /// For how long the soak may look for one
+        #[arg(long, value_name = "N", default_value_t = 1.0)]
+        minutes: f64,
     },
     /// Overwrite queues while processes use them, and see that none of them crashes or hangs
     Hostile {
@@ -143,6 +152,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Demo => demo::run(&workspace),
         Task::Test { quick } => test::run(&workspace, *quick),
         Task::Compare { ops } => test::compare(&workspace, *ops),
+        Task::Defects { words, minutes } => defects::run(&workspace, words, *minutes),
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
         Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),
         Task::Soak {

@@ -25,7 +25,7 @@ impl Face {
     const ALL: [Face; 3] = [Face::Posix, Face::Sysv, Face::Ring];
 
     /// Its test program.
-    fn test(self) -> &'static str {
+    pub fn test(self) -> &'static str {
         match self {
             Face::Posix => "soak",
             Face::Sysv => "sysv_soak",
@@ -47,7 +47,8 @@ impl Wish {
         Self { seconds, seed }
     }
 
-    fn command(&self, workspace: &Workspace, face: Face) -> Command {
+    /// The soak of a face.
+    pub fn command(&self, workspace: &Workspace, face: Face) -> Command {
         let mut soak = tests(workspace);
         soak.args(["--test", face.test(), "--", "--nocapture"]);
         soak.env("UMSG_SOAK_SECONDS", self.seconds.to_string());
