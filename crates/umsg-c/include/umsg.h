@@ -228,6 +228,14 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 
 /* ---- Opening with more than POSIX knows ---- */
 
+/*
+ * It is removed, messages and all, when nobody has it open any more: no process has a handle that it has not closed. Who closes the last handle
+ * removes it. If the last user was killed, or ended without closing, it goes when somebody next opens or creates a queue of its name, creates one with
+ * this flag, or lists the namespace with umsg(1). A child made by fork(2) has the queue open like its parent, until it
+ * closes its handle, ends or executes a program. Without it the queue stays until umsg_mq_unlink(3).
+ */
+#define UMSG_REMOVE_ON_LAST_CLOSE 1
+
 /* It waits for room, unless it must not block: what the kernel's queues do. */
 #define UMSG_ON_FULL_BLOCK 0
 
@@ -280,8 +288,8 @@ struct umsg_mq_options {
      * dead-letter queue, which must be named too.
      */
     uint32_t max_deliveries;
-    /* 0. */
-    uint32_t reserved;
+    /* What else a queue that is created is to be: 0 or UMSG_REMOVE_ON_LAST_CLOSE. */
+    uint32_t flags;
 };
 
 /*
@@ -300,11 +308,12 @@ struct umsg_mq_options {
  * Errors:
  * Those of umsg_mq_open(3), and these:
  *
+ * - EAGAIN: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and a process that is removing it has been stopped.
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EFAULT: options or one of its texts is at an address that can't be read.
  * - EINVAL: size is not that of a version of the structure, waiting or on_full is none of its values,
  *   dead_letter can't be a name, is name itself, or names a queue that has a smaller message size; max_deliveries is
- *   not 0 and dead_letter is NULL; or reserved is not 0.
+ *   not 0 and dead_letter is NULL; or flags has a bit that this version of the library does not know.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
  *
@@ -897,6 +906,8 @@ struct umsg_mq_status {
     uint64_t dead_lettered;
     /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
     uint64_t damaged;
+    /* 1 if the queue is removed when nobody has it open any more, else 0. */
+    uint64_t remove_on_last_close;
 };
 
 /*

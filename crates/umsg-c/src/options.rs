@@ -46,9 +46,15 @@ pub struct umsg_mq_options {
     /// How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
     /// dead-letter queue, which must be named too.
     pub max_deliveries: u32,
-    /// 0.
-    pub reserved: u32,
+    /// What else a queue that is created is to be: 0 or UMSG_REMOVE_ON_LAST_CLOSE.
+    pub flags: u32,
 }
+
+/// It is removed, messages and all, when nobody has it open any more: no process has a handle that it has not closed. Who closes the last handle
+/// removes it. If the last user was killed, or ended without closing, it goes when somebody next opens or creates a queue of its name, creates one with
+/// this flag, or lists the namespace with umsg(1). A child made by fork(2) has the queue open like its parent, until it
+/// closes its handle, ends or executes a program. Without it the queue stays until umsg_mq_unlink(3).
+pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
 /// It waits for room, unless it must not block: what the kernel's queues do.
 pub const UMSG_ON_FULL_BLOCK: c_int = 0;
@@ -77,11 +83,12 @@ const MOST: size_t = 4096;
 /// # Errors
 /// Those of umsg_mq_open(3), and these:
 ///
+/// - `EAGAIN`: the queue was made with `UMSG_REMOVE_ON_LAST_CLOSE`, and a process that is removing it has been stopped.
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
 /// - `EINVAL`: `size` is not that of a version of the structure, `waiting` or `on_full` is none of its values,
 ///   `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size; `max_deliveries` is
-///   not 0 and `dead_letter` is NULL; or `reserved` is not 0.
+///   not 0 and `dead_letter` is NULL; or `flags` has a bit that this version of the library does not know.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 ///
@@ -138,6 +145,7 @@ impl Prepared {
         unsafe { set_names(&mut options, &given)? };
         options.time_to_live(Duration::from_nanos(given.time_to_live));
         options.max_deliveries(given.max_deliveries);
+        options.remove_on_last_close(given.flags & UMSG_REMOVE_ON_LAST_CLOSE.cast_unsigned() != 0);
         if given.max_messages != 0 {
             options.max_messages(given.max_messages);
         }
@@ -191,10 +199,8 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
     }
     // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
-    if known.reserved != 0 {
-        return Err(Failure::Invalid(
-            "a reserved member of the options is not 0",
-        ));
+    if known.flags & !UMSG_REMOVE_ON_LAST_CLOSE.cast_unsigned() != 0 {
+        return Err(Failure::Invalid("flags is 0 or UMSG_REMOVE_ON_LAST_CLOSE"));
     }
     Ok(Some(known))
 }

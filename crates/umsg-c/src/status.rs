@@ -89,6 +89,8 @@ pub struct umsg_mq_status {
     pub dead_lettered: u64,
     /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
     pub damaged: u64,
+    /// 1 if the queue is removed when nobody has it open any more, else 0.
+    pub remove_on_last_close: u64,
 }
 
 /// Tells all that can be said about a queue.
@@ -184,6 +186,7 @@ fn in_c(status: &Status) -> umsg_mq_status {
         expired: statistics.expired,
         dead_lettered: statistics.dead_lettered,
         damaged: status.damaged.into(),
+        remove_on_last_close: status.remove_on_last_close.into(),
     }
 }
 

@@ -15,8 +15,10 @@ pub const GLANCE: Duration = Duration::from_secs(1);
 /// What a command wants of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Take messages, or see them and leave them.
+    /// Take messages.
     Receive,
+    /// See them and leave them.
+    See,
     Send,
     /// See anything but the messages: either permission lets one.
     Look,
@@ -114,6 +116,7 @@ fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, O
         options
             .read(read)
             .write(write)
+            .counted(matches!(purpose, Purpose::Receive | Purpose::Send))
             .namespace(namespace)
             .open(name)
     };
@@ -122,7 +125,7 @@ fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, O
         other => other,
     };
     match purpose {
-        Purpose::Receive => attempt(true, false),
+        Purpose::Receive | Purpose::See => attempt(true, false),
         Purpose::Send => attempt(false, true),
         Purpose::Look => or(attempt(true, false), (false, true)),
     }
@@ -152,6 +155,7 @@ fn denied(namespace: &Namespace, name: &Name) -> Failure {
         queue.mode(),
         OpenOptions::new()
             .read(true)
+            .counted(false)
             .namespace(namespace)
             .open(name),
     );

@@ -100,6 +100,49 @@ fn what_a_process_has_open_is_kept_unless_that_is_said() {
 }
 
 #[test]
+fn what_was_to_go_by_itself_goes_without_being_asked_for() {
+    let site = Site::new();
+    let namespace = Namespace::at(site.path()).unwrap();
+    for name in ["/stays", "/waits"] {
+        site.umsg(&["create", name]).text();
+    }
+    let create = ["create", "/made", "--remove-on-last-close"];
+    site.umsg(&create).text();
+    let mut options = OpenOptions::new();
+    options.read(true).create(true).remove_on_last_close(true);
+    let mine = options.namespace(&namespace).open("/mine").unwrap();
+    let place = rustix::fs::CWD;
+    let bell = site.path().join(".bell-00000000000000ff");
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mkfifoat(place, &bell, mode).unwrap();
+    // One whose user was killed.
+    let killed = site.path().join("mq/killed");
+    std::fs::create_dir(&killed).unwrap();
+    std::fs::copy(site.path().join("mq/mine/queue"), killed.join("queue")).unwrap();
+    let kept = site.umsg(&["gc", "--leftovers"]);
+    assert_eq!(
+        kept.text(),
+        "left over: 1 queues and 1 doorbells, removed\n"
+    );
+    assert!(!bell.exists());
+    rustix::fs::mkfifoat(place, &bell, mode).unwrap();
+    let report = site.umsg(&["gc", "/w*", "--json"]).json();
+    assert_eq!(fates(&report), [("/waits", "stale")]);
+    assert_eq!(report["left_over"]["queues"], 0);
+    assert_eq!(report["left_over"]["doorbells"], 1);
+    assert_eq!(
+        site.umsg(&["ls", "-q"]).text(),
+        "/made\n/mine\n/stays\n/waits\n"
+    );
+    // It is known who has one open, and it can be removed by name.
+    let report = site.umsg(&["gc", "/m*", "--remove", "--json"]).json();
+    assert_eq!(fates(&report), [("/made", "removed"), ("/mine", "kept")]);
+    site.umsg(&["rm", "/mine"]).text();
+    drop(mine);
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "/stays\n/waits\n");
+}
+
+#[test]
 fn what_may_not_be_looked_at_is_not_known_to_be_stale() {
     let site = Site::new();
     site.umsg(&["create", "/secret", "--mode", "0600"]).text();

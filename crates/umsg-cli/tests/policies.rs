@@ -71,6 +71,32 @@ fn a_queue_without_a_policy_says_so() {
 }
 
 #[test]
+fn a_queue_that_goes_with_its_last_user_waits_for_the_first_and_says_so() {
+    let site = Site::new();
+    let shown = |name: &str| site.umsg(&["stat", name, "--json"]).json();
+    let create = ["create", "/answers", "--remove-on-last-close", "--json"];
+    for _ in 0..2 {
+        let made = site.umsg(&create).json();
+        assert_eq!(made["remove_on_last_close"], true);
+    }
+    site.umsg(&["create", "/stays"]).text();
+    assert_eq!(shown("/stays")["remove_on_last_close"], false);
+    assert_eq!(shown("/answers")["remove_on_last_close"], true);
+    let text = |name: &str| site.umsg(&["stat", name]).text().to_owned();
+    assert!(text("/answers").contains("removed           when nobody has it open any more\n"));
+    assert!(text("/stays").contains("removed           by hand: `umsg rm`\n"));
+    let listed = &site.umsg(&["ls", "--json"]).json()["queues"];
+    assert_eq!(listed[0]["remove_on_last_close"], true);
+    site.umsg(&["peek", "/answers"]).text();
+    let other = site.umsg(&["create", "/stays", "--remove-on-last-close"]);
+    other.fails(1, &["no --remove-on-last-close"]);
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "/answers\n/stays\n");
+    // A user, and the last one.
+    site.umsg(&["send", "/answers", "x"]).text();
+    assert_eq!(site.umsg(&["ls", "-q"]).text(), "/stays\n");
+}
+
+#[test]
 fn creating_an_existing_queue_with_another_policy_says_which_it_has() {
     let site = Site::new();
     let policy = ["--ttl", "1500ms", "--on-full", "drop-oldest"];

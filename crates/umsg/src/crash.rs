@@ -167,8 +167,14 @@ points! {
     CREATE_EMPTY;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
+    /// The file of a queue that goes with its last user is in a directory that has no queue's name: the next who makes one removes it.
+    CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
+    /// Nobody has a queue open that goes with its last user, and who is to remove it has not: the next who comes by does.
+    TRANSIENT_LOCKED;
+    /// A queue that goes with its last user is gone, its directory is there: who makes one of its name takes its place.
+    TRANSIENT_EMPTIED;
     /// A System V queue's file is made, has no contents and no name: it vanishes.
     MSGGET_EMPTY;
     /// A System V queue's file has its contents and no name: it vanishes.

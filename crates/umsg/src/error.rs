@@ -420,6 +420,12 @@ pub enum OpenError {
     /// EMFILE or ENFILE: no descriptor left.
     #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
+    /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has it open any more; a process
+    /// that is doing so was stopped.
+    #[error(
+        "a process that is removing the queue was stopped: let it go on, or end it (`fuser` on the queue's file names it)"
+    )]
+    Leaving,
     /// The namespace can't be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -470,6 +476,7 @@ impl OpenError {
             OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => libc::EINVAL,
             OpenError::Damaged(_) => libc::EBADMSG,
             OpenError::TooManyFiles(errno) => *errno,
+            OpenError::Leaving => libc::EAGAIN,
             OpenError::Namespace(error) => error.errno(),
             OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
         }

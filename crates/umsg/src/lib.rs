@@ -121,3 +121,5 @@ pub use doorbell::{Edges, Readiness};
 pub use namespace::{
     Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, SetupReport, TMPFILES,
 };
+#[cfg(not(loom))]
+pub use segment::Swept;

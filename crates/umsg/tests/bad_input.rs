@@ -163,7 +163,7 @@ fn a_file_of_another_length_than_its_header_says_is_damage() {
 fn what_is_no_regular_file_is_not_a_queue() {
     let (place, _) = place_with_queue();
     let at = |name: &str| place.path().join("mq").join(name);
-    fs::create_dir(at("directory")).unwrap();
+    fs::create_dir_all(at("directory").join("with-another")).unwrap();
     symlink(at("q"), at("link")).unwrap();
     symlink("nowhere", at("broken")).unwrap();
     let fifo = rustix::fs::Mode::from_raw_mode(0o600);

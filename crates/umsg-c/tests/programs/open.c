@@ -213,6 +213,34 @@ static void a_full_queue_does_what_its_creator_wanted(void)
     OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
 }
 
+static void a_queue_that_is_to_go_goes_with_the_last_handle(void)
+{
+    struct umsg_mq_options options;
+    struct umsg_mq_status status;
+    umsg_mqd_t queue, other;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = UMSG_REMOVE_ON_LAST_CLOSE;
+    queue = make_with(&options);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.remove_on_last_close == 1);
+    other = umsg_mq_open("/rules", O_RDWR);
+    CHECK(other != NONE);
+    CHECK(umsg_mq_close(queue) == 0);
+    CHECK(umsg_mq_send(other, "kept", 4, 0) == 0);
+    queue = umsg_mq_open("/rules", O_RDWR);
+    CHECK(queue != NONE);
+    CHECK(umsg_mq_close(other) == 0 && umsg_mq_close(queue) == 0);
+    OPENS_NOT(umsg_mq_open("/rules", O_RDWR), ENOENT);
+    options.flags = 2;
+    OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    options.flags = 0;
+    queue = make_with(&options);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.remove_on_last_close == 0);
+    done(queue, "/rules");
+}
+
 static void what_can_not_be_delivered_goes_to_the_dead_letter_queue(void)
 {
     struct umsg_mq_options options;
@@ -300,6 +328,7 @@ static const struct test_case cases[] = {
     CASE(what_a_directory_or_a_dead_letter_queue_may_not_be_is_told),
     CASE(options_of_another_version_are_understood_or_refused),
     CASE(a_full_queue_does_what_its_creator_wanted),
+    CASE(a_queue_that_is_to_go_goes_with_the_last_handle),
     CASE(what_can_not_be_delivered_goes_to_the_dead_letter_queue),
     CASE(a_message_that_is_too_old_is_not_delivered),
     CASE(the_access_mode_is_enforced),

@@ -28,6 +28,9 @@ use crate::{place, values};
 /// --on-full, --ttl, --max-deliveries and --dead-letter say what becomes of messages that the queue can't take, keep or deliver.
 /// `umsg stat` counts them, and shows under "set aside" those that the queue for dead letters has no room for.
 ///
+/// A queue stays until it is removed. With --remove-on-last-close it goes when no process has it open any more, however the last one ended: when that one
+/// closes it, or, where it was killed, with the next `umsg ls`, `umsg gc` or opening of the queue. Until a process has opened it, it stays.
+///
 /// --mode says who may receive (r) and who may send (w). Who may do only one of them is kept to it by the library, which binds programs that
 /// use it and not one that writes to the queue's file itself; 0600, 0660 and 0666 are enforced by the system. Where not all senders
 /// are to be trusted with what the others send, give each of them a queue of its own.
@@ -42,6 +45,7 @@ Examples:
   umsg create /log --max-messages 1K --on-full drop-oldest
   umsg create /prices --ttl 500ms  what is older is dropped
   umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed
+  umsg create /answers --remove-on-last-close   goes with the last program that has it open
   umsg create key:0x1234 --qbytes 1M --mode 0660   of System V
   queue=$(umsg create key:0)       of System V, known by its identifier only")]
 pub struct Create {
@@ -57,7 +61,7 @@ pub struct Create {
     /// Of System V queues: how many bytes its messages may have together [default: that of the namespace, 16K unless set with
     /// `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true,
-          conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter"])]
+          conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "remove_on_last_close"])]
     qbytes: Option<u32>,
     /// Permission bits, whatever the umask: r may receive, w may send [default: 0600, of POSIX queues without those of the umask]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
@@ -100,7 +104,7 @@ impl Create {
         }
         if self.policy.is_any() {
             return Err(label.has_no(
-                "--on-full, --ttl, --max-deliveries and --dead-letter",
+                "--on-full, --ttl, --max-deliveries, --dead-letter and --remove-on-last-close",
                 "--qbytes",
             ));
         }
@@ -137,7 +141,8 @@ impl Create {
     }
 
     fn create(&self, options: &mut OpenOptions, name: &Name) -> Result<Queue, OpenError> {
-        options.read(true).write(true).create(true);
+        // Not ours to use: one that goes with its last user waits for the first.
+        options.read(true).write(true).create(true).counted(false);
         options.exclusive(self.exclusive);
         if let Some(messages) = self.max_messages {
             options.max_messages(messages);

@@ -76,7 +76,7 @@ impl Dump {
 
     fn take(&self, cli: &Cli) -> Result<Snapshot> {
         let namespace = place::existing(cli)?;
-        let opened = Opened::open(&namespace, &self.name, Purpose::Receive)?;
+        let opened = Opened::open(&namespace, &self.name, Purpose::See)?;
         let snapshot =
             Snapshot::of(&opened.queue).map_err(|error| Failure::of(&self.name, error))?;
         self.warn(&opened.queue.status());

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use glob::Pattern;
 use serde::Serialize;
-use umsg::{Namespace, posix, ring, sysv};
+use umsg::{Namespace, Swept, posix, ring, sysv};
 
 use super::gc_found::{Found, Removal, found};
 use super::ls::Kind;
@@ -23,17 +23,21 @@ use crate::{place, values};
 /// conditions hold that are given; at least one has to be. Nothing is removed without --remove, and never what a process
 /// has open, unless --in-use says so. Of other users' processes only root can see what they have open.
 ///
+/// What would have removed itself if its users had not been killed goes in any case, as it does with other commands: queues that were made with
+/// --remove-on-last-close and that nobody has open any more, and the FIFOs of queues that nobody polls any more.
+///
 /// LAST USED is when a message was last sent or received, or else the queue made; of a ring when it was made. CREATOR is the process that
 /// made it, `dead` if it has ended.
 #[derive(Args, Debug)]
 #[command(
-    group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty"]),
+    group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),
     after_help = "\
 Examples:
   umsg gc --older-than 7d                   show what was not used for a week
   umsg gc --older-than 7d --remove          and remove it
   umsg gc '/test-*' 'ring:/test-*' --remove what tests have left
-  umsg gc --dead-creator --empty"
+  umsg gc --dead-creator --empty
+  umsg gc --leftovers                       no other queues than those that were to go by themselves"
 )]
 pub struct Gc {
     /// Those whose names are like this, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
@@ -48,6 +52,9 @@ pub struct Gc {
     /// Those without messages
     #[arg(long)]
     empty: bool,
+    /// None, apart from what goes in any case
+    #[arg(long, conflicts_with_all = ["patterns", "older_than", "dead_creator", "empty"])]
+    leftovers: bool,
     /// Of one kind only
     #[arg(long, short, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
@@ -83,7 +90,11 @@ impl Gc {
     pub fn perform(&self, cli: &Cli) -> Result {
         self.format.check()?;
         let namespace = place::existing(cli)?;
-        let all = found(&namespace, self.kind)?;
+        let swept = namespace.sweep()?;
+        let all = match self.leftovers {
+            true => Vec::new(),
+            false => found(&namespace, self.kind)?,
+        };
         let users = Users::read();
         let now = SystemTime::now();
         let stale = all.iter().filter(|found| self.is_meant(found, now));
@@ -92,10 +103,21 @@ impl Gc {
             .collect();
         let mut out = output::standard()?;
         if self.format.json {
-            json::print(&mut out, &Report::new(&rows))?;
+            json::print(&mut out, &Report::new(&rows, swept))?;
         } else {
-            table(&rows).print(&mut out)?;
-            self.summarize(&rows, &mut out)?;
+            if swept != Swept::default() || self.leftovers {
+                let Swept {
+                    queues, doorbells, ..
+                } = swept;
+                writeln!(
+                    out,
+                    "left over: {queues} queues and {doorbells} doorbells, removed"
+                )?;
+            }
+            if !self.leftovers {
+                table(&rows).print(&mut out)?;
+                self.summarize(&rows, &mut out)?;
+            }
         }
         out.flush()?;
         match rows.iter().any(|row| row.fate == Fate::Failed) {
@@ -219,6 +241,14 @@ fn remark(row: &Row<'_>) -> String {
 #[derive(Serialize)]
 struct Report<'a> {
     queues: Vec<Entry<'a>>,
+    left_over: LeftOver,
+}
+
+/// How much was removed that would have removed itself.
+#[derive(Serialize)]
+struct LeftOver {
+    queues: usize,
+    doorbells: usize,
 }
 
 /// A field keeps its name and its meaning for good. What is not known is null.
@@ -235,7 +265,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(rows: &'a [Row<'a>]) -> Report<'a> {
+    fn new(rows: &'a [Row<'a>], swept: Swept) -> Report<'a> {
         let entry = |row: &'a Row<'a>| Entry {
             name: &row.found.name,
             messages: row.found.messages,
@@ -247,6 +277,10 @@ impl<'a> Report<'a> {
         };
         Report {
             queues: rows.iter().map(entry).collect(),
+            left_over: LeftOver {
+                queues: swept.queues,
+                doorbells: swept.doorbells,
+            },
         }
     }
 }

@@ -85,10 +85,16 @@ pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
 fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
     let bare = listed.name.to_string_lossy().into_owned();
     let path = namespace.path().join("mq").join(file_name(&listed.name));
+    let path = match path.is_dir() {
+        // It goes with its last user.
+        true => path.join("queue"),
+        false => path,
+    };
     let file = File::at(&path);
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()
             .write(true)
+            .counted(false)
             .namespace(namespace)
             .open(&listed.name),
         other => other,

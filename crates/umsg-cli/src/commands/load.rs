@@ -54,7 +54,13 @@ impl Load {
         let outcome = match self.into_existing {
             true => snapshot.send_all(&Opened::open(&namespace, &name, Purpose::Send)?.queue),
             false => snapshot
-                .restore(&name, OpenOptions::new().write(true).namespace(&namespace))
+                .restore(
+                    &name,
+                    OpenOptions::new()
+                        .write(true)
+                        .counted(false)
+                        .namespace(&namespace),
+                )
                 .map(drop),
         };
         outcome.map_err(|error| Failure::of(&name, error))?;

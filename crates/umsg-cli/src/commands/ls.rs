@@ -172,6 +172,7 @@ fn row(namespace: &Namespace, listed: posix::Listed) -> Row {
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()
             .write(true)
+            .counted(false)
             .namespace(namespace)
             .open(&listed.name),
         other => other,

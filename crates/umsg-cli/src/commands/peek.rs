@@ -57,7 +57,7 @@ impl Peek {
     }
 
     fn by_priority(&self, namespace: &Namespace, name: &Name) -> Result {
-        let messages = Opened::open(namespace, name, Purpose::Receive)?
+        let messages = Opened::open(namespace, name, Purpose::See)?
             .queue
             .messages(self.most())
             .map_err(|error| Failure::of(name, error))?;

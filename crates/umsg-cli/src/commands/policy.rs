@@ -29,6 +29,9 @@ pub struct Policy {
     /// The queue that gets what is too old or was delivered too often; made like this one when it is first needed
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
+    /// Remove the queue, messages and all, when no process has it open any more; from the first on that opens it
+    #[arg(long)]
+    remove_on_last_close: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ impl Policy {
     /// Whether anything is asked for.
     pub fn is_any(&self) -> bool {
         let what = self.on_full.is_some() || self.dead_letter.is_some();
-        what || self.ttl.is_some() || self.max_deliveries.is_some()
+        what || self.ttl.is_some() || self.max_deliveries.is_some() || self.remove_on_last_close
     }
 
     /// Has a queue that is made do what is asked for.
@@ -72,6 +75,7 @@ impl Policy {
         if let Some(name) = &self.dead_letter {
             options.dead_letter(name);
         }
+        options.remove_on_last_close(self.remove_on_last_close);
     }
 
     /// Refuses a queue for dead letters that can't be one.
@@ -87,6 +91,7 @@ impl Policy {
         dead_letter.check()?;
         let found = OpenOptions::new()
             .write(true)
+            .counted(false)
             .namespace(namespace)
             .open(dead_letter);
         match found {
@@ -104,6 +109,8 @@ impl Policy {
             self.on_full
                 .is_some_and(|full| OnFull::from(full) != found.on_full)
                 .then(|| format!("--on-full {}", json::on_full(found.on_full))),
+            (self.remove_on_last_close && !found.remove_on_last_close)
+                .then(|| "no --remove-on-last-close".to_owned()),
             differs("--ttl", self.ttl, found.time_to_live, |time| {
                 time::length(*time)
             }),

@@ -117,6 +117,11 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
         "dead letters",
         status.dead_letter.as_ref().map_or_else(none, shown),
     )?;
+    let end = match status.remove_on_last_close {
+        true => "when nobody has it open any more",
+        false => "by hand: `umsg rm`",
+    };
+    line("removed", end.to_owned())?;
     line("mode", format!("{:04o}", status.mode))?;
     line(
         "owner",

@@ -8,6 +8,8 @@
 //! | not locked | names it | nobody polls any more: who notices first removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
 //!
+//! Some are swept whenever one is made, all by [`Namespace::sweep`].
+//!
 //! Whoever removes one holds it locked exclusively; whoever begins to poll looks, after locking it, whether its name still leads to
 //! it. So nobody polls what has no name, though a FIFO without one goes on working.
 
@@ -20,6 +22,7 @@ use rustix::io::{self, Errno};
 
 use super::Namespace;
 use super::directory::Directory;
+use super::error::NamespaceError;
 
 const PREFIX: &str = ".bell-";
 /// Hexadecimal digits of a name.
@@ -128,6 +131,20 @@ impl Namespace {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());
     }
 
+    /// Removes all doorbells that nobody polls, as far as the caller may. Answers how many.
+    ///
+    /// # Errors
+    /// `NotAccessible` if the caller may not list the namespace.
+    pub(crate) fn remove_left_bells(&self) -> Result<usize, NamespaceError> {
+        let directory = Directory::open(self.path())?;
+        let names = names(&directory);
+        let names = names.map_err(|e| NamespaceError::looking("open", self.path(), e))?;
+        Ok(names
+            .iter()
+            .filter(|name| self.remove_if_left(name))
+            .count())
+    }
+
     /// Removes doorbells that nobody polls, of those that it looks at.
     fn sweep_bells(&self) {
         let Ok(directory) = Directory::open(self.path()) else {
@@ -137,13 +154,17 @@ impl Namespace {
         let step = names.len().div_ceil(SWEEP).max(1);
         let first = random() as usize % step;
         for name in names.drain(..).skip(first).step_by(step) {
-            let path = self.path().join(name);
-            if let Ok(bell) = open(path.as_os_str().as_bytes())
-                && fs::flock(&bell, FlockOperation::NonBlockingLockExclusive).is_ok()
-            {
-                let _ = fs::unlinkat(CWD, &path, AtFlags::empty());
-            }
+            self.remove_if_left(&name);
         }
+    }
+
+    /// Removes a doorbell if nobody polls it; whether it did.
+    fn remove_if_left(&self, name: &OsStr) -> bool {
+        let path = self.path().join(name);
+        open(path.as_os_str().as_bytes()).is_ok_and(|bell| {
+            fs::flock(&bell, FlockOperation::NonBlockingLockExclusive).is_ok()
+                && fs::unlinkat(CWD, &path, AtFlags::empty()).is_ok()
+        })
     }
 }
 
@@ -201,6 +222,23 @@ mod tests {
         let expected = [".bell-0000000000000001", ".bell-0000000000000003"];
         assert_eq!(bells.collect::<Vec<_>>(), expected);
         assert!(namespace.leads_to(1, std::os::fd::AsFd::as_fd(&kept)));
+    }
+
+    #[test]
+    fn all_doorbells_that_nobody_has_locked_are_removed_together() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        let kept = namespace.make_bell(1).unwrap();
+        fs::flock(&kept, FlockOperation::NonBlockingLockShared).unwrap();
+        for name in 2..200 {
+            let path = Path::new(&namespace, name);
+            fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR).unwrap();
+        }
+        std::fs::write(dir.path().join(".bell-letter"), b"").unwrap();
+        assert_eq!(namespace.remove_left_bells(), Ok(198));
+        assert_eq!(namespace.remove_left_bells(), Ok(0));
+        let expected = [".bell-0000000000000001", ".bell-letter"];
+        assert_eq!(dir.names()[..2], expected);
     }
 
     #[test]

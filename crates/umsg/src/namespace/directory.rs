@@ -67,6 +67,16 @@ impl Directory {
         permissions(&self.stat)
     }
 
+    /// Whether what is in it is reached through a descriptor, and not by path.
+    pub(super) fn is_open(&self) -> bool {
+        self.fd.is_some()
+    }
+
+    /// Links to it, where the file system counts those of directories.
+    pub(super) fn links(&self) -> u64 {
+        self.stat.st_nlink
+    }
+
     /// Others than the owner may make files in it.
     pub(super) fn open_to_others(&self) -> bool {
         self.mode() & 0o022 != 0

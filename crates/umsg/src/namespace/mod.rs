@@ -6,7 +6,9 @@
 //! ├── .bell-0123456789abcdef the doorbell of a queue that is polled: a FIFO, see `bells.rs`
 //! ├── mq                     root's, mode 1777
 //! │   ├── work               the queue /work: a regular file of the user who made it
-//! │   └── log
+//! │   ├── log
+//! │   └── jobs               the queue /jobs, which goes with its last user: a directory of the user who made it,
+//! │       └── queue          and its file; see `transient.rs`
 //! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
 //! │   ├── .next              where the next identifier comes from
 //! │   ├── 3                  a queue's file, by its index
@@ -65,6 +67,7 @@ mod temporary;
 #[cfg(test)]
 mod testing;
 mod this_process;
+mod transient;
 mod trust;
 
 use std::path::Path;
@@ -81,6 +84,7 @@ pub(crate) use publish::Unpublished;
 pub(crate) use queues::RINGS;
 use resolve::user_directory_owner;
 pub use setup::{OutOfSight, SetupReport, TMPFILES};
+pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, name_in};
 
 /// A directory of queues that passed the checks. Cheap to clone, and usable after fork and exec of others.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,13 +1,16 @@
 //! Opening a queue's file that exists, and taking its name away.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 
 use super::Namespace;
+use super::directory::Directory;
 use super::file_error::FileError;
 use super::names::QueueName;
 use super::queues::POSIX;
+use super::transient;
 
 /// Which way a queue's file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl Namespace {
         access: FileAccess,
         nonblocking: bool,
     ) -> Result<OwnedFd, FileError> {
-        self.open_file_in(POSIX, name, access, nonblocking)
+        Ok(self.open_queue(name, access, nonblocking)?.0)
     }
 
     /// As [`open_queue_file`](Self::open_queue_file), in the directory of one kind.
@@ -53,17 +56,8 @@ impl Namespace {
         access: FileAccess,
         nonblocking: bool,
     ) -> Result<OwnedFd, FileError> {
-        let flags = access.flags() | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = self.queues_of(kind)?.with_number(|queues| {
-            let (at, path) = queues.locate(name.as_os_str());
-            fs::openat(at, &path, flags | OFlags::NOCTTY, Mode::empty())
-        });
-        let file = file.map_err(|e| FileError::of("open", e))?;
-        check_regular(&file)?;
-        if !nonblocking {
-            fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FileError::of("fcntl", e))?;
-        }
-        Ok(file)
+        let mut queues = self.queues_of(kind)?;
+        open_in(&mut queues, name.as_os_str(), access, nonblocking)
     }
 
     /// Removes a queue's name. Who has the queue open keeps it; the name is free at once.
@@ -74,7 +68,15 @@ impl Namespace {
     /// # Errors
     /// `NotFound`, `Denied` (`EACCES`, where the system call says EPERM too), `Directory`, `Namespace`, `System`.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
-        self.unlink_file_in(POSIX, name)
+        match self.unlink_file_in(POSIX, name) {
+            Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
+            {
+                // A file has taken its place: it is what has the name now.
+                Err(FileError::AlreadyExists) => self.unlink_file_in(POSIX, name),
+                other => other,
+            },
+            other => other,
+        }
     }
 
     /// As [`unlink_queue_file`](Self::unlink_queue_file), in the directory of one kind.
@@ -83,6 +85,26 @@ impl Namespace {
         let (at, path) = queues.locate(name.as_os_str());
         fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| FileError::of("unlink", e))
     }
+}
+
+/// Opens a regular file in a directory; see [`Namespace::open_queue_file`].
+pub(super) fn open_in(
+    directory: &mut Directory,
+    name: &OsStr,
+    access: FileAccess,
+    nonblocking: bool,
+) -> Result<OwnedFd, FileError> {
+    let flags = access.flags() | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = directory.with_number(|directory| {
+        let (at, path) = directory.locate(name);
+        fs::openat(at, &path, flags | OFlags::NOCTTY, Mode::empty())
+    });
+    let file = file.map_err(|e| FileError::of("open", e))?;
+    check_regular(&file)?;
+    if !nonblocking {
+        fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FileError::of("fcntl", e))?;
+    }
+    Ok(file)
 }
 
 pub(super) fn check_regular(file: &OwnedFd) -> Result<(), FileError> {
@@ -144,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_place_of_the_queue_is_refused_and_not_unlinked() {
+    fn a_directory_in_place_of_the_queue_is_no_queue_and_not_unlinked() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        std::fs::create_dir(dir.queue("q")).unwrap();
+        std::fs::create_dir_all(dir.queue("q/queue")).unwrap();
         for access in ALL {
             assert_eq!(error(&dir, "/q", access), FileError::Directory);
         }
@@ -155,6 +177,16 @@ mod tests {
             namespace.unlink_queue_file(&name("/q")),
             Err(FileError::Directory)
         );
+        std::fs::remove_dir(dir.queue("q/queue")).unwrap();
+        std::fs::write(dir.queue("q/letter"), b"").unwrap();
+        for access in ALL {
+            assert_eq!(error(&dir, "/q", access), FileError::Directory);
+        }
+        assert_eq!(
+            namespace.unlink_queue_file(&name("/q")),
+            Err(FileError::NotFound)
+        );
+        assert!(dir.queue("q/letter").exists());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::names::QueueName;
 use super::open::FileAccess;
 use super::queues::{POSIX, TO_NAMESPACE};
 use super::staged::Staged;
+use super::transient::{self, Patience, make_way};
 
 /// Only the creator, until the mode is set at publication.
 const PRIVATE: u32 = 0o600;
@@ -113,13 +114,42 @@ impl Unpublished {
     ) -> Result<OwnedFd, FileError> {
         self.set_mode(file_mode)?;
         let staged = self.staged.take().expect("publish takes self");
-        staged
-            .link(&self.queues, name.as_os_str())
-            .map_err(|e| match e {
-                // Not the name, which is checked, but the directory has gone.
-                rustix::io::Errno::NOENT => no_directory(&self.queues),
-                _ => creation_error(&self.queues, e),
-            })
+        let mut patience = Patience::default();
+        let mut outcome = staged.link_too(&self.queues, name.as_os_str());
+        while outcome == Err(rustix::io::Errno::EXIST) && self.queues.path().ends_with(POSIX) {
+            // Unless it is what a queue has left that went with its last user.
+            if let Err(error) = make_way(&self.queues, name.as_os_str(), &mut patience) {
+                staged.discard(&self.queues);
+                return Err(error);
+            }
+            outcome = staged.link_too(&self.queues, name.as_os_str());
+        }
+        let file = staged.discard(&self.queues);
+        outcome.map_err(|e| match e {
+            // Not the name, which is checked, but the directory has gone.
+            rustix::io::Errno::NOENT => no_directory(&self.queues),
+            _ => creation_error(&self.queues, e),
+        })?;
+        Ok(file)
+    }
+
+    /// As [`publish`](Self::publish), for a queue that is to go when nobody has it open any more.
+    ///
+    /// # Errors
+    /// As `publish`.
+    ///
+    /// # If the process dies
+    /// As with `publish`; what it leaves in the namespace's directory goes with the next of these queues that is made.
+    pub(crate) fn publish_transient(
+        mut self,
+        name: &QueueName,
+        file_mode: u32,
+    ) -> Result<OwnedFd, FileError> {
+        self.set_mode(file_mode)?;
+        let staged = self.staged.take().expect("publish takes self");
+        let outcome = transient::publish(&staged, &self.queues, name.as_os_str());
+        let file = staged.discard(&self.queues);
+        outcome.map(|()| file)
     }
 
     fn set_mode(&self, mode: u32) -> Result<(), FileError> {

@@ -11,7 +11,7 @@ use super::Namespace;
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::names::QueueName;
-use super::trust;
+use super::{transient, trust};
 
 /// The sub-directory for POSIX queues: one file a queue, named like the queue without its slash.
 pub(super) const POSIX: &str = "mq";
@@ -201,12 +201,19 @@ fn allocated_in(queues: &Directory) -> Result<u64, NamespaceError> {
 pub(super) fn allocated(queues: &Directory, name: &OsStr) -> Result<u64, NamespaceError> {
     let (at, path) = queues.locate(name);
     match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(u64::try_from(stat.st_blocks)
-            .unwrap_or(0)
-            .saturating_mul(512)),
+        // Of one that goes with its last user.
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+            Ok(transient::file_of(queues, name).map_or(0, |stat| bytes_of(&stat)))
+        }
+        Ok(stat) => Ok(bytes_of(&stat)),
         Err(Errno::NOENT) => Ok(0), // unlinked meanwhile
         Err(e) => Err(NamespaceError::looking("stat", queues.path(), e)),
     }
+}
+
+fn bytes_of(stat: &fs::Stat) -> u64 {
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+    blocks.saturating_mul(512)
 }
 
 /// An upper bound on the number of entries, where the file system gives one for free: on tmpfs, and there it is exact
@@ -219,13 +226,24 @@ pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     tmpfs.then(|| u64::try_from(stat.st_size).unwrap_or(0) / TMPFS_ENTRY)
 }
 
-/// Calls `visit` with each regular file in the directory.
+/// Calls `visit` with each regular file in the directory, and among POSIX queues with each directory of one.
 fn for_each_queue(
     queues: &Directory,
     mut visit: impl FnMut(&Directory, QueueName) -> Result<(), NamespaceError>,
 ) -> Result<(), NamespaceError> {
-    for_each_file(queues, |entry| {
-        visit(queues, QueueName::of_entry(entry.file_name()))
+    let may_go = queues.path().ends_with(POSIX);
+    for_each_entry(queues, |entry, is_file| {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let goes = || {
+            may_go
+                && matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
+                && !matches!(name.as_bytes(), b"." | b"..")
+                && transient::file_of(queues, name).is_some()
+        };
+        match is_file || goes() {
+            true => visit(queues, QueueName::of_entry(entry.file_name())),
+            false => Ok(()),
+        }
     })
 }
 

@@ -91,9 +91,19 @@ impl Staged {
 
     /// Gives the file a name that must be free (`EEXIST` otherwise), and keeps the temporary one, if there is one.
     pub(super) fn link_too(&self, directory: &Directory, name: &OsStr) -> io::Result<()> {
+        self.link_into(directory, directory, name)
+    }
+
+    /// As [`link_too`](Self::link_too), into another directory than the one that it was made in.
+    pub(super) fn link_into(
+        &self,
+        directory: &Directory,
+        into: &Directory,
+        name: &OsStr,
+    ) -> io::Result<()> {
         match &self.temporary {
-            Some(temporary) => link_temporary(directory, temporary, name),
-            None => link_unnamed(self.file.as_fd(), directory, name),
+            Some(temporary) => link_temporary(directory, temporary, into, name),
+            None => link_unnamed(self.file.as_fd(), into, name),
         }
     }
 
@@ -116,9 +126,10 @@ impl Staged {
 fn link_temporary(
     directory: &Directory,
     temporary: &TemporaryName,
+    into: &Directory,
     name: &OsStr,
 ) -> io::Result<()> {
-    let ((from, old), (to, new)) = (directory.locate(temporary.path()), directory.locate(name));
+    let ((from, old), (to, new)) = (directory.locate(temporary.path()), into.locate(name));
     fs::linkat(from, &old, to, &new, AtFlags::empty())
 }
 

@@ -13,6 +13,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 
 use super::directory::Directory;
 use super::home;
+use super::transient;
 
 const PREFIX: &str = ".tmp-";
 
@@ -36,11 +37,13 @@ impl TemporaryName {
         OsStr::new(&self.0)
     }
 
-    /// Removes the file, if it is still there.
+    /// Removes the file, if it is still there, or the directory of a queue that was to have its name.
     pub(super) fn remove(&self, directory: &Directory) {
         let (at, path) = directory.locate(self.path());
         // Nothing depends on it: what stays is swept later.
-        let _ = fs::unlinkat(at, &path, AtFlags::empty());
+        if let Err(Errno::ISDIR) = fs::unlinkat(at, &path, AtFlags::empty()) {
+            transient::remove_temporary(directory, self.path());
+        }
     }
 }
 

@@ -75,7 +75,10 @@ impl Mover {
     /// because that would belong to whoever comes first.
     fn open(&self) -> Option<Queue> {
         let mut options = OpenOptions::new();
-        options.write(true).namespace(&self.namespace);
+        options
+            .write(true)
+            .counted(false)
+            .namespace(&self.namespace);
         options.open(&self.name).ok()
     }
 

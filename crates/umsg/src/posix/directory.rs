@@ -44,14 +44,21 @@ pub struct Listed {
     pub queue: Result<Queue, OpenError>,
 }
 
-/// The queues of a namespace, by name.
+/// The queues of a namespace, by name. The handles do not [count](OpenOptions::counted); queues that are
+/// [removed](OpenOptions::remove_on_last_close) when nobody has them open any more, and of which nobody has, are removed and not listed.
 ///
 /// # Errors
 /// If the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     let mut names = namespace.queue_names()?;
     names.sort_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
-    let open = |name: &QueueName| OpenOptions::new().read(true).open_named(namespace, name);
+    let open = |name: &QueueName| {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .counted(false)
+            .open_named(namespace, name)
+    };
     Ok(names
         .iter()
         .map(|name| Listed {

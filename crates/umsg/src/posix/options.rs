@@ -5,8 +5,10 @@ use super::queue::Queue;
 use crate::crash::crash_point;
 use crate::error::OpenError;
 use crate::namespace::{
-    FileAccess, FileError, Limits, NameError, Namespace, QueueName, Unpublished,
+    FileAccess, FileError, Hold, Limits, NameError, Namespace, Patience, QueueName, Removal,
+    Unpublished, hold, hold_unnamed,
 };
+use crate::segment::last_close::{self, LastClose};
 use crate::segment::{self, Layout, OnFull, Policy, Quota};
 use crate::sync::Ordering;
 use rustix::fs::OFlags;
@@ -45,6 +47,7 @@ pub struct OpenOptions {
     max_messages: Option<u32>,
     message_size: Option<u32>,
     policy: Policy,
+    counted: bool,
     namespace: Option<Namespace>,
 }
 
@@ -69,6 +72,7 @@ impl OpenOptions {
             max_messages: None,
             message_size: None,
             policy: Policy::default(),
+            counted: true,
             namespace: None,
         }
     }
@@ -149,6 +153,29 @@ impl OpenOptions {
     /// a message may leave it in both.
     pub fn dead_letter(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.policy.dead_letter = Some(name.as_ref().as_bytes().to_vec());
+        self
+    }
+
+    /// Whether a queue that is created is removed when nobody has it open any more, messages and all. Default: it stays until it
+    /// is [unlinked](super::unlink).
+    ///
+    /// Whoever opened the queue has it open until the handle is dropped, or the process ends, by whatever death, or executes another
+    /// program; a forked child has it open, too, as long as it does not drop its copy of the handle. Who drops the last handle removes the queue. If the last
+    /// user was killed, or forgot the handle, the queue goes when somebody next opens or creates one of its name, creates one like it, or
+    /// lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`): none of them finds it.
+    ///
+    /// Costs some system calls when the queue is opened and closed, and no descriptor. In a namespace of several users only the queue's owner
+    /// and root can remove it: if another user closes it last it stays, as it is, until one of them comes by, or somebody opens it again.
+    pub fn remove_on_last_close(&mut self, remove: bool) -> &mut Self {
+        self.policy.remove_on_last_close = remove;
+        self
+    }
+
+    /// Whether the handle counts as having the queue open, where the queue is [removed](Self::remove_on_last_close) when nobody has.
+    /// Default: it does. One that does not, for a look at a queue, neither keeps it nor removes it; a queue that is created so waits for the
+    /// first handle that counts.
+    pub fn counted(&mut self, counted: bool) -> &mut Self {
+        self.counted = counted;
         self
     }
 
@@ -243,7 +270,7 @@ impl OpenOptions {
     }
 
     fn open_existing(&self, namespace: &Namespace, name: &QueueName) -> Result<Queue, OpenError> {
-        let file = namespace.open_queue_file(name, FileAccess::ReadWrite, false)?;
+        let (last_close, file) = self.find(namespace, name)?;
         // In the kernel's order: a missing queue is reported first, and one may be created with no access at all.
         if !self.access.read && !self.access.write {
             return Err(OpenError::NoAccessMode);
@@ -256,7 +283,39 @@ impl OpenOptions {
         if !is_granted(self.access, mode, &stat) {
             return Err(OpenError::PermissionDenied);
         }
+        if let Some(last_close) = last_close {
+            segment.set_last_close(last_close);
+        }
         Ok(Queue::new(segment, self.access, &stat))
+    }
+
+    /// The file of a queue that exists. If it goes with its last user, it is held by this opening of the file; then who drops it has to
+    /// drop the other afterwards.
+    fn find(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+    ) -> Result<(Option<LastClose>, OwnedFd), OpenError> {
+        let mut patience = Patience::default();
+        loop {
+            let (file, goes) = namespace.open_queue(name, FileAccess::ReadWrite, false)?;
+            if !goes {
+                return Ok((None, file));
+            }
+            // Whom it fails, for want of a descriptor for example, takes the queue as it is.
+            if let Ok(Removal::Gone) = last_close::remove_unused(namespace, name) {
+                continue;
+            }
+            if !self.counted {
+                return Ok((None, file));
+            }
+            match hold(file.as_fd()).map_err(|e| OpenError::from_errno("flock", e))? {
+                Hold::Held => return Ok((Some(LastClose::new(namespace, name)), file)),
+                Hold::Gone => {}
+                Hold::Leaving if patience.wait() => {}
+                Hold::Leaving => return Err(OpenError::Leaving),
+            }
+        }
     }
 
     fn create_new(&self, namespace: &Namespace, name: &QueueName) -> Result<Opened, OpenError> {
@@ -302,14 +361,23 @@ impl OpenOptions {
         self.check_policy(name)?;
         let limit = limits.max_queues;
         if !namespace.has_room_for_a_queue(limit)? {
-            return Err(OpenError::TooManyQueues(limit));
+            let gone = last_close::remove_all_unused(namespace)?;
+            if gone == 0 || !namespace.has_room_for_a_queue(limit)? {
+                return Err(OpenError::TooManyQueues(limit));
+            }
+        }
+        if self.policy.remove_on_last_close {
+            last_close::remove_some_unused(namespace)?;
         }
         self.provide_dead_letter_queue(namespace, &layout)?;
         let new = Unpublished::create(namespace, self.mode)?;
         crash_point!(CREATE_EMPTY);
         let quota = Quota::of(namespace.clone());
         if !quota.allows(0) {
-            return Err(OpenError::OverLimit);
+            let gone = last_close::remove_all_unused(namespace)?;
+            if gone == 0 || !quota.allows(0) {
+                return Err(OpenError::OverLimit);
+            }
         }
         let mode = mode.unwrap_or(new.mode());
         if !limits.allow_mode(mode) {
@@ -317,6 +385,10 @@ impl OpenOptions {
         }
         let mut segment = segment::create(new.file(), layout, mode, &self.policy)?;
         segment.set_quota(quota);
+        if self.policy.remove_on_last_close && self.counted {
+            hold_unnamed(new.file()).map_err(|e| OpenError::from_errno("flock", e))?;
+            segment.set_last_close(LastClose::new(namespace, name));
+        }
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         crash_point!(CREATE_UNNAMED);
         let queue = Queue::new(segment, self.access, &stat);
@@ -326,11 +398,16 @@ impl OpenOptions {
     /// Gives a queue its name.
     fn publish(&self, unnamed: Unnamed, name: &QueueName) -> Result<Opened, OpenError> {
         let Unnamed { new, queue, mode } = unnamed;
+        let goes = self.policy.remove_on_last_close;
         let descriptor = match self.file_access() {
-            FileAccess::ReadWrite => None,
+            // That opening holds the queue, as long as it is mapped and no longer.
+            FileAccess::ReadWrite if !goes => None,
             other => Some(new.reopen(other, false)?),
         };
-        let file = new.publish(name, file_mode(mode))?;
+        let file = match goes {
+            true => new.publish_transient(name, file_mode(mode))?,
+            false => new.publish(name, file_mode(mode))?,
+        };
         crash_point!(CREATE_NAMED);
         let descriptor = match descriptor {
             Some(descriptor) => lower(file, descriptor)?,
@@ -382,6 +459,7 @@ impl OpenOptions {
             .mode(self.mode)
             .max_messages(layout.max_messages as u32)
             .message_size(layout.message_size as u32)
+            .counted(false)
             .namespace(namespace)
             .open(OsStr::from_bytes(name));
         match opened {
@@ -441,10 +519,11 @@ fn check(what: &'static str, value: u32, max: u32) -> Result<(), OpenError> {
 
 /// Whether something of that name exists.
 fn exists(namespace: &Namespace, name: &QueueName) -> bool {
-    !matches!(
-        namespace.open_queue_file(name, FileAccess::Read, false),
-        Err(FileError::NotFound)
-    )
+    match namespace.open_queue(name, FileAccess::Read, false) {
+        Err(FileError::NotFound) => false,
+        Ok((_, true)) => last_close::remove_unused(namespace, name) != Ok(Removal::Gone),
+        _ => true,
+    }
 }
 
 fn set_nonblocking(descriptor: &OwnedFd) -> Result<(), OpenError> {

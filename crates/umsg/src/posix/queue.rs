@@ -6,9 +6,10 @@ use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
 use crate::lock::STOPPED;
-use crate::namespace::Namespace;
+use crate::namespace::{Hold, Namespace, QueueName, hold, name_in};
 use crate::pacing::Waiting;
 use crate::queue::{Engine, Refused, Taken};
+use crate::segment::last_close::LastClose;
 use crate::segment::{self, Quota, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
@@ -17,12 +18,14 @@ use crate::until::realtime;
 use rustix::fs::{Mode, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// An open message queue. Threads may share it, and a forked child may go on using it.
 ///
 /// Dropping it unmaps the queue; its messages stay until somebody receives them or the queue is
-/// [unlinked](super::unlink).
+/// [unlinked](super::unlink), unless it was made to [go with its last user](OpenOptions::remove_on_last_close).
 #[derive(Debug)]
 pub struct Queue {
     pub(crate) engine: Engine,
@@ -105,7 +108,11 @@ impl Queue {
             write: mode != OFlags::RDONLY,
         };
         let stat = rustix::fs::fstat(descriptor).map_err(|e| OpenError::from_errno("fstat", e))?;
-        let mut segment = if access.read && access.write {
+        let found = found(descriptor);
+        // Declared before the file: that goes first.
+        let mut last_close = None;
+        let file;
+        let mut segment = if access.read && access.write && !matches!(found, Some((_, Some(_)))) {
             segment::attach(descriptor)?
         } else {
             let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -120,13 +127,21 @@ impl Queue {
                 return Err(OpenError::NotAQueue("not a regular file"));
             }
             segment::check(open(OFlags::RDONLY)?.as_fd())?;
-            let file = open(OFlags::RDWR)?;
+            file = open(OFlags::RDWR)?;
             if identity(file.as_fd())? != (stat.st_dev, stat.st_ino) {
                 return Err(OpenError::NotAQueue("the descriptor changed meanwhile"));
             }
+            if let Some((namespace, Some(name))) = &found
+                && hold(file.as_fd()) == Ok(Hold::Held)
+            {
+                last_close = Some(LastClose::new(namespace, name));
+            }
             segment::attach(file.as_fd())?
         };
-        if let Some(namespace) = namespace_of(descriptor) {
+        if let Some(last_close) = last_close {
+            segment.set_last_close(last_close);
+        }
+        if let Some((namespace, _)) = found {
             segment.set_quota(Quota::of(namespace));
         }
         Ok(Queue::new(segment, access, &stat))
@@ -481,11 +496,19 @@ impl Queue {
     }
 }
 
-/// The namespace that a queue's file lies in; None if it has no name any more, or lies where the caller may not look.
-fn namespace_of(descriptor: BorrowedFd<'_>) -> Option<Namespace> {
+/// The namespace that a queue's file lies in, and the queue's name if it goes with its last user; None if it has no name any more, or lies where
+/// the caller may not look.
+fn found(descriptor: BorrowedFd<'_>) -> Option<(Namespace, Option<QueueName>)> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
-    let queues = path.parent().filter(|queues| queues.ends_with("mq"))?;
-    Namespace::at(queues.parent()?).ok()
+    let is_queues = |path: &&Path| path.ends_with("mq");
+    if let Some(queues) = path.parent().filter(is_queues) {
+        return Some((Namespace::at(queues.parent()?).ok()?, None));
+    }
+    let (queues, name) = name_in(&path)?;
+    let queues = is_queues(&queues).then_some(queues)?;
+    let slashed = [b"/", name.as_bytes()].concat();
+    let name = QueueName::parse(OsStr::from_bytes(&slashed)).ok()?;
+    Some((Namespace::at(queues.parent()?).ok()?, Some(name)))
 }
 
 /// When an attempt of a call with this deadline gives up waiting for a stopped process.

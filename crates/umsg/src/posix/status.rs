@@ -67,6 +67,8 @@ pub struct Status {
     pub max_deliveries: Option<u32>,
     /// The queue that gets what this one could not keep or deliver.
     pub dead_letter: Option<OsString>,
+    /// Whether the queue is removed when nobody has it open any more.
+    pub remove_on_last_close: bool,
     /// Messages on their way there.
     pub set_aside: usize,
     /// The process that is registered for a notification, if it lives.
@@ -143,6 +145,7 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
         time_to_live: (policy.time_to_live != 0).then(|| Duration::from_nanos(policy.time_to_live)),
         max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
         dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
+        remove_on_last_close: policy.remove_on_last_close,
         set_aside: fixed.holding.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
         damaged: fixed.header.damage.is_noted(),

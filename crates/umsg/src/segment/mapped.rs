@@ -1,5 +1,6 @@
 //! A segment as it is: a mapped file.
 
+use super::last_close::LastClose;
 use super::quota::Quota;
 use super::{
     Cell, Fifo, Fixed, GRANULE, Hold, Layout, MORE_NOTICES, Memory, NODES, Node, Notice,
@@ -61,6 +62,12 @@ impl Segment {
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.memory.set_quota(quota);
+    }
+
+    /// Who lets go of it by unmapping it last removes it. Before it is shared.
+    pub(crate) fn set_last_close(&mut self, last_close: LastClose) {
+        self.memory.set_last_close(last_close);
+        self.fixed().rules.note_use();
     }
 
     /// The namespace that its memory counts in, if it is known.

@@ -1,5 +1,6 @@
 //! The memory of a segment: a mapped file whose pages come into use one after another, and count in a namespace.
 
+use super::last_close::LastClose;
 use super::quota::Quota;
 use crate::error::Trouble;
 use crate::namespace::Namespace;
@@ -15,8 +16,16 @@ use std::sync::Arc;
 pub(crate) struct Memory {
     /// Where the mapping begins.
     base: Base,
-    map: Arc<Mapping>,
+    map: Arc<Mapped>,
     quota: Option<Quota>,
+}
+
+/// What all share that use a mapping.
+#[derive(Debug)]
+struct Mapped {
+    map: Mapping,
+    /// Of a queue that goes with its last user. Behind the mapping, which is what holds it: fields are dropped in this order.
+    last_close: Option<LastClose>,
 }
 
 /// The address of a mapping, at hand without asking the mapping that others share.
@@ -31,12 +40,7 @@ unsafe impl Sync for Base {}
 impl Memory {
     /// Maps the first `len` bytes of a file.
     pub(crate) fn map(file: BorrowedFd<'_>, len: usize) -> Result<Memory, Errno> {
-        let map = Arc::new(Mapping::of_file(file, len)?);
-        Ok(Memory {
-            base: Base(map.base()),
-            map,
-            quota: None,
-        })
+        Ok(Memory::of(Mapping::of_file(file, len)?))
     }
 
     /// A private copy of parts of a file, in memory of `len` bytes; the rest reads as zeroes, and so does what the file does not have.
@@ -54,11 +58,25 @@ impl Memory {
         for part in parts {
             read_extents(file, bytes, part.clone())?;
         }
-        Ok(Memory {
+        Ok(Memory::of(map))
+    }
+
+    fn of(map: Mapping) -> Memory {
+        Memory {
             base: Base(map.base()),
-            map: Arc::new(map),
+            map: Arc::new(Mapped {
+                map,
+                last_close: None,
+            }),
             quota: None,
-        })
+        }
+    }
+
+    /// The mapping holds a queue that goes with its last user. Before it is shared.
+    pub(crate) fn set_last_close(&mut self, last_close: LastClose) {
+        if let Some(mapped) = Arc::get_mut(&mut self.map) {
+            mapped.last_close = Some(last_close);
+        }
     }
 
     /// The same mapping once more: it stays until nobody uses it.
@@ -83,7 +101,7 @@ impl Memory {
     /// [`Trouble::Damaged`] if the file was cut short under the mapping.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<(), Trouble> {
-        if self.map.is_cut() {
+        if self.map.map.is_cut() {
             return Err(Trouble::Damaged);
         }
         Ok(())
@@ -112,7 +130,7 @@ impl Memory {
         if index >= count {
             return Err(Trouble::Damaged);
         }
-        debug_assert!(offset + index * stride + size_of::<T>() <= self.map.len());
+        debug_assert!(offset + index * stride + size_of::<T>() <= self.map.map.len());
         // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
         Ok(unsafe { &*self.base.0.add(offset + index * stride).cast::<T>() })
     }
@@ -125,7 +143,10 @@ impl Memory {
         if self.quota.as_ref().is_some_and(|quota| !quota.allows(len)) {
             return Err(Trouble::OverLimit);
         }
-        self.map.populate(offset, len).map_err(Trouble::from_memory)
+        self.map
+            .map
+            .populate(offset, len)
+            .map_err(Trouble::from_memory)
     }
 }
 

@@ -24,6 +24,8 @@ mod cell;
 #[cfg(not(loom))]
 mod create;
 mod fixed;
+#[cfg(not(loom))]
+pub(crate) mod last_close;
 mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
@@ -48,6 +50,8 @@ pub(crate) use fixed::{
 };
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};
+#[cfg(not(loom))]
+pub use last_close::Swept;
 pub(crate) use layout::{GRANULE, Layout, MORE_NOTICES, NODES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;

@@ -29,6 +29,26 @@ pub(crate) struct Rules {
     time_to_live: AtomicU64,
     /// The name of the dead-letter queue, slash included, filled up with zeros; all zeros for none.
     dead_letter: [AtomicU64; NAME / 8],
+    /// Whether the queue goes when nobody has it open any more: 0, it does not; 1, it does, and nobody has had it open yet;
+    /// [`Rules::DUE`].
+    pub(super) removal: AtomicU32,
+}
+
+/// [`Rules::removal`]: it goes, once somebody has had it open.
+const WAITS: u32 = 1;
+
+impl Rules {
+    /// [`Rules::removal`]: it goes, and somebody has it open, or had.
+    pub(crate) const DUE: u32 = 2;
+
+    /// Somebody has the queue open.
+    #[cfg(not(loom))]
+    pub(crate) fn note_use(&self) {
+        // Relaxed: whoever asks holds the lock that the caller has, alone, or finds that it can't.
+        if self.removal.load(Ordering::Relaxed) == WAITS {
+            self.removal.store(Rules::DUE, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Default for Rules {
@@ -38,6 +58,7 @@ impl Default for Rules {
             max_deliveries: AtomicU32::default(),
             time_to_live: AtomicU64::default(),
             dead_letter: std::array::from_fn(|_| AtomicU64::default()),
+            removal: AtomicU32::default(),
         }
     }
 }
@@ -52,6 +73,8 @@ pub(crate) struct Policy {
     pub(crate) max_deliveries: u32,
     /// The name of the queue that gets what is set aside, slash included.
     pub(crate) dead_letter: Option<Vec<u8>>,
+    /// Whether it is removed when nobody has it open any more.
+    pub(crate) remove_on_last_close: bool,
 }
 
 impl Policy {
@@ -75,6 +98,8 @@ impl Policy {
             let bytes = bytes.try_into().expect("chunks of 8 bytes");
             word.store(u64::from_le_bytes(bytes), store);
         }
+        let removal = if self.remove_on_last_close { WAITS } else { 0 };
+        rules.removal.store(removal, store);
     }
 
     /// Reads the policy of a segment. None if it makes no sense.
@@ -103,6 +128,12 @@ impl Policy {
             time_to_live: rules.time_to_live.load(load),
             max_deliveries: rules.max_deliveries.load(load),
             dead_letter: (len != 0).then_some(name),
+            // Relaxed: whoever changes it changes nothing else.
+            remove_on_last_close: match rules.removal.load(load) {
+                0 => false,
+                WAITS | Rules::DUE => true,
+                _ => return None,
+            },
         })
     }
 }
@@ -120,9 +151,12 @@ mod tests {
                 time_to_live: 5_000_000_000,
                 max_deliveries: 3,
                 dead_letter,
+                remove_on_last_close: true,
             };
             let rules = Rules::default();
             policy.write(&rules);
+            assert_eq!(Policy::read(&rules).as_ref(), Some(&policy));
+            rules.note_use();
             assert_eq!(Policy::read(&rules), Some(policy));
         }
     }
@@ -134,6 +168,9 @@ mod tests {
         rules.on_full.store(3, Ordering::Relaxed);
         assert_eq!(Policy::read(&rules), None);
         rules.on_full.store(0, Ordering::Relaxed);
+        rules.removal.store(3, Ordering::Relaxed);
+        assert_eq!(Policy::read(&rules), None);
+        rules.removal.store(0, Ordering::Relaxed);
         rules.dead_letter[0].store(u64::from_le_bytes(*b"/a\0b\0\0\0\0"), Ordering::Relaxed);
         assert_eq!(Policy::read(&rules), None);
     }

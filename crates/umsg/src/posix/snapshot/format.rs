@@ -8,7 +8,10 @@ pub(super) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 pub(super) const END: [u8; 8] = *b"umsg-end";
 /// A reader refuses another major version, and skips what a later minor one adds.
 pub(super) const MAJOR: u16 = 1;
-pub(super) const MINOR: u16 = 0;
+/// 0 where that suffices.
+pub(super) const MINOR: u16 = 1;
+/// A bit of the flags, which version 1.1 has behind the names.
+const REMOVE_ON_LAST_CLOSE: u32 = 1;
 /// Magic, version, length of the header.
 pub(super) const START: usize = 16;
 /// A header without names, and the longest that is read.
@@ -44,11 +47,20 @@ impl Header {
     pub(super) fn encode(&self) -> Vec<u8> {
         let policy = &self.policy;
         let dead_letter = policy.dead_letter.as_deref().unwrap_or_default();
-        let len = LEAST_HEADER + self.name.len() + dead_letter.len();
+        let flags = match policy.remove_on_last_close {
+            true => REMOVE_ON_LAST_CLOSE,
+            false => 0,
+        };
+        let (minor, flags) = match flags {
+            0 => (0, None),
+            flags => (MINOR, Some(flags.to_le_bytes())),
+        };
+        let names = self.name.len() + dead_letter.len();
+        let len = LEAST_HEADER + names + flags.map_or(0, |flags| flags.len());
         let mut bytes = Vec::with_capacity(len);
         bytes.extend(MAGIC);
         bytes.extend(MAJOR.to_le_bytes());
-        bytes.extend(MINOR.to_le_bytes());
+        bytes.extend(u16::to_le_bytes(minor));
         bytes.extend((len as u32).to_le_bytes());
         let words = [
             self.max_messages,
@@ -65,10 +77,11 @@ impl Header {
         bytes.extend((dead_letter.len() as u16).to_le_bytes());
         bytes.extend(&self.name);
         bytes.extend(dead_letter);
+        bytes.extend(flags.into_iter().flatten());
         bytes
     }
 
-    /// From the bytes behind the start; what follows the name is of a later version.
+    /// From the bytes behind the start; what follows the names is of a later version, flags of 1.1.
     pub(super) fn decode(bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
         let (mut header, on_full) =
@@ -99,6 +112,8 @@ impl Header {
         header.name = fields.bytes(name.into())?.to_vec();
         let dead_letter = fields.bytes(dead_letter.into())?;
         header.policy.dead_letter = (!dead_letter.is_empty()).then(|| dead_letter.to_vec());
+        let flags = fields.u32().unwrap_or(0);
+        header.policy.remove_on_last_close = flags & REMOVE_ON_LAST_CLOSE != 0;
         Some((header, on_full))
     }
 

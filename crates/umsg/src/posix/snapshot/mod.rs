@@ -88,6 +88,8 @@ pub struct SnapshotInfo {
     pub max_deliveries: Option<u32>,
     /// The queue that gets what this one could not keep or deliver.
     pub dead_letter: Option<OsString>,
+    /// Whether the queue is removed when nobody has it open any more.
+    pub remove_on_last_close: bool,
 }
 
 /// A message in a snapshot.
@@ -171,6 +173,7 @@ impl Snapshot {
                 .then(|| Duration::from_nanos(policy.time_to_live)),
             max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
             dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
+            remove_on_last_close: policy.remove_on_last_close,
         }
     }
 
