@@ -60,7 +60,7 @@ pub struct Latencies {
 /// How often a peer that was killed at work left others stuck. Kept in the figures under "kill_trials".
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KillTrial {
-    /// Who carried the messages: "umsg", "Boost.Interprocess" and so on, with who was killed.
+    /// Who carried the messages: "umsg", "Boost.Interprocess" and so on, with ", sender killed" or ", receiver killed".
     pub peer: String,
     /// How many were killed.
     pub kills: u32,

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A quick run, with trials of kills that were made up to be drawn.
+/// Quick runs: of the other suites, and of the peers, all of which were there.
 const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/figures/quick.json");
 
 fn report(arguments: &[&str]) -> Output {
@@ -52,7 +52,8 @@ fn a_browser_draws_every_plot_and_fills_every_table_on_a_phone_and_on_a_screen()
             "plot-threads-receiver",
             "plot-processes-sender",
             "plot-processes-receiver",
-            "plot-kills",
+            "plot-kills-sender",
+            "plot-kills-receiver",
         ]);
         found.check_tables();
         found.check_width(width);
@@ -83,21 +84,30 @@ fn a_document_says_when_and_where_and_its_tables_have_as_many_cells_in_each_line
 }
 
 #[test]
-fn peers_that_were_measured_stand_beside_the_kernel() {
-    let row = r#"{"suite":"peers","row":"stream","unit":"M/s","better":"more","umsg":15.0,"kernel":1.0,"ratio":15.0,"resolved":true,"columns":{"Boost":2.875},"rounds":{"umsg":[15.0],"kernel":[1.0]},"notes":[]},"#;
-    let figures = fs::read_to_string(FIGURES).unwrap();
-    let figures = figures.replacen("\"rows\": [\n", &format!("\"rows\": [\n{row}\n"), 1);
-    let directory = TempDir::new().unwrap();
-    let [with_peers, made] = ["figures.json", "made.md"].map(|name| directory.path().join(name));
-    fs::write(&with_peers, figures).unwrap();
-    let [with_peers, text] = [&with_peers, &made].map(|path| path.to_str().unwrap());
-    let output = report(&[with_peers, "--markdown", text]);
-    assert!(output.status.success(), "{output:?}");
-    let text = fs::read_to_string(made).unwrap();
+fn peers_that_were_measured_stand_beside_the_kernel_with_how_they_were_used() {
+    let text = made("--markdown");
     let table = text.split("### Between two processes").nth(1).unwrap();
-    let mut lines = table.lines().filter(|line| line.starts_with('|'));
-    assert!(lines.next().unwrap().ends_with("| Boost |"));
-    assert!(lines.nth(1).unwrap().ends_with("| 2.88 |"));
+    let table = table.split("\n## ").next().unwrap();
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let column = |name: &str| lines[0].iter().position(|head| *head == name).unwrap();
+    let cell = |row: &str, peer: &str| {
+        let line = lines.iter().find(|line| line[0].ends_with(row)).unwrap();
+        line[column(peer)]
+    };
+    for row in ["both spinning", "two cores, both asleep", "one thread"] {
+        assert_ne!(cell(row, "Boost.Interprocess"), "–", "{row}");
+    }
+    assert_eq!(cell("busy sender was killed", "umsg"), "0.00");
+    assert_ne!(cell("busy sender was killed", "Boost.Interprocess"), "0.00");
+    assert_eq!(cell("one core, both asleep", "Boost.Interprocess"), "–");
+    assert!(
+        table.contains("\n- Boost.Interprocess: Boost 1."),
+        "{table}"
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::fmt::Display;
 use std::slice;
 use std::thread;
+use std::time::Duration;
 
 use iceoryx2::port::listener::Listener;
 use iceoryx2::port::notifier::Notifier;
@@ -23,6 +24,10 @@ const SIZE: usize = 64;
 
 /// Ends at once: one of either kind, and those that were killed and have not been cleaned up yet.
 const ENDS: usize = 8;
+
+/// How often, and how long apart, a service is opened that somebody else is making.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(5);
 
 type Payload = [u8; SIZE];
 
@@ -62,9 +67,21 @@ impl Queue {
         Ok(Self { config, depth })
     }
 
+    /// An end. Two processes that make the same service at once can find it half made: then it is tried again.
     fn end(&self, sends: bool, waits: bool) -> Result<End, Failed> {
         // What it says about those who were killed is not for the tables.
         set_log_level(LogLevel::Fatal);
+        let mut tries = 0;
+        loop {
+            match self.try_end(sends, waits) {
+                Err(_) if tries < TRIES => thread::sleep(PAUSE),
+                done => return done,
+            }
+            tries += 1;
+        }
+    }
+
+    fn try_end(&self, sends: bool, waits: bool) -> Result<End, Failed> {
         let node = NodeBuilder::new()
             .config(&self.config)
             .create::<ipc::Service>()?;

@@ -1,7 +1,7 @@
 //! The plots, each made of rows by their names.
 
 use crate::document::Document;
-use crate::found::Latencies;
+use crate::found::{KillTrial, Latencies};
 use crate::plot::{Axis, Bar, Bars, Plot, Scale, Series, Who};
 use crate::row::Row;
 
@@ -20,7 +20,8 @@ pub fn section(document: &Document) -> String {
     let figures: Vec<String> = plots
         .iter()
         .filter_map(Plot::figure)
-        .chain(kills(document).figure())
+        .chain(kills(document, "sender").figure())
+        .chain(kills(document, "receiver").figure())
         .collect();
     if figures.is_empty() {
         return String::new();
@@ -257,24 +258,28 @@ fn latencies(document: &Document, place: &str, end: &str) -> Plot {
     }
 }
 
-fn kills(document: &Document) -> Bars {
-    let trials = document.kill_trials.iter();
-    let bars = trials.map(|trial| Bar {
-        name: trial.peer.clone(),
-        who: match trial.peer.starts_with("umsg") {
-            true => Who::Umsg,
-            false if trial.peer.starts_with("kernel") => Who::Kernel,
-            false => Who::Third,
-        },
-        count: trial.stuck,
-        of: trial.kills,
-    });
+/// Of the peers of whom this one was killed.
+fn kills(document: &Document, victim: &str) -> Bars {
+    let killed = format!(", {victim} killed");
+    let bar = |trial: &KillTrial| {
+        let name = trial.peer.strip_suffix(&killed)?;
+        Some(Bar {
+            name: name.to_owned(),
+            who: match name {
+                "umsg" => Who::Umsg,
+                "kernel" => Who::Kernel,
+                _ => Who::Third,
+            },
+            count: trial.stuck,
+            of: trial.kills,
+        })
+    };
     Bars {
-        id: "plot-kills".to_owned(),
-        title: "Stuck after a peer was killed".to_owned(),
-        about:
-            "A busy peer is killed with SIGKILL; how often somebody who lived on could not go on."
-                .to_owned(),
-        bars: bars.collect(),
+        id: format!("plot-kills-{victim}"),
+        title: format!("Stuck after the {victim} was killed"),
+        about: format!(
+            "A busy {victim} is killed with SIGKILL, and another takes its place: how often somebody who lived on, or who came, could not go on."
+        ),
+        bars: document.kill_trials.iter().filter_map(bar).collect(),
     }
 }
