@@ -12,20 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::harass::{
-    Figures, Leaks, Part, Rounds, Work, commotion, expect_prompt, harass, how, rest, waiting, wakes,
+    self, CALM, Figures, Leaks, Part, Work, commotion, expect_prompt, how, rest, waiting, wakes,
 };
 use support::journal::{Deed, How, Journal};
 use support::place::Place;
 use support::points::Face;
 use support::shared::{Shared, Zeroed};
-use support::{Random, now, poll_readable, turn, wait_until};
+use support::{Random, now, poll_readable, wait_until};
 use umsg::ring::{Message, Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
 
 /// The first roles send, the last one owns the ring.
 const SENDERS: usize = 4;
 const NAME: &str = "/soak";
-/// Nothing takes as long when nobody does violence.
-const CALM: Duration = Duration::from_secs(10);
 
 /// What all owners have seen together.
 struct Account {
@@ -306,9 +304,7 @@ impl Work for Soak {
             Err(error) => error.to_string(),
         }
     }
-}
 
-impl Soak {
     fn judge(&self, round: &mut Figures, what: &str) {
         let owners = self.account.owners.load(SeqCst);
         round.sent = self.account.sent.load(SeqCst);
@@ -333,6 +329,8 @@ impl Soak {
         leaks.expect_none(&[&self.place.path().join("ring")], what);
     }
 }
+
+impl Soak {}
 
 /// Who waits for a message or for room, and who polls, is told at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {
@@ -377,16 +375,5 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
 
 #[test]
 fn random_kills_of_senders_and_owners_lose_nothing_and_stop_nobody() {
-    let _turn = turn();
-    let what = "rings";
-    let mut rounds = Rounds::new(what, 1);
-    while let Some((seed, time)) = rounds.next() {
-        let leaks = Leaks::watch();
-        let soak = Soak::new();
-        let mut round = harass(&soak, seed, time);
-        soak.judge(&mut round, what);
-        soak.end(leaks, what);
-        rounds.note(&round);
-    }
-    rounds.finish();
+    harass::soak("rings", 1, Soak::new);
 }

@@ -7,19 +7,19 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::actor::Actor;
 use support::harass::{
-    Figures, Leaks, Part, Rounds, SUPERVISOR, Work, commotion, expect_prompt, harass, how, rest,
-    waiting, wakes,
+    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_prompt, how, rest,
+    waiting, wakes, wakes_poller,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
 use support::points::Face;
 use support::shared::Shared;
 use support::turns::Turns;
-use support::{Random, poll_readable, turn, wait_until};
+use support::{Random, wait_until};
 use umsg::posix::{self, Lease, Queue, ReceiveError, SendError, unlink_in};
 
 /// The longest message, in bytes.
@@ -27,8 +27,6 @@ const SIZE: usize = 200;
 /// Soaks in this file, which share the time.
 const SOAKS: u32 = 4;
 const WORKERS: usize = 8;
-/// Nothing takes as long when nobody does violence.
-const CALM: Duration = Duration::from_secs(10);
 
 /// What the workers do besides plain sending and receiving.
 #[derive(Clone, Copy, PartialEq)]
@@ -244,6 +242,36 @@ impl Work for Soak {
     fn describe(&self) -> String {
         format!("{:?}", self.queue.status())
     }
+
+    fn judge(&self, round: &mut Figures, what: &str) {
+        self.drain(what);
+        self.journal.expect_none_missing(what);
+        let status = self.queue.status();
+        assert!(!status.damaged, "{what}: marked as damaged");
+        let attributes = status.attributes;
+        assert_eq!((attributes.messages, attributes.bytes), (0, 0), "{what}");
+        let blocked = (status.blocked_senders, status.blocked_receivers);
+        assert_eq!(blocked, (0, 0), "{what}");
+        self.check_capacity(what);
+        self.check_bytes(what);
+        self.check_promptness(what);
+        let statistics = status.statistics;
+        round.sent = self.journal.sent() as u64;
+        round.received = self.journal.received() as u64;
+        round.lost = self.journal.lost_with_receivers() as u64;
+        round.repairs =
+            u64::from(statistics.sender_repairs) + u64::from(statistics.receiver_repairs);
+    }
+
+    /// The queue is removed, and with it all that there was.
+    fn end(self, leaks: Leaks, what: &str) {
+        // Who begins to poll takes away the doorbells that nobody polls any more.
+        self.queue.pollable().expect("a doorbell");
+        unlink_in(&self.place.namespace, "/soak").expect("the queue");
+        drop((self.queue, self.journal));
+        leaks.expect_none(&[&self.place.path().join("mq")], what);
+        self.place.expect_no_bells(what);
+    }
 }
 
 impl Soak {
@@ -281,26 +309,6 @@ impl Soak {
             "{what}: the dead are offered or hold something for good"
         );
         left
-    }
-
-    fn judge(&self, round: &mut Figures, what: &str) {
-        self.drain(what);
-        self.journal.expect_none_missing(what);
-        let status = self.queue.status();
-        assert!(!status.damaged, "{what}: marked as damaged");
-        let attributes = status.attributes;
-        assert_eq!((attributes.messages, attributes.bytes), (0, 0), "{what}");
-        let blocked = (status.blocked_senders, status.blocked_receivers);
-        assert_eq!(blocked, (0, 0), "{what}");
-        self.check_capacity(what);
-        self.check_bytes(what);
-        self.check_promptness(what);
-        let statistics = status.statistics;
-        round.sent = self.journal.sent() as u64;
-        round.received = self.journal.received() as u64;
-        round.lost = self.journal.lost_with_receivers() as u64;
-        round.repairs =
-            u64::from(statistics.sender_repairs) + u64::from(statistics.receiver_repairs);
     }
 
     /// No slot was lost: the queue takes as many messages as at first.
@@ -355,18 +363,8 @@ impl Soak {
         });
         expect_prompt(&format!("{what}: a poller"), || {
             empty();
-            let polls = Shared::<AtomicU64>::new();
-            let poll = || {
-                let descriptor = queue.pollable().expect("a doorbell");
-                polls.store(1, SeqCst);
-                assert!(poll_readable(descriptor, How::Within(CALM)), "not told");
-            };
-            let act = || {
-                blocked(&|| polls.load(SeqCst) as usize);
-                std::thread::sleep(Duration::from_millis(2));
-                send().expect("room");
-            };
-            wakes(what, poll, act)
+            let pollable = || queue.pollable().expect("a doorbell");
+            wakes_poller(what, pollable, || send().expect("room"))
         });
         empty();
         let mut awaited = queue.notify_waiter().expect("a registration");
@@ -374,30 +372,10 @@ impl Soak {
         awaited.try_wait().expect("to be told");
         empty();
     }
-
-    /// The queue is removed, and with it all that there was.
-    fn end(self, leaks: Leaks, what: &str) {
-        // Who begins to poll takes away the doorbells that nobody polls any more.
-        self.queue.pollable().expect("a doorbell");
-        unlink_in(&self.place.namespace, "/soak").expect("the queue");
-        drop((self.queue, self.journal));
-        leaks.expect_none(&[&self.place.path().join("mq")], what);
-        self.place.expect_no_bells(what);
-    }
 }
 
 fn soak(depth: u32, manner: Manner, what: &'static str) {
-    let _turn = turn();
-    let mut rounds = Rounds::new(what, SOAKS);
-    while let Some((seed, time)) = rounds.next() {
-        let leaks = Leaks::watch();
-        let soak = Soak::new(depth, manner);
-        let mut round = harass(&soak, seed, time);
-        soak.judge(&mut round, what);
-        soak.end(leaks, what);
-        rounds.note(&round);
-    }
-    rounds.finish();
+    harass::soak(what, SOAKS, || Soak::new(depth, manner));
 }
 
 #[test]

@@ -8,26 +8,24 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::clerk::Clerk;
 use support::harass::{
-    Figures, Leaks, Part, Rounds, SUPERVISOR, Work, briefly, commotion, expect_prompt, harass, how,
-    rest, waiting, wakes,
+    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, briefly, commotion, expect_prompt, how,
+    rest, waiting, wakes, wakes_poller,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
 use support::points::Face;
 use support::shared::Shared;
 use support::turns::Turns;
-use support::{Random, poll_readable, turn, wait_until};
+use support::{Random, wait_until};
 use umsg::sysv::{self, Change, ControlError, Lease, Queue, ReceiveError, SendError, Status, Want};
 
 /// Soaks in this file, which share the time.
 const SOAKS: u32 = 3;
 const WORKERS: usize = 8;
-/// Nothing takes as long when nobody does violence.
-const CALM: Duration = Duration::from_secs(10);
 
 const KEY: i32 = 0x50a4;
 const TYPES: u64 = 6;
@@ -96,7 +94,7 @@ fn receive(
     let how = match random.below(8) {
         0 => {
             // For any message: the kernel's queues can't be polled for a type either.
-            clerk.poll(support::harass::how(random));
+            clerk.poll(harass::how(random));
             How::Try
         }
         _ => how,
@@ -241,6 +239,39 @@ impl Work for Soak {
     fn describe(&self) -> String {
         format!("{:?}", self.queue.status())
     }
+
+    fn judge(&self, round: &mut Figures, what: &str) {
+        self.drain(what);
+        self.journal.expect_none_missing(what);
+        let status = self.status().expect("nobody is stopped");
+        assert!(!status.damaged, "{what}: marked as damaged");
+        let counted = (
+            status.entry.messages,
+            status.entry.bytes,
+            status.leased_bytes,
+        );
+        assert_eq!(counted, (0, 0, 0), "{what}");
+        self.check_capacity(&status, what);
+        self.check_bytes(what);
+        self.check_promptness(what);
+        round.sent = self.journal.sent() as u64;
+        round.received = self.journal.received() as u64;
+        round.lost = self.journal.lost_with_receivers() as u64;
+        round.repairs = status.statistics.repairs.into();
+    }
+
+    /// The queue is removed, and with it all that there was.
+    fn end(self, leaks: Leaks, what: &str) {
+        // Who begins to poll takes away the doorbells that nobody polls any more.
+        self.queue.pollable().expect("a doorbell");
+        self.queue.remove().expect("the queue");
+        drop(self.journal);
+        leaks.expect_none(&[], what);
+        self.place.expect_no_bells(what);
+        let names = std::fs::read_dir(self.place.path().join("msg")).expect("the directory");
+        let names: Vec<_> = names.map(|name| name.unwrap().file_name()).collect();
+        assert_eq!(names, [".next"], "{what}: files are left");
+    }
 }
 
 impl Soak {
@@ -301,26 +332,6 @@ impl Soak {
         left
     }
 
-    fn judge(&self, round: &mut Figures, what: &str) {
-        self.drain(what);
-        self.journal.expect_none_missing(what);
-        let status = self.status().expect("nobody is stopped");
-        assert!(!status.damaged, "{what}: marked as damaged");
-        let counted = (
-            status.entry.messages,
-            status.entry.bytes,
-            status.leased_bytes,
-        );
-        assert_eq!(counted, (0, 0, 0), "{what}");
-        self.check_capacity(&status, what);
-        self.check_bytes(what);
-        self.check_promptness(what);
-        round.sent = self.journal.sent() as u64;
-        round.received = self.journal.received() as u64;
-        round.lost = self.journal.lost_with_receivers() as u64;
-        round.repairs = status.statistics.repairs.into();
-    }
-
     /// The queue takes as much as at first, and no more memory.
     fn check_capacity(&self, before: &Status, what: &str) {
         let fits = before.entry.qbytes as usize / 150;
@@ -377,48 +388,15 @@ impl Soak {
         });
         expect_prompt(&format!("{what}: a poller"), || {
             empty();
-            let polls = Shared::<AtomicU64>::new();
-            let poll = || {
-                let descriptor = queue.pollable().expect("a doorbell");
-                polls.store(1, SeqCst);
-                assert!(poll_readable(descriptor, How::Within(CALM)), "not told");
-            };
-            let act = || {
-                assert!(wait_until(CALM, || polls.load(SeqCst) == 1));
-                std::thread::sleep(Duration::from_millis(2));
-                send(1).expect("room");
-            };
-            wakes(what, poll, act)
+            let pollable = || queue.pollable().expect("a doorbell");
+            wakes_poller(what, pollable, || send(1).expect("room"))
         });
         empty();
-    }
-
-    /// The queue is removed, and with it all that there was.
-    fn end(self, leaks: Leaks, what: &str) {
-        // Who begins to poll takes away the doorbells that nobody polls any more.
-        self.queue.pollable().expect("a doorbell");
-        self.queue.remove().expect("the queue");
-        drop(self.journal);
-        leaks.expect_none(&[], what);
-        self.place.expect_no_bells(what);
-        let names = std::fs::read_dir(self.place.path().join("msg")).expect("the directory");
-        let names: Vec<_> = names.map(|name| name.unwrap().file_name()).collect();
-        assert_eq!(names, [".next"], "{what}: files are left");
     }
 }
 
 fn soak(qbytes: u64, in_order: bool, what: &'static str) {
-    let _turn = turn();
-    let mut rounds = Rounds::new(what, SOAKS);
-    while let Some((seed, time)) = rounds.next() {
-        let leaks = Leaks::watch();
-        let soak = Soak::new(qbytes, in_order);
-        let mut round = harass(&soak, seed, time);
-        soak.judge(&mut round, what);
-        soak.end(leaks, what);
-        rounds.note(&round);
-    }
-    rounds.finish();
+    harass::soak(what, SOAKS, || Soak::new(qbytes, in_order));
 }
 
 #[test]

@@ -1,10 +1,17 @@
 //! What the three faces have in common for who attacks them.
 
+use super::guards::Guards;
 use super::support::Random;
 use super::support::place::Place;
-use super::watch::Watch;
+use super::watch::{Numbered, Watch};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 use umsg::diagnosis::Repaired;
+
+/// The longest message of the victims, in bytes: some lie in the cells, others in the arena.
+pub const SIZE: usize = 3000;
 
 /// One kind of queue, and victims that use it.
 pub trait Face {
@@ -20,6 +27,54 @@ pub trait Face {
     fn expect_to_work(&self, place: &Place);
     /// After the attack, in another process: removes what was attacked and makes it anew, and sees that it works.
     fn remake(&self, place: &Place);
+}
+
+/// Opens a queue again and again, between guards, and does up to some thousand things with it each time, until the watch says that it
+/// is over.
+pub fn use_again<Q, E: Numbered>(
+    watch: Watch<'_>,
+    random: &mut Random,
+    file: impl Fn() -> Option<PathBuf>,
+    open: impl Fn() -> Result<Q, E>,
+    act: impl Fn(&Q, &mut Buffer, &mut Random),
+) {
+    while watch.goes_on() {
+        // What the attack makes of it may look like a removed queue.
+        let opened = file().map(|file| Guards::around(&file, || watch.call(&open)));
+        let Some((Some(queue), guards)) = opened else {
+            std::thread::sleep(Duration::from_micros(100));
+            continue;
+        };
+        watch.note_guards(guards.are_complete);
+        let mut buffer = Buffer::new(SIZE);
+        for _ in 0..random.below(3000) {
+            if !watch.goes_on() {
+                break;
+            }
+            act(&queue, &mut buffer, random);
+        }
+        watch.let_go(|| drop(queue));
+    }
+}
+
+/// Mostly short, sometimes any length.
+pub fn len(random: &mut Random) -> usize {
+    match random.below(3) {
+        0 => random.below(SIZE as u64 + 1) as usize,
+        _ => random.below(100) as usize,
+    }
+}
+
+/// For how long a call may wait.
+pub fn time(random: &mut Random) -> Duration {
+    Duration::from_micros(random.below(5000))
+}
+
+/// Polls without waiting; what that says is the attacker's to decide.
+pub fn look_at_doorbell(descriptor: BorrowedFd<'_>) {
+    let flags = PollFlags::IN | PollFlags::OUT;
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, flags)];
+    let _ = poll(&mut polled, Some(&Timespec::default()));
 }
 
 /// Bytes on either side of the room of a [`Buffer`].

@@ -1,11 +1,9 @@
 //! Victims that use a POSIX queue in all the ways that return by themselves.
 
-use super::face::{Buffer, Face};
-use super::guards::Guards;
+use super::face::{Buffer, Face, SIZE, len, look_at_doorbell, time, use_again};
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use umsg::diagnosis::Repaired;
@@ -13,8 +11,6 @@ use umsg::posix::{OnFull, OpenOptions, Queue, ReceiveError, Received};
 
 const NAME: &str = "/victim";
 const DEPTH: u32 = 48;
-/// The longest message, in bytes: some lie in the cells, others in the arena.
-const SIZE: usize = 3000;
 
 pub struct Posix {
     /// Old messages and those that are leased too often go to another queue, and the oldest make room.
@@ -47,27 +43,15 @@ impl Face for Posix {
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
         let mut options = OpenOptions::new();
         options.read(true).write(true).namespace(&place.namespace);
-        let file = self.file(place).expect("a path");
-        while watch.goes_on() {
-            let (queue, guards) = Guards::around(&file, || watch.call(|| options.open(NAME)));
-            let Some(queue) = queue else {
-                std::thread::sleep(Duration::from_micros(100));
-                continue;
-            };
-            watch.note_guards(guards.are_complete);
+        let (file, open) = (|| self.file(place), || options.open(NAME));
+        use_again(watch, random, file, open, |queue, buffer, random| {
             let mut victim = Victim {
-                queue: &queue,
+                queue,
                 watch,
-                buffer: Buffer::new(SIZE),
+                buffer,
             };
-            for _ in 0..random.below(3000) {
-                if !watch.goes_on() {
-                    break;
-                }
-                victim.act(role, random);
-            }
-            watch.let_go(|| drop(queue));
-        }
+            victim.act(role, random);
+        });
     }
 
     fn cure(&self, place: &Place) -> Option<Repaired> {
@@ -100,7 +84,7 @@ impl Face for Posix {
 struct Victim<'a> {
     queue: &'a Queue,
     watch: Watch<'a>,
-    buffer: Buffer,
+    buffer: &'a mut Buffer,
 }
 
 impl Victim<'_> {
@@ -251,9 +235,7 @@ impl Victim<'_> {
         match random.below(4) {
             0 => {
                 if let Some(descriptor) = watch.call(|| queue.pollable()) {
-                    let flags = PollFlags::IN | PollFlags::OUT;
-                    let mut polled = [PollFd::from_borrowed_fd(descriptor, flags)];
-                    let _ = poll(&mut polled, Some(&Timespec::default()));
+                    look_at_doorbell(descriptor);
                 }
             }
             1 => drop(watch.ask(|| queue.registered())),
@@ -275,15 +257,4 @@ fn priority(random: &mut Random) -> u32 {
         0 => random.below(32_768) as u32,
         _ => random.below(3) as u32,
     }
-}
-
-fn len(random: &mut Random) -> usize {
-    match random.below(3) {
-        0 => random.below(SIZE as u64 + 1) as usize,
-        _ => random.below(100) as usize,
-    }
-}
-
-fn time(random: &mut Random) -> Duration {
-    Duration::from_micros(random.below(5000))
 }

@@ -1,6 +1,6 @@
 //! Victims that own a ring, and that send to it.
 
-use super::face::Face;
+use super::face::{Face, time};
 use super::guards::Guards;
 use super::support::Random;
 use super::support::place::Place;
@@ -79,7 +79,7 @@ fn own(place: &Place, watch: Watch<'_>, random: &mut Random) {
 }
 
 fn receive(ring: &mut Ring, watch: Watch<'_>, random: &mut Random) {
-    let time = Duration::from_micros(random.below(5000));
+    let time = time(random);
     let check = |message: umsg::ring::Message<'_>| {
         assert!(message.payload.len() <= LONGEST as usize);
     };
@@ -118,7 +118,7 @@ fn send(place: &Place, watch: Watch<'_>, random: &mut Random) {
 }
 
 fn send_one(sender: &Sender, watch: Watch<'_>, random: &mut Random) {
-    let time = Duration::from_micros(random.below(5000));
+    let time = time(random);
     let post = Post::new(random.next()).payload(&[5; 64][..random.below(65) as usize]);
     let long = vec![6; random.below(u64::from(LONGEST) + 1) as usize];
     let until = Until::After(time);

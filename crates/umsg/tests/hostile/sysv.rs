@@ -1,20 +1,17 @@
 //! Victims that use a System V queue in all the ways that return by themselves.
 
-use super::face::{Buffer, Face};
-use super::guards::Guards;
+use super::face::{Buffer, Face, SIZE, len, look_at_doorbell, time, use_again};
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
 use std::time::Duration;
 use umsg::diagnosis::Repaired;
 use umsg::sysv::{Change, OpenOptions, Queue, ReceiveError, Received, Want};
 
 const KEY: i32 = 0x0bad;
-/// Bytes that the queue holds, and the longest message of the victims.
+/// Bytes that the queue holds.
 const CAPACITY: u64 = 24 << 10;
-const SIZE: usize = 3000;
 
 pub struct SysV;
 
@@ -45,32 +42,16 @@ impl Face for SysV {
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
         let mut options = OpenOptions::new();
         options.namespace(&place.namespace);
-        while watch.goes_on() {
-            // What the attack makes of it may look like a removed queue.
-            let Some(file) = self.file(place) else {
-                std::thread::sleep(Duration::from_micros(100));
-                continue;
-            };
-            let (queue, guards) = Guards::around(&file, || watch.call(|| options.open(KEY)));
-            let Some(queue) = queue else {
-                std::thread::sleep(Duration::from_micros(100));
-                continue;
-            };
-            watch.note_guards(guards.are_complete);
+        let (file, open) = (|| self.file(place), || options.open(KEY));
+        use_again(watch, random, file, open, |queue, buffer, random| {
             let mut victim = Victim {
-                queue: &queue,
+                queue,
                 place,
                 watch,
-                buffer: Buffer::new(SIZE),
+                buffer,
             };
-            for _ in 0..random.below(3000) {
-                if !watch.goes_on() {
-                    break;
-                }
-                victim.act(role, random);
-            }
-            watch.let_go(|| drop(queue));
-        }
+            victim.act(role, random);
+        });
     }
 
     fn cure(&self, place: &Place) -> Option<Repaired> {
@@ -129,7 +110,7 @@ struct Victim<'a> {
     queue: &'a Queue,
     place: &'a Place,
     watch: Watch<'a>,
-    buffer: Buffer,
+    buffer: &'a mut Buffer,
 }
 
 impl Victim<'_> {
@@ -244,9 +225,7 @@ impl Victim<'_> {
         match random.below(3) {
             0 => {
                 if let Some(descriptor) = watch.call(|| queue.pollable()) {
-                    let flags = PollFlags::IN | PollFlags::OUT;
-                    let mut polled = [PollFd::from_borrowed_fd(descriptor, flags)];
-                    let _ = poll(&mut polled, Some(&Timespec::default()));
+                    look_at_doorbell(descriptor);
                 }
             }
             1 => {
@@ -278,15 +257,4 @@ fn want(random: &mut Random) -> Want {
         2 => Want::Lowest(mtype(random)),
         _ => Want::Any,
     }
-}
-
-fn len(random: &mut Random) -> usize {
-    match random.below(3) {
-        0 => random.below(SIZE as u64 + 1) as usize,
-        _ => random.below(100) as usize,
-    }
-}
-
-fn time(random: &mut Random) -> Duration {
-    Duration::from_micros(random.below(5000))
 }

@@ -4,9 +4,15 @@
 //! time tells. That of the quickest of several turns: no machine is busy in all of them.
 
 use crate::support::child::{Child, Exit};
+use crate::support::journal::How;
 use crate::support::shared::Shared;
-use crate::support::{milliseconds, now};
+use crate::support::{milliseconds, now, poll_readable, wait_until};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+/// Nothing takes as long when nobody does violence.
+pub const CALM: Duration = Duration::from_secs(10);
 
 const TURNS: usize = 9;
 /// Half of the time after which a waiter looks up by itself, in nanoseconds.
@@ -39,4 +45,25 @@ pub fn wakes(what: &str, wait: impl FnOnce(), act: impl FnOnce()) -> u64 {
     let ended = now();
     child.expect(Exit::Code(0), what);
     woken.load(SeqCst).saturating_sub(ended)
+}
+
+/// As [`wakes`], of a child that polls; `send` makes what it polls readable.
+pub fn wakes_poller<'a>(
+    what: &str,
+    pollable: impl FnOnce() -> BorrowedFd<'a>,
+    send: impl FnOnce(),
+) -> u64 {
+    let polls = Shared::<AtomicU64>::new();
+    let poll = || {
+        let descriptor = pollable();
+        polls.store(1, SeqCst);
+        assert!(poll_readable(descriptor, How::Within(CALM)), "not told");
+    };
+    let act = || {
+        let is_there = wait_until(CALM, || polls.load(SeqCst) == 1);
+        assert!(is_there, "{what}: nobody polls");
+        std::thread::sleep(Duration::from_millis(2));
+        send();
+    };
+    wakes(what, poll, act)
 }

@@ -19,12 +19,12 @@ mod leaks;
 mod rounds;
 mod supervisor;
 
-pub use calm::{expect_prompt, wakes};
+pub use calm::{CALM, expect_prompt, wakes, wakes_poller};
 pub use crew::commotion;
 pub use figures::Figures;
 pub use leaks::Leaks;
-pub use rounds::Rounds;
-pub use supervisor::harass;
+pub use rounds::soak;
+use supervisor::harass;
 
 use super::Random;
 use super::journal::{How, Journal};
@@ -69,7 +69,7 @@ pub fn is_thread(index: usize) -> bool {
 }
 
 /// What the workers do.
-pub trait Work: Sync {
+pub trait Work: Sync + Sized {
     /// What the threads of a process share: the queue, opened by it.
     type Tool: Sync;
 
@@ -104,6 +104,11 @@ pub trait Work: Sync {
     fn lacks(&self) -> Option<(bool, bool)>;
     /// What to say of the queue if somebody is stuck.
     fn describe(&self) -> String;
+
+    /// Judges what is left, once everybody has ended, and notes what came of the round.
+    fn judge(&self, round: &mut Figures, what: &str);
+    /// Removes all that there was, and fails if something is left.
+    fn end(self, leaks: Leaks, what: &str);
 }
 
 /// How a worker makes its next call.

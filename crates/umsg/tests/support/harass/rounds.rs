@@ -1,24 +1,39 @@
 //! A soak in rounds: each is judged by itself, and said.
 
-use super::Figures;
-use crate::support::now;
+use super::{Figures, Leaks, Work, harass};
+use crate::support::{now, turn};
 use std::time::{Duration, Instant};
 
 /// How long a round is at most: its journal has room for more.
 const ROUND: Duration = Duration::from_secs(15);
 
+/// Soaks one thing after the other that `new` makes, as long as there is time; it is one of so many soaks that share the time.
+pub fn soak<W: Work>(what: &'static str, soaks: u32, new: impl Fn() -> W) {
+    let _turn = turn();
+    let mut rounds = Rounds::new(what, soaks);
+    while let Some((seed, time)) = rounds.next() {
+        let leaks = Leaks::watch();
+        let soak = new();
+        let mut round = harass(&soak, seed, time);
+        soak.judge(&mut round, what);
+        soak.end(leaks, what);
+        rounds.note(&round);
+    }
+    rounds.finish();
+}
+
 /// The time that is left, and what was seen.
-pub struct Rounds {
+struct Rounds {
     what: &'static str,
     begun: Instant,
     time: Duration,
     seed: u64,
-    pub all: Figures,
+    all: Figures,
 }
 
 impl Rounds {
     /// Of one of so many soaks that share the time that was asked for: ten seconds, or `UMSG_SOAK_SECONDS`.
-    pub fn new(what: &'static str, soaks: u32) -> Rounds {
+    fn new(what: &'static str, soaks: u32) -> Rounds {
         let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         Rounds {
             what,
@@ -30,7 +45,7 @@ impl Rounds {
     }
 
     /// The next round's seed and time, if there is time left. The first one's is the seed that was asked for by `UMSG_SOAK_SEED`.
-    pub fn next(&mut self) -> Option<(u64, Duration)> {
+    fn next(&mut self) -> Option<(u64, Duration)> {
         let left = self.time.saturating_sub(self.begun.elapsed());
         let has_begun = self.all.rounds != 0;
         if has_begun && left < ROUND / 10 {
@@ -47,7 +62,7 @@ impl Rounds {
     }
 
     /// What a round has come to, once it was judged.
-    pub fn note(&mut self, round: &Figures) {
+    fn note(&mut self, round: &Figures) {
         self.all.add(round);
         if self.time > ROUND {
             eprintln!("soak, {}: so far {}", self.what, self.all);
@@ -55,7 +70,7 @@ impl Rounds {
     }
 
     /// Says what came of all; `UMSG_SOAK_JSON` asks for it in the form for programs as well.
-    pub fn finish(&self) {
+    fn finish(&self) {
         eprintln!("soak, {}: {}", self.what, self.all);
         if std::env::var_os("UMSG_SOAK_JSON").is_some() {
             println!("{}", self.all.json(self.what, self.seed));
