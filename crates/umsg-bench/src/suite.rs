@@ -98,7 +98,7 @@ impl Suite {
             Suite::Counters => (12, 45),
             Suite::Ring => (35, 230),
             Suite::Neighbour => (20, 120),
-            Suite::Peers => (18, 90),
+            Suite::Peers => (15, 45),
             Suite::All => (0, 0),
             Suite::Guard => (15, 30),
         };

@@ -37,6 +37,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
         .arg(&source)
         .arg("-o")
         .arg(&library)
+        .env("LC_ALL", "C")
         .stdin(Stdio::null());
     server::ends_with_us(&mut compiler);
     let output = compiler.output().map_err(|error| match error.kind() {
@@ -44,23 +45,33 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
         _ => Failure::new(format!("g++: {error}")),
     })?;
     if !output.status.success() {
-        let says = String::from_utf8_lossy(&output.stderr);
-        return Err(match says.contains(HEADER) {
-            true => Failure::new("no Boost: apt-get install libboost-dev"),
-            false => Failure::new(format!(
-                "g++ does not compile its test: {}",
-                first_error(&says)
-            )),
-        });
+        return Err(complaint(&String::from_utf8_lossy(&output.stderr)));
     }
     let how = "message_queue in shared memory, compiled with g++ -O2 -DNDEBUG; its calls that wait sleep on a condition variable";
     Plug::load(NAME, how, &library, scratch)
 }
 
-/// The line that matters of what a compiler says.
-fn first_error(says: &str) -> &str {
+/// What a compiler that failed says, and what to do about it, where that is known.
+fn complaint(says: &str) -> Failure {
+    if says.contains(HEADER) {
+        return Failure::new("no Boost: apt-get install libboost-dev");
+    }
     let mut lines = says.lines();
-    lines
-        .find(|line| line.contains("error"))
-        .unwrap_or("it does not say why")
+    let error = lines.find(|line| line.contains("error"));
+    let error = error.unwrap_or("it does not say why");
+    Failure::new(format!("g++ does not compile what uses it: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_header_is_a_missing_package() {
+        let header = "boost.cpp:8:10: fatal error: boost/interprocess/ipc/message_queue.hpp: No such file or directory\n";
+        assert!(complaint(header).to_string().contains("libboost-dev"));
+        let other = "In function:\nboost.cpp:9:1: error: expected ';'\nmore";
+        let says = complaint(other).to_string();
+        assert!(says.ends_with("9:1: error: expected ';'"), "{says}");
+    }
 }

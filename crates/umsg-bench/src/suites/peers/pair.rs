@@ -41,7 +41,7 @@ pub fn cpus(plan: &Plan) -> Result<[usize; 2], Failure> {
 
 /// How long the two work in a round: there are many peers.
 pub fn budget(plan: &Plan) -> Duration {
-    plan.duo_budget / 2
+    plan.duo_budget / 4
 }
 
 /// Sends, in this way.
