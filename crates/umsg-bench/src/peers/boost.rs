@@ -38,6 +38,8 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
         .arg("-o")
         .arg(&library)
         .env("LC_ALL", "C")
+        // What it leaves when it is killed goes with the directory.
+        .env("TMPDIR", scratch.path())
         .stdin(Stdio::null());
     server::ends_with_us(&mut compiler);
     let output = compiler.output().map_err(|error| match error.kind() {
