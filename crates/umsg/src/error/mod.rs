@@ -1,0 +1,233 @@
+//! Errors: one enum an operation family, one table to errno each. Those of sending, receiving and leasing stand here.
+
+mod notify;
+#[cfg(not(loom))]
+mod open;
+
+pub use notify::NotifyError;
+#[cfg(not(loom))]
+pub use open::{OpenError, UnlinkError};
+
+/// What can go wrong inside the engine, whatever the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The segment holds what no operation could have left there.
+    Damaged,
+    /// The file system is full.
+    NoSpace,
+    /// The namespace's limit of bytes is reached.
+    OverLimit,
+    /// The segment has no slot or no room in its arena any more, whatever memory there is.
+    UsedUp,
+    /// The machine or the memory cgroup has no memory left.
+    NoMemory,
+    /// A lock was not let go within the caller's patience.
+    Busy,
+    /// The calling thread holds the lock itself.
+    OwnedByCaller,
+}
+
+#[cfg(not(loom))]
+impl Trouble {
+    /// For errors of mapping and populating memory.
+    pub(crate) fn from_memory(error: rustix::io::Errno) -> Trouble {
+        match error {
+            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => Trouble::NoSpace,
+            _ => Trouble::NoMemory,
+        }
+    }
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// EAGAIN: the queue is full, or its lock is held by a stopped process, and the call must not block.
+    #[error("the queue is full")]
+    Full,
+    /// ETIMEDOUT: the deadline passed before there was room.
+    #[error("timed out waiting for room in the queue")]
+    TimedOut,
+    /// EMSGSIZE: the message is longer than the queue's message size, both in bytes.
+    #[error("a message of {len} bytes is too long for this queue: its message size is {max} bytes")]
+    TooLong {
+        /// Length of the message, in bytes.
+        len: usize,
+        /// The queue's message size, in bytes.
+        max: usize,
+    },
+    /// EMSGSIZE: more messages were to be sent as one than the queue can hold.
+    #[error("a batch of {messages} messages never fits into this queue: it holds {max}")]
+    BatchTooLarge {
+        /// Messages in the batch.
+        messages: usize,
+        /// The most that the queue holds.
+        max: usize,
+    },
+    /// EINVAL: the priority is 32,768 or more.
+    #[error("a priority must be below 32768")]
+    PriorityTooHigh,
+    /// EBADF: the queue was not opened for sending.
+    #[error("the queue was not opened for sending")]
+    NotWritable,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: the machine or the memory cgroup has no memory for the message.
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
+    NoMemory,
+    /// ENOSPC: the file system of the namespace is full.
+    #[error(
+        "the file system of the namespace is full: receive messages, or remove queues (`umsg rm`) or other files; `df` shows how much there is"
+    )]
+    NoSpace,
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: receive messages, remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// ENOSPC: the queue's file is as full as it can get. Only of queues of more than 32 GiB.
+    #[error("the queue's file holds no more messages, or none so long: receive some first")]
+    UsedUp,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl SendError {
+    /// The error number that mq_send(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            SendError::Full => libc::EAGAIN,
+            SendError::TimedOut => libc::ETIMEDOUT,
+            SendError::TooLong { .. } | SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
+            SendError::PriorityTooHigh => libc::EINVAL,
+            SendError::NotWritable => libc::EBADF,
+            SendError::Interrupted => libc::EINTR,
+            SendError::NoMemory => libc::ENOMEM,
+            SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => libc::ENOSPC,
+            SendError::Damaged => libc::EBADMSG,
+            SendError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for SendError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => SendError::Damaged,
+            Trouble::NoSpace => SendError::NoSpace,
+            Trouble::OverLimit => SendError::OverLimit,
+            Trouble::UsedUp => SendError::UsedUp,
+            Trouble::NoMemory => SendError::NoMemory,
+            Trouble::Busy => SendError::Full,
+            Trouble::OwnedByCaller => SendError::WouldDeadlock,
+        }
+    }
+}
+
+/// Why no message was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// EAGAIN: the queue is empty, or its lock is held by a stopped process, and the call must not block.
+    #[error("the queue is empty")]
+    Empty,
+    /// ETIMEDOUT: the deadline passed before a message came.
+    #[error("timed out waiting for a message")]
+    TimedOut,
+    /// EMSGSIZE: the buffer is shorter than the queue's message size, both in bytes.
+    #[error(
+        "a buffer of {len} bytes is too short for this queue: its message size is {needed} bytes"
+    )]
+    BufferTooSmall {
+        /// Length of the buffer, in bytes.
+        len: usize,
+        /// The queue's message size, in bytes.
+        needed: usize,
+    },
+    /// EBADF: the queue was not opened for receiving.
+    #[error("the queue was not opened for receiving")]
+    NotReadable,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ENOMEM: the machine or the memory cgroup has no memory left.
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
+    NoMemory,
+    /// ENOSPC: the file system of the namespace is full.
+    #[error(
+        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
+    )]
+    NoSpace,
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl ReceiveError {
+    /// The error number that mq_receive(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            ReceiveError::Empty => libc::EAGAIN,
+            ReceiveError::TimedOut => libc::ETIMEDOUT,
+            ReceiveError::BufferTooSmall { .. } => libc::EMSGSIZE,
+            ReceiveError::NotReadable => libc::EBADF,
+            ReceiveError::Interrupted => libc::EINTR,
+            ReceiveError::NoMemory => libc::ENOMEM,
+            ReceiveError::NoSpace | ReceiveError::OverLimit => libc::ENOSPC,
+            ReceiveError::Damaged => libc::EBADMSG,
+            ReceiveError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for ReceiveError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => ReceiveError::Damaged,
+            Trouble::NoSpace | Trouble::UsedUp => ReceiveError::NoSpace,
+            Trouble::OverLimit => ReceiveError::OverLimit,
+            Trouble::NoMemory => ReceiveError::NoMemory,
+            Trouble::Busy => ReceiveError::Empty,
+            Trouble::OwnedByCaller => ReceiveError::WouldDeadlock,
+        }
+    }
+}
+
+/// Why a lease could not be ended or limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// ESTALE: its time limit has ended it, or the caller is a forked child of its holder.
+    #[error("the lease has ended: its message went back to the queue, or is another process's")]
+    Ended,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl LeaseError {
+    /// The error number that the C library gives for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            LeaseError::Ended => libc::ESTALE,
+            LeaseError::Damaged => libc::EBADMSG,
+            LeaseError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Why a process is not told of a message.
+
+use super::Trouble;
+
+/// Why a process is not registered for a notification, or was not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotifyError {
+    /// EBUSY: a process is registered, maybe this one.
+    #[error("a process is already registered for notification by this queue")]
+    Busy,
+    /// EINVAL: a signal's number is not from 0 to 64.
+    #[error("a signal's number is from 0 to 64, where 0 is none")]
+    InvalidSignal,
+    /// EINVAL: of a `struct sigevent`, `sigev_notify` is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD.
+    #[error("sigev_notify is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD")]
+    InvalidWay,
+    /// EINVAL: of a `struct sigevent` that asks for a thread, `sigev_notify_function` is NULL.
+    #[error("sigev_notify_function is NULL: SIGEV_THREAD needs a function to call")]
+    NoFunction,
+    /// ENOMEM: there is no memory.
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
+    NoMemory,
+    /// ENOMEM: the thread that waits for the notification can't be started.
+    #[error(
+        "no thread can be started that waits for the notification: raise the limit of the user's processes (ulimit -u), of the \
+         process's address space (ulimit -v), or of the cgroup's processes (pids.max)"
+    )]
+    NoThread,
+    /// ENOMEM: more than a thousand living processes were notified by this queue and have not run since.
+    #[error(
+        "1,032 processes were notified by this queue and have not run since: let those that are stopped go on, or end them"
+    )]
+    TooManyUntold,
+    /// EAGAIN: a process was stopped inside of an operation on the queue.
+    #[error("the queue is locked by a process that is stopped")]
+    Unavailable,
+    /// ETIMEDOUT: no message came before the deadline.
+    #[error("timed out waiting for a notification")]
+    TimedOut,
+    /// EINTR: a signal handler ran while the call waited.
+    #[error("interrupted by a signal handler")]
+    Interrupted,
+    /// ECANCELED: the registration was taken away.
+    #[error("the registration is gone")]
+    Gone,
+    /// EBADMSG: the queue's memory holds what no operation could have left there.
+    #[error("the queue's shared memory is damaged")]
+    Damaged,
+    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
+    #[error("called from a signal handler that interrupted a call on the same queue")]
+    WouldDeadlock,
+}
+
+impl NotifyError {
+    /// The error number that mq_notify(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            NotifyError::Busy => libc::EBUSY,
+            NotifyError::InvalidSignal | NotifyError::InvalidWay | NotifyError::NoFunction => {
+                libc::EINVAL
+            }
+            NotifyError::NoMemory | NotifyError::NoThread | NotifyError::TooManyUntold => {
+                libc::ENOMEM
+            }
+            NotifyError::Unavailable => libc::EAGAIN,
+            NotifyError::TimedOut => libc::ETIMEDOUT,
+            NotifyError::Interrupted => libc::EINTR,
+            NotifyError::Gone => libc::ECANCELED,
+            NotifyError::Damaged => libc::EBADMSG,
+            NotifyError::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
+
+impl From<Trouble> for NotifyError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged => NotifyError::Damaged,
+            // A registration takes no memory of the namespace.
+            Trouble::NoSpace | Trouble::OverLimit | Trouble::UsedUp | Trouble::NoMemory => {
+                NotifyError::NoMemory
+            }
+            Trouble::Busy => NotifyError::Unavailable,
+            Trouble::OwnedByCaller => NotifyError::WouldDeadlock,
+        }
+    }
+}

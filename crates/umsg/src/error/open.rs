@@ -1,0 +1,246 @@
+//! Why there is no handle of a queue, or no end of its name.
+
+use crate::namespace::NamespaceError;
+
+/// Why a queue was not opened, created or attached to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// EINVAL: the name is empty or does not begin with a slash.
+    #[error("a queue's name is a slash and up to 255 bytes, such as /orders")]
+    InvalidName,
+    /// EACCES: the name has a second slash, or is `/.` or `/..`.
+    #[error("a queue's name has one slash, at its beginning")]
+    DeniedName,
+    /// ENAMETOOLONG: the name has more than 255 bytes after its slash.
+    #[error("a queue's name has at most 255 bytes after its slash")]
+    NameTooLong,
+    /// EINVAL: neither reading nor writing was asked for.
+    #[error("a queue is opened for reading, for writing, or for both")]
+    NoAccessMode,
+    /// ENOENT: no such queue.
+    #[error("no queue of this name; create it, or see `umsg ls` for those that exist")]
+    NotFound,
+    /// EEXIST: the queue exists and was to be created.
+    #[error("a queue of this name exists already")]
+    AlreadyExists,
+    /// EACCES: the queue's mode does not grant what was asked for.
+    #[error("permission denied by the queue's mode or by its directory")]
+    PermissionDenied,
+    /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
+    /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
+    #[error(
+        "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
+         owner, group and others both read and write, or neither (the umask counts), or change that with `umsg limits --enforced-modes`"
+    )]
+    ModeNotEnforced {
+        /// The mode, less the umask.
+        mode: u32,
+    },
+    /// EINVAL: zero, or beyond the namespace's limits.
+    #[error("{what} must be from 1 to {max}, not {value}{}", raise(.what, *.value, *.max))]
+    InvalidAttributes {
+        /// Which attribute.
+        what: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The namespace's limit, or that of all queues.
+        max: u64,
+    },
+    /// EINVAL: a limit of deliveries and no queue for what exceeds it.
+    #[error("a queue with a limit of deliveries needs a dead-letter queue for what exceeds it")]
+    NoDeadLetterQueue,
+    /// EINVAL: a queue that is its own dead-letter queue.
+    #[error("a queue can't be its own dead-letter queue")]
+    OwnDeadLetterQueue,
+    /// EINVAL: the dead-letter queue exists and has a smaller message size.
+    #[error("the dead-letter queue's message size is smaller than this queue's")]
+    DeadLetterQueueTooSmall,
+    /// ENOSPC: the namespace has as many queues as its limits allow.
+    #[error(
+        "the namespace holds {0} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
+    )]
+    TooManyQueues(u32),
+    /// ENOSPC: the file system is full.
+    #[error(
+        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
+    )]
+    NoSpace,
+    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
+    #[error(
+        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
+    )]
+    OverLimit,
+    /// ENOMEM: no memory.
+    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
+    NoMemory,
+    /// ENOMEM: no address space to map the file.
+    #[error(
+        "no {len} bytes of address space to map the file: raise the process's limit (ulimit -v), or have it open fewer queues"
+    )]
+    NoAddressSpace {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
+    /// EFBIG: the process may make no file of the queue's length.
+    #[error(
+        "the file would have {len} bytes, more than the process may make: raise its limit (ulimit -f), though most of them take no memory"
+    )]
+    FileTooLarge {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
+    /// EINVAL: the file is not a segment.
+    #[error("{0}: not a message queue of umsg")]
+    NotAQueue(&'static str),
+    /// EINVAL: a segment of another version or layout.
+    #[error(
+        "the queue was made by another version of umsg (format {found}, this is {expected}); remove it with `umsg rm`"
+    )]
+    OtherVersion {
+        /// Version of the format in the file.
+        found: u32,
+        /// Version of this library's format.
+        expected: u32,
+    },
+    /// EBADMSG: the header contradicts itself or the file's length.
+    #[error("the queue's file is damaged: {0}")]
+    Damaged(&'static str),
+    /// EMFILE or ENFILE: no descriptor left.
+    #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
+    TooManyFiles(i32),
+    /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has it open any more; a process
+    /// that is doing so was stopped.
+    #[error(
+        "a process that is removing the queue was stopped: let it go on, or end it (`fuser` on the queue's file names it)"
+    )]
+    Leaving,
+    /// The namespace can't be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// Another error of the system.
+    #[error("{call}: {error}")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        error: std::io::Error,
+    },
+}
+
+/// Whether a limit can be raised.
+fn raise(what: &str, value: u64, max: u64) -> &'static str {
+    let most = match what {
+        "message_size" => crate::segment::LARGEST_MESSAGE,
+        _ => crate::segment::MOST_MESSAGES,
+    };
+    match (value, max < most.into()) {
+        (0, _) => "",
+        (_, true) => "; that is the namespace's limit, which `umsg limits` shows and raises",
+        (_, false) => "; no queue can have more",
+    }
+}
+
+impl OpenError {
+    /// The error number that mq_open(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            OpenError::InvalidName
+            | OpenError::NoAccessMode
+            | OpenError::NoDeadLetterQueue
+            | OpenError::OwnDeadLetterQueue
+            | OpenError::DeadLetterQueueTooSmall
+            | OpenError::InvalidAttributes { .. } => libc::EINVAL,
+            OpenError::DeniedName
+            | OpenError::PermissionDenied
+            | OpenError::ModeNotEnforced { .. } => libc::EACCES,
+            OpenError::NameTooLong => libc::ENAMETOOLONG,
+            OpenError::NotFound => libc::ENOENT,
+            OpenError::AlreadyExists => libc::EEXIST,
+            OpenError::TooManyQueues(_) | OpenError::NoSpace | OpenError::OverLimit => libc::ENOSPC,
+            OpenError::NoMemory | OpenError::NoAddressSpace { .. } => libc::ENOMEM,
+            OpenError::FileTooLarge { .. } => libc::EFBIG,
+            OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => libc::EINVAL,
+            OpenError::Damaged(_) => libc::EBADMSG,
+            OpenError::TooManyFiles(errno) => *errno,
+            OpenError::Leaving => libc::EAGAIN,
+            OpenError::Namespace(error) => error.errno(),
+            OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
+    /// The error of mapping a file of that length.
+    pub(crate) fn of_mapping(errno: rustix::io::Errno, len: usize) -> OpenError {
+        match errno {
+            rustix::io::Errno::NOMEM => OpenError::NoAddressSpace { len: len as u64 },
+            other => OpenError::from_errno("mmap", other),
+        }
+    }
+
+    /// Sorts an error of the system into the variants above.
+    pub(crate) fn from_errno(call: &'static str, errno: rustix::io::Errno) -> OpenError {
+        use rustix::io::Errno;
+        match errno {
+            Errno::NOENT => OpenError::NotFound,
+            Errno::EXIST => OpenError::AlreadyExists,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => OpenError::PermissionDenied,
+            Errno::NOSPC | Errno::DQUOT => OpenError::NoSpace,
+            Errno::NOMEM => OpenError::NoMemory,
+            Errno::MFILE | Errno::NFILE => OpenError::TooManyFiles(errno.raw_os_error()),
+            Errno::NAMETOOLONG => OpenError::NameTooLong,
+            other => OpenError::System {
+                call,
+                error: other.into(),
+            },
+        }
+    }
+}
+
+/// Why a queue was not unlinked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnlinkError {
+    /// EINVAL, EACCES, ENAMETOOLONG, ENOENT: as for opening.
+    #[error(transparent)]
+    Name(OpenError),
+    /// ENOENT: no such queue.
+    #[error("no queue of this name; `umsg ls` shows those that exist")]
+    NotFound,
+    /// EACCES: only a queue's owner, or root, may unlink it.
+    #[error("only the queue's owner may unlink it")]
+    PermissionDenied,
+    /// The namespace can't be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// Another error of the system.
+    #[error("unlink: {0}")]
+    System(std::io::Error),
+}
+
+impl UnlinkError {
+    /// The error number that mq_unlink(3) gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            UnlinkError::Name(error) => error.errno(),
+            UnlinkError::NotFound => libc::ENOENT,
+            UnlinkError::PermissionDenied => libc::EACCES,
+            UnlinkError::Namespace(error) => error.errno(),
+            UnlinkError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_that_can_be_raised_is_said_to_be_raisable() {
+        let text = |what, value, max| OpenError::InvalidAttributes { what, value, max }.to_string();
+        assert!(text("max_messages", 21, 20).contains("`umsg limits` shows and raises"));
+        assert!(text("message_size", 2 << 20, 1 << 20).contains("`umsg limits`"));
+        assert!(text("max_messages", 1 << 21, 1 << 20).ends_with("no queue can have more"));
+        assert!(text("message_size", 17 << 20, 16 << 20).ends_with("no queue can have more"));
+        assert!(text("message_size", 0, 16 << 20).ends_with("not 0"));
+    }
+}
