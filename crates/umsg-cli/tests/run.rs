@@ -455,6 +455,49 @@ fn an_unmodified_program_runs_on_umsgs_queues() {
 }
 
 #[test]
+fn a_program_is_the_last_user_of_a_queue_that_goes_as_long_as_it_has_a_descriptor() {
+    const SOURCE: &str = r#"
+        #define _GNU_SOURCE
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <mqueue.h>
+        #include <unistd.h>
+        #define CHECK(that) if (!(that)) return __LINE__
+        static int is_there(void)
+        {
+            mqd_t queue = mq_open("/goes", O_RDONLY);
+            return queue != (mqd_t)-1 && mq_close(queue) == 0;
+        }
+        int main(int count, char **arguments)
+        {
+            struct mq_attr attributes;
+            mqd_t first, second;
+            if (count > 1) {
+                // What was inherited.
+                CHECK(mq_getattr(3, &attributes) == 0 && attributes.mq_curmsgs == 1);
+                CHECK(mq_close(3) == 0 && !is_there() && errno == ENOENT);
+                return 0;
+            }
+            first = mq_open("/goes", O_RDWR);
+            second = mq_open("/goes", O_RDONLY);
+            CHECK(first == 3 && second == 4 && mq_send(first, "x", 1, 0) == 0);
+            CHECK(mq_close(second) == 0);
+            CHECK(dup(first) == 4 && mq_close(first) == 0 && dup2(4, 3) == 3);
+            CHECK(close_range(4, ~0U, 0) == 0 && is_there());
+            execl(arguments[0], arguments[0], "again", (char *)0);
+            return 100;
+        }"#;
+    let (site, workshop) = (Site::new(), Workshop::new());
+    let program = workshop.compile("goes", SOURCE, &["-lrt"]);
+    site.umsg(&["create", "/goes", "--remove-on-last-close"])
+        .text();
+    let run = ["run", "--", program.to_str().unwrap()];
+    let outcome = finish(site.command(&run).env("UMSG_PRELOAD", drop_in()), b"");
+    assert_eq!(outcome.text(), "");
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
+}
+
+#[test]
 fn a_program_waits_as_umsg_run_was_told() {
     const SOURCE: &str = r#"
         #include <fcntl.h>
