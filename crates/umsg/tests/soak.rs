@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::actor::Actor;
 use support::harass::{
-    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_prompt, how, rest,
-    waiting, wakes, wakes_poller,
+    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_healthy, expect_prompt,
+    how, rest, waiting, wakes, wakes_poller,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
@@ -331,7 +331,7 @@ impl Soak {
     /// Nobody has left anything that should not be there: what each slot, list and counter says fits together.
     fn check_bytes(&self, what: &str) {
         let diagnosis = posix::diagnose(&self.place.namespace, "/soak").expect("a diagnosis");
-        assert!(diagnosis.is_healthy(), "{what}: {:#?}", diagnosis.problems);
+        expect_healthy(&diagnosis, what);
     }
 
     /// Who waits for a message or for room, who polls and who is registered, is told at once.

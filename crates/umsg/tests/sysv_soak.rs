@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::clerk::Clerk;
 use support::harass::{
-    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, briefly, commotion, expect_prompt, how,
-    rest, waiting, wakes, wakes_poller,
+    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, briefly, commotion, expect_healthy,
+    expect_prompt, how, rest, waiting, wakes, wakes_poller,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
@@ -352,7 +352,7 @@ impl Soak {
     /// Nobody has left anything that should not be there: what each slot, list and counter says fits together.
     fn check_bytes(&self, what: &str) {
         let diagnosis = sysv::diagnose(&self.place.namespace, KEY).expect("a diagnosis");
-        assert!(diagnosis.is_healthy(), "{what}: {:#?}", diagnosis.problems);
+        expect_healthy(&diagnosis, what);
     }
 
     /// Who waits for a message or for room, and who polls, is told at once.

@@ -47,9 +47,12 @@ impl Wish {
         Self { seconds, seed }
     }
 
-    /// The soak of a face.
-    pub fn command(&self, workspace: &Workspace, face: Face) -> Command {
-        let mut soak = tests(workspace);
+    fn command(&self, workspace: &Workspace, face: Face) -> Command {
+        self.command_in(tests(workspace), face)
+    }
+
+    /// The soak of a face, of a command that builds and runs the library's tests.
+    pub fn command_in(&self, mut soak: Command, face: Face) -> Command {
         soak.args(["--test", face.test(), "--", "--nocapture"]);
         soak.env("UMSG_SOAK_SECONDS", self.seconds.to_string());
         if let Some(seed) = self.seed {

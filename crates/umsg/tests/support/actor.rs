@@ -55,10 +55,13 @@ impl<'a> Actor<'a> {
     /// Sends the next messages as one batch, each with its priority and length; returns the number of the first.
     pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
         let (first, records) = self.journal.next(batch.len());
+        let mut more = batch.len();
         let mut letters: Vec<(Vec<u8>, u32)> = Vec::new();
         for (number, (record, &(priority, len))) in (first..).zip(records.iter().zip(batch)) {
             let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
             record.begin(number, self.author, priority, &mut bytes);
+            more -= 1;
+            record.leads(more);
             letters.push((bytes, priority.into()));
         }
         let messages: Vec<(&[u8], u32)> = letters

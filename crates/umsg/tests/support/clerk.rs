@@ -62,10 +62,13 @@ impl<'a> Clerk<'a> {
     /// Sends the next messages as one batch, each with its type and length; returns the number of the first.
     pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
         let (first, records) = self.journal.next(batch.len());
+        let mut more = batch.len();
         let mut letters: Vec<(i64, Vec<u8>)> = Vec::new();
         for (number, (record, &(mtype, len))) in (first..).zip(records.iter().zip(batch)) {
             let mut bytes = vec![0; len.clamp(SHORTEST, self.buffer.len())];
             record.begin(number, self.author, mtype, &mut bytes);
+            more -= 1;
+            record.leads(more);
             letters.push((mtype.into(), bytes));
         }
         let messages: Vec<(i64, &[u8])> = letters

@@ -27,6 +27,8 @@ pub struct Message {
     pub sender: AtomicU8,
     /// 1 if it lay in the buffer of a receiver that died receiving: it may be lost with that one.
     pub in_dead_hands: AtomicU8,
+    /// How many messages of the same batch have the next numbers.
+    pub more: AtomicU8,
     /// Which of the processes that had its role.
     pub life: AtomicU32,
     /// Of a System V queue, the type.
@@ -156,7 +158,13 @@ impl Message {
         self.life.store(author.life, SeqCst);
         self.priority.store(priority, SeqCst);
         self.len.store(bytes.len() as u32, SeqCst);
+        self.more.store(0, SeqCst);
         self.state.store(BEGUN, SeqCst);
+    }
+
+    /// Notes that so many of its batch come behind it.
+    pub fn leads(&self, more: usize) {
+        self.more.store(more as u8, SeqCst);
     }
 
     /// Notes whether the call that sends it succeeded.
@@ -304,9 +312,35 @@ impl Journal {
         missing
     }
 
+    /// Fails if a batch whose sender died was sent in part.
+    #[track_caller]
+    fn expect_whole_batches(&self, what: &str) {
+        let mut rest = self.messages();
+        while let Some(first) = rest.first() {
+            let more = first.more.load(SeqCst) as usize;
+            let (batch, behind) = rest.split_at((more + 1).min(rest.len()));
+            let came = |message: &Message| message.received.load(SeqCst) != 0;
+            let is_lost = |message: &Message| {
+                let excuses = [
+                    u32::from(message.in_dead_hands.load(SeqCst)),
+                    message.ending.load(SeqCst),
+                ];
+                !came(message) && excuses == [0, 0]
+            };
+            let number = self.used() - rest.len();
+            assert!(
+                !(batch.iter().any(came) && batch.iter().any(is_lost)),
+                "{what}: half of the batch of {} messages from number {number} on was received",
+                batch.len()
+            );
+            rest = behind;
+        }
+    }
+
     /// As [`missing`](Journal::missing), where none may be.
     #[track_caller]
     pub fn expect_none_missing(&self, what: &str) {
+        self.expect_whole_batches(what);
         let missing = self.missing(what);
         let is_missing = |message: &&Message| {
             let (received, ending) = (&message.received, &message.ending);

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
-use crate::soak::{self, Wish};
+use crate::soak::Wish;
 use crate::workspace::Workspace;
 use list::{DEFECTS, Defect};
 
@@ -73,10 +73,10 @@ struct Nursery {
 
 impl Nursery {
     fn new(workspace: &Workspace) -> Result<Nursery> {
-        let home = workspace.target.join("defects");
         let copy = Workspace {
-            root: home.join("src"),
-            target: home.join("target"),
+            root: workspace.target.join("defects"),
+            // What the library depends on need not be built again.
+            target: workspace.target.clone(),
         };
         let _ = fs::remove_dir_all(&copy.root);
         fs::create_dir_all(&copy.root).context(copy.root.display())?;
@@ -94,6 +94,14 @@ impl Nursery {
         source(&self.copy.root, defect)
     }
 
+    /// The library's tests in a debug build, which is soon made anew, in which processes die at named points.
+    fn tests(&self) -> Command {
+        let mut tests = self.copy.cargo(&["test", "--quiet", "-p", "umsg"]);
+        tests.args(["--features", "crash-points"]);
+        tests.env("CARGO_TARGET_DIR", &self.copy.target);
+        tests
+    }
+
     /// Has the soak run with the defect in place.
     fn plant(&self, defect: &Defect, minutes: f64) -> Result<Option<Noticed>> {
         let path = self.file(defect);
@@ -105,15 +113,13 @@ impl Nursery {
     }
 
     fn soak(&self, defect: &Defect, minutes: f64) -> Result<Option<Noticed>> {
-        let mut build = soak::tests(&self.copy);
-        build.args(["--quiet", "--no-run", "--test", defect.face.test()]);
-        build.env("CARGO_TARGET_DIR", &self.copy.target);
+        let mut build = Wish::new(minutes, None).command_in(self.tests(), defect.face);
+        build.args(["--list"]).stdout(Stdio::null());
         if !interrupt::run(&mut build)?.success() {
             return Err(Failure::new(format!("{} does not build", defect.name)));
         }
-        let mut soak = Wish::new(minutes, None).command(&self.copy, defect.face);
-        soak.env("CARGO_TARGET_DIR", &self.copy.target)
-            .env("RUST_BACKTRACE", "0")
+        let mut soak = Wish::new(minutes, None).command_in(self.tests(), defect.face);
+        soak.env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

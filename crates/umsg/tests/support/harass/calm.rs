@@ -1,4 +1,4 @@
-//! After the violence: who waits is told at once again, by who ends its wait.
+//! After the violence: the doctor finds nothing, and who waits is told at once again, by who ends its wait.
 //!
 //! Who waits looks up ten times a second by itself, because a waker may die. So one that nobody wakes is late, not stuck, and only
 //! time tells. That of the quickest of several turns: no machine is busy in all of them.
@@ -10,6 +10,7 @@ use crate::support::{milliseconds, now, poll_readable, wait_until};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
+use umsg::diagnosis::Diagnosis;
 
 /// Nothing takes as long when nobody does violence.
 pub const CALM: Duration = Duration::from_secs(10);
@@ -17,6 +18,13 @@ pub const CALM: Duration = Duration::from_secs(10);
 const TURNS: usize = 9;
 /// Half of the time after which a waiter looks up by itself, in nanoseconds.
 const PROMPT: u64 = 50_000_000;
+
+/// Fails if the doctor has anything to say of a queue that nobody uses.
+pub fn expect_healthy(diagnosis: &Diagnosis, what: &str) {
+    let problems = diagnosis.problems.iter().map(|problem| &problem.what[..]);
+    let problems: Vec<_> = problems.collect();
+    assert!(problems.is_empty(), "{what}: {}", problems.join("; "));
+}
 
 /// Fails if who waits is late each time. `turn` answers how long after the end of its wait one heard of it, in nanoseconds.
 pub fn expect_prompt(what: &str, mut turn: impl FnMut() -> u64) {
