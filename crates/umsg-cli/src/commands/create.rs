@@ -29,7 +29,8 @@ use crate::{place, values};
 /// `umsg stat` counts them, and shows under "set aside" those that the queue for dead letters has no room for.
 ///
 /// A queue stays until it is removed. With --remove-on-last-close it goes when no process has it open any more, however the last one ended: when that one
-/// closes it, or, where it was killed, with the next `umsg ls`, `umsg gc` or opening of the queue. Until a process has opened it, it stays.
+/// closes it, or, where it was killed, with the next `umsg ls`, `umsg gc` or opening of the queue. Until a process has opened it, it stays; `umsg send` and
+/// `umsg recv` are such processes, and looking at it is not.
 ///
 /// --mode says who may receive (r) and who may send (w). Who may do only one of them is kept to it by the library, which binds programs that
 /// use it and not one that writes to the queue's file itself; 0600, 0660 and 0666 are enforced by the system. Where not all senders
@@ -45,7 +46,7 @@ Examples:
   umsg create /log --max-messages 1K --on-full drop-oldest
   umsg create /prices --ttl 500ms  what is older is dropped
   umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed
-  umsg create /answers --remove-on-last-close   goes with the last program that has it open
+  umsg create /answers --remove-on-last-close   goes with its last user
   umsg create key:0x1234 --qbytes 1M --mode 0660   of System V
   queue=$(umsg create key:0)       of System V, known by its identifier only")]
 pub struct Create {

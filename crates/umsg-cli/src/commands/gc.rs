@@ -37,7 +37,7 @@ Examples:
   umsg gc --older-than 7d --remove          and remove it
   umsg gc '/test-*' 'ring:/test-*' --remove what tests have left
   umsg gc --dead-creator --empty
-  umsg gc --leftovers                       no other queues than those that were to go by themselves"
+  umsg gc --leftovers                       only what goes in any case"
 )]
 pub struct Gc {
     /// Those whose names are like this, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?

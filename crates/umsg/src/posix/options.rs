@@ -164,6 +164,8 @@ impl OpenOptions {
     /// user was killed, or forgot the handle, the queue goes when somebody next opens or creates one of its name, creates one like it, or
     /// lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`): none of them finds it.
     ///
+    /// System V queues have no handles that could be closed, and a ring ends with its owner: neither can be made so.
+    ///
     /// Costs some system calls when the queue is opened and closed, and no descriptor. In a namespace of several users only the queue's owner
     /// and root can remove it: if another user closes it last it stays, as it is, until one of them comes by, or somebody opens it again.
     pub fn remove_on_last_close(&mut self, remove: bool) -> &mut Self {
