@@ -31,6 +31,9 @@ use crate::{place, values};
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),
+    override_usage = "\
+umsg gc [OPTIONS] <PATTERN|--older-than <TIME>|--dead-creator|--empty>
+       umsg gc [OPTIONS] --leftovers",
     after_help = "\
 Examples:
   umsg gc --older-than 7d                   show what was not used for a week
