@@ -109,6 +109,8 @@ mod sync;
 mod sys;
 #[cfg(not(loom))]
 pub mod sysv;
+#[cfg(all(test, not(loom)))]
+mod threads;
 mod typed;
 #[cfg(not(loom))]
 mod until;

@@ -1,6 +1,9 @@
 use super::{Held, Link, Slots, Word, notes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+/// How often a thing takes the place of another.
+const ROUNDS: usize = if cfg!(miri) { 20 } else { 5_000 };
+
 /// Counts those that are there.
 struct Thing(&'static AtomicUsize, AtomicBool);
 
@@ -47,6 +50,7 @@ fn a_thing_is_dropped_when_its_link_is_emptied() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "there is no membarrier, and no note")]
 fn a_thing_in_use_stays_whether_the_use_is_noted_or_counted() {
     statics!(SLOTS, link, COUNT);
     notes::start();
@@ -63,6 +67,7 @@ fn a_thing_in_use_stays_whether_the_use_is_noted_or_counted() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "there is no membarrier, and no note")]
 fn who_was_the_last_to_use_a_thing_drops_it() {
     statics!(SLOTS, link, COUNT);
     notes::start();
@@ -82,7 +87,7 @@ fn who_was_the_last_to_use_a_thing_drops_it() {
 #[test]
 fn what_a_link_led_to_before_is_dropped() {
     statics!(SLOTS, link, COUNT);
-    for _ in 0..1000 {
+    for _ in 0..ROUNDS {
         link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
     }
     assert!(link.hold().is_some());
@@ -125,13 +130,13 @@ fn no_thread_ever_uses_a_thing_that_was_dropped() {
                 }
             });
         }
-        for _ in 0..5_000 {
+        for _ in 0..ROUNDS {
             for link in links {
                 link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
             }
         }
         // However the threads were scheduled, each link was used.
-        while used.load(Relaxed) < 1000 {
+        while used.load(Relaxed) < ROUNDS / 5 {
             std::thread::yield_now();
         }
         is_over.store(true, Relaxed);
@@ -143,6 +148,7 @@ fn no_thread_ever_uses_a_thing_that_was_dropped() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "there is no fork")]
 fn a_forked_child_has_its_parents_things_and_is_free_to_drop_them() {
     statics!(SLOTS, link, COUNT);
     link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));

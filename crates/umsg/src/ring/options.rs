@@ -12,7 +12,7 @@ use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpubl
 use crate::queue::{DISABLED, ENABLED};
 use crate::segment::{self, Layout, Policy, Quota, Segment};
 use crate::sync::Ordering;
-use crate::sys::{process, thread};
+use crate::sys::{file, process, thread};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -90,9 +90,8 @@ impl Options {
     /// # Errors
     /// [`RingError::InvalidEntries`]; as for opening queues.
     pub fn create(&self) -> Result<Ring, RingError> {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        let file = rustix::fs::memfd_create("umsg-ring", flags)
-            .map_err(|e| OpenError::from_errno("memfd_create", e))?;
+        let file =
+            file::nameless("umsg-ring").map_err(|e| OpenError::from_errno("memfd_create", e))?;
         let segment = self.fill(file.as_fd(), 0o600)?;
         let (doorbell, button) =
             Doorbell::pair().map_err(|e| OpenError::from_errno("socketpair", e))?;

@@ -3,6 +3,9 @@
 use super::*;
 use std::time::Duration;
 
+/// Messages of one of several senders.
+const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2000 };
+
 fn ring(entries: u32, overflow: u32) -> Ring {
     Options::new()
         .entries(entries)
@@ -89,14 +92,14 @@ fn many_senders_lose_nothing_and_keep_their_own_order() {
         .map(|_| {
             let sender = ring.sender();
             std::thread::spawn(move || {
-                for n in 0..2000 {
+                for n in 0..ROUNDS {
                     sender.send(&Post::new(n)).unwrap();
                 }
             })
         })
         .collect();
     let mut next = std::collections::HashMap::new();
-    for _ in 0..6000 {
+    for _ in 0..3 * ROUNDS {
         let message = ring.recv_timeout(Duration::from_secs(20)).unwrap();
         let expected = next.entry(message.tag).or_insert(0);
         assert_eq!(message.user_data, *expected);
@@ -140,15 +143,16 @@ fn a_batch_comes_as_a_whole() {
 
 #[test]
 fn a_long_payload_goes_through_a_ring_that_was_made_for_it() {
-    let mut ring = Options::new().longest(100_000).create().unwrap();
+    const LONG: usize = if cfg!(miri) { 1_000 } else { 100_000 };
+    let mut ring = Options::new().longest(LONG as u32).create().unwrap();
     let sender = ring.sender();
     sender
-        .send_long(&Post::new(5), &[3; 100_000], Until::Now)
+        .send_long(&Post::new(5), &[3; LONG], Until::Now)
         .unwrap();
-    let error = sender.send_long(&Post::new(5), &[3; 100_001], Until::Now);
+    let error = sender.send_long(&Post::new(5), &[3; LONG + 1], Until::Now);
     assert!(matches!(error, Err(SendError::TooLong { .. })));
     let message = ring.recv().unwrap();
-    assert_eq!((message.user_data, message.payload), (5, &[3; 100_000][..]));
+    assert_eq!((message.user_data, message.payload), (5, &[3; LONG][..]));
 }
 
 fn is_readable(ring: &mut Ring) -> bool {

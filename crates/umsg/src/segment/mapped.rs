@@ -331,6 +331,9 @@ fn prefetch_line(address: *const u8) {
 /// Begins to fetch a cache line for writing: the other core loses it at once, not when the store is made.
 #[inline(always)]
 fn prefetch_line_to_write(address: *const u8) {
+    if cfg!(miri) {
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect but on the cache; a processor that does not know this one does nothing.
     unsafe {

@@ -145,7 +145,7 @@ pub(crate) mod testing {
 
     /// An empty segment whose slots are all in circulation and real memory, as many as messages.
     pub(crate) fn segment(max_messages: usize, message_size: usize) -> Segment {
-        let file = rustix::fs::memfd_create("umsg-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let file = crate::sys::file::nameless("umsg-test").unwrap();
         let layout = Layout::new(max_messages, message_size);
         let segment = create(file.as_fd(), layout, 0o600, &Policy::default()).unwrap();
         segment.populate(layout.cells, max_messages * 128).unwrap();

@@ -1,7 +1,17 @@
-//! Small files of /proc.
+//! Small files of /proc, and files without a name.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
+
+/// A file in memory, which goes with its last descriptor and mapping. `name` is for who looks into /proc.
+pub(crate) fn nameless(name: &str) -> Result<OwnedFd, Errno> {
+    match cfg!(miri) {
+        true => eventfd(0, EventfdFlags::CLOEXEC),
+        false => memfd_create(name, MemfdFlags::CLOEXEC),
+    }
+}
 
 /// All of a file, by bare system calls: another preloaded library may stand in front of libc's names, and ask a queue what to
 /// answer (fakeroot does for fstat).

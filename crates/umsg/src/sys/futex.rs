@@ -68,7 +68,7 @@ mod real {
     }
 
     /// Set once the kernel or a sandbox has refused `futex_waitv`.
-    static NO_WAITV: AtomicBool = AtomicBool::new(false);
+    static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
 
     /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
     pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {

@@ -9,6 +9,12 @@ use std::ptr::NonNull;
 /// Bytes in a page. Regions of a segment start at multiples of it.
 pub(crate) const PAGE: usize = 4096;
 
+/// Of memory that is this process's own.
+const OWN: MapFlags = match cfg!(miri) {
+    true => MapFlags::PRIVATE,
+    false => MapFlags::PRIVATE.union(MapFlags::NORESERVE),
+};
+
 /// Memory that is unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -26,6 +32,9 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `len` bytes of a file, shared, for reading and writing.
     pub(crate) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
+        if cfg!(miri) {
+            return Mapping::scratch(len);
+        }
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let base = unsafe {
@@ -47,14 +56,13 @@ impl Mapping {
 
     /// Maps `len` bytes of zeroed private memory. Unlike malloc it may be called from a signal handler.
     pub(crate) fn scratch(len: usize) -> Result<Mapping, Errno> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: as in `of_file`.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
                 len.max(1),
                 ProtFlags::READ | ProtFlags::WRITE,
-                flags,
+                OWN,
             )?
         };
         Ok(Mapping {
@@ -91,7 +99,7 @@ impl Mapping {
         let end = (offset + len)
             .next_multiple_of(PAGE)
             .min(self.len.next_multiple_of(PAGE));
-        if len == 0 || start >= end {
+        if len == 0 || start >= end || cfg!(miri) {
             return Ok(());
         }
         loop {
@@ -130,9 +138,11 @@ impl Drop for Mapping {
 pub(crate) fn wiped_on_fork() -> *mut u8 {
     let mapping = Mapping::scratch(PAGE).expect("one page of memory");
     let base = mapping.base();
-    // SAFETY: the page was mapped just now and is ours.
-    unsafe { rustix::mm::madvise(base.cast(), PAGE, Advice::LinuxWipeOnFork) }
-        .expect("MADV_WIPEONFORK");
+    if !cfg!(miri) {
+        // SAFETY: the page was mapped just now and is ours.
+        unsafe { rustix::mm::madvise(base.cast(), PAGE, Advice::LinuxWipeOnFork) }
+            .expect("MADV_WIPEONFORK");
+    }
     std::mem::forget(mapping);
     base
 }

@@ -1,6 +1,9 @@
 //! The system below: threads and their robust lists, futexes, clocks, mappings.
 //!
 //! The unsafe system calls of the library live here and nowhere else.
+//!
+//! Miri has threads and futexes, but no files in memory, no mappings of them, no robust list and no other processes. What does without
+//! stands beside the call that it has not, behind `cfg!(miri)`: a segment is memory of its own, and nobody dies.
 
 pub(crate) mod clock;
 pub(crate) mod cpu;

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn threads_that_attach_use_and_let_go_at_once_find_what_they_asked_for() {
         table!(TABLE, COUNT);
-        let rounds = 20_000;
+        let rounds = if cfg!(miri) { 30 } else { 20_000 };
         std::thread::scope(|scope| {
             for seed in 0..4 {
                 scope.spawn(move || {

@@ -39,7 +39,7 @@ pub(crate) mod segment;
 mod send;
 mod slots;
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod wait;
 mod watch;
 

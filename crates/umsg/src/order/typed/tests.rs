@@ -135,7 +135,7 @@ fn want() -> impl Strategy<Value = fn(i64) -> Want> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 96 }))]
 
     #[test]
     fn the_order_delivers_what_a_plain_list_would(

@@ -416,7 +416,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
 
         #[test]
         fn blocks_never_overlap_and_all_memory_comes_back(
@@ -460,6 +460,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "numbers only, and many")]
     fn a_block_found_for_a_length_is_never_shorter() {
         for need in SHORTEST..5000 {
             let (rounded_class, rounded_step) = class(rounded(need));
