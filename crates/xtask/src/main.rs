@@ -9,6 +9,7 @@ mod failure;
 mod fuzz;
 mod hostile;
 mod interrupt;
+mod miri;
 mod programs;
 #[cfg(test)]
 mod promises;
@@ -17,6 +18,7 @@ mod soak;
 mod steps;
 mod test;
 mod toolchain;
+mod tsan;
 mod workspace;
 
 use std::path::PathBuf;
@@ -91,6 +93,20 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = fuzz::SECONDS)]
         seconds: u64,
     },
+    /// Interpret the library's tests in Miri, with Rust's nightly toolchain: races and references that Rust gives no meaning to
+    Miri {
+        /// Only tests whose names contain this
+        filter: Option<String>,
+        /// How many schedules of the tests with threads
+        #[arg(long, value_name = "N", default_value_t = miri::SEEDS)]
+        seeds: u32,
+    },
+    /// Run the library's tests with threads under ThreadSanitizer, with Rust's nightly toolchain
+    Tsan {
+        /// After one round of all tests, for how long threads pass messages on
+        #[arg(long, value_name = "N", default_value_t = 0.0)]
+        minutes: f64,
+    },
     /// Measure umsg beside the kernel
     Bench {
         /// Suites of umsg-bench
@@ -155,6 +171,8 @@ fn run(task: &Task) -> Result<()> {
         Task::Defects { words, minutes } => defects::run(&workspace, words, *minutes),
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
         Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),
+        Task::Miri { filter, seeds } => miri::run(&workspace, filter.as_deref(), *seeds),
+        Task::Tsan { minutes } => tsan::run(&workspace, *minutes),
         Task::Soak {
             minutes,
             face,

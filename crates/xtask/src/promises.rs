@@ -10,10 +10,11 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 8] = [
+const PLACES: [&str; 9] = [
     "crates/umsg/tests",
     "crates/umsg/src/model/tests",
     "crates/umsg/src/ring",
+    "crates/umsg/src/threads",
     "crates/umsg-preload/tests",
     "crates/umsg-cli/tests",
     "crates/umsg-conformance/tests",

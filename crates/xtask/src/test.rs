@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::failure::Result;
 use crate::interrupt;
+use crate::miri;
 use crate::programs;
 use crate::soak;
 use crate::steps::Steps;
@@ -34,10 +35,11 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     match models {
         None => {
             steps.skip("loom models", "--quick");
-            steps.skip("soak, repair time, waiter table", "--quick");
+            steps.skip("soak, repair time, waiter table, Miri", "--quick");
         }
         Some(models) => {
             steps.end(models)?;
+            miri::short(workspace, &mut steps)?;
             steps.run("repair time, waiter table", &mut repair_time(workspace))?;
             soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), &mut steps)?;
         }

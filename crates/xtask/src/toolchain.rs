@@ -16,13 +16,35 @@ pub struct Nightly {
 impl Nightly {
     /// If it is installed.
     pub fn find() -> Option<Nightly> {
-        let mut rustc = rustup("rustc");
-        let output = rustc.arg("-vV").stdin(Stdio::null()).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
+        let text = output(rustup("rustc").arg("-vV"))?;
         let host = text.lines().find_map(|line| line.strip_prefix("host: "))?;
         Some(Nightly {
             host: host.to_owned(),
         })
+    }
+
+    /// If it is installed with some components; else what to do.
+    pub fn with(components: &[&str]) -> Result<Nightly, String> {
+        let nightly = Nightly::find().ok_or(REMEDY)?;
+        let mut list = Command::new("rustup");
+        list.args(["component", "list", "--installed", "--toolchain", "nightly"]);
+        let installed = output(&mut list).unwrap_or_default();
+        let is_there =
+            |component: &&&str| installed.lines().any(|line| line.starts_with(**component));
+        let missing: Vec<_> = components
+            .iter()
+            .filter(|component| !is_there(component))
+            .copied()
+            .collect();
+        match missing[..] {
+            [] => Ok(nightly),
+            _ => {
+                let missing = missing.join(" ");
+                Err(format!(
+                    "the nightly toolchain lacks {missing}; rustup component add --toolchain nightly {missing}"
+                ))
+            }
+        }
     }
 
     /// A command of its cargo, in the root of the checkout.
@@ -37,4 +59,15 @@ fn rustup(program: &str) -> Command {
     let mut rustup = Command::new("rustup");
     rustup.args(["run", "nightly", program]);
     rustup
+}
+
+/// What a command prints, if it succeeds.
+fn output(command: &mut Command) -> Option<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then_some(text)
 }

@@ -1,0 +1,115 @@
+//! `cargo xtask miri`: the library's tests in Miri, an interpreter that reports every access which Rust's memory model gives no
+//! meaning to: races, references beside what others write, addresses out of nowhere. Needs Rust's nightly toolchain.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::failure::Result;
+use crate::steps::Steps;
+use crate::toolchain::Nightly;
+use crate::workspace::Workspace;
+
+/// So many schedules of the threads are tried, unless asked for another number.
+pub const SEEDS: u32 = 16;
+
+/// Of the nightly toolchain: the interpreter, and the standard library's source, which it interprets too.
+const COMPONENTS: [&str; 2] = ["miri", "rust-src"];
+
+/// The tests of threads on one engine.
+const THREADS: &str = "threads::";
+
+/// Those of them that `cargo xtask test` runs: seconds.
+const SHORT: [&str; 2] = ["messages_in_place_pass_beside_copies", "threads::ring"];
+
+/// Where tests are that need no files, no mappings of them and no other processes. A test there that does says so:
+/// `cfg_attr(miri, ignore = ...)`.
+const OTHERS: [&str; 9] = [
+    "order::priority",
+    "queue::",
+    "reclaim::",
+    "ring::tests",
+    "segment::",
+    "slots::",
+    "sys::cut",
+    "typed::tests",
+    "waiters::",
+];
+
+/// Left out there: what tests of rings are about that Miri has not (passing descriptors and polling them, names, a runtime), and
+/// thousands of types in plain memory.
+const BEYOND: [&str; 5] = ["descriptor", "named", "polls", "tokio", "order::typed"];
+
+/// What would ask the system finds nothing, and time is the interpreter's own: each seed means the same run, anywhere. Words that
+/// lead to slots are addresses with flags (`reclaim/link.rs`), which come out of nowhere as far as Miri knows.
+const FLAGS: &str = "-Zmiri-isolation-error=hide -Zmiri-permissive-provenance";
+
+/// Runs the tests whose names contain `filter`, or all that can be; those with threads in so many schedules.
+pub fn run(workspace: &Workspace, filter: Option<&str>, seeds: u32) -> Result<()> {
+    let mut steps = Steps::new(workspace.root.clone());
+    let nightly = match Nightly::with(&COMPONENTS) {
+        Ok(nightly) => nightly,
+        Err(remedy) => {
+            steps.skip("Miri", &remedy);
+            return Ok(());
+        }
+    };
+    match filter {
+        Some(filter) => {
+            let mut tests = tests(workspace, &nightly, &[filter], seeds);
+            steps.run("Miri", &mut tests)?;
+        }
+        None => {
+            let mut others = tests(workspace, &nightly, &OTHERS, 1);
+            steps.run("Miri, one thread or few", &mut others)?;
+            let mut threads = tests(workspace, &nightly, &[THREADS], seeds);
+            steps.run("Miri, threads", &mut threads)?;
+        }
+    }
+    steps.finish();
+    Ok(())
+}
+
+/// One schedule of some threads, where Miri has been used before: to build its standard library takes minutes.
+pub fn short(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
+    let ready = Nightly::with(&COMPONENTS).and_then(|nightly| match has_library(&nightly) {
+        true => Ok(nightly),
+        false => Err("its standard library was not built yet; cargo xtask miri".to_owned()),
+    });
+    match ready {
+        Ok(nightly) => steps.run("Miri", &mut tests(workspace, &nightly, &SHORT, 1)),
+        Err(remedy) => {
+            steps.skip("Miri", &remedy);
+            Ok(())
+        }
+    }
+}
+
+fn tests(workspace: &Workspace, nightly: &Nightly, filters: &[&str], seeds: u32) -> Command {
+    let mut tests = nightly.cargo(workspace, &["miri", "test", "-p", "umsg", "--lib", "--"]);
+    let flags = match seeds {
+        1 => FLAGS.to_owned(),
+        many => format!("{FLAGS} -Zmiri-many-seeds=0..{many}"),
+    };
+    tests.args(filters).env("MIRIFLAGS", flags);
+    for beyond in BEYOND {
+        tests.args(["--skip", beyond]);
+    }
+    tests
+}
+
+/// Whether there is a standard library that Miri can interpret, where `cargo miri` keeps it.
+fn has_library(nightly: &Nightly) -> bool {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache")));
+    let library = cache.map(|cache| {
+        cache
+            .join("miri/lib/rustlib")
+            .join(&nightly.host)
+            .join("lib")
+    });
+    library.is_some_and(|library| {
+        library
+            .read_dir()
+            .is_ok_and(|mut files| files.next().is_some())
+    })
+}
