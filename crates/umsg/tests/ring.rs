@@ -212,3 +212,21 @@ fn a_batch_that_never_fits_is_not_called_full() {
     let error = sender.try_send_batch(&[Post::new(1)]).unwrap_err();
     assert!(matches!(error, SendError::Full), "{error}");
 }
+
+#[test]
+fn who_passes_a_descriptor_to_a_ring_whose_doorbell_was_taken_away_is_told_that_it_has_lost_its_owner()
+ {
+    let place = Place::new();
+    let ring = Options::new().create_in(&place.namespace, "/left").unwrap();
+    let sender = Sender::open_in(&place.namespace, "/left").unwrap();
+    // As who finds the owner dead does, a moment before its process shows that.
+    let mut entries = place.path().join("ring").read_dir().unwrap();
+    let is_bell = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes()[0] == b'.';
+    let bell = entries
+        .find_map(|entry| entry.ok().filter(is_bell))
+        .unwrap();
+    std::fs::remove_file(bell.path()).unwrap();
+    let passed = sender.pass_fd(std::io::stdin().as_fd());
+    assert!(matches!(passed, Err(SendError::OwnerDead)), "{passed:?}");
+    drop(ring);
+}

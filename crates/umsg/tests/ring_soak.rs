@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::harass::{
-    self, CALM, Figures, Leaks, Part, Work, commotion, expect_prompt, how, rest, waiting, wakes,
+    self, CALM, Figures, Leaks, Part, Work, commotion, expect_asleep, expect_prompt, how, rest,
+    waiting, wakes,
 };
 use support::journal::{Deed, How, Journal};
 use support::place::Place;
 use support::points::Face;
 use support::shared::{Shared, Zeroed};
-use support::{Random, now, poll_readable, wait_until};
+use support::{Random, now, poll_readable};
 use umsg::ring::{Message, Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
 
 /// The first roles send, the last one owns the ring.
@@ -363,10 +364,7 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
     expect_prompt(&format!("{what}: a blocked sender"), || {
         while sender.try_send(&Post::new(2)).is_ok() {}
         let act = || {
-            assert!(
-                wait_until(CALM, || sender.status().blocked_senders == 1),
-                "{what}"
-            );
+            expect_asleep(what, || sender.status().blocked_senders == 1);
             ring.try_recv().expect("a message");
         };
         wakes(what, || sender.send(&Post::new(3)).expect("room"), act)

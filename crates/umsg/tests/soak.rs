@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::actor::Actor;
 use support::harass::{
-    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_healthy, expect_prompt,
-    how, rest, waiting, wakes, wakes_poller,
+    self, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_asleep, expect_healthy,
+    expect_prompt, how, rest, waiting, wakes, wakes_poller,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
@@ -342,7 +342,7 @@ impl Soak {
             || queue.try_receive(&mut [0; SIZE]),
         );
         let empty = || while receive().is_ok() {};
-        let blocked = |count: &dyn Fn() -> usize| assert!(wait_until(CALM, || count() == 1));
+        let blocked = |count: &dyn Fn() -> usize| expect_asleep(what, || count() == 1);
         expect_prompt(&format!("{what}: a blocked receiver"), || {
             let act = || {
                 blocked(&|| queue.status().blocked_receivers);

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::clerk::Clerk;
 use support::harass::{
-    self, CALM, Figures, Leaks, Part, SUPERVISOR, Work, briefly, commotion, expect_healthy,
-    expect_prompt, how, rest, waiting, wakes, wakes_poller,
+    self, Figures, Leaks, Part, SUPERVISOR, Work, briefly, commotion, expect_asleep,
+    expect_healthy, expect_prompt, how, rest, waiting, wakes, wakes_poller,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
@@ -363,7 +363,7 @@ impl Soak {
         let empty = || while receive().is_ok() {};
         let blocked = |count: &dyn Fn(&Status) -> usize| {
             let is_blocked = || self.status().is_some_and(|status| count(&status) == 1);
-            assert!(wait_until(CALM, is_blocked), "{what}: nobody waits");
+            expect_asleep(what, is_blocked);
         };
         expect_prompt(&format!("{what}: a blocked receiver"), || {
             let wait = || {

@@ -215,8 +215,9 @@ impl Sender {
         passed.map_err(|error| match self.shared.check_receiver() {
             Err(error) => error,
             Ok(()) if error == Errno::AGAIN => SendError::TooManyDescriptors,
-            // The receiver's end is closed: its owner is becoming another program, which its process does not show yet.
-            Ok(()) if error == Errno::CONNREFUSED => SendError::OwnerDead,
+            // The receiver's end is closed: its owner is becoming another program, which its process does not show yet. Or who has
+            // found that out has taken the doorbell away.
+            Ok(()) if matches!(error, Errno::CONNREFUSED | Errno::NOENT) => SendError::OwnerDead,
             Ok(()) => SendError::Descriptor(error.into()),
         })?;
         Ok(ticket)

@@ -41,6 +41,12 @@ pub fn expect_prompt(what: &str, mut turn: impl FnMut() -> u64) {
     );
 }
 
+/// Waits until somebody is in the list of those who wait, and asleep: for some time it looks whether that pays.
+pub fn expect_asleep(what: &str, waits: impl FnMut() -> bool) {
+    assert!(wait_until(CALM, waits), "{what}: nobody waits");
+    std::thread::sleep(Duration::from_millis(5));
+}
+
 /// Lets a child `wait`; `act` ends its wait. Answers how long after that it heard of it.
 pub fn wakes(what: &str, wait: impl FnOnce(), act: impl FnOnce()) -> u64 {
     let woken = Shared::<AtomicU64>::new();
