@@ -8,7 +8,8 @@
 //! protocol names): to the machine it is a relaxed atomic, because a hostile peer may write it at any time and that
 //! must not be undefined behaviour; to loom it is plain memory, so that a missing barrier is reported as a race. A *loose*
 //! word is guarded for whoever writes it, but may be read by one who is not sure that it is its to read, and forgets what
-//! it read unless a compare-and-swap then says that it was: to loom it is atomic.
+//! it read unless a compare-and-swap then says that it was: to loom it is atomic. `LOOM_LOCATION=1` has loom say where a guarded word
+//! was touched that raced.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -67,11 +68,13 @@ macro_rules! guarded {
 
         #[cfg(loom)]
         impl $name {
+            #[track_caller]
             pub(crate) fn get(&self) -> $value {
                 // SAFETY: loom checks that no write is concurrent with this read and fails the model otherwise.
                 self.0.with(|value| unsafe { *value })
             }
 
+            #[track_caller]
             pub(crate) fn set(&self, value: $value) {
                 // SAFETY: loom checks that no access is concurrent with this write and fails the model otherwise.
                 self.0.with_mut(|place| unsafe { *place = value });

@@ -361,7 +361,8 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         Ok(())
     }
 
-    fn usable(&self) -> u32 {
+    /// Nodes that are real memory: those of everybody who waits are among them.
+    pub(crate) fn usable(&self) -> u32 {
         self.segment.nodes_in_use().get().min(NODES as u32)
     }
 

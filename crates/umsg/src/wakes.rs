@@ -1,6 +1,8 @@
-//! Whom to wake once a lock is dropped.
+//! Whom to wake once a lock is dropped: all of it was found out under the lock, so that waking looks at nothing that the lock guards.
 
-/// How many wake-ups are collected by name; beyond, everybody is woken.
+use std::ops::Range;
+
+/// How many wake-ups are collected by name; beyond, everybody is woken up to the last of them.
 const WAKES: usize = 16;
 
 /// See the module.
@@ -8,7 +10,8 @@ const WAKES: usize = 16;
 pub(crate) struct Wakes {
     nodes: [u32; WAKES],
     len: usize,
-    everybody: bool,
+    /// Everybody is woken whose node is one of so many, from the first on.
+    among: u32,
     fired: Option<Fired>,
 }
 
@@ -23,15 +26,19 @@ pub(crate) struct Fired {
 impl Wakes {
     /// Wakes the thread of a node.
     pub(crate) fn add(&mut self, node: u32) {
-        if let Some(place) = self.nodes.get_mut(self.len) {
-            *place = node;
+        match self.nodes.get_mut(self.len) {
+            Some(place) => {
+                *place = node;
+                self.len += 1;
+            }
+            None => self.add_everybody(node.saturating_add(1)),
         }
-        self.len += 1;
     }
 
-    /// Wakes all that wait: a repair knows no names.
-    pub(crate) fn add_everybody(&mut self) {
-        self.everybody = true;
+    /// Wakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. Who is the first to use a
+    /// further node, once the lock is dropped, has missed nothing.
+    pub(crate) fn add_everybody(&mut self, usable: u32) {
+        self.among = self.among.max(usable);
     }
 
     /// Has a process told that its registration was fired.
@@ -46,16 +53,16 @@ impl Wakes {
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0 && !self.everybody && self.fired.is_none()
+        self.len == 0 && self.among == 0 && self.fired.is_none()
     }
 
-    /// Whether there are others than those that [`nodes`](Self::nodes) names.
-    pub(crate) fn wants_everybody(&self) -> bool {
-        self.everybody || self.len > WAKES
+    /// The nodes among which everybody is woken, besides those that [`nodes`](Self::nodes) names.
+    pub(crate) fn everybody(&self) -> Range<u32> {
+        0..self.among
     }
 
     /// The nodes that were added, as many as there was room for.
     pub(crate) fn nodes(&self) -> &[u32] {
-        &self.nodes[..self.len.min(WAKES)]
+        &self.nodes[..self.len]
     }
 }

@@ -249,7 +249,7 @@ impl Engine {
                 self.serve(wakes)?;
                 self.update_board();
                 self.mend_doorbell();
-                wakes.add_everybody();
+                wakes.add_everybody(waiters::Waiters::of(&self.segment).usable());
                 Ok(held)
             }
             Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),
@@ -282,13 +282,8 @@ impl Engine {
 
     #[cold]
     fn wake_slow(&self, wakes: &Wakes) {
-        for &index in wakes.nodes() {
+        for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {
             if let Ok(node) = self.segment.node(index) {
-                futex::wake(waiters::futex(node), 1);
-            }
-        }
-        if wakes.wants_everybody() {
-            for (_, node) in waiters::Waiters::of(&self.segment).all() {
                 futex::wake(waiters::futex(node), 1);
             }
         }

@@ -80,7 +80,7 @@ impl mended::Salvage for Engine {
         };
         self.update_board();
         self.mend_doorbell();
-        wakes.add_everybody();
+        wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
         fixed.header.damage.end_mending();
         fixed.sender.lock.give_back();

@@ -191,7 +191,7 @@ impl Engine {
                 match self.serve(wakes) {
                     Err(Trouble::Damaged) => return Err(Trouble::Damaged),
                     // Without memory who waits is not served yet; others can take what there is.
-                    _ => wakes.add_everybody(),
+                    _ => wakes.add_everybody(self.waiters().usable()),
                 }
                 self.mend_doorbell();
                 Ok(held)
@@ -271,13 +271,8 @@ impl Engine {
         // ASLEEP: the CAS that ended the wait came before; pairs with the fence in `sleep`. Whichever comes second sees
         // the other: we that it sleeps, or it that it need not.
         fence_after_rmw();
-        for &index in wakes.nodes() {
+        for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {
             self.wake_one(index);
-        }
-        if wakes.wants_everybody() {
-            for (index, _) in self.waiters().all() {
-                self.wake_one(index);
-            }
         }
     }
 

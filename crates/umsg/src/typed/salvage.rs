@@ -49,7 +49,7 @@ impl mended::Salvage for Engine {
             Ok(salvaged)
         })?;
         self.mend_doorbell();
-        wakes.add_everybody();
+        wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
         self.leave(held, &wakes, Held::unlock);

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | the repair does not complete an offer or an admission, frees no slot, forgets those that nodes hold, or keeps the lists | a message comes twice, or a slot is lost |
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
+//! | who repairs looks at what the lock guards when it wakes everybody, after it has dropped the lock | a race on the number of nodes |
 //! | where the entry is another slot's, the cursor that passed it is not seen (no release, or no fence) | a race on the message |
 
 use super::stage::{DIRECTOR, LATER, Message, Queue, Slices, alive, explore};
@@ -399,4 +400,22 @@ fn who_repairs_dies_too() {
             queue.audit();
         });
     }
+}
+
+#[test]
+fn who_repairs_wakes_everybody_beside_one_that_begins_to_wait() {
+    explore("death: waking everybody", 2, Slices::End, || {
+        let queue = Queue::new(1, 1);
+        queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
+        world::doom(3, Death::At(Point::RECEIVE_COPIED), 1);
+        let victim = thread::live(3, |me| queue.receive(me, Deadline::Passed));
+        assert!(victim.is_none());
+        // One of them finds nothing, and is the first that ever takes a node.
+        let receivers = [1, 2].map(|tid| queue.spawn(tid, |queue, me| queue.receive(me, LATER)));
+        let mut received = receivers.map(alive);
+        received.sort_by_key(Result::is_err);
+        assert_eq!(received, [Ok((1, 0)), Err(Refused::TimedOut)]);
+        assert_eq!(queue.empty(), []);
+        queue.audit();
+    });
 }

@@ -8,6 +8,7 @@
 //! | the repair forgets what nodes hold, ends what was not accepted, or does not end what was | a message is lost, or comes twice |
 //! | the repair does not finish an admission whose sender knows of it, or begins it anew | a message is lost, or comes twice |
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
+//! | who repairs looks at what the lock guards when it wakes everybody, after it has dropped the lock | a race on the number of nodes |
 
 use super::stage::{DIRECTOR, LATER, Slices, alive, explore};
 use super::typed_stage::{Message, Queue, assert_each_once, explore_death, optional};
@@ -368,4 +369,21 @@ fn who_repairs_dies_too() {
             queue.audit();
         });
     }
+}
+
+#[test]
+fn who_repairs_wakes_everybody_beside_one_that_begins_to_wait() {
+    explore("typed death: waking everybody", 2, Slices::End, || {
+        let queue = Queue::new(1);
+        queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
+        world::doom(3, Death::At(Point::MSG_COPIED), 1);
+        let victim = thread::live(3, |me| queue.receive(me, Any, Deadline::Passed));
+        assert!(victim.is_none());
+        // One of them finds nothing, and is the first that ever takes a seat.
+        let receivers =
+            [1, 2].map(|tid| queue.spawn(tid, |queue, me| optional(queue.receive(me, Any, LATER))));
+        let received = receivers.map(alive);
+        assert_each_once(&received, &queue.empty(), &[(1, 5)]);
+        queue.audit();
+    });
 }
