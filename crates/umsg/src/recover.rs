@@ -221,12 +221,16 @@ fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
     if len > survey.seen.len() as u64 {
         return Err(Trouble::Damaged);
     }
+    // From the first that is not published on all are the senders', one of whom may be filling them: none of them was moved.
+    let mut is_ours = true;
     for step in 0..len {
-        let (slot, cell) = Ring::of(segment).slot(drained.wrapping_add(step))?;
+        let position = drained.wrapping_add(step);
+        let (slot, cell) = Ring::of(segment).slot(position)?;
         if !survey.note(slot) {
             return Err(Trouble::Damaged);
         }
-        if cell.is_stored() {
+        is_ours = is_ours && Ring::of(segment).published(position)?.is_some();
+        if is_ours && cell.is_stored() {
             cell.forget();
         }
     }
