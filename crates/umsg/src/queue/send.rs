@@ -35,8 +35,9 @@ impl Engine {
     ) -> Result<(), Refused> {
         let mut attempts = ATTEMPTS;
         loop {
+            // A look ahead, which may be wrong either way: what counts is the look under the lock. Without this one each send to a
+            // queue that is polled would take the sender lock, which others may have been lent, only to let it go for the other.
             let result = if self.must_ring() {
-                // So it seems: as well where nobody polls any more.
                 self.send_watched(me, message, key, deadline)
             } else {
                 self.send_unwatched(me, message, key, deadline)?
