@@ -61,7 +61,7 @@ impl Sink for Basket {
 }
 
 /// Receives up to `most` messages.
-fn receive_batch(
+pub(super) fn receive_batch(
     queue: &Queue,
     me: &Thread,
     most: usize,

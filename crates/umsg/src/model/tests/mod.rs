@@ -23,5 +23,6 @@ mod typed_death;
 mod typed_handover;
 mod typed_lease;
 mod typed_stage;
+mod typed_two_deaths;
 mod waiters;
 mod watch;

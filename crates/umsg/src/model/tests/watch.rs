@@ -303,3 +303,30 @@ fn who_dies_sending_to_a_system_v_queue_leaves_no_message_that_is_not_shown() {
         died
     });
 }
+
+#[test]
+fn who_dies_repairing_a_system_v_queue_leaves_nothing_that_is_not_shown() {
+    let points = [
+        Point::MSG_SURVEYED,
+        Point::MSG_CLEARED,
+        Point::MSG_ORDERED,
+        Point::BELL_RUNG,
+    ];
+    dies_at("who repairs after a typed ringer", &points, || {
+        let queue = watched_typed(0);
+        world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
+        assert!(thread::live(3, |me| queue.send(me, (1, 1), Deadline::Passed)).is_none());
+        let second = queue.spawn(1, |queue, me| {
+            // Each of them rings.
+            queue.send(me, (2, 1), LATER).unwrap();
+            let _ = queue.receive(me, Want::Any, Deadline::Passed);
+        });
+        let died = thread::join(second).is_none();
+        let shown = queue.engine().doorbell().shows();
+        let left = queue.empty();
+        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+        assert_eq!(queue.engine().doorbell().shows(), (false, true));
+        queue.audit();
+        died
+    });
+}
