@@ -161,12 +161,15 @@ impl Subject for Segment {
 
     fn real(file: BorrowedFd<'_>, engine: &Engine) -> Real {
         let layout = engine.segment().layout();
-        let bytes = |begin, end| repair::real(file, begin, end);
+        let count = |begin, end, element| repair::real(file, begin, end, element);
+        let slots = count(layout.cells, layout.arena, layout.cell_len);
+        let behind = layout.cells + slots * layout.cell_len;
+        repair::give_back(file, behind, layout.arena);
         Real {
-            slots: bytes(layout.cells, layout.arena) / layout.cell_len,
-            holds: bytes(layout.holds, layout.cells) / size_of::<segment::Hold>(),
-            nodes: bytes(layout.nodes, layout.ring) / size_of::<Node>(),
-            arena: (bytes(layout.arena, layout.notices) / GRANULE) as u32,
+            slots,
+            holds: count(layout.holds, layout.cells, size_of::<segment::Hold>()),
+            nodes: count(layout.nodes, layout.ring, size_of::<Node>()),
+            arena: count(layout.arena, layout.notices, GRANULE) as u32,
             kinds: 0,
         }
     }

@@ -15,7 +15,7 @@ use crate::segment::{Quota, set_length};
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use rustix::fd::BorrowedFd;
-use rustix::fs::SeekFrom;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use std::time::Duration;
 
 /// What a repair has done.
@@ -240,10 +240,18 @@ pub(super) fn write(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), O
         .map_err(|e| OpenError::from_errno("pwrite", e))
 }
 
-/// How many bytes of a region are real memory, from its beginning on.
-pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize) -> usize {
+/// How many elements of so many bytes of a region are real memory, from its beginning on.
+pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usize) -> usize {
     let hole = rustix::fs::seek(file, SeekFrom::Hole(begin as u64));
-    hole.map_or(0, |hole| (hole as usize).clamp(begin, end) - begin)
+    let real = hole.map_or(0, |hole| (hole as usize).clamp(begin, end) - begin);
+    real / element
+}
+
+/// Gives back the memory of a region from a place on: whoever uses it one day finds it as it was at first, whatever was scribbled there.
+pub(super) fn give_back(file: BorrowedFd<'_>, begin: usize, end: usize) {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // Where a file system can't, what was scribbled is found one day.
+    let _ = rustix::fs::fallocate(file, flags, begin as u64, (end - begin) as u64);
 }
 
 /// Why a repair came to nothing.

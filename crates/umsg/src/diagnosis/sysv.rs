@@ -166,14 +166,16 @@ impl Subject for Segment {
 
     fn real(file: BorrowedFd<'_>, engine: &Engine) -> Real {
         let layout = engine.segment().layout();
-        let bytes = |begin, end| repair::real(file, begin, end);
-        let cells = bytes(layout.cells, layout.arena) / CELL;
+        let count = |begin, end, element| repair::real(file, begin, end, element);
+        let places = count(layout.places, layout.kinds, size_of::<order::Place>());
+        let slots = count(layout.cells, layout.arena, CELL).min(places);
+        repair::give_back(file, layout.cells + slots * CELL, layout.arena);
         Real {
-            slots: cells.min(bytes(layout.places, layout.kinds) / size_of::<order::Place>()),
-            holds: bytes(layout.holds, layout.places) / size_of::<Hold>(),
-            nodes: bytes(layout.seats, layout.holds) / size_of::<Seat>(),
-            kinds: bytes(layout.kinds, layout.cells) / size_of::<order::Kind>(),
-            arena: (bytes(layout.arena, layout.len) / GRANULE) as u32,
+            slots,
+            holds: count(layout.holds, layout.places, size_of::<Hold>()),
+            nodes: count(layout.seats, layout.holds, size_of::<Seat>()),
+            kinds: count(layout.kinds, layout.cells, size_of::<order::Kind>()),
+            arena: count(layout.arena, layout.len, GRANULE) as u32,
         }
     }
 }

@@ -67,7 +67,10 @@ impl Face for Posix {
             Err(error) => panic!("{error}"),
         };
         while receive() {}
-        queue.try_send(b"", 3).expect("room");
+        if let Err(error) = queue.try_send(b"", 3) {
+            let found = umsg::posix::diagnose(&place.namespace, NAME);
+            panic!("{error}: {:#?}, {found:#?}", queue.status());
+        }
         // It may be too old by now for a queue that has such a rule.
         receive();
     }
