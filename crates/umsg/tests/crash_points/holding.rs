@@ -14,6 +14,7 @@ pub const ALL: &[Scenario] = &[
             let _held: Vec<_> = (0..20).map(|_| actor.lease(How::Try)).collect();
         },
         passes: 20,
+        leases: true,
         points: &["LEASE_HELD", "RECEIVE_TAKEN", "LEASE_TAKEN"],
         ..Scenario::PLAIN
     },
@@ -22,6 +23,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |actor| send_alike(actor, 40),
         victim: |actor| lease(actor, 8),
         passes: 8,
+        leases: true,
         points: &[
             "LEASE_HELD",
             "LEASE_TAKEN",
@@ -37,6 +39,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |actor| send_mixed(actor, 40),
         victim: |actor| lease(actor, 8),
         passes: 8,
+        leases: true,
         points: &[
             "LEASE_HELD",
             "LEASE_TAKEN",
@@ -56,6 +59,7 @@ pub const ALL: &[Scenario] = &[
         prefill: fill_mixed,
         bystander: Bystander::Sends,
         victim: |actor| lease(actor, 4),
+        leases: true,
         alone: &["LEASE_ENDED", "RECEIVE_RETURNED", "ADMIT_ACCEPTED"],
         points: &[
             "LEASE_HELD",
@@ -75,6 +79,8 @@ pub const ALL: &[Scenario] = &[
             let _first = actor.lease(How::Try).expect("a message");
             let _ = actor.lease(How::Within(Duration::from_millis(30)));
         },
+        timed: true,
+        leases: true,
         points: &["WAIT_LISTED", "WAIT_NAMED", "WAIT_WOKEN"],
         ..Scenario::PLAIN
     },

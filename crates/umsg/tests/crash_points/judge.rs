@@ -57,8 +57,7 @@ impl Stage<'_> {
             "{what}: attributes of an empty queue"
         );
         assert!(!self.queue.status().damaged, "{what}: marked as damaged");
-        // What the dead had leased comes back when somebody looks: others may have been received before.
-        if self.scenario.bystander.sends() && !self.scenario.name.starts_with("leases") {
+        if self.scenario.bystander.sends() && !self.scenario.leases {
             // One after the other, the newcomer and the observer have received everything since the death.
             let received = self.journal.received_after(death.receipts);
             let came_before = |one, other| self.came_before(death.prefilled, one, other);

@@ -3,7 +3,7 @@
 use super::acts::*;
 use super::stage::{SHALLOW, Scenario};
 use crate::support::journal::How;
-use crate::support::killing::{Bystander, STUCK};
+use crate::support::killing::{Batches, Bystander, STUCK};
 
 /// Where a receiver from the store comes by that makes room for a blocked sender.
 const ADMITTING: &[&str] = &[
@@ -105,6 +105,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |actor| send_alike(actor, 40),
         victim: |actor| receive_batches(actor, 8, 3),
         passes: 8,
+        batches: Batches::Receives,
         points: &[
             "RECEIVE_COPIED",
             "RECEIVE_TAKEN",
@@ -120,6 +121,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |actor| send_mixed(actor, 40),
         victim: |actor| receive_batches(actor, 8, 3),
         passes: 8,
+        batches: Batches::Receives,
         points: &[
             "RECEIVE_COPIED",
             "RECEIVE_UNSTORED",
@@ -136,6 +138,7 @@ pub const ALL: &[Scenario] = &[
         prefill: fill,
         bystander: Bystander::SendsBatches,
         victim: |actor| receive_batches(actor, 2, 3),
+        batches: Batches::Receives,
         alone: TURNING,
         points: TURNING,
         ..Scenario::PLAIN

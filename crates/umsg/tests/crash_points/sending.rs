@@ -3,7 +3,7 @@
 use super::acts::*;
 use super::stage::{SHALLOW, Scenario, Shape};
 use crate::support::journal::How;
-use crate::support::killing::{Bystander, STUCK};
+use crate::support::killing::{Batches, Bystander, STUCK};
 
 /// Where a sender comes by whose message a receiver waits for, once it was sent.
 const HANDING_OVER: &[&str] = &[
@@ -126,6 +126,7 @@ pub const ALL: &[Scenario] = &[
         name: "sends batches",
         victim: |actor| send_batches(actor, 12),
         passes: 5,
+        batches: Batches::Sends,
         points: &[
             "BATCH_NOTED",
             "BATCH_STAMPED",
@@ -144,6 +145,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |actor| send_mixed(actor, 20),
         victim: |actor| send_batches(actor, 12),
         passes: 5,
+        batches: Batches::Sends,
         points: &[
             "BATCH_NOTED",
             "BATCH_STAMPED",
@@ -156,6 +158,7 @@ pub const ALL: &[Scenario] = &[
         name: "sends a batch to a waiting receiver",
         bystander: Bystander::Receives,
         victim: |actor| send_batches(actor, 1),
+        batches: Batches::Sends,
         alone: &[
             "BATCH_PUBLISHED",
             "BATCH_COUNTED",

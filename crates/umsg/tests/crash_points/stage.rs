@@ -2,6 +2,7 @@
 
 use crate::support::actor::Actor;
 use crate::support::journal::{How, Journal, Role};
+use crate::support::killing::Batches;
 use crate::support::place::Place;
 use crate::support::points::Face;
 use crate::support::stage::{self, Death, Kind, Refusal, Worker};
@@ -64,8 +65,7 @@ impl Kind for Posix {
 
     fn may_lose(scenario: &Scenario, point: &str) -> bool {
         let admits = scenario.bystander.sends() && point.starts_with("DRAIN_");
-        // Before one of a batch is copied, others were taken.
-        let batch = scenario.name.starts_with("receives batches");
+        let batch = scenario.batches == Batches::Receives;
         let receives = point.starts_with("RECEIVE_") && (point != "RECEIVE_COPIED" || batch);
         admits || receives || point == "ADMIT_ACCEPTED" || point == "BATCH_TURN"
     }

@@ -4,7 +4,7 @@ use super::acts::*;
 use super::stage::{SHALLOW, Scenario};
 use crate::support::actor::Actor;
 use crate::support::journal::How;
-use crate::support::killing::{Bystander, Nudge};
+use crate::support::killing::{Batches, Bystander, Nudge};
 use std::time::Duration;
 
 /// Where a receiver comes by that begins to wait.
@@ -50,6 +50,7 @@ pub const ALL: &[Scenario] = &[
             actor.acknowledge(lease).expect("a lease");
         },
         nudge: Nudge::Send,
+        leases: true,
         points: &["WAIT_WOKEN", "LEASE_HELD", "LEASE_ENDED"],
         ..Scenario::PLAIN
     },
@@ -76,6 +77,7 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "waits for a message until its time is over",
         victim: wait_for_a_message_in_vain,
+        timed: true,
         points: &["WAIT_LISTED", "WAIT_NAMED", "WAIT_WOKEN"],
         ..Scenario::PLAIN
     },
@@ -83,6 +85,7 @@ pub const ALL: &[Scenario] = &[
         name: "waits for a message until its time is over, behind another receiver",
         bystander: Bystander::Receives,
         victim: wait_for_a_message_in_vain,
+        timed: true,
         points: &["WAIT_WOKEN"],
         ..Scenario::PLAIN
     },
@@ -120,6 +123,7 @@ pub const ALL: &[Scenario] = &[
         shape: SHALLOW,
         prefill: fill,
         victim: wait_for_room_for_a_batch,
+        batches: Batches::Sends,
         points: &[
             "GROW_LENT",
             "WAIT_NODE_FILLED",
@@ -135,6 +139,7 @@ pub const ALL: &[Scenario] = &[
         prefill: fill,
         bystander: Bystander::SendsBatches,
         victim: wait_for_room_for_a_batch,
+        batches: Batches::Sends,
         points: &["WAIT_LISTED", "WAIT_UNNAMED", "WAIT_NAMED"],
         ..Scenario::PLAIN
     },
@@ -149,6 +154,7 @@ pub const ALL: &[Scenario] = &[
             let _ = actor.send_batch(How::Block, &[(3, 200), (3, 16)]);
         },
         nudge: Nudge::Receive,
+        batches: Batches::Sends,
         points: &[
             "WAIT_WOKEN",
             "BATCH_NOTED",
@@ -167,6 +173,8 @@ pub const ALL: &[Scenario] = &[
             let time = Duration::from_millis(3);
             let _ = actor.send_batch(How::Within(time), &[(3, 200); 2]);
         },
+        timed: true,
+        batches: Batches::Sends,
         points: &["WAIT_WOKEN"],
         ..Scenario::PLAIN
     },
@@ -177,6 +185,7 @@ pub const ALL: &[Scenario] = &[
         victim: |actor| {
             let _ = actor.send(How::Within(Duration::from_millis(3)), 3, 200);
         },
+        timed: true,
         points: &["PARK_FILLED", "WAIT_WOKEN", "RECEIVE_RETURNED"],
         ..Scenario::PLAIN
     },

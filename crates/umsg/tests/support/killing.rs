@@ -46,6 +46,16 @@ impl Bystander {
     }
 }
 
+/// What the victim does in batches.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Batches {
+    None,
+    /// Nothing of one may be received, or all.
+    Sends,
+    /// Before one of its messages is copied, others were taken.
+    Receives,
+}
+
 /// What the observer does once the victim is blocked.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Nudge {

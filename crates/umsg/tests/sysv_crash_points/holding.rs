@@ -12,6 +12,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |clerk| send_mixed(clerk, 40),
         victim: |clerk| lease(clerk, 8),
         passes: 8,
+        leases: true,
         points: &["MSG_LEASED", "MSG_ACKNOWLEDGED", "MSG_RETURNED"],
         ..Scenario::PLAIN
     },
@@ -21,6 +22,7 @@ pub const ALL: &[Scenario] = &[
         bystander: Bystander::Sends,
         victim: |clerk| lease(clerk, 4),
         passes: 2,
+        leases: true,
         alone: &["MSG_ACKNOWLEDGED", "MSG_ADMITTED"],
         points: &[
             "MSG_LEASED",
@@ -43,6 +45,7 @@ pub const ALL: &[Scenario] = &[
                 lease.give_back().expect("a lease");
             }
         },
+        leases: true,
         points: &["MSG_LEASED", "MSG_RETURNED"],
         ..Scenario::PLAIN
     },

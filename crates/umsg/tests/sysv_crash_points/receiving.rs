@@ -3,7 +3,7 @@
 use super::acts::*;
 use super::stage::Scenario;
 use crate::support::journal::How;
-use crate::support::killing::{Bystander, STUCK};
+use crate::support::killing::{Batches, Bystander, STUCK};
 use umsg::sysv::Want;
 
 pub const ALL: &[Scenario] = &[
@@ -20,6 +20,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |clerk| send_mixed(clerk, 40),
         victim: |clerk| receive_batches(clerk, 8, 3),
         passes: 24,
+        batches: Batches::Receives,
         points: &["MSG_ENDED"],
         ..Scenario::PLAIN
     },
@@ -43,6 +44,7 @@ pub const ALL: &[Scenario] = &[
         prefill: fill,
         bystander: Bystander::SendsBatches,
         victim: |clerk| receive_batches(clerk, 4, 3),
+        batches: Batches::Receives,
         alone: &["MSG_ENDED"],
         points: &["MSG_ENDED"],
         ..Scenario::PLAIN

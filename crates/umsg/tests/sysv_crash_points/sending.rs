@@ -3,7 +3,7 @@
 use super::acts::*;
 use super::stage::{Scenario, WANTED};
 use crate::support::journal::How;
-use crate::support::killing::Bystander;
+use crate::support::killing::{Batches, Bystander};
 
 pub const ALL: &[Scenario] = &[
     Scenario {
@@ -37,6 +37,7 @@ pub const ALL: &[Scenario] = &[
         name: "sends batches",
         victim: |clerk| send_batches(clerk, 12),
         passes: 12,
+        batches: Batches::Sends,
         points: &[
             "MSG_FILLED",
             "MSG_BATCH_FILLED",
@@ -50,6 +51,7 @@ pub const ALL: &[Scenario] = &[
         prefill: |clerk| send_mixed(clerk, 20),
         victim: |clerk| send_batches(clerk, 12),
         passes: 12,
+        batches: Batches::Sends,
         points: &["MSG_BATCH_FILLED", "MSG_BATCH_SENT", "MSG_LINKED"],
         ..Scenario::PLAIN
     },
@@ -79,6 +81,7 @@ pub const ALL: &[Scenario] = &[
             let batch = [(1, 20), (WANTED, 700), (WANTED, 10), (2, 0)];
             clerk.send_batch(How::Try, &batch).expect("room");
         },
+        batches: Batches::Sends,
         alone: &["MSG_BATCH_SENT", "MSG_LINKED", "MSG_NOTED", "MSG_OFFERED"],
         points: &[
             "MSG_BATCH_FILLED",

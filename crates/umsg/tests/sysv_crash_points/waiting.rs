@@ -4,7 +4,7 @@ use super::acts::*;
 use super::stage::{Scenario, WANTED};
 use crate::support::clerk::Clerk;
 use crate::support::journal::How;
-use crate::support::killing::{Bystander, Nudge};
+use crate::support::killing::{Batches, Bystander, Nudge};
 use std::time::Duration;
 use umsg::sysv::Want;
 
@@ -39,6 +39,7 @@ pub const ALL: &[Scenario] = &[
             clerk.acknowledge(lease).expect("a lease");
         },
         nudge: Nudge::Send,
+        leases: true,
         points: &["MSG_WOKEN", "MSG_LEASED", "MSG_ACKNOWLEDGED"],
         ..Scenario::PLAIN
     },
@@ -76,6 +77,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| {
             let _ = clerk.receive(How::Within(Duration::from_millis(20)), Want::Any);
         },
+        timed: true,
         points: &["MSG_LISTED", "MSG_NAMED", "MSG_WOKEN"],
         ..Scenario::PLAIN
     },
@@ -86,6 +88,7 @@ pub const ALL: &[Scenario] = &[
             let want = Want::Exactly(WANTED.into());
             let _ = clerk.receive(How::Within(Duration::from_millis(20)), want);
         },
+        timed: true,
         points: &["MSG_WOKEN"],
         ..Scenario::PLAIN
     },
@@ -121,6 +124,7 @@ pub const ALL: &[Scenario] = &[
         victim: |clerk| {
             let _ = clerk.send(How::Within(Duration::from_millis(20)), 2, 200);
         },
+        timed: true,
         points: &["MSG_PARKED", "MSG_WOKEN", "MSG_ENDED"],
         ..Scenario::PLAIN
     },
@@ -128,6 +132,7 @@ pub const ALL: &[Scenario] = &[
         name: "begins to wait for room for a batch",
         prefill: fill,
         victim: wait_for_room_for_a_batch,
+        batches: Batches::Sends,
         points: BEGINNING,
         ..Scenario::PLAIN
     },
@@ -136,6 +141,7 @@ pub const ALL: &[Scenario] = &[
         prefill: fill,
         bystander: Bystander::SendsBatches,
         victim: wait_for_room_for_a_batch,
+        batches: Batches::Sends,
         points: BEGINNING,
         ..Scenario::PLAIN
     },
@@ -146,6 +152,7 @@ pub const ALL: &[Scenario] = &[
             let _ = clerk.send_batch(How::Block, &[(2, 200), (4, 16)]);
         },
         nudge: Nudge::Receive,
+        batches: Batches::Sends,
         points: &[
             "MSG_WOKEN",
             "MSG_BATCH_FILLED",

@@ -9,7 +9,8 @@ pub use scenario::Scenario;
 use super::child::{Child, Exit, let_calls_be_interrupted};
 use super::journal::{How, Journal, Role};
 use super::killing::{
-    BYSTANDER, Bystander, Figures, NEWCOMER, Nudge, OBSERVER, REPAIRER, Repairer, STUCK, VICTIM,
+    BYSTANDER, Batches, Bystander, Figures, NEWCOMER, Nudge, OBSERVER, REPAIRER, Repairer, STUCK,
+    VICTIM,
 };
 use super::place::Place;
 use super::points::Face;
@@ -180,8 +181,7 @@ impl<'a, K: Kind> Stage<'a, K> {
     /// Waits for the death of a victim. It may have had nothing to do: a blocked bystander looks at the queue every slice, and
     /// may have been faster; and where the machine is busy, its time may be over before it waits.
     fn expect_death(&self, victim: &mut Child, point: &str, what: &str, figures: &mut Figures) {
-        let may_live = self.scenario.bystander != Bystander::Idle
-            || self.scenario.name.contains("until its time is over");
+        let may_live = self.scenario.bystander != Bystander::Idle || self.scenario.timed;
         match victim.wait(STUCK) {
             Some(Exit::Signal(libc::SIGKILL)) => figures.note_kill(point),
             Some(Exit::Code(0)) if may_live => {}
@@ -314,7 +314,7 @@ impl<'a, K: Kind> Stage<'a, K> {
 
     /// If the victim was sending a batch: nothing of it was received, or all.
     pub fn check_batch(&self, death: &Death, what: &str) {
-        if death.losses == 0 && self.scenario.name.contains("batch") {
+        if death.losses == 0 && self.scenario.batches == Batches::Sends {
             let (received, begun) = self.journal.unfinished(VICTIM);
             let is_whole = received == 0 || received == begun;
             assert!(is_whole, "{what}: {received} of a batch of {begun}");

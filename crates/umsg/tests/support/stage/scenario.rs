@@ -1,7 +1,7 @@
 //! What a victim does until it dies, and around what.
 
 use super::Kind;
-use crate::support::killing::{Bystander, Nudge};
+use crate::support::killing::{Batches, Bystander, Nudge};
 
 /// See the module.
 pub struct Scenario<K: Kind> {
@@ -15,6 +15,12 @@ pub struct Scenario<K: Kind> {
     pub passes: u32,
     /// A queue is used for one round only: what happens once in its life.
     pub fresh: bool,
+    /// The victim waits until its time is over, which on a busy machine may be before it waits.
+    pub timed: bool,
+    /// Which batches the victim has to do with.
+    pub batches: Batches,
+    /// The victim dies with leases: its messages come back when somebody looks, and others may have been received before.
+    pub leases: bool,
     /// Points after which the blocked bystander goes on before anybody else comes.
     pub alone: &'static [&'static str],
     pub points: &'static [&'static str],
@@ -31,6 +37,9 @@ impl<K: Kind> Scenario<K> {
         nudge: Nudge::Nothing,
         passes: 1,
         fresh: false,
+        timed: false,
+        batches: Batches::None,
+        leases: false,
         alone: &[],
         points: &[],
     };
