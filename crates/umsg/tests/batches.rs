@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use support::place::Place;
 use support::wait_until;
 use umsg::posix::{OnFull, OpenOptions, Queue, ReceiveError, Received, SendError, Waiting};
@@ -250,6 +250,41 @@ fn a_batch_that_can_never_be_sent_is_refused_whole() {
         Err(SendError::TimedOut)
     );
     assert_eq!(queue.status().blocked_senders, 0);
+}
+
+#[test]
+fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_nothing() {
+    let place = Place::new();
+    let queue = place.create("/q", 3, 8);
+    queue.set_waiting(Waiting::Blocking);
+    let four: [(&[u8], u32); 4] = [(b"a", 0), (b"b", 0), (b"c", 0), (b"d", 0)];
+    // Where there is room, no time is too late.
+    assert_eq!(
+        queue.send_some_deadline(&four, SystemTime::UNIX_EPOCH),
+        Ok(3)
+    );
+    for deadline in [
+        SystemTime::UNIX_EPOCH,
+        SystemTime::now() + Duration::from_millis(20),
+    ] {
+        let sent = queue.send_some_deadline(&four[3..], deadline);
+        assert_eq!(sent, Err(SendError::TimedOut));
+        assert!(SystemTime::now() >= deadline);
+    }
+    assert_eq!(queue.status().blocked_senders, 0);
+    let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| queue.send_some_deadline(&four[3..], tomorrow));
+        let blocks = wait_until(Duration::from_secs(10), || {
+            queue.status().blocked_senders == 1
+        });
+        // In any case: who is joined must not wait until tomorrow.
+        let first = queue.receive_vec();
+        assert!(blocks);
+        assert_eq!(first.unwrap().data, b"a");
+        assert_eq!(sender.join().unwrap(), Ok(1));
+    });
+    assert_eq!(drain(&queue), owned([(b"b", 0), (b"c", 0), (b"d", 0)]));
 }
 
 #[test]
