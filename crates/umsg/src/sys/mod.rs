@@ -1,6 +1,7 @@
 //! The system below: threads and their robust lists, futexes, clocks, mappings.
 //!
-//! The unsafe system calls of the library live here and nowhere else.
+//! Most of the library's unsafe system calls live here. What is unsafe elsewhere is allowed where its module is named, with the reason:
+//! above all handlers (`signals`), descriptors that are kept as numbers (`doorbell`), what is shared without a lock (`reclaim`).
 //!
 //! Miri has threads and futexes, but no files in memory, no mappings of them, no robust list and no other processes. What does without
 //! stands beside the call that it has not, behind `cfg!(miri)`: a segment is memory of its own, and nobody dies.
