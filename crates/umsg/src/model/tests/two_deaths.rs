@@ -1,8 +1,22 @@
 //! Two deaths: somebody dies in an operation, and whoever comes next dies over the repair, while a bystander goes on.
 //!
-//! The first dies alone; the second, at each point that it may come by, in all interleavings with the bystander. Nothing is lost or comes
-//! twice but what a dead receiver had taken, and every slot is somewhere. Those of System V queues are in `typed_two_deaths`; other
-//! protocols have theirs in `death`, `holds`, `lock`, `notice` and `watch`.
+//! The first dies alone, or beside who waits for it; the second at a point that was chosen for it, in all interleavings with the
+//! bystander that have up to one preemption. Nothing is lost or comes twice but what a dead receiver had taken, and every slot is
+//! somewhere. Those of System V queues are in `typed_two_deaths`; other protocols have theirs in `death`, `holds`, `lock`, `notice` and
+//! `watch`.
+//!
+//! | after a death in | the second dies at |
+//! |---|---|
+//! | growing, parking, `ADMIT_ACCEPTED`, a turn, the receive of a ring's owner | each of `REPAIR` |
+//! | handing over | the first and the last of these |
+//! | `RECEIVE_ADMITTED`, a batch that was sent under a loan | the last |
+//! | a batch that was received | the last, and `RECEIVE_RETURNED` |
+//! | a batch that was sent | one point of taking it back or counting it, and one of the repairer's own message |
+//! | an announcement | two points of the repairer's own message |
+//! | a send to a ring | four points of the repairer's own message |
+//!
+//! Where else the second might die after these deaths is not explored. Of real processes a repairer dies at each point that one was seen
+//! to come by: `crash_points::a_repairer_that_is_killed_is_itself_repaired`.
 //!
 //! | a defect | what it leads to here |
 //! |---|---|

@@ -1,6 +1,8 @@
 //! System V queues: two deaths. Somebody dies in an operation, and whoever comes next dies over the repair, while a bystander goes on.
 //!
-//! As in `two_deaths`. There is one lock, so whatever the first was about, the second finds it.
+//! As in `two_deaths`. There is one lock, so whatever the first was about, the second finds it. It dies at each of `REPAIR`, and after
+//! `MSG_ADMITTED` at `MSG_SENT`, too; of real processes a repairer dies at each point that one was seen to come by
+//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`).
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
