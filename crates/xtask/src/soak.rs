@@ -14,7 +14,7 @@ use crate::steps::Steps;
 use crate::workspace::Workspace;
 
 /// What a program sees of umsg.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Face {
     Posix,
     Sysv,

@@ -8,7 +8,7 @@ use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue};
 use umsg::sysv;
 
-/// A directory in /dev/shm.
+/// A directory in /dev/shm; or in `UMSG_TEST_DIRECTORY`, which who kills a test removes.
 pub struct Place {
     dir: TempDir,
     pub namespace: Namespace,
@@ -16,10 +16,11 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
+        let parent = std::env::var_os("UMSG_TEST_DIRECTORY");
         let dir = tempfile::Builder::new()
             .prefix("umsg-test-")
             .permissions(Permissions::from_mode(0o700))
-            .tempdir_in("/dev/shm")
+            .tempdir_in(parent.as_deref().unwrap_or("/dev/shm".as_ref()))
             .expect("a directory in /dev/shm");
         let namespace = Namespace::at(dir.path()).expect("a namespace");
         Place { dir, namespace }

@@ -2,21 +2,26 @@
 //!
 //! Each of a list of plausible defects is planted into a copy of the sources, one at a time; then the soak of its face has to fail,
 //! within the time that was asked for. Which did, after how long and with which words, is printed.
+//!
+//! First the soak of the sound copy has to pass, for as long: one that fails by itself, say because the machine is too busy, would notice anything.
 
 mod list;
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
 
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
-use crate::soak::Wish;
+use crate::soak::{Face, Wish};
 use crate::workspace::Workspace;
 use list::{DEFECTS, Defect};
 
@@ -37,8 +42,13 @@ pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> 
     let is_meant = |defect: &&Defect| {
         words.is_empty() || words.iter().any(|word| defect.name.contains(&word[..]))
     };
+    let meant: Vec<&Defect> = DEFECTS.iter().filter(is_meant).collect();
+    let faces: BTreeSet<Face> = meant.iter().map(|defect| defect.face).collect();
+    for face in faces {
+        nursery.expect_sound(face, minutes)?;
+    }
     let mut unnoticed = Vec::new();
-    for defect in DEFECTS.iter().filter(is_meant) {
+    for defect in meant {
         let noticed = nursery.plant(defect, minutes)?;
         println!("{}: {}", defect.name, defect.what);
         match noticed {
@@ -107,32 +117,76 @@ impl Nursery {
         let path = self.file(defect);
         let sound = fs::read_to_string(&path).context(path.display())?;
         fs::write(&path, sound.replace(defect.old, defect.new)).context(path.display())?;
-        let noticed = self.soak(defect, minutes);
+        let noticed = self.soak(defect.name, defect.face, minutes);
         fs::write(&path, sound).context(path.display())?;
         noticed
     }
 
-    fn soak(&self, defect: &Defect, minutes: f64) -> Result<Option<Noticed>> {
-        let mut build = Wish::new(minutes, None).command_in(self.tests(), defect.face);
+    /// Fails if the soak of a face fails without any defect.
+    fn expect_sound(&self, face: Face, minutes: f64) -> Result<()> {
+        let what = format!("{} without a defect", face.test());
+        match self.soak(&what, face, minutes)? {
+            None => {
+                println!("{what}: passes");
+                Ok(())
+            }
+            Some(Noticed { after, words }) => Err(Failure::new(format!(
+                "{what} fails after {:.1} s, so it proves nothing: {words}",
+                after.as_secs_f64()
+            ))),
+        }
+    }
+
+    /// What the soak of a face fails with, if it does.
+    fn soak(&self, what: &str, face: Face, minutes: f64) -> Result<Option<Noticed>> {
+        let mut build = Wish::new(minutes, None).command_in(self.tests(), face);
         build.args(["--list"]).stdout(Stdio::null());
         if !interrupt::run(&mut build)?.success() {
-            return Err(Failure::new(format!("{} does not build", defect.name)));
+            return Err(Failure::new(format!("{what} does not build")));
         }
-        let mut soak = Wish::new(minutes, None).command_in(self.tests(), defect.face);
+        let queues = directory().context("/dev/shm")?;
+        let mut soak = Wish::new(minutes, None).command_in(self.tests(), face);
         soak.env("RUST_BACKTRACE", "0")
+            .env("UMSG_TEST_DIRECTORY", queues.path())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .process_group(0);
+            .stdout(Stdio::null());
         let begun = Instant::now();
-        let mut child = soak.spawn().context(defect.name)?;
-        let words = complaint(&mut child);
+        let words = failure(&mut soak).context(what);
         let after = begun.elapsed();
-        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-        child.wait().context(defect.name)?;
+        remove(queues);
+        let words = words?;
         interrupt::check()?;
         Ok(words.map(|words| Noticed { after, words }))
     }
+}
+
+/// Where the soak has its queues: it is killed when it has failed, and removes nothing then.
+fn directory() -> std::io::Result<TempDir> {
+    let only_ours = Permissions::from_mode(0o700);
+    tempfile::Builder::new()
+        .prefix("umsg-defects-")
+        .permissions(only_ours)
+        .tempdir_in("/dev/shm")
+}
+
+/// Removes that. Who works there dies with the soak, and may make files until then.
+fn remove(queues: TempDir) {
+    let mut tries = 0..100;
+    while fs::remove_dir_all(queues.path()).is_err() && tries.next().is_some() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What a soak fails with: its first panic, after which nobody waits for its end; or how it ended, if that is no success.
+fn failure(soak: &mut Command) -> std::io::Result<Option<String>> {
+    let mut child = soak.stderr(Stdio::piped()).process_group(0).spawn()?;
+    let words = complaint(&mut child);
+    if words.is_some() {
+        // Fails only if it has ended.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    }
+    let status = child.wait()?;
+    Ok(words.or_else(|| (!status.success()).then(|| status.to_string())))
 }
 
 /// What the first panic says that a soak prints, if there is one before its end.
@@ -150,7 +204,6 @@ fn source(root: &Path, defect: &Defect) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn each_defect_can_be_planted_at_one_place() {
@@ -165,12 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_complaint_of_a_soak_is_what_it_failed_with() {
-        let script = "echo round 1 >&2; echo \"thread 'x' panicked at a.rs:1:1:\" >&2; echo lost >&2; echo later >&2";
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).stderr(Stdio::piped());
-        let mut child = shell.spawn().unwrap();
-        assert_eq!(complaint(&mut child).as_deref(), Some("lost"));
-        child.wait().unwrap();
+    fn a_soak_fails_with_its_first_complaint_or_by_its_end_or_not_at_all() {
+        let panics = "echo round 1 >&2; echo \"thread 'x' panicked at a.rs:1:1:\" >&2; echo lost >&2; sleep 1000";
+        for (script, expected) in [
+            (panics, Some("lost")),
+            ("echo round 1 >&2; exit 3", Some("exit status: 3")),
+            ("echo round 1 >&2", None),
+        ] {
+            let mut shell = Command::new("sh");
+            let failed = failure(shell.args(["-c", script])).unwrap();
+            assert_eq!(failed.as_deref(), expected, "{script}");
+        }
     }
 }
