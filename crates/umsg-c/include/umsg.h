@@ -132,6 +132,8 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * - EACCES: the queue's mode or its directory does not allow it; the mode of a new one lets some only send or only receive, in a
  *   namespace that refuses such modes (umsg-limits(1)); the name has a second slash, or the namespace is not to
  *   be trusted or is that of other containers; umsg_last_error(3) says which.
+ * - EAGAIN: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and a process has been removing it for a second: it was stopped, or
+ *   got no processor.
  * - EBADMSG: the queue's file is damaged.
  * - EEXIST: the queue exists, and oflag has O_CREAT and O_EXCL.
  * - EFAULT: name or attr is at an address that can't be read.
@@ -191,6 +193,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  *   used; umsg_last_error(3) says which.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash.
+ * - EMFILE, ENFILE: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and the process or the system has no descriptor left.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: there is no queue of this name.
  * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
@@ -308,7 +311,6 @@ struct umsg_mq_options {
  * Errors:
  * Those of umsg_mq_open(3), and these:
  *
- * - EAGAIN: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and a process that is removing it has been stopped.
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EFAULT: options or one of its texts is at an address that can't be read.
  * - EINVAL: size is not that of a version of the structure, waiting or on_full is none of its values,

@@ -83,7 +83,6 @@ const MOST: size_t = 4096;
 /// # Errors
 /// Those of umsg_mq_open(3), and these:
 ///
-/// - `EAGAIN`: the queue was made with `UMSG_REMOVE_ON_LAST_CLOSE`, and a process that is removing it has been stopped.
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
 /// - `EINVAL`: `size` is not that of a version of the structure, `waiting` or `on_full` is none of its values,

@@ -110,9 +110,9 @@ pub enum OpenError {
     #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
     /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has it open any more; a process
-    /// that is doing so was stopped.
+    /// has been doing so for a second, as it was stopped or did not get a processor.
     #[error(
-        "a process that is removing the queue was stopped: let it go on, or end it (`fuser` on the queue's file names it)"
+        "a process has been removing the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
     )]
     Leaving,
     /// The namespace can't be used.

@@ -7,7 +7,8 @@
 //! The kernel's `mq_open` needs one descriptor number, and a program at its `RLIMIT_NOFILE` has one. Here the
 //! directory takes it first. [`Directory::with_number`] gives it back when the file would find none, and
 //! reaches the file by path, moments after the directory passed. And `mq_unlink` needs none at all: where there is none, the
-//! directory is judged and used by path from the start.
+//! directory is judged and used by path from the start. But a queue that goes with its last user is unlinked through its own
+//! directory, which has to be open (`transient.rs`).
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
