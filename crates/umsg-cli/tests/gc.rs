@@ -99,8 +99,22 @@ fn what_a_process_has_open_is_kept_unless_that_is_said() {
     queue.send(b"still mine", 0).unwrap();
 }
 
+/// A directory that a process left which was killed while it made a queue.
+fn half_made(site: &Site) -> std::path::PathBuf {
+    use std::os::unix::fs::MetadataExt;
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    // Its number names nobody for a long while.
+    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let name = format!(".tmp-{namespace}-{}-1-0", child.id());
+    let path = site.path().join(name);
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("queue"), b"").unwrap();
+    path
+}
+
 #[test]
-fn what_was_to_go_by_itself_goes_without_being_asked_for() {
+fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() {
     let site = Site::new();
     let namespace = Namespace::at(site.path()).unwrap();
     for name in ["/stays", "/waits"] {
@@ -119,17 +133,33 @@ fn what_was_to_go_by_itself_goes_without_being_asked_for() {
     let killed = site.path().join("mq/killed");
     std::fs::create_dir(&killed).unwrap();
     std::fs::copy(site.path().join("mq/mine/queue"), killed.join("queue")).unwrap();
-    let kept = site.umsg(&["gc", "--leftovers"]);
+    let half = half_made(&site);
+    for _ in 0..2 {
+        let left = site.umsg(&["gc", "--leftovers"]);
+        let expected =
+            "left over: /killed, 1 doorbells, 1 half made; would be removed: say --remove\n";
+        assert_eq!(left.text(), expected);
+        let report = site.umsg(&["gc", "/[kw]*", "--json"]).json();
+        assert_eq!(fates(&report), [("/waits", "stale")]);
+        assert_eq!(
+            report["left_over"]["queues"],
+            serde_json::json!(["/killed"])
+        );
+        assert_eq!(report["left_over"]["doorbells"], 1);
+        assert_eq!(report["left_over"]["temporary"], 1);
+        assert_eq!(report["left_over"]["fate"], "stale");
+        assert!(killed.join("queue").exists() && bell.exists() && half.exists());
+    }
+    let report = site.umsg(&["gc", "/none", "--remove", "--json"]).json();
     assert_eq!(
-        kept.text(),
-        "left over: 1 queues and 1 doorbells, removed\n"
+        report["left_over"]["queues"],
+        serde_json::json!(["/killed"])
     );
-    assert!(!bell.exists());
-    rustix::fs::mkfifoat(place, &bell, mode).unwrap();
-    let report = site.umsg(&["gc", "/w*", "--json"]).json();
-    assert_eq!(fates(&report), [("/waits", "stale")]);
-    assert_eq!(report["left_over"]["queues"], 0);
-    assert_eq!(report["left_over"]["doorbells"], 1);
+    assert_eq!(report["left_over"]["fate"], "removed");
+    assert!(!killed.exists() && !bell.exists() && !half.exists());
+    let nothing = site.umsg(&["gc", "--leftovers", "--remove"]);
+    let expected = "left over: no queues, 0 doorbells, 0 half made; removed\n";
+    assert_eq!(nothing.text(), expected);
     assert_eq!(
         site.umsg(&["ls", "-q"]).text(),
         "/made\n/mine\n/stays\n/waits\n"

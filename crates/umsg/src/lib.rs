@@ -63,6 +63,8 @@ mod holds;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "copies in and out of a message's place")]
 mod in_place;
+#[cfg(not(loom))]
+mod left_over;
 mod lock;
 mod mended;
 #[cfg(loom)]
@@ -120,8 +122,8 @@ mod wakes;
 #[cfg(not(loom))]
 pub use doorbell::{Edges, Readiness};
 #[cfg(not(loom))]
+pub use left_over::LeftOver;
+#[cfg(not(loom))]
 pub use namespace::{
     Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, SetupReport, TMPFILES,
 };
-#[cfg(not(loom))]
-pub use segment::Swept;

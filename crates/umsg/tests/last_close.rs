@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
+use support::scarce::{become_nobody, in_child, is_root, leave_descriptors};
 use support::shared::{Shared, Zeroed};
 use support::{turn, wait_until};
 use umsg::crash;
@@ -50,6 +51,13 @@ fn expect_gone(place: &Place) {
         .unwrap()
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// The namespace has its record and three directories.
+#[track_caller]
+fn expect_nothing_else(place: &Place, when: &str) {
+    let count = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(count, 4, "{when}: something was left in the namespace");
 }
 
 /// A child that has the queue open until it is told to end; then it closes it.
@@ -152,8 +160,16 @@ fn a_queue_whose_users_were_all_killed_goes_with_whoever_comes_by() {
             assert!(posix::list(&place.namespace).unwrap().is_empty());
         }),
         ("sweeps it", |place| {
-            assert_eq!(place.namespace.sweep().unwrap().queues, 1);
-            assert_eq!(place.namespace.sweep().unwrap().queues, 0);
+            // Who only looks what is left leaves it there.
+            for _ in 0..2 {
+                assert_eq!(place.namespace.left_over().unwrap().queues, ["/q"]);
+                let listed = posix::list_untouched(&place.namespace).unwrap();
+                assert_eq!(listed.len(), 1);
+                assert_eq!(listed[0].queue.as_ref().unwrap().attributes().messages, 1);
+            }
+            assert_eq!(place.namespace.sweep().unwrap().queues, ["/q"]);
+            assert!(place.namespace.left_over().unwrap().is_empty());
+            assert!(place.namespace.sweep().unwrap().is_empty());
         }),
         ("opens the queue", |place| {
             assert!(matches!(open(place), Err(OpenError::NotFound)));
@@ -205,7 +221,7 @@ fn a_queue_that_is_made_for_others_waits_for_the_first_of_them() {
     queue.try_send(b"for the first", 0).unwrap();
     drop(queue);
     assert_eq!(posix::list(&place.namespace).unwrap().len(), 1);
-    assert_eq!(place.namespace.sweep().unwrap().queues, 0);
+    assert!(place.namespace.sweep().unwrap().is_empty());
     drop(options.open("/q").unwrap());
     let first = open(&place).unwrap();
     assert_eq!(first.attributes().messages, 1);
@@ -245,7 +261,7 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
         assert_eq!(lowest(), before);
         // SAFETY: nothing of this child's needs one, as it says.
         unsafe { libc::close_range(3, u32::MAX, 0) };
-        assert_eq!(place.namespace.sweep().unwrap().queues, 0);
+        assert!(place.namespace.sweep().unwrap().is_empty());
         assert_eq!(look(&place).unwrap().identity(), queue.identity());
         drop(queue);
         let mut options = options(&place);
@@ -257,7 +273,7 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
             drop(queue);
             let third = Queue::from_fd(descriptor.as_fd()).unwrap();
             drop(other);
-            assert_eq!(place.namespace.sweep().unwrap().queues, 0);
+            assert!(place.namespace.sweep().unwrap().is_empty());
             drop(third);
             assert!(matches!(look(&place), Err(OpenError::NotFound)));
             assert!(Queue::from_fd(descriptor.as_fd()).is_ok(), "unlinked");
@@ -266,6 +282,52 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
     });
     child.expect(Exit::Code(0), "the child");
     expect_gone(&place);
+}
+
+#[test]
+fn one_descriptor_is_enough_to_open_a_queue() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = create(&place);
+    in_child(|| {
+        leave_descriptors(1);
+        let other = open(&place).unwrap();
+        assert_eq!(other.identity(), queue.identity());
+        0
+    });
+}
+
+/// Everybody may make and see queues there.
+fn allow_all(place: &Place) {
+    use std::os::unix::fs::PermissionsExt;
+    for path in [place.path().to_owned(), place.path().join("mq")] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    }
+}
+
+#[test]
+fn who_may_not_remove_a_queue_locks_it_at_no_time() {
+    let _turn = turn();
+    let place = Place::new();
+    if !is_root() {
+        return;
+    }
+    allow_all(&place);
+    let told = Shared::<Told>::new();
+    let mut user = user(&place, &told);
+    let file = place.path().join("mq/q/queue");
+    rustix::fs::chmod(&file, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+    user.kill();
+    in_child(|| {
+        become_nobody();
+        // It would die with the lock.
+        crash::arm("TRANSIENT_LOCKED", 1);
+        assert!(place.namespace.sweep().unwrap().is_empty());
+        assert!(place.namespace.left_over().unwrap().is_empty());
+        assert_eq!(posix::list(&place.namespace).unwrap().len(), 1);
+        0
+    });
+    assert_eq!(place.namespace.sweep().unwrap().queues, ["/q"]);
 }
 
 /// From now on the calls by which queues go with their last users kill this process.
@@ -484,18 +546,11 @@ fn users_that_are_killed_at_any_time_leave_no_queue_that_others_do_not_find() {
         kills += victims.len();
     }
     println!("{kills} kills");
-    assert_eq!(place.namespace.sweep().unwrap().queues, 0);
+    let left = place.namespace.sweep().unwrap();
+    assert!(left.queues.is_empty());
+    println!("{} temporary directories", left.temporary);
     expect_gone(&place);
-    let left: Vec<_> = std::fs::read_dir(place.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .filter(|name| name.to_str().unwrap().starts_with(".tmp-"))
-        .collect();
-    drop(create(&place));
-    println!("{} temporary directories", left.len());
-    for name in left {
-        assert!(!place.path().join(name).exists(), "nobody has swept");
-    }
+    expect_nothing_else(&place, "after the sweep");
 }
 
 #[test]
@@ -562,8 +617,25 @@ fn who_is_killed_while_it_makes_or_removes_one_is_in_nobodys_way() {
             posix::unlink_in(&place.namespace, "/q").unwrap();
             drop(create(&place));
             expect_gone(&place);
-            let count = std::fs::read_dir(place.path()).unwrap().count();
-            assert_eq!(count, 4, "{point}: something was left in the namespace");
+            expect_nothing_else(&place, point);
         }
     }
+}
+
+#[test]
+fn what_a_dead_maker_left_is_counted_and_swept() {
+    let _turn = turn();
+    let place = Place::new();
+    let mut maker = Child::run(|| {
+        crash::arm("CREATE_HOUSED", 1);
+        drop(create(&place));
+        0
+    });
+    maker.expect(Exit::Signal(libc::SIGKILL), "who makes it");
+    let count = || std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(place.namespace.left_over().unwrap().temporary, 1);
+    assert_eq!(count(), 5);
+    assert_eq!(place.namespace.sweep().unwrap().temporary, 1);
+    assert!(place.namespace.left_over().unwrap().is_empty());
+    expect_nothing_else(&place, "after the sweep");
 }

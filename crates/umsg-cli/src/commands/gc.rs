@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use glob::Pattern;
 use serde::Serialize;
-use umsg::{Namespace, Swept, posix, ring, sysv};
+use umsg::{LeftOver, Namespace, posix, ring, sysv};
 
 use super::gc_found::{Found, Removal, found};
-use super::ls::Kind;
+use super::ls::{Kind, shown};
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::output::table::{Side, Table};
@@ -23,8 +23,9 @@ use crate::{place, values};
 /// conditions hold that are given; at least one has to be. Nothing is removed without --remove, and never what a process
 /// has open, unless --in-use says so. Of other users' processes only root can see what they have open.
 ///
-/// What would have removed itself if its users had not been killed goes in any case, as it does with other commands: queues that were made with
-/// --remove-on-last-close and that nobody has open any more, and the FIFOs of queues that nobody polls any more.
+/// What would have removed itself if its users had not been killed is left over, and counts whatever the conditions are: queues that were made
+/// with --remove-on-last-close and that nobody has open any more, FIFOs of queues that nobody polls any more, and what was half made. The
+/// queues go with other commands, too, such as `umsg ls`.
 ///
 /// LAST USED is when a message was last sent or received, or else the queue made; of a ring when it was made. CREATOR is the process that
 /// made it, `dead` if it has ended.
@@ -40,7 +41,7 @@ Examples:
   umsg gc --older-than 7d --remove          and remove it
   umsg gc '/test-*' 'ring:/test-*' --remove what tests have left
   umsg gc --dead-creator --empty
-  umsg gc --leftovers                       only what goes in any case"
+  umsg gc --leftovers --remove              only what its users left"
 )]
 pub struct Gc {
     /// Those whose names are like this, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
@@ -55,7 +56,7 @@ pub struct Gc {
     /// Those without messages
     #[arg(long)]
     empty: bool,
-    /// None, apart from what goes in any case
+    /// None, apart from what is left over
     #[arg(long, conflicts_with_all = ["patterns", "older_than", "dead_creator", "empty"])]
     leftovers: bool,
     /// Of one kind only
@@ -93,11 +94,15 @@ impl Gc {
     pub fn perform(&self, cli: &Cli) -> Result {
         self.format.check()?;
         let namespace = place::existing(cli)?;
-        let swept = namespace.sweep()?;
-        let all = match self.leftovers {
+        let left = match self.remove {
+            true => namespace.sweep()?,
+            false => namespace.left_over()?,
+        };
+        let mut all = match self.leftovers {
             true => Vec::new(),
             false => found(&namespace, self.kind)?,
         };
+        all.retain(|found| !found.is_one_of(&left.queues));
         let users = Users::read();
         let now = SystemTime::now();
         let stale = all.iter().filter(|found| self.is_meant(found, now));
@@ -106,16 +111,10 @@ impl Gc {
             .collect();
         let mut out = output::standard()?;
         if self.format.json {
-            json::print(&mut out, &Report::new(&rows, swept))?;
+            json::print(&mut out, &Report::new(&rows, &left, self.remove))?;
         } else {
-            if swept != Swept::default() || self.leftovers {
-                let Swept {
-                    queues, doorbells, ..
-                } = swept;
-                writeln!(
-                    out,
-                    "left over: {queues} queues and {doorbells} doorbells, removed"
-                )?;
+            if !left.is_empty() || self.leftovers {
+                self.tell_left_over(&left, &mut out)?;
             }
             if !self.leftovers {
                 table(&rows).print(&mut out)?;
@@ -188,6 +187,27 @@ impl Gc {
         }
     }
 
+    fn tell_left_over(&self, left: &LeftOver, out: &mut impl Write) -> std::io::Result<()> {
+        let names: String = left
+            .queues
+            .iter()
+            .map(|name| format!(" {}", shown(name)))
+            .collect();
+        let queues = match names.as_str() {
+            "" => " no queues",
+            names => names,
+        };
+        let (doorbells, temporary) = (left.doorbells, left.temporary);
+        let fate = match self.remove {
+            true => "removed",
+            false => "would be removed: say --remove",
+        };
+        writeln!(
+            out,
+            "left over:{queues}, {doorbells} doorbells, {temporary} half made; {fate}"
+        )
+    }
+
     fn summarize(&self, rows: &[Row<'_>], out: &mut impl Write) -> std::io::Result<()> {
         let count = |fate| rows.iter().filter(|row| row.fate == fate).count();
         let what = if self.remove {
@@ -244,14 +264,17 @@ fn remark(row: &Row<'_>) -> String {
 #[derive(Serialize)]
 struct Report<'a> {
     queues: Vec<Entry<'a>>,
-    left_over: LeftOver,
+    left_over: Left,
 }
 
-/// How much was removed that would have removed itself.
+/// What would have removed itself: the names of queues, and how many of the rest.
 #[derive(Serialize)]
-struct LeftOver {
-    queues: usize,
+struct Left {
+    queues: Vec<String>,
     doorbells: usize,
+    temporary: usize,
+    /// stale or removed.
+    fate: Fate,
 }
 
 /// A field keeps its name and its meaning for good. What is not known is null.
@@ -268,7 +291,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(rows: &'a [Row<'a>], swept: Swept) -> Report<'a> {
+    fn new(rows: &'a [Row<'a>], left: &LeftOver, removed: bool) -> Report<'a> {
         let entry = |row: &'a Row<'a>| Entry {
             name: &row.found.name,
             messages: row.found.messages,
@@ -280,9 +303,18 @@ impl<'a> Report<'a> {
         };
         Report {
             queues: rows.iter().map(entry).collect(),
-            left_over: LeftOver {
-                queues: swept.queues,
-                doorbells: swept.doorbells,
+            left_over: Left {
+                queues: left
+                    .queues
+                    .iter()
+                    .map(|name| name.to_string_lossy().into_owned())
+                    .collect(),
+                doorbells: left.doorbells,
+                temporary: left.temporary,
+                fate: match removed {
+                    true => Fate::Removed,
+                    false => Fate::Stale,
+                },
             },
         }
     }

@@ -37,6 +37,11 @@ impl Found {
             .map_or_else(Vec::new, |file| users.of(file).to_vec())
     }
 
+    /// Whether it is the POSIX queue of one of these names.
+    pub fn is_one_of(&self, names: &[OsString]) -> bool {
+        matches!(&self.removal, Removal::Posix(name) if names.contains(name))
+    }
+
     /// Whether its name leads to something else than when it was looked at.
     pub fn is_another_by_now(&self) -> bool {
         File::at(&self.path) != self.file
@@ -67,7 +72,7 @@ pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
     let wants = |this| kind.is_none_or(|kind| kind == this);
     let mut all = Vec::new();
     if wants(Kind::Mq) {
-        let listed = posix::list(namespace)?.into_iter();
+        let listed = posix::list_untouched(namespace)?.into_iter();
         all.extend(listed.map(|listed| of_posix(namespace, listed)));
     }
     if wants(Kind::Sysv) {
@@ -95,6 +100,7 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
         Err(OpenError::PermissionDenied) => OpenOptions::new()
             .write(true)
             .counted(false)
+            .remove_unused(false)
             .namespace(namespace)
             .open(&listed.name),
         other => other,

@@ -20,9 +20,9 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{self, Errno};
 
-use super::Namespace;
 use super::directory::Directory;
 use super::error::NamespaceError;
+use super::{Namespace, caller};
 
 const PREFIX: &str = ".bell-";
 /// Hexadecimal digits of a name.
@@ -136,13 +136,31 @@ impl Namespace {
     /// # Errors
     /// `NotAccessible` if the caller may not list the namespace.
     pub(crate) fn remove_left_bells(&self) -> Result<usize, NamespaceError> {
-        let directory = Directory::open(self.path())?;
-        let names = names(&directory);
-        let names = names.map_err(|e| NamespaceError::looking("open", self.path(), e))?;
+        let names = self.bell_names()?;
         Ok(names
             .iter()
             .filter(|name| self.remove_if_left(name))
             .count())
+    }
+
+    /// How many [`remove_left_bells`](Self::remove_left_bells) would remove. Each is locked for a moment, in which who begins to poll it
+    /// tries again.
+    ///
+    /// # Errors
+    /// As it.
+    pub(crate) fn left_bells(&self) -> Result<usize, NamespaceError> {
+        let names = self.bell_names()?;
+        let would_go = |name: &OsString| {
+            let left = self.lock_if_left(name);
+            let owner = left.and_then(|left| fs::fstat(&left.0).ok());
+            owner.is_some_and(|stat| [0, stat.st_uid, self.owner()].contains(&caller()))
+        };
+        Ok(names.iter().filter(|name| would_go(name)).count())
+    }
+
+    fn bell_names(&self) -> Result<Vec<OsString>, NamespaceError> {
+        let directory = Directory::open(self.path())?;
+        names(&directory).map_err(|e| NamespaceError::looking("open", self.path(), e))
     }
 
     /// Removes doorbells that nobody polls, of those that it looks at.
@@ -160,11 +178,26 @@ impl Namespace {
 
     /// Removes a doorbell if nobody polls it; whether it did.
     fn remove_if_left(&self, name: &OsStr) -> bool {
-        let path = self.path().join(name);
-        open(path.as_os_str().as_bytes()).is_ok_and(|bell| {
-            fs::flock(&bell, FlockOperation::NonBlockingLockExclusive).is_ok()
-                && fs::unlinkat(CWD, &path, AtFlags::empty()).is_ok()
+        self.lock_if_left(name).is_some_and(|_left| {
+            fs::unlinkat(CWD, self.path().join(name), AtFlags::empty()).is_ok()
         })
+    }
+
+    fn lock_if_left(&self, name: &OsStr) -> Option<Left> {
+        let path = self.path().join(name);
+        let bell = open(path.as_os_str().as_bytes()).ok()?;
+        fs::flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Left(bell))
+    }
+}
+
+/// A doorbell that nobody polls, locked exclusively until this is dropped.
+struct Left(OwnedFd);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        // To close it is not enough: a child that was forked meanwhile has the same opening.
+        let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -235,7 +268,9 @@ mod tests {
             fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR).unwrap();
         }
         std::fs::write(dir.path().join(".bell-letter"), b"").unwrap();
+        assert_eq!(namespace.left_bells(), Ok(198));
         assert_eq!(namespace.remove_left_bells(), Ok(198));
+        assert_eq!(namespace.left_bells(), Ok(0));
         assert_eq!(namespace.remove_left_bells(), Ok(0));
         let expected = [".bell-0000000000000001", ".bell-letter"];
         assert_eq!(dir.names()[..2], expected);

@@ -111,7 +111,9 @@ impl Staged {
     pub(super) fn rename_over(mut self, directory: &Directory, name: &OsStr) -> io::Result<()> {
         let temporary = self.temporary.take().ok_or(Errno::INVAL)?;
         let ((from, old), (to, new)) = (directory.locate(temporary.path()), directory.locate(name));
-        fs::renameat(from, &old, to, &new).inspect_err(|_| temporary.remove(directory))
+        fs::renameat(from, &old, to, &new).inspect_err(|_| {
+            temporary.remove(directory);
+        })
     }
 
     /// Removes the temporary name, if there is one.

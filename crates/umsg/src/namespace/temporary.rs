@@ -12,8 +12,8 @@ use rustix::io::{self, Errno};
 use rustix::process::{Pid, getpid, test_kill_process};
 
 use super::directory::Directory;
-use super::home;
-use super::transient;
+use super::error::NamespaceError;
+use super::{Namespace, caller, home, transient};
 
 const PREFIX: &str = ".tmp-";
 
@@ -37,20 +37,49 @@ impl TemporaryName {
         OsStr::new(&self.0)
     }
 
-    /// Removes the file, if it is still there, or the directory of a queue that was to have its name.
-    pub(super) fn remove(&self, directory: &Directory) {
+    /// Removes the file, if it is still there, or the directory of a queue that was to have its name; whether it did. Nothing depends on
+    /// it: what stays is swept later.
+    pub(super) fn remove(&self, directory: &Directory) -> bool {
         let (at, path) = directory.locate(self.path());
-        // Nothing depends on it: what stays is swept later.
-        if let Err(Errno::ISDIR) = fs::unlinkat(at, &path, AtFlags::empty()) {
-            transient::remove_temporary(directory, self.path());
+        match fs::unlinkat(at, &path, AtFlags::empty()) {
+            Err(Errno::ISDIR) => transient::remove_temporary(directory, self.path()),
+            outcome => outcome.is_ok(),
         }
     }
 }
 
-/// Removes the temporary files of dead makers, as far as this user may; what fails is left for the next sweep.
-pub(super) fn sweep(directory: &Directory, to_namespace: &str) {
-    for name in stale_names(directory, to_namespace).unwrap_or_default() {
-        TemporaryName(name).remove(directory);
+/// Removes the temporary files of dead makers, as far as this user may; what fails is left for the next sweep. Answers how many.
+pub(super) fn sweep(directory: &Directory, to_namespace: &str) -> usize {
+    let names = stale_names(directory, to_namespace).unwrap_or_default();
+    let removed = |name| TemporaryName(name).remove(directory);
+    names
+        .into_iter()
+        .filter(|name| removed(name.clone()))
+        .count()
+}
+
+impl Namespace {
+    /// Removes all temporary files of dead makers. Answers how many.
+    ///
+    /// # Errors
+    /// If there is no namespace any more.
+    pub(crate) fn remove_left_temporary(&self) -> Result<usize, NamespaceError> {
+        Ok(sweep(&Directory::open(self.path())?, ""))
+    }
+
+    /// How many [`remove_left_temporary`](Self::remove_left_temporary) would remove.
+    ///
+    /// # Errors
+    /// As it.
+    pub(crate) fn left_temporary(&self) -> Result<usize, NamespaceError> {
+        let directory = Directory::open(self.path())?;
+        let names = stale_names(&directory, "").unwrap_or_default();
+        let is_ours = |name: &String| {
+            let (at, path) = directory.locate(name);
+            let found = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW);
+            caller() == 0 || found.is_ok_and(|stat| stat.st_uid == caller())
+        };
+        Ok(names.iter().filter(|name| is_ours(name)).count())
     }
 }
 
@@ -183,7 +212,9 @@ mod tests {
         for name in keep.iter().chain([&name_of(&dead_maker())]) {
             std::fs::write(dir.path().join(name), b"").unwrap();
         }
-        sweep(&Directory::open(dir.path()).unwrap(), "");
+        let directory = Directory::open(dir.path()).unwrap();
+        assert_eq!(sweep(&directory, ""), 1);
+        assert_eq!(sweep(&directory, ""), 0);
         let mut expected = keep.to_vec();
         expected.sort();
         assert_eq!(dir.names(), expected);

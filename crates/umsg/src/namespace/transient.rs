@@ -25,12 +25,13 @@
 //! | has the file | none | yes | nobody has it open any more: who comes by first removes it |
 //! | has the file | exclusive | yes | somebody is at that |
 //!
-//! Whoever lets go of the queue comes by, and so do who opens it or one that is to go, and who lists the namespace.
+//! Whoever lets go of the queue comes by, and so do who opens it or one that is to go, and who lists the namespace. Who may not remove it locks
+//! nothing; and whoever locked it exclusively unlocks it, where a child that was forked meanwhile would keep the opening.
 //!
 //! **If a process dies** while it makes one, a temporary directory stays until [`super::temporary::sweep`]; while it removes one, the file or the
 //! empty directory, for the next who comes by.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
@@ -38,7 +39,6 @@ use std::time::{Duration, Instant};
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode};
 use rustix::io::{self, Errno};
 
-use super::Namespace;
 use super::bells::random;
 use super::directory::Directory;
 use super::error::NamespaceError;
@@ -48,6 +48,7 @@ use super::open::{FileAccess, open_in};
 use super::queues::{POSIX, TO_NAMESPACE, for_each_entry, most_entries};
 use super::staged::Staged;
 use super::temporary::{self, TemporaryName};
+use super::{Namespace, caller};
 use crate::crash::crash_point;
 
 /// The file in the directory.
@@ -124,7 +125,12 @@ impl Namespace {
                 Err(FileError::Directory) => {}
                 other => return Ok((other?, false)),
             }
-            match home(&self.queues()?, name.as_os_str()) {
+            // The directory of queues gives back its descriptor before the file takes one.
+            let found = {
+                let queues = self.queues()?;
+                home(&queues, name.as_os_str())
+            };
+            match found {
                 // A file has taken its place.
                 Err(FileError::AlreadyExists) => {}
                 found => {
@@ -172,35 +178,55 @@ impl Namespace {
         Ok(())
     }
 
-    /// Removes all queues that go, of which nobody has any open. Answers how many. Costs a walk over all queues, unless there are none
-    /// that go and the file system says so.
+    /// Removes all queues that go, of which nobody has any open. Answers which, without slashes. Costs a walk over all queues, unless there are
+    /// none that go and the file system says so.
     ///
     /// # Errors
     /// Those of the namespace.
     pub(crate) fn remove_all_unused(
         &self,
         is_due: impl Fn(BorrowedFd<'_>) -> bool,
-    ) -> Result<usize, NamespaceError> {
+    ) -> Result<Vec<OsString>, NamespaceError> {
         let queues = self.queues()?;
-        // Where links to directories are counted, each has one from its parent, one from itself, and one from each directory in it.
-        if queues.links() == 2 {
-            return Ok(0);
-        }
-        let mut names = Vec::new();
-        for_each_entry(&queues, |entry, is_file| {
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            let is_queue = !is_file && name != "." && name != "..";
-            if is_queue && entry.file_type() != FileType::Symlink {
-                names.push(name.to_owned());
-            }
-            Ok(())
-        })?;
-        let gone = |name: &OsStr| {
+        let mut names = names_of_directories(&queues)?;
+        names.retain(|name| {
             let was_there = file_of(&queues, name).is_some();
             remove_unused_in(&queues, name, &is_due) == Ok(Removal::Gone) && was_there
-        };
-        Ok(names.iter().filter(|name| gone(name)).count())
+        });
+        Ok(names)
     }
+
+    /// Those that [`remove_all_unused`](Self::remove_all_unused) would remove. Each is locked for a moment, in which who opens it waits.
+    ///
+    /// # Errors
+    /// Those of the namespace.
+    pub(crate) fn all_unused(
+        &self,
+        is_due: impl Fn(BorrowedFd<'_>) -> bool,
+    ) -> Result<Vec<OsString>, NamespaceError> {
+        let queues = self.queues()?;
+        let mut names = names_of_directories(&queues)?;
+        names.retain(|name| matches!(find_unused(&queues, name, &is_due), Ok(Found::Unused(_))));
+        Ok(names)
+    }
+}
+
+/// The directories among the queues.
+fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceError> {
+    let mut names = Vec::new();
+    // Where links to directories are counted, each has one from its parent, one from itself, and one from each directory in it.
+    if queues.links() == 2 {
+        return Ok(names);
+    }
+    for_each_entry(queues, |entry, is_file| {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let is_queue = !is_file && name != "." && name != "..";
+        if is_queue && entry.file_type() != FileType::Symlink {
+            names.push(name.to_owned());
+        }
+        Ok(())
+    })?;
+    Ok(names)
 }
 
 /// Locks a queue's file for somebody who is going to map it through this very opening.
@@ -231,14 +257,40 @@ fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
     })
 }
 
-fn remove_unused_in(
+/// What is found under the name of a queue that may have to go.
+enum Found {
+    /// Nobody has it open.
+    Unused(Unused),
+    /// The directory of one that is gone.
+    Empty,
+    /// What else is to be said of it.
+    Else(Removal),
+}
+
+/// A queue that nobody has open, locked exclusively until this is dropped.
+struct Unused {
+    home: Directory,
+    file: OwnedFd,
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        // To close the file is not enough: a child that was forked meanwhile has the same opening.
+        let _ = fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Looks whether a queue is to be removed, and by the caller.
+fn find_unused(
     queues: &Directory,
     name: &OsStr,
     is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
-) -> Result<Removal, FileError> {
+) -> Result<Found, FileError> {
     let home = match home(queues, name) {
-        Err(FileError::NotFound) => return Ok(Removal::Gone),
-        Err(FileError::AlreadyExists | FileError::Symlink) => return Ok(Removal::Stays),
+        Err(FileError::NotFound) => return Ok(Found::Else(Removal::Gone)),
+        Err(FileError::AlreadyExists | FileError::Symlink) => {
+            return Ok(Found::Else(Removal::Stays));
+        }
         other => other?,
     };
     // Without a number the directory would be found by its path, which may lead elsewhere by then.
@@ -247,22 +299,39 @@ fn remove_unused_in(
         return Err(FileError::TooManyFiles { errno });
     }
     let file = match open_in_open(&home) {
-        Err(FileError::NotFound) => {
-            remove_empty(queues, name);
-            return Ok(Removal::Gone);
-        }
-        Err(FileError::Denied) => return Ok(Removal::Denied),
+        Err(FileError::NotFound) => return Ok(Found::Empty),
+        Err(FileError::Denied) => return Ok(Found::Else(Removal::Denied)),
         other => other?,
     };
     if !is_due(file.as_fd()) {
-        return Ok(Removal::Stays);
+        return Ok(Found::Else(Removal::Stays));
+    }
+    // Before the lock, which would keep its owner from removing it.
+    if !home.may_be_mended_by(caller()) {
+        return Ok(Found::Else(Removal::Denied));
     }
     match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Ok(Removal::Stays),
-        other => other.map_err(|e| FileError::of("flock", e))?,
+        Err(Errno::WOULDBLOCK) => Ok(Found::Else(Removal::Stays)),
+        Err(error) => Err(FileError::of("flock", error)),
+        Ok(()) => Ok(Found::Unused(Unused { home, file })),
     }
+}
+
+fn remove_unused_in(
+    queues: &Directory,
+    name: &OsStr,
+    is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
+) -> Result<Removal, FileError> {
+    let unused = match find_unused(queues, name, is_due)? {
+        Found::Unused(unused) => unused,
+        Found::Empty => {
+            remove_empty(queues, name);
+            return Ok(Removal::Gone);
+        }
+        Found::Else(removal) => return Ok(removal),
+    };
     crash_point!(TRANSIENT_LOCKED);
-    match unlink_in(queues, &home, name) {
+    match unlink_in(queues, &unused.home, name) {
         Err(FileError::Denied) => Ok(Removal::Denied),
         Ok(()) | Err(FileError::NotFound) => Ok(Removal::Gone),
         Err(error) => Err(error),
@@ -303,11 +372,11 @@ fn unlink_in(queues: &Directory, home: &Directory, name: &OsStr) -> Result<(), F
     unlinked
 }
 
-/// Removes the directory if there is nothing in it.
-fn remove_empty(queues: &Directory, name: &OsStr) {
+/// Removes the directory if there is nothing in it; whether it did.
+fn remove_empty(queues: &Directory, name: &OsStr) -> bool {
     let (at, path) = queues.locate(name);
     // It may be another queue's by now, with the queue in it.
-    let _ = fs::unlinkat(at, &path, AtFlags::REMOVEDIR);
+    fs::unlinkat(at, &path, AtFlags::REMOVEDIR).is_ok()
 }
 
 /// Whether a directory is no queue's: as far as the caller may look.
@@ -340,14 +409,25 @@ pub(crate) fn name_in(path: &std::path::Path) -> Option<(&std::path::Path, &OsSt
 /// As [`make_way`]; those of making a directory.
 pub(super) fn publish(staged: &Staged, queues: &Directory, name: &OsStr) -> Result<(), FileError> {
     temporary::sweep(queues, TO_NAMESPACE);
-    let temporary = TemporaryName::next(TO_NAMESPACE);
-    let (at, path) = queues.locate(temporary.path());
-    fs::mkdirat(at, &path, Mode::RWXU).map_err(|e| super::publish::creation_error(queues, e))?;
+    let temporary =
+        make_temporary(queues).map_err(|e| super::publish::creation_error(queues, e))?;
     let outcome = publish_through(staged, queues, &temporary, name);
     if outcome.is_err() {
         temporary.remove(queues);
     }
     outcome
+}
+
+/// A directory that is to get a queue's name.
+fn make_temporary(queues: &Directory) -> io::Result<TemporaryName> {
+    loop {
+        let temporary = TemporaryName::next(TO_NAMESPACE);
+        let (at, path) = queues.locate(temporary.path());
+        match fs::mkdirat(at, &path, Mode::RWXU) {
+            Err(Errno::EXIST) => {}
+            made => return made.map(|()| temporary),
+        }
+    }
 }
 
 fn publish_through(
@@ -367,6 +447,12 @@ fn publish_through(
         let ((from, old), (to, new)) = (queues.locate(temporary.path()), queues.locate(name));
         match fs::renameat(from, &old, to, &new) {
             Ok(()) => return Ok(()),
+            // The way is free, or was by then: it is the directory that takes nothing from the caller.
+            Err(error @ (Errno::ACCESS | Errno::PERM))
+                if !exists(queues, name) && !patience.look_again() =>
+            {
+                return Err(super::publish::creation_error(queues, error));
+            }
             // Also where there is a stranger's, which can't be replaced.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => {
                 make_way(queues, name, &mut patience)?;
@@ -410,23 +496,31 @@ fn is_directory(queues: &Directory, name: &OsStr) -> bool {
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// Removes the directory of a queue that was never given a name; what is no directory is left alone.
-pub(super) fn remove_temporary(directory: &Directory, path: &OsStr) {
+fn exists(queues: &Directory, name: &OsStr) -> bool {
+    let (at, path) = queues.locate(name);
+    fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Removes the directory of a queue that was never given a name, whether it did; what is no directory is left alone.
+pub(super) fn remove_temporary(directory: &Directory, path: &OsStr) -> bool {
     let Ok(home) = Directory::open(&directory.path().join(path)) else {
-        return;
+        return false;
     };
-    if home.is_open() {
-        let (at, file) = home.locate(FILE);
-        let _ = fs::unlinkat(at, &file, AtFlags::empty());
-        remove_empty(directory, path);
+    if !home.is_open() {
+        return false;
     }
+    let (at, file) = home.locate(FILE);
+    let _ = fs::unlinkat(at, &file, AtFlags::empty());
+    remove_empty(directory, path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::namespace::Unpublished;
-    use crate::namespace::testing::{STRANGER, TestDir, as_user, is_root, mode, name};
+    use crate::namespace::testing::{
+        STRANGER, TestDir, as_user, chmod, chown, is_root, mode, name,
+    };
 
     /// A queue that is held as long as the file is open.
     fn make(namespace: &Namespace) -> Result<OwnedFd, FileError> {
@@ -479,8 +573,12 @@ mod tests {
         drop(opened);
         let early = namespace.remove_unused(&name("/q"), |_| false);
         assert_eq!(early, Ok(Removal::Stays));
-        assert_eq!(namespace.remove_all_unused(|_| false), Ok(0));
-        assert_eq!(namespace.remove_all_unused(|_| true), Ok(1));
+        assert_eq!(namespace.remove_all_unused(|_| false), Ok(vec![]));
+        let unused = Ok(vec![OsString::from("q")]);
+        assert_eq!(namespace.all_unused(|_| true), unused);
+        assert_eq!(dir.queue_names(), ["q"]);
+        assert_eq!(namespace.remove_all_unused(|_| true), unused);
+        assert_eq!(namespace.all_unused(|_| true), Ok(vec![]));
         assert!(dir.queue_names().is_empty());
         assert_eq!(open(&namespace).unwrap_err(), FileError::NotFound);
         assert_eq!(remove(&namespace), Ok(Removal::Gone));
@@ -556,7 +654,7 @@ mod tests {
         assert_eq!(outcome.unwrap_err(), FileError::Directory);
         let gone = namespace.unlink_queue_file(&name("/q"));
         assert_eq!(gone, Err(FileError::NotFound));
-        assert_eq!(namespace.remove_all_unused(|_| true), Ok(0));
+        assert_eq!(namespace.remove_all_unused(|_| true), Ok(vec![]));
         assert!(dir.queue("q/letter").exists());
     }
 
@@ -595,6 +693,72 @@ mod tests {
         });
         assert_eq!(remove(&namespace), Ok(Removal::Gone));
         as_user(STRANGER, || drop(make(&namespace).unwrap()));
+        assert_eq!(remove(&namespace), Ok(Removal::Gone));
+    }
+
+    /// Who tries to remove the queue may not; and forked a child meanwhile, which has the openings that it had.
+    fn try_in_vain(namespace: &Namespace) {
+        let childs = std::cell::Cell::new(None);
+        let removal = namespace.remove_unused(&name("/q"), |file| {
+            childs.set(Some(rustix::io::dup(file).unwrap()));
+            true
+        });
+        assert_eq!(removal, Ok(Removal::Denied));
+        assert_eq!(hold(open(namespace).unwrap().as_fd()), Ok(Hold::Held));
+        assert!(childs.take().is_some());
+    }
+
+    #[test]
+    fn who_may_not_remove_one_keeps_nobody_from_opening_it_though_a_child_was_forked_meanwhile() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        drop(make(&namespace).unwrap());
+        as_user(STRANGER, || try_in_vain(&namespace));
+        chown(&dir.queue("q"), STRANGER);
+        chmod(&dir.queue("q"), 0o511);
+        as_user(STRANGER, || {
+            try_in_vain(&namespace);
+            // That one had got the lock before it was refused.
+            assert_eq!(namespace.all_unused(|_| true).unwrap().len(), 1);
+        });
+        assert_eq!(remove(&namespace), Ok(Removal::Gone));
+    }
+
+    #[test]
+    fn a_directory_that_takes_no_queue_is_an_error() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        let mut way = namespace.queues().unwrap();
+        let staged = Staged::create(&mut way, TO_NAMESPACE, 0o600).unwrap();
+        rustix::fs::fchown(staged.file(), Some(fs::Uid::from_raw(STRANGER)), None).unwrap();
+        // From now on: between the making of the file and that of its name.
+        chmod(&dir.path().join("mq"), 0o755);
+        as_user(STRANGER, || {
+            let queues = namespace.queues().unwrap();
+            let refused = publish(&staged, &queues, OsStr::new("q")).unwrap_err();
+            assert_eq!(refused.errno(), Errno::ACCESS.raw_os_error());
+        });
+        assert_eq!(dir.names(), ["mq", "msg", "ring"]);
+    }
+
+    #[test]
+    fn a_temporary_name_that_is_taken_is_passed_over() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        // As many as the other tests may use up meanwhile, and more.
+        let mine = TemporaryName::next("").path().to_str().unwrap().to_owned();
+        let (maker, number) = mine.rsplit_once('-').unwrap();
+        let number: u32 = number.parse().unwrap();
+        for taken in number..number + 1000 {
+            std::fs::create_dir(dir.path().join(format!("{maker}-{taken}"))).unwrap();
+        }
+        drop(make(&namespace).unwrap());
         assert_eq!(remove(&namespace), Ok(Removal::Gone));
     }
 

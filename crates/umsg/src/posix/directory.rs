@@ -12,7 +12,8 @@ use std::ffi::{OsStr, OsString};
 ///
 /// # Errors
 /// As mq_unlink(3): EINVAL, EACCES and ENAMETOOLONG for a name that can't be one, ENOENT, EACCES if the caller is
-/// neither the owner nor privileged.
+/// neither the owner nor privileged. And EMFILE or ENFILE where no descriptor is left, for a queue that is
+/// [removed](OpenOptions::remove_on_last_close) when nobody has it open any more.
 pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
     unlink_in(&Namespace::resolve()?, name)
 }
@@ -50,20 +51,27 @@ pub struct Listed {
 /// # Errors
 /// If the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
+    list_with(namespace, OpenOptions::new().read(true).counted(false))
+}
+
+/// As [`list`], but nothing is removed: queues of which nobody has any open are listed, too.
+///
+/// # Errors
+/// As [`list`].
+pub fn list_untouched(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
+    let mut options = OpenOptions::new();
+    options.read(true).counted(false).remove_unused(false);
+    list_with(namespace, &options)
+}
+
+fn list_with(namespace: &Namespace, options: &OpenOptions) -> Result<Vec<Listed>, NamespaceError> {
     let mut names = namespace.queue_names()?;
     names.sort_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
-    let open = |name: &QueueName| {
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .counted(false)
-            .open_named(namespace, name)
-    };
     Ok(names
         .iter()
         .map(|name| Listed {
             name: with_slash(name),
-            queue: open(name),
+            queue: options.open_named(namespace, name),
         })
         .filter(|listed| !matches!(listed.queue, Err(OpenError::NotFound)))
         .collect())

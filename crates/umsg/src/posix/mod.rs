@@ -53,7 +53,7 @@ pub use crate::until::Until;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};
 pub use diagnose::{diagnose, repair};
-pub use directory::{Listed, list, unlink, unlink_in};
+pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;
 pub use notify::{Awaited, Notify, NotifyKind, Registered, Registration};

@@ -48,6 +48,7 @@ pub struct OpenOptions {
     message_size: Option<u32>,
     policy: Policy,
     counted: bool,
+    remove_unused: bool,
     namespace: Option<Namespace>,
 }
 
@@ -73,6 +74,7 @@ impl OpenOptions {
             message_size: None,
             policy: Policy::default(),
             counted: true,
+            remove_unused: true,
             namespace: None,
         }
     }
@@ -178,6 +180,13 @@ impl OpenOptions {
     /// first handle that counts.
     pub fn counted(&mut self, counted: bool) -> &mut Self {
         self.counted = counted;
+        self
+    }
+
+    /// Whether a queue is removed, and not found, that [goes with its last user](Self::remove_on_last_close) and that nobody has open any
+    /// more. Default: it is. Otherwise it is opened, as for a list of what would be removed.
+    pub fn remove_unused(&mut self, remove: bool) -> &mut Self {
+        self.remove_unused = remove;
         self
     }
 
@@ -305,7 +314,9 @@ impl OpenOptions {
                 return Ok((None, file));
             }
             // Whom it fails, for want of a descriptor for example, takes the queue as it is.
-            if let Ok(Removal::Gone) = last_close::remove_unused(namespace, name) {
+            if self.remove_unused
+                && let Ok(Removal::Gone) = last_close::remove_unused(namespace, name)
+            {
                 continue;
             }
             if !self.counted {
@@ -364,7 +375,7 @@ impl OpenOptions {
         let limit = limits.max_queues;
         if !namespace.has_room_for_a_queue(limit)? {
             let gone = last_close::remove_all_unused(namespace)?;
-            if gone == 0 || !namespace.has_room_for_a_queue(limit)? {
+            if gone.is_empty() || !namespace.has_room_for_a_queue(limit)? {
                 return Err(OpenError::TooManyQueues(limit));
             }
         }
@@ -377,7 +388,7 @@ impl OpenOptions {
         let quota = Quota::of(namespace.clone());
         if !quota.allows(0) {
             let gone = last_close::remove_all_unused(namespace)?;
-            if gone == 0 || !quota.allows(0) {
+            if gone.is_empty() || !quota.allows(0) {
                 return Err(OpenError::OverLimit);
             }
         }

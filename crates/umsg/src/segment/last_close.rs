@@ -5,6 +5,7 @@ use super::fixed::Fixed;
 use super::{MAGIC, Rules};
 use crate::namespace::{FileError, Namespace, NamespaceError, QueueName, Removal};
 use rustix::fd::BorrowedFd;
+use std::ffi::OsString;
 use std::mem::offset_of;
 
 /// Where [`Rules::removal`] lies in a file.
@@ -38,39 +39,14 @@ pub(crate) fn remove_unused(namespace: &Namespace, name: &QueueName) -> Result<R
     namespace.remove_unused(name, is_due)
 }
 
-/// Removes all queues that go and that nobody has open any more. Answers how many.
-pub(crate) fn remove_all_unused(namespace: &Namespace) -> Result<usize, NamespaceError> {
+/// Removes all queues that go and that nobody has open any more. Answers which, without slashes.
+pub(crate) fn remove_all_unused(namespace: &Namespace) -> Result<Vec<OsString>, NamespaceError> {
     namespace.remove_all_unused(is_due)
 }
 
-/// What [`Namespace::sweep`] removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Swept {
-    /// Queues that were made to be [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has them open any more.
-    pub queues: usize,
-    /// FIFOs by which queues were polled.
-    pub doorbells: usize,
-}
-
-impl Namespace {
-    /// Removes what its last users would have removed if they had not been killed: queues that are
-    /// [to go with them](crate::posix::OpenOptions::remove_on_last_close), and doorbells that nobody polls. Of other users only root can.
-    ///
-    /// # Blocking
-    /// Never.
-    ///
-    /// # Errors
-    /// If the namespace can't be listed.
-    ///
-    /// # If the process dies
-    /// Some is removed, the rest later.
-    pub fn sweep(&self) -> Result<Swept, NamespaceError> {
-        Ok(Swept {
-            queues: remove_all_unused(self)?,
-            doorbells: self.remove_left_bells()?,
-        })
-    }
+/// Those that [`remove_all_unused`] would remove.
+pub(crate) fn all_unused(namespace: &Namespace) -> Result<Vec<OsString>, NamespaceError> {
+    namespace.all_unused(is_due)
 }
 
 /// Removes some queues that go and that nobody has open any more, if there are any.

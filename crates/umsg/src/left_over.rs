@@ -1,0 +1,78 @@
+//! What users of a namespace left that were killed, and would have removed themselves.
+
+use crate::namespace::{Namespace, NamespaceError};
+use crate::segment::last_close::{all_unused, remove_all_unused};
+use std::ffi::OsString;
+
+/// What [`Namespace::left_over`] found, or [`Namespace::sweep`] removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOver {
+    /// Names of queues that were made to be [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has them open any more,
+    /// with their slashes, in order.
+    pub queues: Vec<OsString>,
+    /// How many FIFOs by which queues were polled.
+    pub doorbells: usize,
+    /// How many files and directories that were to become queues or limits.
+    pub temporary: usize,
+}
+
+impl LeftOver {
+    fn new(names: Vec<OsString>, doorbells: usize, temporary: usize) -> LeftOver {
+        let mut queues: Vec<OsString> = names.iter().map(with_slash).collect();
+        queues.sort_unstable();
+        LeftOver {
+            queues,
+            doorbells,
+            temporary,
+        }
+    }
+
+    /// Nothing was left.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.doorbells == 0 && self.temporary == 0
+    }
+}
+
+fn with_slash(name: &OsString) -> OsString {
+    let mut whole = OsString::from("/");
+    whole.push(name);
+    whole
+}
+
+impl Namespace {
+    /// What [`sweep`](Self::sweep) would remove. Nothing is changed.
+    ///
+    /// # Blocking
+    /// Never. Who opens one of these queues at the same moment may wait for some microseconds.
+    ///
+    /// # Errors
+    /// If the namespace can't be listed.
+    pub fn left_over(&self) -> Result<LeftOver, NamespaceError> {
+        Ok(LeftOver::new(
+            all_unused(self)?,
+            self.left_bells()?,
+            self.left_temporary()?,
+        ))
+    }
+
+    /// Removes what its last users would have removed if they had not been killed: queues that are
+    /// [to go with them](crate::posix::OpenOptions::remove_on_last_close), doorbells that nobody polls, and what was half made. Of other
+    /// users only root can.
+    ///
+    /// # Blocking
+    /// Never.
+    ///
+    /// # Errors
+    /// If the namespace can't be listed.
+    ///
+    /// # If the process dies
+    /// Some is removed, the rest later.
+    pub fn sweep(&self) -> Result<LeftOver, NamespaceError> {
+        Ok(LeftOver::new(
+            remove_all_unused(self)?,
+            self.remove_left_bells()?,
+            self.remove_left_temporary()?,
+        ))
+    }
+}
