@@ -1,10 +1,12 @@
 //! Descriptors that the table does not know: inherited over exec, received over a socket, opened through /proc.
 
-use std::ffi::c_int;
+use std::ffi::{OsStr, OsString, c_int};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 use rustix::fs::FileType;
-use umsg::posix::{OpenError, Queue};
+use umsg::posix::{OpenError, Queue, name_of_file};
 
 use crate::attachments::{self, Attached};
 use crate::table::{self, Held};
@@ -52,11 +54,31 @@ fn name_of(number: c_int) -> Option<Vec<u8>> {
     let target = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).ok()?;
     let target = target.as_bytes();
     let target = target.strip_suffix(b" (deleted)").unwrap_or(target);
-    let in_queues = |path: &[u8]| {
-        let slash = path.iter().rposition(|&byte| byte == b'/')?;
-        path[..slash]
-            .ends_with(b"/mq")
-            .then(|| path[slash..].to_vec())
-    };
-    in_queues(target).or_else(|| in_queues(target.strip_suffix(b"/queue")?))
+    name_of_file(Path::new(OsStr::from_bytes(target))).map(OsString::into_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_queue_that_goes_has_its_own_name_and_not_that_of_its_file() {
+        let path = format!("/dev/shm/umsg-test-adopt-{}", std::process::id());
+        let namespace = Path::new(&path);
+        for name in ["mq", "jobs"] {
+            let queue = namespace.join("mq").join(name);
+            std::fs::create_dir_all(&queue).unwrap();
+            std::fs::create_dir_all(namespace.join("msg")).unwrap();
+            let file = File::create(queue.join("queue")).unwrap();
+            let whole = format!("/{name}").into_bytes();
+            assert_eq!(name_of(file.as_raw_fd()).as_ref(), Some(&whole));
+            std::fs::remove_dir_all(&queue).unwrap();
+            assert_eq!(name_of(file.as_raw_fd()), Some(whole));
+        }
+        std::fs::remove_dir_all(namespace).unwrap();
+        let other = File::open("/dev/null").unwrap();
+        assert_eq!(name_of(other.as_raw_fd()), None);
+    }
 }

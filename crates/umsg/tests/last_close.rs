@@ -285,6 +285,56 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
 }
 
 #[test]
+fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
+    let _turn = turn();
+    let place = Place::new();
+    for name in ["/mq", "/queue", "/.namespace"] {
+        let mut options = options(&place);
+        options.create(true).remove_on_last_close(true);
+        let first = options.open(name).unwrap();
+        // That of a queue that was there: who made it with the queue has one of a file without a name.
+        let (queue, descriptor) = options.open_with_descriptor(name, false).unwrap();
+        drop((first, Queue::from_fd(descriptor.as_fd()).unwrap()));
+        let second = Queue::from_fd(descriptor.as_fd()).unwrap();
+        drop(queue);
+        let found = options.create(false).counted(false).open(name);
+        let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(found.identity(), second.identity(), "{name}");
+        drop(second);
+        expect_gone(&place);
+    }
+    expect_nothing_else(&place, "at the end");
+}
+
+#[test]
+fn who_can_not_open_the_file_anew_has_the_queue_by_its_descriptor_all_the_same() {
+    let _turn = turn();
+    let place = Place::new();
+    let _first = create(&place);
+    let (queue, descriptor) = options(&place).open_with_descriptor("/q", false).unwrap();
+    let use_it = || {
+        let same = Queue::from_fd(descriptor.as_fd()).unwrap();
+        same.try_send(b"m", 0).unwrap();
+        assert_eq!(queue.receive_vec().unwrap().data, b"m");
+        drop(same);
+        0
+    };
+    in_child(|| {
+        leave_descriptors(0);
+        use_it()
+    });
+    if !is_root() {
+        return;
+    }
+    allow_all(&place);
+    in_child(|| {
+        become_nobody();
+        use_it()
+    });
+    assert_eq!(look(&place).unwrap().identity(), queue.identity());
+}
+
+#[test]
 fn one_descriptor_is_enough_to_open_a_queue() {
     let _turn = turn();
     let place = Place::new();

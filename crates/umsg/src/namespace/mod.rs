@@ -84,7 +84,7 @@ pub(crate) use publish::Unpublished;
 pub(crate) use queues::RINGS;
 use resolve::user_directory_owner;
 pub use setup::{OutOfSight, SetupReport, TMPFILES};
-pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, name_in};
+pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, whereabouts};
 
 /// A directory of queues that passed the checks. Cheap to clone, and usable after fork and exec of others.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -60,6 +60,8 @@ pub use notify::{Awaited, Notify, NotifyKind, Registered, Registration};
 #[doc(hidden)]
 pub use notify::{has_notifications, withdraw_notification};
 pub use options::OpenOptions;
+#[doc(hidden)]
+pub use queue::name_of_file;
 pub use queue::{Message, Queue, Received};
 pub use reservation::Reservation;
 pub use snapshot::{

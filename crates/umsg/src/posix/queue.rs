@@ -6,7 +6,7 @@ use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
 use crate::lock::STOPPED;
-use crate::namespace::{Hold, Namespace, QueueName, hold, name_in};
+use crate::namespace::{Hold, Namespace, QueueName, hold, whereabouts};
 use crate::pacing::Waiting;
 use crate::queue::{Engine, Refused, Taken};
 use crate::segment::last_close::LastClose;
@@ -15,10 +15,9 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
 use crate::until::realtime;
-use rustix::fs::{Mode, OFlags, Stat};
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -97,6 +96,10 @@ impl Queue {
     /// Attaches to the queue whose file is open as `descriptor`, for what the descriptor's access mode allows. The
     /// descriptor stays the caller's: inherited, received over a socket, or made by [`OpenOptions::open_with_descriptor`].
     ///
+    /// Of a queue that is [removed](OpenOptions::remove_on_last_close) when nobody has it open any more, the handle counts as having it open,
+    /// if the caller can open the file anew: not where another user's file was passed to it, or no descriptor is left; nor by the descriptor that
+    /// was made together with the queue.
+    ///
     /// # Errors
     /// [`OpenError::NotAQueue`] if the descriptor is something else; otherwise as [`OpenOptions::open`].
     pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Queue, OpenError> {
@@ -109,35 +112,24 @@ impl Queue {
         };
         let stat = rustix::fs::fstat(descriptor).map_err(|e| OpenError::from_errno("fstat", e))?;
         let found = found(descriptor);
+        let goes = matches!(found, Some((_, Some(_))));
+        let is_enough = access.read && access.write;
         // Declared before the file: that goes first.
         let mut last_close = None;
-        let file;
-        let mut segment = if access.read && access.write && !matches!(found, Some((_, Some(_)))) {
-            segment::attach(descriptor)?
-        } else {
-            let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
-            let open = |access: OFlags| {
-                rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(|e| OpenError::from_errno("open", e))
-            };
-            // What is none of ours must not be opened for writing just to find that out.
-            if rustix::fs::FileType::from_raw_mode(stat.st_mode)
-                != rustix::fs::FileType::RegularFile
-            {
-                return Err(OpenError::NotAQueue("not a regular file"));
-            }
-            segment::check(open(OFlags::RDONLY)?.as_fd())?;
-            file = open(OFlags::RDWR)?;
-            if identity(file.as_fd())? != (stat.st_dev, stat.st_ino) {
-                return Err(OpenError::NotAQueue("the descriptor changed meanwhile"));
-            }
-            if let Some((namespace, Some(name))) = &found
-                && hold(file.as_fd()) == Ok(Hold::Held)
-            {
-                last_close = Some(LastClose::new(namespace, name));
-            }
-            segment::attach(file.as_fd())?
+        let file = match is_enough && !goes {
+            true => None,
+            false => match reopen(descriptor, &stat) {
+                // Such as who gave up its user. It has the queue as others have theirs, and does not count.
+                Err(_) if is_enough => None,
+                file => Some(file?),
+            },
         };
+        if let (Some((namespace, Some(name))), Some(file)) = (&found, &file)
+            && hold(file.as_fd()) == Ok(Hold::Held)
+        {
+            last_close = Some(LastClose::new(namespace, name));
+        }
+        let mut segment = segment::attach(file.as_ref().map_or(descriptor, AsFd::as_fd))?;
         if let Some(last_close) = last_close {
             segment.set_last_close(last_close);
         }
@@ -496,19 +488,47 @@ impl Queue {
     }
 }
 
+/// Opens the file that a descriptor leads to, for reading and writing: an opening of its own.
+fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError> {
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let open = |access: OFlags| {
+        rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| OpenError::from_errno("open", e))
+    };
+    // What is none of ours must not be opened for writing just to find that out.
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(OpenError::NotAQueue("not a regular file"));
+    }
+    segment::check(open(OFlags::RDONLY)?.as_fd())?;
+    let file = open(OFlags::RDWR)?;
+    if identity(file.as_fd())? != (stat.st_dev, stat.st_ino) {
+        return Err(OpenError::NotAQueue("the descriptor changed meanwhile"));
+    }
+    Ok(file)
+}
+
 /// The namespace that a queue's file lies in, and the queue's name if it goes with its last user; None if it has no name any more, or lies where
 /// the caller may not look.
 fn found(descriptor: BorrowedFd<'_>) -> Option<(Namespace, Option<QueueName>)> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
-    let is_queues = |path: &&Path| path.ends_with("mq");
-    if let Some(queues) = path.parent().filter(is_queues) {
-        return Some((Namespace::at(queues.parent()?).ok()?, None));
-    }
-    let (queues, name) = name_in(&path)?;
-    let queues = is_queues(&queues).then_some(queues)?;
-    let slashed = [b"/", name.as_bytes()].concat();
-    let name = QueueName::parse(OsStr::from_bytes(&slashed)).ok()?;
-    Some((Namespace::at(queues.parent()?).ok()?, Some(name)))
+    let found = whereabouts(&path)?;
+    let name = match found.goes {
+        true => Some(QueueName::parse(&slashed(found.name)).ok()?),
+        false => None,
+    };
+    Some((Namespace::existing(found.namespace).ok()?, name))
+}
+
+fn slashed(name: &OsStr) -> OsString {
+    let mut whole = OsString::from("/");
+    whole.push(name);
+    whole
+}
+
+/// The name, with its slash, of the queue whose file has this path. For the drop-in, which looks at no other file.
+#[doc(hidden)]
+pub fn name_of_file(path: &Path) -> Option<OsString> {
+    whereabouts(path).map(|found| slashed(found.name))
 }
 
 /// When an attempt of a call with this deadline gives up waiting for a stopped process.
