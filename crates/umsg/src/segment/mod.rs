@@ -50,7 +50,6 @@ pub(crate) use fixed::{
 };
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};
-#[cfg(not(loom))]
 pub(crate) use layout::{GRANULE, Layout, MORE_NOTICES, NODES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;
