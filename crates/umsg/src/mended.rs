@@ -1,12 +1,12 @@
 //! What repairs leave behind for people: which process died under a lock, who repaired what it had left, and when. And who
 //! found a segment damaged.
 //!
-//! Nothing depends on it. A side of a queue has a record for each of the last [`MENDED`] repairs; the count of repairs says which
+//! Nothing depends on it, but for the mark of a queue that is being made anew ([`Damage::begin_to_mend`]). A side of a queue has a record for each of the last [`MENDED`] repairs; the count of repairs says which
 //! is the latest.
 
 use crate::error::Trouble;
 use crate::lock::Lock;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::clock;
 #[cfg(not(loom))]
 use crate::sys::{clock::Deadline, thread::Thread};
@@ -30,7 +30,7 @@ pub(crate) struct Mended {
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Damage {
-    /// 1 once somebody found it; 2 while the queue is being made anew.
+    /// 1 once somebody found it; 2 while the queue is being made anew: then the next owner of a lock refuses it.
     pub(crate) found: AtomicU32,
     /// The process that found it first.
     pub(crate) by: AtomicU32,
@@ -38,6 +38,8 @@ pub(crate) struct Damage {
     pub(crate) at: AtomicU64,
 }
 
+/// [`Damage::found`] once somebody found something.
+const NOTED: u32 = 1;
 /// [`Damage::found`] while the queue is being made anew.
 const MENDING: u32 = 2;
 
@@ -65,7 +67,7 @@ impl Damage {
         // Relaxed throughout: notes for people; who comes first stays named, and what is being mended stays so.
         let is_first = self
             .found
-            .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(0, NOTED, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
         if is_first && cfg!(not(loom)) {
             self.by.store(std::process::id(), Ordering::Relaxed);
@@ -73,34 +75,45 @@ impl Damage {
         }
     }
 
-    /// Takes the note back.
-    #[cfg(not(loom))]
-    pub(crate) fn forget(&self) {
-        // Relaxed: as above.
-        self.at.store(0, Ordering::Relaxed);
-        self.by.store(0, Ordering::Relaxed);
-        self.found.store(0, Ordering::Relaxed);
+    /// Takes the note back. False if there is none, or the queue is being made anew, or was by one that died: no lock is held, and another
+    /// may have begun since the caller looked.
+    #[cfg(any(not(loom), test))]
+    #[must_use]
+    pub(crate) fn forget(&self) -> bool {
+        // AcqRel: MENDING. It comes wholly before another's mark, or finds it.
+        let is_taken = self
+            .found
+            .compare_exchange(NOTED, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if is_taken {
+            // Relaxed: for people. Who finds something just now may stay without a name.
+            self.at.store(0, Ordering::Relaxed);
+            self.by.store(0, Ordering::Relaxed);
+        }
+        is_taken
     }
 
     /// From now on the queue is being made anew. Under its locks: if who does that dies, they can't be repaired as those of others are,
     /// and calls say that the queue is damaged until another makes it anew.
-    #[cfg(not(loom))]
+    #[cfg(any(not(loom), test))]
     pub(crate) fn begin_to_mend(&self) {
         self.note();
-        // Release: what follows is seen by nobody who does not see this, but for the lock, whose owner has to see it.
-        self.found.store(MENDING, Ordering::Release);
+        // AcqRel: MENDING, for `forget`. A swap, so that it has a place among the other changes of the word.
+        self.found.swap(MENDING, Ordering::AcqRel);
+        // Release: MENDING. Whoever finds any of what is stored from here on finds the mark.
+        fence(Ordering::Release);
     }
 
     /// The queue was made anew.
-    #[cfg(not(loom))]
+    #[cfg(any(not(loom), test))]
     pub(crate) fn end_mending(&self) {
-        // Release: as above.
-        self.found.store(1, Ordering::Release);
+        // Release: MENDING. Whoever finds the mark gone finds all that was made anew.
+        self.found.store(NOTED, Ordering::Release);
     }
 
     /// Fails if who made the queue anew has died before it was done. By the next owner of its lock.
     pub(crate) fn check_mended(&self) -> Result<(), Trouble> {
-        // Relaxed: under the lock.
+        // Relaxed: MENDING. The caller has taken the lock (acquire), which the dead one held.
         match self.found.load(Ordering::Relaxed) {
             MENDING => Err(Trouble::Damaged),
             _ => Ok(()),
@@ -116,7 +129,13 @@ impl Damage {
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Real {
+    /// Cells; of a System V queue those that have their place.
     pub(crate) slots: usize,
+    /// Entries of the ring and links of stored messages, of POSIX queues.
+    pub(crate) entries: usize,
+    pub(crate) links: usize,
+    /// Which pages with the heads of priorities' lists, one bit each, of POSIX queues.
+    pub(crate) fifos: u64,
     pub(crate) holds: usize,
     pub(crate) nodes: usize,
     /// Records of types, of System V queues.
@@ -159,6 +178,28 @@ pub(crate) trait Salvage {
     /// Its locks, in the order in which a diagnosis has them.
     fn locks(&self) -> Vec<&Lock>;
 
-    /// Where it is noted that bytes make no sense. Taking the note away needs no lock: it is for people.
+    /// Where it is noted that bytes make no sense, and that the queue is being made anew. Taking the note away needs no lock: it leaves a
+    /// queue alone that is being made anew.
     fn damage(&self) -> &Damage;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_of_a_queue_that_is_being_made_anew_stays_until_that_is_done() {
+        let damage = Damage::default();
+        assert!(!damage.forget(), "there is none");
+        damage.note();
+        let found_by = damage.by.load(Ordering::Relaxed);
+        damage.begin_to_mend();
+        assert!(!damage.forget());
+        assert_eq!(damage.check_mended(), Err(Trouble::Damaged));
+        assert_eq!(damage.by.load(Ordering::Relaxed), found_by);
+        damage.end_mending();
+        assert_eq!(damage.check_mended(), Ok(()));
+        assert!(damage.is_noted() && damage.forget() && !damage.is_noted());
+        assert_eq!(damage.by.load(Ordering::Relaxed), 0);
+    }
 }

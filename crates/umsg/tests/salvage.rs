@@ -2,6 +2,7 @@
 
 mod support;
 
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -10,15 +11,19 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use support::{Random, wait_until};
 use umsg::crash;
-use umsg::diagnosis::Repaired;
-use umsg::posix::{self, Queue, ReceiveError};
-use umsg::{ring, sysv};
+use umsg::diagnosis::{Owner, Repaired};
+use umsg::posix::{self, Queue, ReceiveError, SendError};
+use umsg::{Limits, ring, sysv};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const KEY: i32 = 0x77;
 /// Where the cells of a queue of 50 messages of 400 bytes lie, and the lock of the senders' side: docs/format.md.
 const CELLS: u64 = 794_624;
 const SENDER_LOCK: u64 = 512;
+/// Where the links of stored messages lie there, and how many bytes of them.
+const LINKS: (u64, u64) = (569_344, 20_480);
+/// The first message in the store's count, which is wrong then.
+const SCRIBBLE: (u64, &[u8]) = (808, &[99]);
 
 fn path(place: &Place) -> PathBuf {
     place.path().join("mq/q")
@@ -284,6 +289,153 @@ fn nothing_is_repaired_beside_a_stopped_owner_and_a_lock_of_nobody_is_freed() {
     let repaired = repair(&place);
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
     assert_eq!(drain(&queue).len(), held.len());
+}
+
+/// Lets the queues of a place grow no more.
+fn limit(place: &Place, max_bytes: Option<u64>) {
+    let limits = Limits {
+        max_bytes,
+        ..Limits::default()
+    };
+    place.namespace.set_limits(&limits).unwrap();
+}
+
+#[test]
+fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_call() {
+    // A receiver with a slot in hand, a sender that has not counted its message, one that has borrowed the other lock and a slot.
+    for (point, died) in [
+        ("RECEIVE_UNSTORED", [false, true]),
+        ("SEND_PUBLISHED", [true, false]),
+        ("RESERVE_SLOT_TAKEN", [true, true]),
+    ] {
+        let place = Place::new();
+        let queue = place.create("/q", 50, 400);
+        for n in 0..3 {
+            queue.try_send(&[n; 11], n.into()).unwrap();
+        }
+        let mut child = Child::run(|| {
+            crash::arm(point, 1);
+            match point {
+                "RECEIVE_UNSTORED" => drop(queue.try_receive(&mut [0; 400])),
+                "SEND_PUBLISHED" => queue.try_send(b"sent", 9).unwrap(),
+                _ => drop(queue.try_reserve(100)),
+            }
+            0
+        });
+        child.expect(Exit::Signal(libc::SIGKILL), point);
+        // Somebody says that there is damage, and what the queue is to be made anew in is memory no more.
+        write(&path(&place), 48, &[1]);
+        let file = fs::File::options().write(true).open(path(&place)).unwrap();
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&file, flags, LINKS.0, LINKS.1).unwrap();
+        limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
+        let repaired = repair(&place);
+        let failed = repaired.failed.expect("no room");
+        assert!(failed.contains("no room"), "{point}: {failed}");
+        let pid = child.pid() as u32;
+        let is_dead = |owner: &Owner| matches!(owner, Owner::Died(Some(who)) if who.pid == pid);
+        let owners = repaired.after.locks.iter().map(|lock| &lock.owner);
+        let found: Vec<bool> = owners.clone().map(is_dead).collect();
+        assert_eq!(found, died, "{point}: {:?}", owners.collect::<Vec<_>>());
+        limit(&place, None);
+        // The next calls repair.
+        let count = drain(&queue).len();
+        let sent = usize::from(point == "SEND_PUBLISHED");
+        let received = usize::from(point == "RECEIVE_UNSTORED");
+        assert_eq!(count, 3 + sent - received, "{point}");
+        works(&queue, 50, 400);
+        let diagnosis = posix::diagnose(&place.namespace, "/q").unwrap();
+        assert!(
+            diagnosis.problems.len() == 1 && diagnosis.damage.is_some(),
+            "{point}: {:#?}",
+            diagnosis.problems
+        );
+        let repaired = repair(&place);
+        assert!(repaired.after.is_healthy(), "{point}: {repaired:#?}");
+    }
+}
+
+/// Sends messages of several priorities until there is no more room, and answers how many.
+fn send_all_there_is_room_for(queue: &Queue) -> usize {
+    let mut sent = 0;
+    loop {
+        match queue.try_send(&[7; 60], sent as u32 % 4 * 8_000) {
+            Ok(()) => sent += 1,
+            Err(SendError::OverLimit) => return sent,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_repair_needs_no_room_that_the_queue_has_already() {
+    // Whatever the queue could not get when it wanted to grow: cells, links, or a longer ring.
+    for pages in 0..48 {
+        let place = Place::new();
+        // That there is no limit would be believed for a while.
+        limit(&place, Some(u64::MAX));
+        let queue = place.create("/q", 20_000, 60);
+        for priority in 0..4 {
+            queue.try_send(&[7; 60], priority * 8_000).unwrap();
+        }
+        let used = place.namespace.allocated_bytes().unwrap();
+        limit(&place, Some(used + 100_000 + pages * 4096));
+        let sent = 4 + send_all_there_is_room_for(&queue);
+        // The queue itself fills the limit.
+        limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
+        write(&path(&place), SCRIBBLE.0, SCRIBBLE.1);
+        let repaired = repair(&place);
+        assert!(
+            repaired.after.is_healthy() && repaired.kept == Some(sent as u64),
+            "{pages}: {repaired:#?}"
+        );
+        assert_eq!(drain(&queue).len(), sent, "{pages}");
+        // It has what it had.
+        for n in 0..sent {
+            let sent_again = queue.try_send(&[7; 60], n as u32 % 4 * 8_000);
+            assert!(sent_again.is_ok(), "{pages}: {n} of {sent}");
+        }
+        assert_eq!(drain(&queue).len(), sent, "{pages}");
+    }
+}
+
+#[test]
+fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
+    let place = Place::new();
+    let queue = typed(&place);
+    limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
+    write(&place.path().join("msg/0"), 256 + 12, &[0xff; 4]);
+    let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!(drain_typed(&queue), 19);
+}
+
+#[test]
+fn several_repairs_at_once_lose_nothing() {
+    for _ in 0..10 {
+        let place = Place::new();
+        let (queue, held) = filled(&place);
+        write(&path(&place), SCRIBBLE.0, SCRIBBLE.1);
+        let repairs = || {
+            std::thread::scope(|scope| {
+                let threads = [(); 3].map(|()| scope.spawn(|| repair(&place)));
+                threads.map(|thread| thread.join().unwrap())
+            })
+        };
+        let repairs = repairs();
+        assert!(repairs.iter().any(|repaired| repaired.kept.is_some()));
+        let failed = repairs
+            .iter()
+            .filter_map(|repaired| repaired.failed.as_ref());
+        assert!(
+            failed.clone().count() < 3,
+            "{:?}",
+            failed.collect::<Vec<_>>()
+        );
+        assert!(repair(&place).after.is_healthy());
+        assert_eq!(drain(&queue), held);
+        works(&queue, 50, 400);
+    }
 }
 
 fn typed(place: &Place) -> sysv::Queue {

@@ -170,6 +170,9 @@ impl Subject for Segment {
             holds: count(layout.holds, layout.cells, size_of::<segment::Hold>()),
             nodes: count(layout.nodes, layout.ring, size_of::<Node>()),
             arena: count(layout.arena, layout.notices, GRANULE) as u32,
+            entries: count(layout.ring, layout.links, 4),
+            links: count(layout.links, layout.holds, 4),
+            fifos: repair::real_pages(file, layout.fifos, layout.nodes),
             kinds: 0,
         }
     }

@@ -18,6 +18,9 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::time::Duration;
 
+/// Bytes in a page.
+const PAGE: usize = 4096;
+
 /// What a repair has done.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -119,7 +122,7 @@ impl Repaired {
         &mut self,
         mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Trouble>,
         examine: impl Fn() -> Result<Diagnosis, OpenError>,
-        forget_damage: impl Fn(),
+        forget_damage: impl Fn() -> bool,
     ) -> Result<(), OpenError> {
         let mut remedy = Remedy::for_(&self.before);
         loop {
@@ -131,12 +134,32 @@ impl Repaired {
             }
             remedy = next;
         }
-        let mut problems = self.after.problems.iter();
-        let is_clean = problems.all(|problem| problem.finding.is_none());
-        if self.after.damage.is_some() && self.failed.is_none() && is_clean {
-            forget_damage();
-            self.note("took the mark of damage away");
+        self.take_mark_away(examine, forget_damage)
+    }
+
+    /// Takes the mark of damage away, if nothing is wrong any more.
+    fn take_mark_away(
+        &mut self,
+        examine: impl Fn() -> Result<Diagnosis, OpenError>,
+        forget_damage: impl Fn() -> bool,
+    ) -> Result<(), OpenError> {
+        // Who else makes the queue anew keeps the mark, and may be done when it is looked at again.
+        for _ in 0..2 {
+            let mut problems = self.after.problems.iter();
+            let is_clean = problems.all(|problem| problem.finding.is_none());
+            if self.after.damage.is_none() || self.failed.is_some() || !is_clean {
+                return Ok(());
+            }
+            let is_taken = forget_damage();
             self.after = examine()?;
+            if is_taken {
+                self.note("took the mark of damage away");
+                return Ok(());
+            }
+        }
+        if self.after.damage.is_some() {
+            self.failed =
+                Some("somebody else repairs it, or died doing so: repair it again".to_owned());
         }
         Ok(())
     }
@@ -254,6 +277,13 @@ pub(super) fn give_back(file: BorrowedFd<'_>, begin: usize, end: usize) {
     let _ = rustix::fs::fallocate(file, flags, begin as u64, (end - begin) as u64);
 }
 
+/// Which pages of a region are real memory, one bit each, of up to 64.
+pub(super) fn real_pages(file: BorrowedFd<'_>, begin: usize, end: usize) -> u64 {
+    let pages = (begin..end).step_by(PAGE).take(64).enumerate();
+    let is_real = |at| real(file, at, at + PAGE, PAGE) != 0;
+    pages.fold(0, |mask, (page, at)| mask | u64::from(is_real(at)) << page)
+}
+
 /// Why a repair came to nothing.
 fn why(trouble: Trouble) -> String {
     match trouble {
@@ -267,4 +297,53 @@ fn why(trouble: Trouble) -> String {
         }
     }
     .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Damage;
+    use super::*;
+    use crate::mended;
+
+    /// A diagnosis that finds nothing wrong but a mark.
+    fn marked(damage: &mended::Damage) -> Diagnosis {
+        Diagnosis {
+            damage: Damage::read(damage),
+            ..Diagnosis::default()
+        }
+    }
+
+    #[test]
+    fn the_mark_of_who_begins_to_make_a_queue_anew_behind_a_look_at_it_is_not_taken_away() {
+        let damage = mended::Damage::default();
+        damage.note();
+        let mut repaired = Repaired::new(marked(&damage));
+        let look = || {
+            let found = marked(&damage);
+            // Another repair takes the locks, and dies.
+            damage.begin_to_mend();
+            Ok(found)
+        };
+        let done = repaired.treat(|_| Ok(None), look, || damage.forget());
+        done.unwrap();
+        assert_eq!(damage.check_mended(), Err(Trouble::Damaged));
+        assert_eq!(repaired.done, ["took up what the dead had left"]);
+        assert!(repaired.failed.is_some());
+    }
+
+    #[test]
+    fn a_mark_is_taken_away_once_who_else_made_the_queue_anew_is_done() {
+        let damage = mended::Damage::default();
+        damage.begin_to_mend();
+        let mut repaired = Repaired::new(marked(&damage));
+        let look = || Ok(marked(&damage));
+        let forget = || {
+            let is_taken = damage.forget();
+            damage.end_mending();
+            is_taken
+        };
+        let done = repaired.take_mark_away(look, forget);
+        done.unwrap();
+        assert!(repaired.failed.is_none());
+    }
 }

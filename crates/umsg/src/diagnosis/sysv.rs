@@ -176,6 +176,7 @@ impl Subject for Segment {
             nodes: count(layout.seats, layout.holds, size_of::<Seat>()),
             kinds: count(layout.kinds, layout.cells, size_of::<order::Kind>()),
             arena: count(layout.arena, layout.len, GRANULE) as u32,
+            ..Real::default()
         }
     }
 }

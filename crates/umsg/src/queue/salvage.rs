@@ -20,7 +20,7 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
-use crate::lock::Lock;
+use crate::lock::{Held, Left, Lock};
 use crate::mended::{self, Damage, Real, Salvaged};
 use crate::order::Priorities;
 use crate::segment::{Cell, NO_SLOT, NODES, PRIORITIES};
@@ -31,6 +31,63 @@ use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State, Waiters};
 use crate::wakes::Wakes;
 use std::collections::BTreeSet;
+
+/// Both locks, and how their last owners left them.
+struct Both<'a> {
+    held: Held<'a>,
+    receivers: Left,
+    sender: &'a Lock,
+    senders: Left,
+}
+
+impl<'a> Both<'a> {
+    fn take(engine: &'a Engine, me: &'a Thread, deadline: Deadline) -> Result<Self, Trouble> {
+        let fixed = engine.segment().fixed();
+        let held = fixed.receiver.lock.lock(me, deadline);
+        let (held, receivers) = held.map_err(|_| Trouble::Busy)?;
+        let sender = &fixed.sender.lock;
+        let Ok(senders) = sender.borrow(me, deadline) else {
+            leave(held, receivers);
+            return Err(Trouble::Busy);
+        };
+        Ok(Both {
+            held,
+            receivers,
+            sender,
+            senders,
+        })
+    }
+
+    /// Nothing was changed: what a dead owner has left is still to be repaired, by whoever takes its lock next.
+    fn leave_as_found(self) {
+        match self.senders {
+            Left::InOrder => self.sender.give_back(),
+            // Also a loan: who lent it has left the other lock so.
+            Left::ByTheDead => self.sender.give_back_broken(),
+        }
+        leave(self.held, self.receivers);
+    }
+
+    /// As the dead leave them: the queue is half made, and it is to be tried again.
+    fn leave_broken(self) {
+        self.sender.give_back_broken();
+        drop(self.held);
+    }
+
+    /// All is in order.
+    fn unlock(self) {
+        self.sender.give_back();
+        self.held.unlock();
+    }
+}
+
+/// Lets go of a lock as it was found.
+fn leave(held: Held<'_>, left: Left) {
+    match left {
+        Left::InOrder => held.unlock(),
+        Left::ByTheDead => drop(held),
+    }
+}
 
 /// Where a message that is kept belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,30 +108,29 @@ impl mended::Salvage for Engine {
         real: impl Fn() -> Real,
     ) -> Result<Salvaged, Trouble> {
         let fixed = self.segment().fixed();
-        let held = fixed.receiver.lock.lock(me, deadline);
-        let (held, _) = held.map_err(|_| Trouble::Busy)?;
-        let borrowed = fixed.sender.lock.borrow(me, deadline);
-        if borrowed.is_err() {
-            held.unlock();
-            return Err(Trouble::Busy);
-        }
+        let locks = Both::take(self, me, deadline)?;
+        let real = real();
+        let slots = match self.provide(real) {
+            Ok(slots) => slots,
+            Err(trouble) => {
+                locks.leave_as_found();
+                return Err(trouble);
+            }
+        };
+        fixed.header.damage.begin_to_mend();
+        // From here on it is us that a death is to be told of.
         fixed.receiver.lock.note_owner(me);
+        fixed.sender.lock.note_owner(me);
+        crash_point!(SALVAGE_BEGUN);
         let mut wakes = Wakes::default();
-        let salvaged = self.make_anew(real()).and_then(|salvaged| {
+        let salvaged = self.make_anew(real, slots).and_then(|salvaged| {
             self.serve(&mut wakes)?;
             Ok(salvaged)
         });
         let salvaged = match salvaged {
             Ok(salvaged) => salvaged,
-            Err(trouble) if fixed.header.damage.check_mended().is_ok() => {
-                // Nothing was changed.
-                fixed.sender.lock.give_back();
-                held.unlock();
-                return Err(trouble);
-            }
             Err(trouble) => {
-                // Both locks are left as the dead leave them: it is to be tried again.
-                fixed.sender.lock.give_back_broken();
+                locks.leave_broken();
                 return Err(trouble);
             }
         };
@@ -83,8 +139,7 @@ impl mended::Salvage for Engine {
         wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
         fixed.header.damage.end_mending();
-        fixed.sender.lock.give_back();
-        held.unlock();
+        locks.unlock();
         self.wake(&wakes);
         self.segment().check()?;
         Ok(salvaged)
@@ -110,8 +165,8 @@ impl mended::Salvage for Engine {
 }
 
 impl Engine {
-    fn make_anew(&self, real: Real) -> Result<Salvaged, Trouble> {
-        let slots = self.provide(real)?;
+    fn make_anew(&self, real: Real, slots: usize) -> Result<Salvaged, Trouble> {
+        self.cut_to(real, slots);
         let mut salvage = Salvage::of(self, slots);
         salvage.survey_ring();
         salvage.survey_store();
@@ -142,23 +197,50 @@ impl Engine {
         }
     }
 
-    /// Makes lengths of regions what they can be. Answers how many slots there are.
+    /// Sees to it that there is memory for all slots that have a cell, before anything is changed. Answers how many slots there are.
     fn provide(&self, real: Real) -> Result<usize, Trouble> {
-        let (segment, fixed) = (self.segment(), self.segment().fixed());
-        let layout = segment.layout();
-        let slots = real.slots.clamp(1, layout.slots);
-        let entries = slots.next_power_of_two().max(1024).min(layout.ring_len);
-        segment.populate(layout.ring, entries * 4)?;
-        segment.populate(layout.links, slots * 4)?;
-        segment.populate(layout.cells, slots * layout.cell_len)?;
-        fixed.header.damage.begin_to_mend();
-        crash_point!(SALVAGE_BEGUN);
+        let slots = real.slots.clamp(1, self.segment().layout().slots);
+        let Err(trouble) = self.provide_for(real, slots) else {
+            return Ok(slots);
+        };
+        // A queue that grows gets cells first, then links and entries: where these were refused, the last cells were never used.
+        let fewer = slots.min(real.links).min(floor_power_of_two(real.entries));
+        let is_unused = |slot| self.segment().cell(slot).is_ok_and(Cell::is_unused);
+        match fewer != 0 && (fewer as u32..slots as u32).all(is_unused) {
+            true => self.provide_for(real, fewer).map(|()| fewer),
+            false => Err(trouble),
+        }
+    }
+
+    /// Makes real memory of what so many slots lack. The rest needs no room: it counts already.
+    fn provide_for(&self, real: Real, slots: usize) -> Result<(), Trouble> {
+        let (segment, layout) = (self.segment(), self.segment().layout());
+        let (entries, cell) = (self.entries(slots), layout.cell_len);
+        for (region, has, wants) in [
+            (layout.ring, real.entries * 4, entries * 4),
+            (layout.links, real.links * 4, slots * 4),
+            (layout.cells, real.slots * cell, slots * cell),
+        ] {
+            segment.populate(region + has, wants.saturating_sub(has))?;
+        }
+        Ok(())
+    }
+
+    /// How many entries the ring has for so many slots.
+    fn entries(&self, slots: usize) -> usize {
+        let most = self.segment().layout().ring_len;
+        slots.next_power_of_two().max(1024).min(most)
+    }
+
+    /// Makes the lengths of regions what they can be.
+    fn cut_to(&self, real: Real, slots: usize) {
+        let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
         // Relaxed throughout: both locks are held; who looks without one finds a queue that is being changed.
         fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
         fixed
             .geometry
             .ring_mask
-            .store(entries as u32 - 1, Ordering::Release);
+            .store(self.entries(slots) as u32 - 1, Ordering::Release);
         fixed.receiver.nodes.set(real.nodes.min(NODES) as u32);
         let usable = real.holds.min(layout.slots) as u32;
         fixed.holding.usable.set(usable);
@@ -166,9 +248,13 @@ impl Engine {
         fixed.holding.returned.set(0);
         fixed.holding.look_after.store(0, Ordering::Relaxed);
         fixed.holding.due.store(0, Ordering::Relaxed);
-        fixed.sender.fifo_pages.set(1);
-        Ok(slots)
+        fixed.sender.fifo_pages.set(real.fifos);
     }
+}
+
+/// The greatest power of two that is not above `number`; 0 for 0.
+fn floor_power_of_two(number: usize) -> usize {
+    number.checked_ilog2().map_or(0, |power| 1 << power)
 }
 
 struct Salvage<'a> {
@@ -441,5 +527,38 @@ impl<'a> Salvage<'a> {
         self.outcome.kept = kept.len() as u64;
         self.outcome.lost = self.nonsense.len() as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::OWNER_DIED;
+    use crate::mended::Salvage as _;
+    use crate::segment::testing;
+    use crate::sys::thread;
+
+    /// A thread that lives as long as anybody.
+    const SOMEBODY: u32 = 1;
+
+    /// Salvages a queue whose locks say this, and for which there are no cells.
+    fn salvage(receivers: u32, senders: u32) -> (Engine, Result<Salvaged, Trouble>) {
+        let engine = Engine::new(testing::segment(4, 64));
+        let fixed = engine.segment().fixed();
+        fixed.receiver.lock.forge(receivers);
+        fixed.sender.lock.forge(senders);
+        let salvaged = engine.salvage(thread::current(), Deadline::Passed, Real::default);
+        (engine, salvaged)
+    }
+
+    #[test]
+    fn who_does_not_get_the_senders_lock_leaves_that_of_dead_receivers_to_be_repaired() {
+        for (found, is_dead) in [(OWNER_DIED, true), (0, false)] {
+            let (engine, salvaged) = salvage(found, SOMEBODY);
+            assert_eq!(salvaged, Err(Trouble::Busy));
+            let lock = &engine.segment().fixed().receiver.lock;
+            assert_eq!((lock.is_orphaned(), lock.word()), (is_dead, found));
+            assert!(!engine.damage().is_noted());
+        }
     }
 }

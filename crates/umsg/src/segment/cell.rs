@@ -37,6 +37,14 @@ impl Cell {
         self.stored.get() & 1 != 0
     }
 
+    /// Whether no message ever was here.
+    #[cfg(not(loom))]
+    pub(crate) fn is_unused(&self) -> bool {
+        // Relaxed: asked by who makes the queue anew, under both locks.
+        let stamp = self.stamp.load(crate::sync::Ordering::Relaxed);
+        stamp == 0 && self.pid.get() == 0 && self.stored.get() == 0
+    }
+
     /// Puts the message into the store, or takes it out, as far as a repair goes by it: one store.
     pub(crate) fn set_stored(&self, stored: bool) {
         self.stored.set(self.stored.get() & !1 | u32::from(stored));

@@ -37,6 +37,7 @@ impl mended::Salvage for Engine {
         real: impl Fn() -> Real,
     ) -> Result<Salvaged, Trouble> {
         let lock = &self.fixed().hub.lock;
+        // How it was left does not matter: from the mark on, whatever a dead owner has left is made anew, by us or by another salvage.
         let (held, _) = lock.lock(me, deadline).map_err(|_| Trouble::Busy)?;
         lock.note_owner(me);
         let damage = &self.fixed().header.damage;
@@ -44,10 +45,11 @@ impl mended::Salvage for Engine {
         crash_point!(SALVAGE_BEGUN);
         let mut wakes = Wakes::default();
         // If it fails the lock is left as the dead leave it: it is to be tried again.
-        let salvaged = self.make_anew(real()).and_then(|salvaged| {
-            self.serve(&mut wakes)?;
-            Ok(salvaged)
-        })?;
+        let salvaged = self.make_anew(real())?;
+        // Without memory who waits is not served yet, as after any repair.
+        if let Err(Trouble::Damaged) = self.serve(&mut wakes) {
+            return Err(Trouble::Damaged);
+        }
         self.mend_doorbell();
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
