@@ -292,11 +292,14 @@ pub(crate) use crash_point;
 mod armed {
     use super::{POINTS, Point};
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    use std::sync::{Mutex, PoisonError};
 
     /// The armed point plus one, 0 for none.
     static ARMED: AtomicU32 = AtomicU32::new(0);
     /// How many passes are left before the process dies.
     static PASSES: AtomicU32 = AtomicU32::new(0);
+    /// What to do there instead of dying at once.
+    static FUSE: Mutex<Option<fn()>> = Mutex::new(None);
     /// The points that this process has passed, one bit each.
     static REACHED: [AtomicU64; POINTS.len().div_ceil(64)] =
         [const { AtomicU64::new(0) }; POINTS.len().div_ceil(64)];
@@ -306,10 +309,23 @@ mod armed {
     /// # Panics
     /// If no point has that name.
     pub fn arm(name: &str, nth: u32) {
+        set(name, nth, None);
+    }
+
+    /// Arms the named point: when the process next passes it, this is called, which may see to a death that comes later.
+    ///
+    /// # Panics
+    /// If no point has that name.
+    pub fn arm_fuse(name: &str, fuse: fn()) {
+        set(name, 1, Some(fuse));
+    }
+
+    fn set(name: &str, nth: u32, fuse: Option<fn()>) {
         let (point, _, _) = POINTS
             .iter()
             .find(|(_, known, _)| *known == name)
             .expect("a point of this name");
+        *FUSE.lock().unwrap_or_else(PoisonError::into_inner) = fuse;
         PASSES.store(nth, Ordering::SeqCst);
         ARMED.store(*point as u32 + 1, Ordering::SeqCst);
     }
@@ -332,6 +348,9 @@ mod armed {
         if ARMED.load(Ordering::SeqCst) == point as u32 + 1
             && PASSES.fetch_sub(1, Ordering::SeqCst) == 1
         {
+            if let Some(fuse) = *FUSE.lock().unwrap_or_else(PoisonError::into_inner) {
+                return fuse();
+            }
             use rustix::process::{Signal, getpid, kill_process};
             let _ = kill_process(getpid(), Signal::KILL);
             loop {
@@ -341,7 +360,7 @@ mod armed {
     }
 }
 #[cfg(all(feature = "crash-points", not(loom)))]
-pub use armed::{arm, forget, passed, reached};
+pub use armed::{arm, arm_fuse, forget, passed, reached};
 
 #[cfg(loom)]
 pub(crate) use crate::model::crash::reached;

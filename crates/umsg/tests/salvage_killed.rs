@@ -6,6 +6,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use support::Random;
 use support::child::{Child, Exit};
@@ -13,7 +14,7 @@ use support::killing::Way;
 use support::place::Place;
 use support::shared::Shared;
 use umsg::crash;
-use umsg::diagnosis::Repaired;
+use umsg::diagnosis::{Diagnosis, Owner, Repaired};
 use umsg::ring::{self, Options, Post, RecvError, Ring, Sender};
 use umsg::{posix, sysv};
 
@@ -25,6 +26,11 @@ const POINTS: [&str; 5] = [
     "SALVAGE_EMPTIED",
     "SALVAGE_DONE",
 ];
+/// The mark of a queue that is being made anew: docs/format.md.
+const MENDING: u32 = 2;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many repairs of a kind of queue are killed while they make it anew.
+const ROUNDS: usize = 24;
 const KEY: i32 = 0x77;
 const NAME: &str = "/q";
 /// The longest message, in bytes.
@@ -40,6 +46,7 @@ trait Kind {
     fn new() -> Self;
     fn file(&self) -> PathBuf;
     fn repair(&self) -> Repaired;
+    fn diagnose(&self) -> Diagnosis;
     /// Opens the queue and sends "more": whether that was sent. Whatever the error, the call returns.
     fn send(&self) -> bool;
     /// The same through what was open before.
@@ -82,6 +89,10 @@ impl Kind for Posix {
 
     fn repair(&self) -> Repaired {
         posix::repair(&self.0.namespace, NAME).expect("a repair")
+    }
+
+    fn diagnose(&self) -> Diagnosis {
+        posix::diagnose(&self.0.namespace, NAME).expect("a diagnosis")
     }
 
     fn send(&self) -> bool {
@@ -131,6 +142,10 @@ impl Kind for Typed {
         sysv::repair(&self.0.namespace, KEY).expect("a repair")
     }
 
+    fn diagnose(&self) -> Diagnosis {
+        sysv::diagnose(&self.0.namespace, KEY).expect("a diagnosis")
+    }
+
     fn send(&self) -> bool {
         self.0.open_typed(KEY).try_send(9, b"more").is_ok()
     }
@@ -177,6 +192,10 @@ impl Kind for OfRing {
         ring::repair(&self.0.namespace, NAME).expect("a repair")
     }
 
+    fn diagnose(&self) -> Diagnosis {
+        ring::diagnose(&self.0.namespace, NAME).expect("a diagnosis")
+    }
+
     fn send(&self) -> bool {
         let sender = Sender::open_in(&self.0.namespace, NAME);
         sender.is_ok_and(|sender| sender.try_send(&Post::new(99)).is_ok())
@@ -196,20 +215,26 @@ impl Kind for OfRing {
     }
 }
 
-/// Scribbles, has a repair killed by `kill`, and sees what comes of it. The killer answers nothing of a repair that was quicker.
-fn kill_one<K: Kind>(scribble: usize, what: &str, kill: impl FnOnce(&K) -> Option<Child>) {
+/// Scribbles, has a repair killed by `kill`, and sees what comes of it. The killer answers nothing of a repair that was quicker. Answers which
+/// mark the dead one left.
+fn kill_one<K: Kind>(
+    scribble: usize,
+    what: &str,
+    kill: impl FnOnce(&K) -> Option<Child>,
+) -> Option<u32> {
     let mut kind = K::new();
     let what = format!("{}, scribble {scribble}, {what}", K::NAME);
     let (offset, bytes) = K::SCRIBBLES[scribble];
     let file = fs::File::options().write(true).open(kind.file()).unwrap();
     file.write_all_at(bytes, offset).unwrap();
-    let Some(mut dead) = kill(&kind) else { return };
+    let mut dead = kill(&kind)?;
     dead.expect(Exit::Signal(libc::SIGKILL), &what);
     let mut found = [0; 4];
     let file = fs::File::open(kind.file()).unwrap();
     file.read_exact_at(&mut found, K::DAMAGE).unwrap();
     // Who uses a queue that was scribbled over, and that nobody has begun to repair, may do anything to it.
-    let sent = match u32::from_ne_bytes(found) {
+    let mark = u32::from_ne_bytes(found);
+    let sent = match mark {
         0 => 0,
         _ => expect_answers(&kind, &what),
     };
@@ -239,12 +264,13 @@ fn kill_one<K: Kind>(scribble: usize, what: &str, kill: impl FnOnce(&K) -> Optio
     );
     assert!(kind.repair().before.is_healthy(), "{what}");
     assert!(kind.send(), "{what}");
+    Some(mark)
 }
 
 /// Somebody new calls, and one who was there before. Neither hangs, and both are told whether their messages were sent: how many were.
 fn expect_answers<K: Kind>(kind: &K, what: &str) -> usize {
     let mut newcomer = Child::run(|| i32::from(kind.send()));
-    let Some(Exit::Code(sent @ 0..=1)) = newcomer.wait(Duration::from_secs(10)) else {
+    let Some(Exit::Code(sent @ 0..=1)) = newcomer.wait(PATIENCE) else {
         panic!("{what}: the newcomer is stuck, or crashed");
     };
     sent as usize + usize::from(kind.send_as_before())
@@ -275,7 +301,7 @@ fn kill_at_points<K: Kind>() {
                         0
                     });
                     // Not all are passed twice.
-                    let died = repairer.wait(Duration::from_secs(10)) != Some(Exit::Code(0));
+                    let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
                     assert!(died || nth == 2, "{point}");
                     died.then_some(repairer)
                 });
@@ -290,35 +316,117 @@ fn kill_at_random<K: Kind>(seed: u64) {
     let mut killed = 0;
     for round in 0..12 {
         let scribble = round % K::SCRIBBLES.len();
-        kill_one::<K>(scribble, &format!("seed {seed}"), |kind| {
+        let mark = kill_one::<K>(scribble, &format!("seed {seed}"), |kind| {
             let mut repairer = Child::run(|| {
                 kind.repair();
                 0
             });
             std::thread::sleep(Duration::from_micros(random.below(12_000)));
             repairer.signal(libc::SIGKILL);
-            let died = repairer.wait(Duration::from_secs(10)) != Some(Exit::Code(0));
-            killed += u32::from(died);
+            let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
             died.then_some(repairer)
         });
+        killed += u32::from(mark.is_some());
     }
     eprintln!("{}: {killed} of 12 repairs killed", K::NAME);
 }
 
+/// How long a repair has to live, in nanoseconds, once it has begun to make a queue anew.
+static LEFT: AtomicU64 = AtomicU64::new(0);
+
+/// A timer that kills this process.
+fn light_fuse() {
+    // SAFETY: zeroed memory is a valid sigevent and a valid itimerspec; all pointers are to locals.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGKILL;
+        let mut timer = std::ptr::null_mut();
+        let clock = libc::CLOCK_MONOTONIC;
+        assert_eq!(libc::timer_create(clock, &raw mut event, &raw mut timer), 0);
+        let mut times: libc::itimerspec = std::mem::zeroed();
+        times.it_value.tv_nsec = LEFT.load(Ordering::Relaxed) as i64;
+        let set = libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut());
+        assert_eq!(set, 0);
+    }
+}
+
+/// At any time while it makes the queue anew.
+fn kill_while_mending<K: Kind>(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut half_made = 0;
+    for round in 0..ROUNDS {
+        let scribble = round % K::SCRIBBLES.len();
+        // From less than a repair takes to more.
+        LEFT.store(1 + random.below(500 << (round % 12)), Ordering::Relaxed);
+        let mark = kill_one::<K>(scribble, &format!("seed {seed}, mending"), |kind| {
+            let mut repairer = Child::run(|| {
+                crash::arm_fuse("SALVAGE_BEGUN", light_fuse);
+                kind.repair();
+                0
+            });
+            let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
+            died.then_some(repairer)
+        });
+        half_made += usize::from(mark == Some(MENDING));
+    }
+    eprintln!("{}: {half_made} of {ROUNDS} queues left half made", K::NAME);
+    assert_ne!(half_made, 0, "{}: nobody died in time", K::NAME);
+}
+
+/// Two at once, of which one is killed at a point: the other one does not take what that leaves for whole.
+fn kill_one_of_two<K: Kind>(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut half_made = 0;
+    for round in 0..ROUNDS {
+        let (point, scribble) = (POINTS[round % POINTS.len()], round % K::SCRIBBLES.len());
+        let what = format!("{}, one of two, {point}, seed {seed}", K::NAME);
+        kill_one::<K>(scribble, &what, |kind| {
+            let mut other = Child::run(|| {
+                kind.repair();
+                0
+            });
+            std::thread::sleep(Duration::from_micros(random.below(4000)));
+            let mut repairer = Child::run(|| {
+                crash::arm(point, 1);
+                kind.repair();
+                0
+            });
+            let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
+            other.expect(Exit::Code(0), "the other repair");
+            let left = kind.diagnose();
+            let is_orphaned = |owner: &Owner| matches!(owner, Owner::Died(_));
+            if left.locks.iter().any(|lock| is_orphaned(&lock.owner)) {
+                assert!(left.damage.is_some(), "{what}: {:#?}", left.problems);
+                half_made += 1;
+            }
+            died.then_some(repairer)
+        });
+    }
+    eprintln!(
+        "{}: {half_made} of {ROUNDS} queues left half made by one of two",
+        K::NAME
+    );
+}
+
+fn kill<K: Kind>() {
+    kill_at_points::<K>();
+    kill_at_random::<K>(support::now());
+    kill_while_mending::<K>(support::now());
+    kill_one_of_two::<K>(support::now());
+}
+
 #[test]
 fn a_repair_of_a_posix_queue_that_is_killed_is_ended_by_another() {
-    kill_at_points::<Posix>();
-    kill_at_random::<Posix>(support::now());
+    kill::<Posix>();
 }
 
 #[test]
 fn a_repair_of_a_system_v_queue_that_is_killed_is_ended_by_another() {
-    kill_at_points::<Typed>();
-    kill_at_random::<Typed>(support::now());
+    kill::<Typed>();
 }
 
 #[test]
 fn a_repair_of_a_ring_that_is_killed_is_ended_by_another() {
-    kill_at_points::<OfRing>();
-    kill_at_random::<OfRing>(support::now());
+    kill::<OfRing>();
 }
