@@ -184,7 +184,7 @@ mod tests {
         }
         assert_eq!(
             namespace.unlink_queue_file(&name("/q")),
-            Err(FileError::NotFound)
+            Err(FileError::Directory)
         );
         assert!(dir.queue("q/letter").exists());
     }

@@ -358,7 +358,10 @@ pub(super) fn unlink(queues: &Directory, name: &OsStr) -> Result<(), FileError> 
         let errno = Errno::MFILE.raw_os_error();
         return Err(FileError::TooManyFiles { errno });
     }
-    unlink_in(queues, &home, name)
+    match unlink_in(queues, &home, name) {
+        Err(FileError::NotFound) if has_other_files(&home) => Err(FileError::Directory),
+        unlinked => unlinked,
+    }
 }
 
 fn unlink_in(queues: &Directory, home: &Directory, name: &OsStr) -> Result<(), FileError> {
@@ -686,7 +689,7 @@ mod tests {
         let outcome = plain.publish(&name("/q"), 0o600);
         assert_eq!(outcome.unwrap_err(), FileError::Directory);
         let gone = namespace.unlink_queue_file(&name("/q"));
-        assert_eq!(gone, Err(FileError::NotFound));
+        assert_eq!(gone, Err(FileError::Directory));
         assert_eq!(namespace.remove_all_unused(|_| true), Ok(vec![]));
         assert!(dir.queue("q/letter").exists());
     }
