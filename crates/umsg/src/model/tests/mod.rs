@@ -9,6 +9,7 @@ mod handover;
 mod holds;
 mod lock;
 mod look;
+mod mended;
 mod notice;
 mod priority;
 mod ring;
