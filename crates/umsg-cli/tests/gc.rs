@@ -39,7 +39,7 @@ fn nothing_is_removed_unless_that_is_said() {
 #[test]
 fn a_condition_has_to_be_given() {
     let site = Site::new();
-    for arguments in [["gc", "--remove"], ["gc", "["]] {
+    for arguments in [["gc", "--remove"], ["gc", "--older-than"]] {
         let outcome = site.command(&arguments).output().unwrap();
         assert_eq!(outcome.status.code(), Some(2));
         assert!(outcome.stderr.starts_with(b"error: "));
@@ -139,7 +139,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
         let expected =
             "left over: /killed, 1 doorbells, 1 half made; would be removed: say --remove\n";
         assert_eq!(left.text(), expected);
-        let report = site.umsg(&["gc", "/[kw]*", "--json"]).json();
+        let report = site.umsg(&["gc", "/k*", "/w*", "--json"]).json();
         assert_eq!(fates(&report), [("/waits", "stale")]);
         assert_eq!(
             report["left_over"]["queues"],
@@ -206,4 +206,16 @@ fn a_name_that_is_no_text_is_shown_as_ls_shows_it_and_kept_while_it_is_in_use() 
     drop(queue);
     let outcome = site.umsg(&["gc", "/odd*", "--remove"]);
     assert!(outcome.text().ends_with("\n1 removed\n"), "{outcome:?}");
+}
+
+#[test]
+fn brackets_in_a_name_mean_themselves() {
+    let site = Site::new();
+    for name in ["/a[1]", "/a1", "/b"] {
+        site.umsg(&["create", name]).text();
+    }
+    site.umsg(&["gc", "/a[1]", "--remove"]).text();
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/a1\n/b\n");
+    site.umsg(&["gc", "/**1", "--remove"]).text();
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/b\n");
 }

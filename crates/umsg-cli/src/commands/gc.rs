@@ -45,7 +45,7 @@ Examples:
 )]
 pub struct Gc {
     /// Those whose names are like this, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
-    #[arg(value_name = "PATTERN", value_parser = Pattern::new)]
+    #[arg(value_name = "PATTERN", value_parser = pattern)]
     patterns: Vec<Pattern>,
     /// Those that were not used for so long: 30m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
@@ -318,4 +318,19 @@ impl<'a> Report<'a> {
             },
         }
     }
+}
+
+/// `*` and `?` mean any characters and any one; all else, brackets too, means itself.
+fn pattern(text: &str) -> Result<Pattern, glob::PatternError> {
+    let mut pattern = String::new();
+    let mut last = ' ';
+    for character in text.chars() {
+        match character {
+            '[' | ']' => pattern.extend(['[', character, ']']),
+            '*' if last == '*' => {}
+            character => pattern.push(character),
+        }
+        last = character;
+    }
+    Pattern::new(&pattern)
 }
