@@ -12,6 +12,7 @@ cases_on_both! { "epoll":
     an_edge_is_told_with_all_that_is_ready,
     edges_of_room_alone,
     edges_cross_processes,
+    of_a_message_that_fills_the_queue_other_processes_are_told,
     a_changed_registration_is_told_anew,
     of_exclusive_waiters_at_least_one_is_told,
     queues_stand_beside_other_files,

@@ -168,12 +168,27 @@ CASE(edges_of_room_alone) {
 }
 
 CASE(edges_cross_processes) {
-    start(4);
+    start(5);
     add(queue, EPOLLIN | EPOLLET, 1);
     for (int i = 0; i < 4; i++) {
         pid_t child = later(send_one);
         EXPECT(only_event_within(-1, 1) == EPOLLIN && only_event(1) == 0);
         expect_success(child);
+    }
+}
+
+/* On umsg's queues one who looks at the same instant may be told twice. */
+CASE(of_a_message_that_fills_the_queue_other_processes_are_told) {
+    start(1);
+    add(queue, EPOLLIN | EPOLLET, 1);
+    for (int i = 0; i < 4; i++) {
+        pid_t child = later(send_one);
+        EXPECT(only_event_within(-1, 1) == EPOLLIN);
+        expect_success(child);
+        unsigned again = only_event(1);
+        EXPECT((again == 0 || again == EPOLLIN) && only_event(1) == 0);
+        receive_one();
+        EXPECT(only_event(1) == 0);
     }
 }
 
