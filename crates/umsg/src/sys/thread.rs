@@ -348,13 +348,19 @@ pub(crate) fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: signal 0 only asks whether the thread exists.
-    let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
-    if result != 0 && crate::sys::errno() == libc::ESRCH {
+    let exists = || {
+        // SAFETY: signal 0 only asks.
+        let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
+        result == 0 || crate::sys::errno() != libc::ESRCH
+    };
+    if !exists() {
         return true;
     }
-    let now = birth_of(pid, tid);
-    birth != 0 && now != 0 && now != birth
+    match birth_of(pid, tid) {
+        // It may have ended meanwhile.
+        0 => !exists(),
+        now => birth != 0 && now != birth,
+    }
 }
 
 #[cfg(loom)]
