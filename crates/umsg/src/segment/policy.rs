@@ -44,7 +44,7 @@ impl Rules {
     /// Somebody has the queue open.
     #[cfg(not(loom))]
     pub(crate) fn note_use(&self) {
-        // Relaxed: whoever asks holds the lock that the caller has, alone, or finds that it can't.
+        // Relaxed: it only ever becomes due. Who asks too early leaves the queue to those who have it open.
         if self.removal.load(Ordering::Relaxed) == WAITS {
             self.removal.store(Rules::DUE, Ordering::Relaxed);
         }
