@@ -158,7 +158,8 @@ pub(crate) struct Salvaged {
 #[cfg(not(loom))]
 pub(crate) trait Salvage {
     /// Takes all locks, each from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how
-    /// much of the file is memory, once nobody can add to it any more.
+    /// much of the file is memory, once nobody can add to it any more; `give_back` gives back the memory behind so many slots, once it is
+    /// sure that no message there is kept.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go.
@@ -167,6 +168,7 @@ pub(crate) trait Salvage {
         me: &Thread,
         deadline: Deadline,
         real: impl Fn() -> Real,
+        give_back: impl Fn(usize),
     ) -> Result<Salvaged, Trouble>;
 
     /// Takes up what the dead have left, the locks and what they held, without doubting anything else.

@@ -162,11 +162,8 @@ impl Subject for Segment {
     fn real(file: BorrowedFd<'_>, engine: &Engine) -> Real {
         let layout = engine.segment().layout();
         let count = |begin, end, element| repair::real(file, begin, end, element);
-        let slots = count(layout.cells, layout.arena, layout.cell_len);
-        let behind = layout.cells + slots * layout.cell_len;
-        repair::give_back(file, behind, layout.arena);
         Real {
-            slots,
+            slots: count(layout.cells, layout.arena, layout.cell_len),
             holds: count(layout.holds, layout.cells, size_of::<segment::Hold>()),
             nodes: count(layout.nodes, layout.ring, size_of::<Node>()),
             arena: count(layout.arena, layout.notices, GRANULE) as u32,
@@ -175,6 +172,12 @@ impl Subject for Segment {
             fifos: repair::real_pages(file, layout.fifos, layout.nodes),
             kinds: 0,
         }
+    }
+
+    fn give_back(file: BorrowedFd<'_>, engine: &Engine, slots: usize) {
+        let layout = engine.segment().layout();
+        let behind = layout.cells + slots * layout.cell_len;
+        repair::give_back(file, behind, layout.arena);
     }
 }
 

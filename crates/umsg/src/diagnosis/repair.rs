@@ -226,7 +226,12 @@ fn apply<S: Subject>(
     let patience = Deadline::after(Duration::from_nanos(STOPPED));
     match remedy {
         Remedy::MakeAnew => engine
-            .salvage(me, patience, || S::real(file, engine))
+            .salvage(
+                me,
+                patience,
+                || S::real(file, engine),
+                |slots| S::give_back(file, engine, slots),
+            )
             .map(Some),
         Remedy::TakeUp => engine.take_up(me, patience).map(|()| None),
     }

@@ -91,4 +91,7 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
 
     /// How much of the regions is real memory.
     fn real(file: BorrowedFd<'_>, engine: &Self::Engine) -> Real;
+
+    /// Gives back the memory behind so many slots.
+    fn give_back(file: BorrowedFd<'_>, engine: &Self::Engine, slots: usize);
 }

@@ -168,16 +168,19 @@ impl Subject for Segment {
         let layout = engine.segment().layout();
         let count = |begin, end, element| repair::real(file, begin, end, element);
         let places = count(layout.places, layout.kinds, size_of::<order::Place>());
-        let slots = count(layout.cells, layout.arena, CELL).min(places);
-        repair::give_back(file, layout.cells + slots * CELL, layout.arena);
         Real {
-            slots,
+            slots: count(layout.cells, layout.arena, CELL).min(places),
             holds: count(layout.holds, layout.places, size_of::<Hold>()),
             nodes: count(layout.seats, layout.holds, size_of::<Seat>()),
             kinds: count(layout.kinds, layout.cells, size_of::<order::Kind>()),
             arena: count(layout.arena, layout.len, GRANULE) as u32,
             ..Real::default()
         }
+    }
+
+    fn give_back(file: BorrowedFd<'_>, engine: &Engine, slots: usize) {
+        let layout = engine.segment().layout();
+        repair::give_back(file, layout.cells + slots * CELL, layout.arena);
     }
 }
 

@@ -106,6 +106,7 @@ impl mended::Salvage for Engine {
         me: &Thread,
         deadline: Deadline,
         real: impl Fn() -> Real,
+        give_back: impl Fn(usize),
     ) -> Result<Salvaged, Trouble> {
         let fixed = self.segment().fixed();
         let locks = Both::take(self, me, deadline)?;
@@ -122,6 +123,7 @@ impl mended::Salvage for Engine {
         fixed.receiver.lock.note_owner(me);
         fixed.sender.lock.note_owner(me);
         crash_point!(SALVAGE_BEGUN);
+        give_back(slots);
         let mut wakes = Wakes::default();
         let salvaged = self.make_anew(real, slots).and_then(|salvaged| {
             self.serve(&mut wakes)?;
@@ -547,7 +549,9 @@ mod tests {
         let fixed = engine.segment().fixed();
         fixed.receiver.lock.forge(receivers);
         fixed.sender.lock.forge(senders);
-        let salvaged = engine.salvage(thread::current(), Deadline::Passed, Real::default);
+        let salvaged = engine.salvage(thread::current(), Deadline::Passed, Real::default, |_| {
+            panic!("nothing is to be changed")
+        });
         (engine, salvaged)
     }
 

@@ -35,6 +35,7 @@ impl mended::Salvage for Engine {
         me: &Thread,
         deadline: Deadline,
         real: impl Fn() -> Real,
+        give_back: impl Fn(usize),
     ) -> Result<Salvaged, Trouble> {
         let lock = &self.fixed().hub.lock;
         // How it was left does not matter: from the mark on, whatever a dead owner has left is made anew, by us or by another salvage.
@@ -44,8 +45,10 @@ impl mended::Salvage for Engine {
         damage.begin_to_mend();
         crash_point!(SALVAGE_BEGUN);
         let mut wakes = Wakes::default();
+        let real = real();
+        give_back(real.slots);
         // If it fails the lock is left as the dead leave it: it is to be tried again.
-        let salvaged = self.make_anew(real())?;
+        let salvaged = self.make_anew(real)?;
         // Without memory who waits is not served yet, as after any repair.
         if let Err(Trouble::Damaged) = self.serve(&mut wakes) {
             return Err(Trouble::Damaged);
