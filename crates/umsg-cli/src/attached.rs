@@ -1,15 +1,17 @@
 //! The System V queue that a command works with.
 
 use umsg::Namespace;
-use umsg::sysv::{self, OpenOptions, Queue};
+use umsg::sysv::{self, ControlError, OpenOptions, Queue, ReceiveError, SendError};
 
 use crate::address::Label;
-use crate::failure::{Code, Failure, Result};
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::held_up;
 
-/// A queue, and how it was named.
+/// A queue, how it was named, and where it was found.
 pub struct Attached {
     pub queue: Queue,
     pub label: Label,
+    namespace: Namespace,
 }
 
 impl Attached {
@@ -22,7 +24,51 @@ impl Attached {
             Label::Id(id) => options.open_id(id),
         };
         let queue = queue.map_err(|error| Failure::of(label, error))?;
-        Ok(Attached { queue, label })
+        Ok(Attached::new(namespace, queue, label))
+    }
+
+    pub fn new(namespace: &Namespace, queue: Queue, label: Label) -> Attached {
+        let namespace = namespace.clone();
+        Attached {
+            queue,
+            label,
+            namespace,
+        }
+    }
+
+    /// Why a message was not sent, with what to do.
+    pub fn explain_send(&self, error: &SendError) -> String {
+        let held_up = match error {
+            SendError::Full | SendError::TimedOut => self.held_up(),
+            _ => None,
+        };
+        held_up.unwrap_or_else(|| error.explain())
+    }
+
+    /// Why no message was received, with what to do.
+    pub fn not_received(&self, error: &ReceiveError) -> Failure {
+        let held_up = match error {
+            ReceiveError::NoMessage | ReceiveError::TimedOut => self.held_up(),
+            _ => None,
+        };
+        let why = held_up.unwrap_or_else(|| error.explain());
+        Failure::new(error.code(), format_args!("{}: {why}", self.label))
+    }
+
+    /// Why messages were not looked at, with what to do. Nobody waits for one: those that are there are looked at.
+    pub fn not_seen(&self, error: &ReceiveError) -> Failure {
+        self.not_received(error).coded(Code::Failed)
+    }
+
+    /// Who is stopped with the queue's lock, if somebody is.
+    pub fn held_up(&self) -> Option<String> {
+        match self.queue.status() {
+            Err(ControlError::Busy) => {
+                let id = self.queue.id();
+                Some(held_up::labelled(&self.namespace, id, self.label))
+            }
+            _ => None,
+        }
     }
 }
 

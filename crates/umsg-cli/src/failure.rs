@@ -295,6 +295,7 @@ impl Explain for sysv::ControlError {
             sysv::ControlError::Open(error) => return error.explain(),
             sysv::ControlError::PermissionDenied => AS_OWNER,
             sysv::ControlError::Damaged => DAMAGED,
+            sysv::ControlError::Busy => "`umsg doctor` names it: let it go on, or end it",
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")

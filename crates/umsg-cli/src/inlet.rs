@@ -8,7 +8,7 @@ use umsg::sysv::{self, Want};
 
 use crate::attached::Attached;
 use crate::commands::patience::Patience;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::opened::Opened;
 
 pub enum Inlet<'a> {
@@ -47,7 +47,7 @@ impl Inlet<'_> {
                         &meanwhile,
                     )?
                     .map(Held::SystemV)
-                    .map_err(|error| Failure::of(from.label, error))
+                    .map_err(|error| from.not_received(&error))
             }
         }
     }
@@ -57,13 +57,13 @@ impl Inlet<'_> {
         match self {
             Inlet::Posix(from) => match from.queue.try_receive_lease() {
                 Ok(message) => Ok(Some(Held::Posix(message))),
-                Err(posix::ReceiveError::Empty) => Ok(None),
+                Err(posix::ReceiveError::Empty) if from.held_up().is_none() => Ok(None),
                 Err(error) => Err(from.not_received(&error)),
             },
             Inlet::SystemV { from, want } => match from.queue.try_lease(*want) {
                 Ok(message) => Ok(Some(Held::SystemV(message))),
-                Err(sysv::ReceiveError::NoMessage) => Ok(None),
-                Err(error) => Err(Failure::of(from.label, error)),
+                Err(sysv::ReceiveError::NoMessage) if from.held_up().is_none() => Ok(None),
+                Err(error) => Err(from.not_received(&error)),
             },
         }
     }

@@ -9,7 +9,7 @@
 //! | who has a queue open | [`users`] |
 //! | the queue that a command works with | [`opened`], of System V [`attached`] |
 //! | sending and receiving, whatever the kind of queue | [`outlet`], [`inlet`] |
-//! | errors, hints and exit codes | [`failure`] |
+//! | errors, hints and exit codes | [`failure`]; of a queue whose lock a stopped process has, [`held_up`] |
 //! | can a program be intercepted, and how | [`program`], [`preload`] |
 #![deny(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod attached;
 mod cli;
 mod commands;
 mod failure;
+mod held_up;
 #[allow(
     unsafe_code,
     reason = "what is done about a signal is asked and set by calls of libc"

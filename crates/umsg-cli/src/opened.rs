@@ -7,6 +7,7 @@ use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
 use crate::failure::{Code, Explain, Failure, Result};
+use crate::held_up;
 use crate::names::Name;
 
 /// How soon a command that waits looks whether its queue is still there.
@@ -51,10 +52,15 @@ impl<'a> Opened<'a> {
     /// Why a message was not sent, with what to do.
     pub fn explain_send(&self, error: &SendError) -> String {
         let status = self.queue.status();
-        let (aside, held) = (
-            status.set_aside,
-            status.attributes.leased + status.attributes.reserved,
-        );
+        let attributes = status.attributes;
+        let taken = attributes.messages + attributes.leased + attributes.reserved;
+        if matches!(error, SendError::Full | SendError::TimedOut)
+            && taken < attributes.max_messages
+            && let Some(why) = held_up::named(self.namespace, self.name)
+        {
+            return why;
+        }
+        let (aside, held) = (status.set_aside, attributes.leased + attributes.reserved);
         match (error, &status.dead_letter) {
             (SendError::Full | SendError::TimedOut, Some(name)) if aside != 0 => {
                 let name = Name::from(name.as_os_str());
@@ -72,6 +78,10 @@ impl<'a> Opened<'a> {
     /// Why no message was received, with what to do.
     pub fn not_received(&self, error: &ReceiveError) -> Failure {
         let leased = self.queue.attributes().leased;
+        let empty = matches!(error, ReceiveError::Empty | ReceiveError::TimedOut);
+        if empty && let Some(why) = self.held_up() {
+            return Failure::new(error.code(), format_args!("{}: {why}", self.name));
+        }
         match error {
             ReceiveError::Empty | ReceiveError::TimedOut if leased != 0 => Failure::new(
                 error.code(),
@@ -82,6 +92,25 @@ impl<'a> Opened<'a> {
             ),
             _ => Failure::of(self.name, error),
         }
+    }
+
+    /// Who keeps messages from being received that are there, and what to do about it.
+    pub fn held_up(&self) -> Option<String> {
+        match self.queue.attributes().messages {
+            0 => None,
+            _ => held_up::named(self.namespace, self.name),
+        }
+    }
+
+    /// Why messages were not looked at, with what to do. Nobody waits for one: those that are there are looked at, and only who is stopped
+    /// keeps them.
+    pub fn not_seen(&self, error: &ReceiveError) -> Failure {
+        let held_up = match error {
+            ReceiveError::TimedOut => held_up::named(self.namespace, self.name),
+            _ => None,
+        };
+        let why = held_up.unwrap_or_else(|| error.explain());
+        Failure::new(Code::Failed, format_args!("{}: {why}", self.name))
     }
 
     /// An error once the name leads to no queue, or to another one: nobody finds this one any more. Looks at most

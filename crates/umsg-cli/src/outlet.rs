@@ -64,7 +64,7 @@ impl Outlet<'_> {
                 )?;
                 Ok(sent.map_err(|error| Refusal {
                     code: error.code(),
-                    why: error.explain(),
+                    why: to.explain_send(&error),
                 }))
             }
         }

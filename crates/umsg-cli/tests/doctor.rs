@@ -9,8 +9,10 @@ use std::process::{Child, Command};
 use serde_json::{Value, json};
 use support::{Outcome, Site, start};
 
-/// Where the lock of the senders' side lies: docs/format.md.
+/// Where the locks of a POSIX queue and that of a System V queue lie: docs/format.md.
 const SENDER_LOCK: u64 = 512;
+const RECEIVER_LOCK: u64 = 768;
+const QUEUE_LOCK: u64 = 256;
 
 /// A process that is killed and reaped with the test.
 struct Killed(Child);
@@ -20,6 +22,15 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A process that is stopped.
+fn stopped() -> Killed {
+    let process = Killed(start(Command::new("sleep").arg("60")));
+    let pid = process.0.id().to_string();
+    let status = Command::new("kill").args(["-STOP", &pid]).status();
+    assert!(status.unwrap().success());
+    process
 }
 
 fn write(site: &Site, file: &str, offset: u64, bytes: &[u8]) {
@@ -116,12 +127,8 @@ fn who_is_blocked_is_named_with_what_for() {
 fn a_stopped_owner_is_named_with_what_to_do() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
-    let owner = Killed(start(Command::new("sleep").arg("60")));
+    let owner = stopped();
     let pid = owner.0.id();
-    let status = Command::new("kill")
-        .args(["-STOP", &pid.to_string()])
-        .status();
-    assert!(status.unwrap().success());
     write(&site, "mq/q", SENDER_LOCK, &pid.to_le_bytes());
     let shown = site.umsg(&["doctor", "/q"]);
     assert_eq!(shown.code, Some(5));
@@ -141,6 +148,42 @@ fn a_stopped_owner_is_named_with_what_to_do() {
         (code, &queue["problems"][0]["kind"]),
         (Some(5), &json!("stuck"))
     );
+}
+
+#[test]
+fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
+    let site = Site::new();
+    for queue in ["/q", "key:7"] {
+        site.umsg(&["create", queue]).text();
+        site.umsg(&["send", queue, "here"]).text();
+    }
+    let owner = stopped();
+    let pid = owner.0.id();
+    let set = |file, offset| write(&site, file, offset, &pid.to_le_bytes());
+    let told = |code, command: &[&str]| {
+        let why = format!("process {pid} (sleep) is stopped");
+        let says = [&why, "kill -CONT", "see `umsg doctor "];
+        site.umsg(command).fails(code, &says);
+    };
+    set("mq/q", SENDER_LOCK);
+    told(3, &["send", "/q", "x", "--timeout", "50ms"]);
+    told(3, &["send", "/q", "x", "--nonblocking"]);
+    assert_eq!(
+        site.umsg(&["recv", "/q", "--timeout", "50ms"]).text(),
+        "here\n"
+    );
+    // That there is none is right, whoever is stopped.
+    let none = site.umsg(&["recv", "/q", "--timeout", "50ms"]);
+    none.fails(3, &["timed out waiting for a message"]);
+    write(&site, "mq/q", SENDER_LOCK, &[0; 4]);
+    site.umsg(&["send", "/q", "here"]).text();
+    set("mq/q", RECEIVER_LOCK);
+    told(3, &["recv", "/q", "--timeout", "50ms"]);
+    told(3, &["recv", "/q", "--all"]);
+    told(1, &["peek", "/q"]);
+    set("msg/0", QUEUE_LOCK);
+    told(3, &["recv", "key:7", "--timeout", "50ms"]);
+    told(1, &["peek", "key:7"]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Wanted {
         };
         self.check(namespace)?;
         match self.make(namespace, key) {
-            Ok(queue) => Ok(Attached { queue, label }),
+            Ok(queue) => Ok(Attached::new(namespace, queue, label)),
             Err(OpenError::AlreadyExists) if !self.exclusive => {
                 let found = Attached::open(namespace, label)?;
                 self.compare(label, &entry(namespace, &found)?)?;

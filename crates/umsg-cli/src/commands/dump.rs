@@ -77,8 +77,7 @@ impl Dump {
     fn take(&self, cli: &Cli) -> Result<Snapshot> {
         let namespace = place::existing(cli)?;
         let opened = Opened::open(&namespace, &self.name, Purpose::See)?;
-        let snapshot =
-            Snapshot::of(&opened.queue).map_err(|error| Failure::of(&self.name, error))?;
+        let snapshot = Snapshot::of(&opened.queue).map_err(|error| opened.not_seen(&error))?;
         self.warn(&opened.queue.status());
         Ok(snapshot.named(&self.name))
     }

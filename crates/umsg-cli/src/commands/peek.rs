@@ -9,7 +9,7 @@ use umsg::{Namespace, posix, sysv};
 use crate::address::{Address, Label, address};
 use crate::attached::Attached;
 use crate::cli::Cli;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::table::{Side, Table};
@@ -57,10 +57,11 @@ impl Peek {
     }
 
     fn by_priority(&self, namespace: &Namespace, name: &Name) -> Result {
-        let messages = Opened::open(namespace, name, Purpose::See)?
+        let opened = Opened::open(namespace, name, Purpose::See)?;
+        let messages = opened
             .queue
             .messages(self.most())
-            .map_err(|error| Failure::of(name, error))?;
+            .map_err(|error| opened.not_seen(&error))?;
         let shown = messages.iter().map(|peeked: &posix::Peeked| Shown {
             rank: peeked.priority.to_string(),
             len: peeked.data.len(),
@@ -78,10 +79,11 @@ impl Peek {
     }
 
     fn by_arrival(&self, namespace: &Namespace, label: Label) -> Result {
-        let messages = Attached::open(namespace, label)?
+        let attached = Attached::open(namespace, label)?;
+        let messages = attached
             .queue
             .messages(self.most())
-            .map_err(|error| Failure::of(label, error))?;
+            .map_err(|error| attached.not_seen(&error))?;
         let shown = messages.iter().map(|peeked: &sysv::Peeked| Shown {
             rank: peeked.mtype.to_string(),
             len: peeked.len,

@@ -38,7 +38,8 @@ Exit codes:
   0    sent
   1    failed; one line on standard error says why and what to do
   2    the command line makes no sense
-  3    no room within the time allowed
+  3    no room within the time allowed, or a process is stopped with the
+       queue's lock: standard error says which
   4    the queue was removed while this waited for room")]
 pub struct Send {
     /// The queue: a name, or of System V key:0x1234 or id:32769
