@@ -21,6 +21,7 @@ mod clock;
 mod columns;
 mod company;
 mod crew;
+mod directory;
 mod document;
 mod duo;
 mod failure;

@@ -10,15 +10,15 @@
 //! the directories, the kernel's System V queues and what others left in shared memory: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
 //! POSIX queues need no such care: they are unlinked as soon as they are open.
 
-use std::fs;
 use std::io::Write as _;
 use std::mem::MaybeUninit;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use crate::backends::typed;
+use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::peers::scratch::{self, Scratch};
 
@@ -27,7 +27,7 @@ pub fn run(
     deadline: Duration,
     work: impl FnOnce(&Scratch) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
-    let directory = Directory::new()?;
+    let directory = Directory::new(Path::new("/dev/shm"), "umsg-bench-")?;
     let scratch = scratch::Owned::new()?;
     let signals = block_signals()?;
     become_subreaper();
@@ -85,34 +85,6 @@ pub fn die_with_parent(parent: u32) {
 pub fn kill(child: libc::pid_t, signal: i32) {
     // SAFETY: kill touches no memory; the child is ours and not reaped, so the id is still its own.
     unsafe { libc::kill(child, signal) };
-}
-
-/// A directory for one run, removed with all that is in it.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Result<Self, Failure> {
-        let mut template = *b"/dev/shm/umsg-bench-XXXXXX\0";
-        // SAFETY: the template is writable, ends with six X and a zero byte, and outlives the call.
-        let made = unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) };
-        if made.is_null() {
-            return Err(Failure::system("cannot make a directory in /dev/shm"));
-        }
-        let name = String::from_utf8_lossy(&template[..template.len() - 1]);
-        Ok(Self(PathBuf::from(&*name)))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("umsg-bench: {} stays behind: {error}", self.0.display());
-        }
-    }
 }
 
 /// Blocks what the supervisor takes with `sigtimedwait`.

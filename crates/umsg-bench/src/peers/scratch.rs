@@ -1,11 +1,10 @@
 //! A directory for what peers need, and names that tell what they leave in `/dev/shm`.
 
-use std::ffi::{CString, OsStr};
 use std::fs;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::directory::Directory;
 use crate::failure::Failure;
 
 /// Where shared memory has its names.
@@ -15,38 +14,31 @@ const SHARED: &str = "/dev/shm";
 #[derive(Clone)]
 pub struct Scratch(PathBuf);
 
-/// Removes the directory when dropped, with all shared memory whose name begins as its own does. The supervisor has it: it goes on when
-/// all others have ended.
-pub struct Owned(Scratch);
+/// Goes with all that is in it when dropped, and with all shared memory whose name begins as its own does. The supervisor has it: it goes
+/// on when all others have ended.
+pub struct Owned {
+    scratch: Scratch,
+    _directory: Directory,
+}
 
 impl Owned {
     /// Makes it, for us alone, where temporary files go.
     pub fn new() -> Result<Self, Failure> {
-        let template = std::env::temp_dir().join("umsg-b-XXXXXX");
-        let template = CString::new(template.into_os_string().into_vec())
-            .map_err(|_| Failure::new("TMPDIR holds a zero byte"))?;
-        let mut template = template.into_bytes_with_nul();
-        // SAFETY: the template is writable, ends with six X and a zero byte, and outlives the call.
-        if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
-            let path = String::from_utf8_lossy(&template[..template.len() - 1]).into_owned();
-            return Err(Failure::system(format_args!("cannot make {path}")));
-        }
-        template.pop();
-        Ok(Self(Scratch(PathBuf::from(OsStr::from_bytes(&template)))))
+        let directory = Directory::new(&std::env::temp_dir(), "umsg-b-")?;
+        Ok(Self {
+            scratch: Scratch(directory.path().to_owned()),
+            _directory: directory,
+        })
     }
 
     pub fn scratch(&self) -> &Scratch {
-        &self.0
+        &self.scratch
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        let Scratch(path) = &self.0;
-        sweep(&self.0.prefix());
-        if let Err(error) = fs::remove_dir_all(path) {
-            eprintln!("umsg-bench: {} stays behind: {error}", path.display());
-        }
+        sweep(&self.scratch.prefix());
     }
 }
 

@@ -1,0 +1,35 @@
+//! A directory for one run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Removed with all that is in it when dropped; who can't says so.
+pub struct Directory(PathBuf);
+
+impl Directory {
+    /// Makes one, for us alone, of a name that begins so.
+    pub fn new(parent: &Path, prefix: &str) -> Result<Self, Failure> {
+        tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(parent)
+            .map(|made| Self(made.keep()))
+            .map_err(|error| {
+                let parent = parent.display();
+                Failure::new(format!("cannot make a directory in {parent}: {error}"))
+            })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("umsg-bench: {} stays behind: {error}", self.0.display());
+        }
+    }
+}
