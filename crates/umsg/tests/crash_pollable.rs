@@ -31,29 +31,53 @@ fn polled(descriptor: BorrowedFd<'_>) -> (bool, bool) {
 }
 
 /// A way to change a queue that holds so many messages.
-type Work = (&'static str, u32, fn(&Queue));
+struct Work<Q> {
+    name: &'static str,
+    messages: u32,
+    does: fn(&Q),
+    /// Whether who dies at it may hold a message, which comes back, and is shown, when somebody looks.
+    leases: bool,
+}
 
-const WORKS: &[Work] = &[
-    ("sends to an empty queue", 0, |queue| {
+const fn work<Q>(name: &'static str, messages: u32, does: fn(&Q)) -> Work<Q> {
+    Work {
+        name,
+        messages,
+        does,
+        leases: false,
+    }
+}
+
+const fn lease<Q>(name: &'static str, messages: u32, does: fn(&Q)) -> Work<Q> {
+    Work {
+        name,
+        messages,
+        does,
+        leases: true,
+    }
+}
+
+const WORKS: &[Work<Queue>] = &[
+    work("sends to an empty queue", 0, |queue| {
         queue.try_send(b"m", 0).unwrap()
     }),
-    ("fills a queue", 1, |queue| queue.try_send(b"m", 1).unwrap()),
-    ("sends two together", 0, |queue| {
+    work("fills a queue", 1, |queue| queue.try_send(b"m", 1).unwrap()),
+    work("sends two together", 0, |queue| {
         queue.try_send_batch(&[(b"m", 0), (b"m", 1)]).unwrap()
     }),
-    ("receives from a full queue", 2, |queue| {
+    work("receives from a full queue", 2, |queue| {
         queue.try_receive(&mut [0; 8]).unwrap();
     }),
-    ("receives the last message", 1, |queue| {
+    work("receives the last message", 1, |queue| {
         queue.try_receive(&mut [0; 8]).unwrap();
     }),
-    ("leases the last message", 1, |queue| {
+    lease("leases the last message", 1, |queue| {
         queue.try_receive_lease().unwrap().acknowledge().unwrap();
     }),
-    ("gives a message back", 2, |queue| {
+    lease("gives a message back", 2, |queue| {
         drop(queue.try_receive_lease().unwrap())
     }),
-    ("commits a message", 0, |queue| {
+    work("commits a message", 0, |queue| {
         let mut room = queue.try_reserve(1).unwrap();
         room.write_at(0, b"m");
         room.commit(0).unwrap();
@@ -65,9 +89,9 @@ fn a_killed_ringer_leaves_no_poller_untold() {
     let _turn = turn();
     for point in ["BELL_BEGUN", "BELL_RUNG", "BELL_FORETOLD", "BELL_SETTLED"] {
         let mut kills = 0;
-        for (name, messages, work) in WORKS {
+        for work in WORKS {
             for nth in 1..=3 {
-                kills += u32::from(dies_ringing(point, nth, *messages, *work, name));
+                kills += u32::from(dies_ringing(point, nth, work));
             }
         }
         println!("{point}: {kills} kills");
@@ -76,17 +100,17 @@ fn a_killed_ringer_leaves_no_poller_untold() {
 }
 
 /// Whether it died.
-fn dies_ringing(point: &str, nth: u32, messages: u32, work: fn(&Queue), name: &str) -> bool {
+fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     let place = Place::new();
     let queue = place.create("/q", DEPTH, 8);
-    for _ in 0..messages {
+    for _ in 0..work.messages {
         queue.try_send(b"m", 0).unwrap();
     }
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let mut child = Child::run(|| {
         let queue = place.open("/q");
         crash::arm(point, nth);
-        work(&queue);
+        (work.does)(&queue);
         0
     });
     let exit = child
@@ -97,10 +121,11 @@ fn dies_ringing(point: &str, nth: u32, messages: u32, work: fn(&Queue), name: &s
     let left = queue.attributes().messages as u32;
     let leased = queue.status().attributes.leased as u32;
     let (readable, writable) = (left != 0, left + leased < DEPTH);
-    let says = format!("who {name} dies at the {nth}th {point}: {left} messages");
-    // What the dead held comes back when somebody looks: attributes() just did.
-    let was_held = name.starts_with("leases") || name.starts_with("gives");
-    assert!(before.0 || !readable || was_held, "{says}, not shown");
+    let says = format!(
+        "who {} dies at the {nth}th {point}: {left} messages",
+        work.name
+    );
+    assert!(before.0 || !readable || work.leases, "{says}, not shown");
     assert!(before.1 || !writable, "{says}, room is not shown");
     assert_eq!(
         polled(descriptor),
@@ -205,27 +230,25 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
     }
 }
 
-/// As [`Work`], of a System V queue that takes two bytes.
-type TypedWork = (&'static str, u32, fn(&sysv::Queue));
-
-const TYPED_WORKS: &[TypedWork] = &[
-    ("sends to an empty queue", 0, |queue| {
+/// Of a System V queue that takes two bytes.
+const TYPED_WORKS: &[Work<sysv::Queue>] = &[
+    work("sends to an empty queue", 0, |queue| {
         queue.try_send(1, b"m").unwrap()
     }),
-    ("fills a queue", 1, |queue| queue.try_send(2, b"m").unwrap()),
-    ("sends two together", 0, |queue| {
+    work("fills a queue", 1, |queue| queue.try_send(2, b"m").unwrap()),
+    work("sends two together", 0, |queue| {
         queue.try_send_batch(&[(1, b"m"), (2, b"m")]).unwrap();
     }),
-    ("receives from a full queue", 2, |queue| {
+    work("receives from a full queue", 2, |queue| {
         queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
     }),
-    ("receives the last message", 1, |queue| {
+    work("receives the last message", 1, |queue| {
         queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
     }),
-    ("leases the last message", 1, |queue| {
+    lease("leases the last message", 1, |queue| {
         queue.try_lease(Want::Any).unwrap().acknowledge().unwrap();
     }),
-    ("gives a message back", 2, |queue| {
+    lease("gives a message back", 2, |queue| {
         drop(queue.try_lease(Want::Any).unwrap())
     }),
 ];
@@ -235,9 +258,9 @@ fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_untold() {
     let _turn = turn();
     for point in ["BELL_BEGUN", "BELL_RUNG", "BELL_FORETOLD", "BELL_SETTLED"] {
         let mut kills = 0;
-        for (name, messages, work) in TYPED_WORKS {
+        for work in TYPED_WORKS {
             for nth in 1..=3 {
-                kills += u32::from(dies_ringing_typed(point, nth, *messages, *work, name));
+                kills += u32::from(dies_ringing_typed(point, nth, work));
             }
         }
         println!("{point}: {kills} kills");
@@ -246,13 +269,7 @@ fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_untold() {
 }
 
 /// Whether it died.
-fn dies_ringing_typed(
-    point: &str,
-    nth: u32,
-    messages: u32,
-    work: fn(&sysv::Queue),
-    name: &str,
-) -> bool {
+fn dies_ringing_typed(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
     let place = Place::new();
     let queue = place.create_typed(7);
     let small = Change {
@@ -260,14 +277,14 @@ fn dies_ringing_typed(
         ..Change::default()
     };
     queue.set(&small).unwrap();
-    for _ in 0..messages {
+    for _ in 0..work.messages {
         queue.try_send(1, b"m").unwrap();
     }
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let mut child = Child::run(|| {
         let queue = place.open_typed(7);
         crash::arm(point, nth);
-        work(&queue);
+        (work.does)(&queue);
         0
     });
     let exit = child
@@ -277,11 +294,10 @@ fn dies_ringing_typed(
     // Repairs.
     queue.set(&small).unwrap();
     let after = polled(descriptor);
-    let says = format!("who {name} dies at the {nth}th {point}");
+    let says = format!("who {} dies at the {nth}th {point}", work.name);
     let readiness = queue.readiness();
-    let was_held = name.starts_with("leases") || name.starts_with("gives");
     assert!(
-        before.0 || !readiness.readable || was_held,
+        before.0 || !readiness.readable || work.leases,
         "{says}: not shown"
     );
     assert!(before.1 || !readiness.writable, "{says}: room is not shown");
