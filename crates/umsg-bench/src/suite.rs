@@ -97,7 +97,7 @@ impl Suite {
             Suite::Msg => (43, 150),
             Suite::Counters => (12, 45),
             Suite::Ring => (35, 230),
-            Suite::Neighbour => (20, 120),
+            Suite::Neighbour => (24, 150),
             Suite::Peers => (15, 45),
             Suite::All => (0, 0),
             Suite::Guard => (15, 30),

@@ -48,14 +48,18 @@ pub fn table(document: &Document) -> Table {
                  messages; here the queue is new, so that its memory comes into use. The kernel's column is taken at the \
                  deepest queue that it allows the caller.",
         goal: "Each row at least 10 times the kernel's speed; an empty queue at most 45 ns for both; a neighbour at most 0.5 % slower.",
-        more: ["umsg at the kernel's depth", "array of 2012, here"]
-            .map(Into::into)
-            .into(),
+        more: [
+            "umsg at the kernel's depth",
+            "umsg at the kernel's rate",
+            "array of 2012, here",
+        ]
+        .map(Into::into)
+        .into(),
         published: vec!["array", "tree"],
         lines: Vec::new(),
         notes: Vec::new(),
     };
-    let keys = ["umsg_at_kernel_depth", "array2012"];
+    let keys = ["umsg_at_kernel_depth", "umsg_at_kernel_rate", "array2012"];
     for (end, name) in ENDS.into_iter().enumerate() {
         let name = format!("empty, {name}");
         let published = vec![Some(EMPTY[0][end]), Some(EMPTY[1][end])];

@@ -6,13 +6,17 @@
 //! through memory that has to come from a cache that the cores share; its own CPU time for a fixed
 //! amount of work is what counts. Each run beside a hammer is paired with a run beside the spinner, and
 //! the median over the pairs comes with its 95 % confidence interval.
+//!
+//! At full speed umsg moves some twenty times as many messages through the caches as the kernel does. So there is a column
+//! in which it moves as many.
 
 mod work;
 
 use std::hint;
+use std::time::Duration;
 
 use self::work::Neighbour;
-use super::pairs::{self, MESSAGE_SIZE};
+use super::pairs::{self, Extent, MESSAGE_SIZE};
 use super::priorities::Constant;
 use crate::backends::array2012::ArrayQueue;
 use crate::backends::kernel::KernelQueue;
@@ -46,6 +50,9 @@ const TIMES: u32 = 2;
 /// Pairs of operations of the hammer between two looks at whether to stop.
 const BLOWS: u32 = 16;
 
+/// How long it is measured at what rate the kernel goes.
+const PACING: Duration = Duration::from_millis(20);
+
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let Some(second) = plan.cpus.second else {
         return Err(Failure::new(
@@ -69,6 +76,11 @@ fn row(plan: &Plan, places: Places, neighbour: &Neighbour) -> Result<Row, Failur
     let shallow = *kernel_depth.as_ref().unwrap_or(&DEPTH);
     let mut umsg = Side::new();
     let mut umsg_shallow = Side::new();
+    let pace = match kernel_depth {
+        Ok(depth) => Some(kernels_pair(depth)?),
+        Err(_) => None,
+    };
+    let mut umsg_paced = Side::absent(kernel_depth.as_ref().err().cloned());
     let mut kernel = Side::absent(kernel_depth.as_ref().err().cloned());
     let mut array = Side::new();
     let pairs = plan
@@ -81,33 +93,45 @@ fn row(plan: &Plan, places: Places, neighbour: &Neighbour) -> Result<Row, Failur
             neighbour,
             hammer_first: pair.is_multiple_of(2),
         };
-        umsg.round(|| beside.slowdown(|stop| hammer::<UmsgQueue>(DEPTH, stop)));
-        kernel.round(|| beside.slowdown(|stop| hammer::<KernelQueue>(shallow, stop)));
-        umsg_shallow.round(|| beside.slowdown(|stop| hammer::<UmsgQueue>(shallow, stop)));
+        umsg.round(|| beside.slowdown(|stop| hammer::<UmsgQueue>(DEPTH, 0, stop)));
+        kernel.round(|| beside.slowdown(|stop| hammer::<KernelQueue>(shallow, 0, stop)));
+        umsg_shallow.round(|| beside.slowdown(|stop| hammer::<UmsgQueue>(shallow, 0, stop)));
+        if let Some(pace) = pace {
+            umsg_paced.round(|| beside.slowdown(|stop| hammer::<UmsgQueue>(DEPTH, pace, stop)));
+        }
         if pair.is_multiple_of(ARRAYS) {
-            array.round(|| beside.slowdown(|stop| hammer::<ArrayQueue>(DEPTH, stop)));
+            array.round(|| beside.slowdown(|stop| hammer::<ArrayQueue>(DEPTH, 0, stop)));
         }
     }
-    if let Some(failure) = umsg.failure.or(umsg_shallow.failure) {
+    let failed = umsg.failure.or(umsg_shallow.failure);
+    if let Some(failure) = failed.or(umsg_paced.failure.filter(|_| pace.is_some())) {
         return Err(failure);
     }
-    let [umsg, umsg_shallow, kernel, array] = [
+    let [umsg, umsg_shallow, umsg_paced, kernel, array] = [
         umsg.rounds,
         umsg_shallow.rounds,
+        umsg_paced.rounds,
         kernel.rounds,
         array.rounds,
     ]
     .map(Interval::of);
     let mut row = compare(neighbour, &umsg, &kernel)
         .column("umsg_at_kernel_depth", Some(umsg_shallow.median))
+        .column("umsg_at_kernel_rate", pace.map(|_| umsg_paced.median))
         .column("array2012", Some(array.median));
     for (side, interval) in [
         ("umsg", &umsg),
         ("kernel", &kernel),
         ("umsg at kernel depth", &umsg_shallow),
+        ("umsg at kernel rate", &umsg_paced),
         ("array of 2012", &array),
     ] {
         row = row.note(format!("{side}: {}", interval.describe()));
+    }
+    if let Some(pace) = pace {
+        row = row.note(format!(
+            "the kernel's rate: a send and a receive in {pace} ns"
+        ));
     }
     if let Ok(depth) = kernel_depth {
         row = row.note(plan.allowance.describe(depth));
@@ -208,15 +232,34 @@ fn spin(stop: &Stop) -> Result<(), Failure> {
     Ok(())
 }
 
-fn hammer<Q: MessageQueue>(depth: u32, stop: &Stop) -> Result<(), Failure> {
+/// At full speed, or not faster than a pair in so many nanoseconds.
+fn hammer<Q: MessageQueue>(depth: u32, pace: u64, stop: &Stop) -> Result<(), Failure> {
+    let queue = nearly_full::<Q>(depth)?;
+    stop.begin();
+    let mut next = clock::now();
+    while !stop.is_set() {
+        pairs::pairs(&queue, &mut Constant, BLOWS)?;
+        next += pace * u64::from(BLOWS);
+        // Spinning, as the baseline does.
+        while pace != 0 && clock::now() < next && !stop.is_set() {
+            hint::spin_loop();
+        }
+    }
+    Ok(())
+}
+
+/// With room for one message.
+fn nearly_full<Q: MessageQueue>(depth: u32) -> Result<Q, Failure> {
     let queue = Q::make(&Spec {
         depth,
         message_size: MESSAGE_SIZE as u32,
     })?;
     pairs::fill(&queue, depth - 1, &mut Constant)?;
-    stop.begin();
-    while !stop.is_set() {
-        pairs::pairs(&queue, &mut Constant, BLOWS)?;
-    }
-    Ok(())
+    Ok(queue)
+}
+
+/// What a send and a receive take it, in nanoseconds.
+fn kernels_pair(depth: u32) -> Result<u64, Failure> {
+    let queue = nearly_full::<KernelQueue>(depth)?;
+    Ok(pairs::pair(&queue, &mut Constant, Extent::timed(PACING))? as u64)
 }
