@@ -124,7 +124,14 @@ impl Namespace {
     ) -> Result<(OwnedFd, bool), FileError> {
         loop {
             match self.open_file_in(POSIX, name, access, nonblocking) {
-                Err(FileError::Directory) => {}
+                Err(error @ (FileError::Directory | FileError::Denied)) => {
+                    // Who only reads, and may not list the directory, is refused before he is told that it is one.
+                    if error == FileError::Denied
+                        && !is_directory(&self.queues()?, name.as_os_str())
+                    {
+                        return Err(error);
+                    }
+                }
                 other => return Ok((other?, false)),
             }
             // The directory of queues gives back its descriptor before the file takes one.
@@ -725,7 +732,11 @@ mod tests {
             let unlinked = namespace.unlink_queue_file(&name("/q"));
             assert_eq!(unlinked, Err(FileError::Denied));
             assert_eq!(make(&namespace).unwrap_err(), FileError::AlreadyExists);
-            assert_eq!(hold(open(&namespace).unwrap().as_fd()), Ok(Hold::Held));
+            // The directory can be searched and not be read.
+            for access in [FileAccess::Read, FileAccess::ReadWrite] {
+                let (file, _) = namespace.open_queue(&name("/q"), access, false).unwrap();
+                assert_eq!(hold(file.as_fd()), Ok(Hold::Held));
+            }
         });
         assert_eq!(remove(&namespace), Ok(Removal::Gone));
         as_user(STRANGER, || drop(make(&namespace).unwrap()));
