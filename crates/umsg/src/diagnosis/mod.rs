@@ -95,7 +95,7 @@ pub struct Diagnosis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// Messages that are queued, and their bytes.
+    /// Messages that are queued, and their bytes; of a ring those of their payloads.
     pub messages: u64,
     /// See [`messages`](Contents::messages).
     pub bytes: u64,

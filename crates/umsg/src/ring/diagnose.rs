@@ -1,7 +1,8 @@
 //! What is the matter with a ring.
 
 use super::error::RingError;
-use crate::diagnosis::{self, Diagnosis, Repaired};
+use super::message::HEAD;
+use crate::diagnosis::{self, Diagnosis, Repaired, Wait};
 use crate::error::OpenError;
 use crate::namespace::{FileAccess, Namespace, QueueName, RINGS};
 use rustix::fd::AsFd;
@@ -18,7 +19,8 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     let file = namespace.open_file_in(RINGS, &name, FileAccess::Read, false);
     let file = file.map_err(super::directory::file_error)?;
-    Ok(diagnosis::posix::examine(file.as_fd(), namespace)?)
+    let diagnosis = diagnosis::posix::examine(file.as_fd(), namespace)?;
+    Ok(of_payload(diagnosis))
 }
 
 /// Repairs a named ring, as [`posix::repair`](crate::posix::repair) does a queue. That of a dead receiver can only be removed.
@@ -35,5 +37,28 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);
     let file = file.map_err(super::directory::file_error)?;
-    Ok(diagnosis::posix::mend(file.as_fd(), namespace)?)
+    let repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
+    Ok(Repaired {
+        before: of_payload(repaired.before),
+        after: of_payload(repaired.after),
+        ..repaired
+    })
+}
+
+/// Counts bytes as those who send and receive do: without `user_data`, `res` and `flags`, which lie before each payload.
+fn of_payload(mut diagnosis: Diagnosis) -> Diagnosis {
+    let head = HEAD as u64;
+    if let Some(contents) = &mut diagnosis.contents {
+        let heads = contents.messages.saturating_mul(head);
+        contents.bytes = contents.bytes.saturating_sub(heads);
+    }
+    for blocked in &mut diagnosis.blocked {
+        if let Wait::Room {
+            bytes: Some(bytes), ..
+        } = &mut blocked.wait
+        {
+            *bytes = bytes.saturating_sub(head);
+        }
+    }
+    diagnosis
 }
