@@ -153,6 +153,25 @@ fn what_is_too_old_is_not_received_and_goes_to_the_queue_for_dead_letters() {
 }
 
 #[test]
+fn a_queue_for_dead_letters_is_made_along_and_stays() {
+    let site = Site::new();
+    let create = ["create", "/q", "--ttl", "5m", "--dead-letter", "/dead"];
+    let goes = ["--remove-on-last-close", "--max-messages", "3"];
+    site.umsg(&[&create[..], &goes].concat()).text();
+    let dead = site.umsg(&["stat", "/dead", "--json"]).json();
+    assert_eq!(
+        (&dead["max_messages"], &dead["ttl_seconds"]),
+        (&json!(3), &json!(null))
+    );
+    // Its only user goes, and it with him.
+    site.umsg(&["send", "/q", "x"]).text();
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/dead\n");
+    let help = site.umsg(&["create", "--help"]);
+    let words: Vec<&str> = help.text().split_whitespace().collect();
+    assert!(words.join(" ").contains("it is made along with this one"));
+}
+
+#[test]
 fn a_queue_for_dead_letters_that_cant_be_one_is_refused() {
     let site = Site::new();
     let create = |dead_letter: &str| site.umsg(&["create", "/q", "--dead-letter", dead_letter]);

@@ -54,6 +54,25 @@ fn a_closed_output_is_an_error_and_takes_no_message() {
 }
 
 #[test]
+fn what_is_told_once_only_is_not_done_where_nobody_could_read_it() {
+    let site = site_with(&[]);
+    let full = "standard output: No space left";
+    let closed = "standard output: it is closed";
+    for (redirection, says) in [(">&-", closed), ("> /dev/full", full)] {
+        // An identifier that nobody knows would be of a queue that nobody finds.
+        for json in ["", "--json"] {
+            let line = format!("umsg create key:0 {json} {redirection}");
+            shell(&site, &line).fails(1, &[says]);
+        }
+        // Of a key it is known what it is.
+        shell(&site, &format!("umsg create key:7 {redirection}")).text();
+    }
+    shell(&site, "umsg gc '*' --remove >&-").fails(1, &[closed]);
+    shell(&site, "umsg doctor --all --repair >&-").fails(1, &[closed]);
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/q\nid:0\n");
+}
+
+#[test]
 fn output_to_the_null_device_is_no_closed_output() {
     let site = site_with(&["a", "b", "c"]);
     for redirection in [">", "<>"] {

@@ -11,13 +11,14 @@ use umsg::sysv::PRIVATE;
 use super::create_typed::{self, Wanted};
 use super::policy::Policy;
 use crate::address::{Address, Label, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::json_typed::TypedQueue;
 use crate::output::{self, Format, json};
-use crate::{place, values};
+use crate::{place, streams, values};
 
 /// Create a queue
 ///
@@ -114,15 +115,31 @@ impl Create {
             mode: self.mode,
             exclusive: self.exclusive,
         };
+        let is_nameless = label == Label::Key(PRIVATE);
+        if is_nameless {
+            streams::check_output()?;
+        }
         let namespace = place::namespace(cli)?;
         let created = wanted.create(&namespace, label)?;
+        let told = match self.format.json || is_nameless {
+            true => self.tell(&namespace, &created),
+            false => Ok(()),
+        };
+        if told.is_err() && is_nameless {
+            // Nobody knows of it, or could find it.
+            let _ = created.queue.remove();
+        }
+        told
+    }
+
+    /// Prints what a System V queue is, or its identifier, which a key does not stand for.
+    fn tell(&self, namespace: &Namespace, created: &Attached) -> Result {
         let mut out = output::standard()?;
         if self.format.json {
             let status = created.queue.status().ok();
-            let entry = create_typed::entry(&namespace, &created)?;
+            let entry = create_typed::entry(namespace, created)?;
             json::print(&mut out, &TypedQueue::new(&entry, status.as_ref()))?;
-        } else if label == Label::Key(PRIVATE) {
-            // Nobody could find it otherwise.
+        } else {
             writeln!(out, "{}", Label::Id(created.queue.id()))?;
         }
         Ok(out.flush()?)

@@ -15,7 +15,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, time};
 use crate::users::Users;
-use crate::{place, values};
+use crate::{place, streams, values};
 
 /// Find queues and rings that nobody needs any more, and remove them if asked to
 ///
@@ -92,7 +92,8 @@ struct Row<'a> {
 
 impl Gc {
     pub fn perform(&self, cli: &Cli) -> Result {
-        self.format.check()?;
+        // What was removed is told once, and here only.
+        streams::check_output()?;
         let namespace = place::existing(cli)?;
         let left = match self.remove {
             true => namespace.sweep()?,
@@ -188,6 +189,9 @@ impl Gc {
     }
 
     fn tell_left_over(&self, left: &LeftOver, out: &mut impl Write) -> std::io::Result<()> {
+        if left.is_empty() {
+            return writeln!(out, "nothing is left over");
+        }
         let names: String = left
             .queues
             .iter()
@@ -210,10 +214,10 @@ impl Gc {
 
     fn summarize(&self, rows: &[Row<'_>], out: &mut impl Write) -> std::io::Result<()> {
         let count = |fate| rows.iter().filter(|row| row.fate == fate).count();
-        let what = if self.remove {
-            format!("{} removed", count(Fate::Removed))
-        } else {
-            format!("{} would be removed: say --remove", count(Fate::Stale))
+        let what = match (self.remove, count(Fate::Stale)) {
+            (true, _) => format!("{} removed", count(Fate::Removed)),
+            (false, 0) => "nothing would be removed".to_owned(),
+            (false, stale) => format!("{stale} would be removed: say --remove"),
         };
         match count(Fate::Kept) {
             0 => writeln!(out, "{what}"),

@@ -33,7 +33,8 @@ pub struct Format {
 }
 
 impl Format {
-    /// Refuses output that nobody could read, before a command that prints only JSON does what it can't undo.
+    /// Refuses output that nobody could read, before a command that prints only JSON does what it can't undo. Others ask
+    /// [`streams::check_output`] themselves.
     pub fn check(self) -> io::Result<()> {
         match self.json {
             true => streams::check_output(),

@@ -149,7 +149,8 @@ impl OpenOptions {
     }
 
     /// The queue that gets what a queue that is created could not keep or deliver, with the same priority: in the same
-    /// namespace, and created along with this one, with the same attributes and mode, if there is none. Whoever finds such
+    /// namespace, and created along with this one, with the same attributes and mode and no policy of its own, if there is none. It is not
+    /// made again later, for then it would belong to whoever comes first, and stays when this queue goes. Whoever finds such
     /// a message sends it there, and must be allowed to. While that is not possible, the message stays set aside: it takes
     /// memory, but no place in its queue, as long as there are no more than 1,024 of them. A process that dies while it moves
     /// a message may leave it in both.
