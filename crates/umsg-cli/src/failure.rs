@@ -154,8 +154,9 @@ fn with_hint(text: String, error: &OpenError) -> String {
         }
         OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
         OpenError::PermissionDenied => AS_OWNER,
-        OpenError::NotAQueue(_) => "remove it from the namespace's directory",
-        OpenError::Damaged(_) => "remove it with `umsg rm`",
+        OpenError::NotAQueue("a directory") => "remove it from the namespace's directory",
+        OpenError::NotAQueue(_) => NO_QUEUE,
+        OpenError::Damaged(_) => DAMAGED_FILE,
         _ => return text,
     };
     format!("{text}; {hint}")
@@ -165,6 +166,11 @@ impl Explain for UnlinkError {
     fn explain(&self) -> String {
         match self {
             UnlinkError::Name(error) => error.explain(),
+            UnlinkError::Namespace(NamespaceError::NotWritable { path, .. }) => format!(
+                "{}: this user can't remove files there; run this as the directory's owner, who has to be allowed to write in it \
+                 (chmod u+w), or as root",
+                path.display()
+            ),
             UnlinkError::Namespace(error) => error.explain(),
             UnlinkError::PermissionDenied => format!("{self}; run this as that user or as root"),
             UnlinkError::System(_) => {
@@ -238,8 +244,8 @@ impl Explain for sysv::OpenError {
                 "leave --exclusive out to use it, or `umsg rm` it first"
             }
             sysv::OpenError::PermissionDenied => AS_OWNER,
-            sysv::OpenError::NotAQueue(_) => "remove it from the namespace's directory",
-            sysv::OpenError::Damaged(_) => "remove it with `umsg rm`",
+            sysv::OpenError::NotAQueue(_) => "remove it from the namespace's directory, under msg",
+            sysv::OpenError::Damaged(_) => DAMAGED_FILE,
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
@@ -318,6 +324,9 @@ impl Explain for RingError {
 
 const AS_OWNER: &str = "run this as the queue's owner or as root";
 const DAMAGED: &str = "see `umsg doctor`, which can repair it";
+const DAMAGED_FILE: &str =
+    "`umsg doctor --repair` keeps what messages are whole, `umsg rm` removes it with all";
+const NO_QUEUE: &str = "`umsg rm` removes it";
 
 #[cfg(test)]
 mod tests {

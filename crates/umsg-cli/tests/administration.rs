@@ -84,13 +84,13 @@ fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
         &["umsg: --default-messages is 10, more than --max-messages allows (5): set both"],
     );
     site.umsg(&["limits", "--max-message-size", "17M"])
-        .fails(1, &["--max-message-size is 17825792"]);
+        .fails(2, &["--max-message-size is 17825792"]);
     site.umsg(&["limits", "--max-messages", "0"])
-        .fails(1, &["--max-messages is 0: choose between 1 and 1048576"]);
+        .fails(2, &["--max-messages is 0: choose between 1 and 1048576"]);
     site.umsg(&["limits", "--max-queues", "65537"])
-        .fails(1, &["--max-queues is 65537: choose between 0 and 65536"]);
+        .fails(2, &["--max-queues is 65537: choose between 0 and 65536"]);
     site.umsg(&["limits", "--max-bytes", "32767"]).fails(
-        1,
+        2,
         &[
             "--max-bytes is 32767: choose at least 32768",
             "--max-queues 0",
@@ -330,4 +330,63 @@ fn only_root_may_set_up_and_only_the_owner_may_set_limits() {
         site.umsg_as_nobody(&["limits", "--json"]).unwrap().json()["max_queues"],
         65_536
     );
+}
+
+#[test]
+fn a_limit_of_none_is_told_as_one_and_not_as_a_full_namespace() {
+    let site = Site::new();
+    for name in ["/q", "key:7"] {
+        site.umsg(&["create", name]).text();
+    }
+    let set = site.umsg(&["limits", "--max-queues", "0", "--msgmni", "0"]);
+    assert_eq!(set.code, Some(0));
+    let warned: Vec<&str> = set.errors.lines().collect();
+    assert_eq!(warned.len(), 2, "{warned:?}");
+    for line in warned {
+        assert!(
+            line.ends_with("queues already: they stay, and no new ones can be made"),
+            "{line}"
+        );
+    }
+    let none = |name, limit| {
+        let says = [limit, "lets no ", "queues be made"];
+        site.umsg(&["create", name]).fails(1, &says);
+    };
+    none("/new", "--max-queues");
+    none("key:8", "--msgmni");
+}
+
+#[test]
+fn what_a_user_may_not_do_in_his_own_directory_is_told_of_the_file_that_forbids_it() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let (queues, record) = (site.path().join("mq"), site.path().join(".namespace"));
+    for path in [
+        site.path(),
+        &queues,
+        &record,
+        &queues.join("q"),
+        &site.path().join("msg"),
+        &site.path().join("ring"),
+    ] {
+        if is_root() {
+            give_to(path, NOBODY);
+        }
+    }
+    set_mode(site.path(), 0o500);
+    let as_owner = |arguments: &[&str]| site.umsg_as_nobody(arguments);
+    if let Some(refused) = as_owner(&["rm", "/q"]) {
+        refused.fails(
+            1,
+            &["/q: ", "/mq: this user can't remove files", "chmod u+w"],
+        );
+        set_mode(site.path(), 0o700);
+        set_mode(&record, 0);
+        for command in ["ls", "limits"] {
+            let says = ["/.namespace may not be read", "chmod 644"];
+            as_owner(&[command]).unwrap().fails(1, &says);
+        }
+        set_mode(&record, 0o644);
+        as_owner(&["rm", "/q"]).unwrap().text();
+    }
 }

@@ -240,6 +240,93 @@ fn a_repair_says_what_was_done_and_keeps_the_messages() {
     assert_eq!(site.umsg(&["recv", "/q"]).text(), "two\n");
 }
 
+/// Makes a queue's file shorter.
+fn cut(site: &Site, file: &str, len: u64) {
+    let path = site.path().join(file);
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_len(len).unwrap();
+}
+
+#[test]
+fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
+    let site = Site::new();
+    for name in ["/q", "key:7"] {
+        site.umsg(&["create", name]).text();
+        site.umsg(&["send", name, "kept"]).text();
+    }
+    for (name, file) in [("/q", "mq/q"), ("key:7", "msg/0")] {
+        let len = site.path().join(file).metadata().unwrap().len();
+        // Behind all that was used.
+        cut(&site, file, len - 1);
+        for command in ["send", "recv", "peek", "stat"] {
+            let says = ["is damaged", "`umsg doctor --repair` keeps", "`umsg rm`"];
+            site.umsg(&[command, name]).fails(1, &says);
+        }
+        assert_eq!(
+            site.umsg(&["doctor", name, "--repair"]).code,
+            Some(0),
+            "{name}"
+        );
+        assert_eq!(site.umsg(&["recv", name, "--nonblocking"]).text(), "kept\n");
+    }
+    cut(&site, "mq/q", 0);
+    for command in ["send", "doctor"] {
+        let says = ["/q: ", "cut off within its header", "`umsg rm` removes it"];
+        site.umsg(&[command, "/q"]).fails(1, &says);
+    }
+    site.umsg(&["rm", "/q"]).text();
+}
+
+#[test]
+fn damage_of_one_kind_is_told_once_with_a_count() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    for message in ["one", "two"] {
+        site.umsg(&["send", "/q", message]).text();
+    }
+    // Between the header and the ring.
+    cut(&site, "mq/q", 5000);
+    let shown = site.umsg(&["doctor", "/q"]);
+    assert_eq!((shown.code, shown.errors.as_str()), (Some(5), ""));
+    let text = String::from_utf8(shown.output).unwrap();
+    let of = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(of("a slot is in one place only"), 1, "{text}");
+    assert_eq!(of("and so at 30 more places, the last of them byte"), 1);
+    assert_eq!((of("  wrong "), of("    to do ")), (3, 1), "{text}");
+    let (_, queue) = report(&site, &["/q"]);
+    assert_eq!(queue["problems"].as_array().unwrap().len(), 33);
+}
+
+#[test]
+fn the_bytes_of_a_ring_are_those_of_its_payloads() {
+    let site = Site::new();
+    let namespace = umsg::Namespace::at(site.path()).unwrap();
+    let ring = umsg::ring::Options::new().create_in(&namespace, "/jobs");
+    let ring = ring.unwrap();
+    let sender = ring.sender();
+    for payload in [&b"four"[..], b""] {
+        let post = umsg::ring::Post::new(1).payload(payload);
+        sender.send(&post).unwrap();
+    }
+    let (_, found) = report(&site, &["ring:/jobs"]);
+    assert_eq!(
+        (&found["messages"], &found["bytes"]),
+        (&json!(2), &json!(4))
+    );
+}
+
+#[test]
+fn another_user_looks_at_a_queue_that_goes_with_its_last_user_if_its_mode_lets_him() {
+    let site = Site::new();
+    let create = ["create", "/goes", "--remove-on-last-close", "--mode"];
+    site.umsg(&[&create[..], &["0666"]].concat()).text();
+    support::set_mode(site.path(), 0o1777);
+    let Some(looked) = site.umsg_as_nobody(&["doctor", "--all"]) else {
+        return;
+    };
+    assert!(looked.text().starts_with("/goes\n"), "{looked:?}");
+}
+
 #[test]
 fn what_can_not_be_looked_at_is_an_error() {
     let site = Site::new();
@@ -250,11 +337,16 @@ fn what_can_not_be_looked_at_is_an_error() {
         ("ring:/none", ""),
     ] {
         let outcome = site.umsg(&["doctor", name]);
-        assert_eq!(outcome.code, Some(1), "{outcome:?}");
-        assert!(outcome.errors.contains(says), "{outcome:?}");
+        outcome.fails(1, &[says]);
+        // Once is enough.
+        assert!(outcome.output.is_empty(), "{outcome:?}");
     }
     std::fs::write(site.path().join("mq/letter"), "Dear Sir").unwrap();
     let outcome = site.umsg(&["doctor", "--all"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
+    // What is wrong is worse.
+    write(&site, "mq/q", 528, &[0xff; 4]);
+    let outcome = site.umsg(&["doctor", "--all"]);
+    outcome.fails(5, &["/letter: "]);
 }

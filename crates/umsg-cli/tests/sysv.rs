@@ -488,7 +488,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
     site.umsg(&["limits", "--msgmni", "1"])
         .fails(0, &["there are 2 System V queues already", "fewer than 1"]);
     site.umsg(&["limits", "--msgmax", "17M"])
-        .fails(1, &["--msgmax is 17825792: choose between 0 and 16777216"]);
+        .fails(2, &["--msgmax is 17825792: choose between 0 and 16777216"]);
 }
 
 /// Overwrites the file of a queue from a byte on.

@@ -12,7 +12,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::names::Name;
 use crate::output::{self, Format, json, json_doctor};
-use crate::place;
+use crate::{place, streams};
 
 /// Say what is the matter with a queue or ring, and what to do about it
 ///
@@ -22,7 +22,8 @@ use crate::place;
 /// that no operation could have left there, for which calls fail (EBADMSG), each with its place in the file, and what was expected
 /// there.
 ///
-/// A look takes no lock, waits for nobody and changes nothing. Nothing is wrong if the exit code is 0; it is 5 if something is.
+/// A look takes no lock, waits for nobody and changes nothing. Nothing is wrong if the exit code is 0; it is 5 if something is. What can't be looked at, such
+/// as the queue of another user or a file that is none, is named on standard error, and the others are looked at.
 ///
 /// With --repair, what the dead have left is taken up at once; and a queue whose bytes make no sense is made anew of the messages that are whole, in
 /// their order. Leases and those who wait stay. It says how many messages are kept, and how many made no sense. A queue is left alone
@@ -35,7 +36,13 @@ Examples:
   umsg doctor /orders
   umsg doctor key:0x1234 ring:/jobs
   umsg doctor --all --json | jq '.queues[] | select(.healthy | not)'
-  umsg doctor /orders --repair"
+  umsg doctor /orders --repair
+
+Exit codes:
+  0    nothing is wrong
+  1    something can't be looked at, and with the others nothing is wrong
+  2    the command line makes no sense
+  5    something is wrong with a queue or ring"
 )]
 pub struct Doctor {
     /// The queues: names, or of System V key:0x1234 or id:32769; rings as ring:/jobs
@@ -76,7 +83,10 @@ impl Patient {
 
 impl Doctor {
     pub fn perform(&self, cli: &Cli) -> Result {
-        self.format.check()?;
+        if self.repair {
+            // What was lost is told once, and here only.
+            streams::check_output()?;
+        }
         let namespace = place::existing(cli)?;
         let subjects = match self.all {
             true => all(&namespace)?,
@@ -92,13 +102,7 @@ impl Doctor {
             false => doctor_text::print(&mut out, &patients)?,
         }
         out.flush()?;
-        if patients.iter().any(|patient| patient.found.is_err()) {
-            return Err(Failure::Reported(Code::Failed));
-        }
-        match patients.iter().all(Patient::is_healthy) {
-            true => Ok(()),
-            false => Err(Failure::Reported(Code::Unwell)),
-        }
+        verdict(&patients)
     }
 }
 
@@ -140,6 +144,20 @@ impl Doctor {
                 }
             }
         }
+    }
+}
+
+/// That something is wrong is more than that something can't be looked at.
+fn verdict(patients: &[Patient]) -> Result {
+    let mut found = patients.iter().map(|patient| &patient.found);
+    let is_ill = |found: &Result<Diagnosis, String>| {
+        let found = found.as_ref();
+        found.is_ok_and(|diagnosis| !diagnosis.is_healthy())
+    };
+    match (found.clone().any(is_ill), found.any(Result::is_err)) {
+        (true, _) => Err(Failure::Reported(Code::Unwell)),
+        (false, true) => Err(Failure::Reported(Code::Failed)),
+        (false, false) => Ok(()),
     }
 }
 

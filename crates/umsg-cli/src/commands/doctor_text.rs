@@ -11,13 +11,19 @@ use umsg::posix::NotifyKind;
 use umsg::sysv::Want;
 
 use super::doctor::Patient;
+use super::doctor_problems::told;
 use crate::output::{text, time};
 
 /// So many of a kind are shown.
 const MOST: usize = 20;
 
 pub fn print(out: &mut impl Write, patients: &[Patient]) -> io::Result<()> {
-    for (n, patient) in patients.iter().enumerate() {
+    // Why others can't be looked at stands on standard error.
+    let seen = patients.iter().filter_map(|patient| {
+        let diagnosis = patient.found.as_ref().ok()?;
+        Some((patient, diagnosis))
+    });
+    for (n, (patient, diagnosis)) in seen.enumerate() {
         if n != 0 {
             writeln!(out)?;
         }
@@ -27,10 +33,7 @@ pub fn print(out: &mut impl Write, patients: &[Patient]) -> io::Result<()> {
             let failed = repair.failed.as_slice();
             lines(out, "not repaired", failed, Clone::clone)?;
         }
-        match &patient.found {
-            Ok(diagnosis) => describe(out, diagnosis)?,
-            Err(line) => writeln!(out, "  {line}")?,
-        }
+        describe(out, diagnosis)?;
     }
     Ok(())
 }
@@ -84,9 +87,8 @@ fn describe(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
     if diagnosis.is_healthy() {
         return line(out, "healthy", "nothing is wrong");
     }
-    for problem in &diagnosis.problems {
-        line(out, "wrong", &problem.what)?;
-        line(out, "  to do", &problem.advice)?;
+    for (title, text) in told(&diagnosis.problems) {
+        line(out, title, &text)?;
     }
     Ok(())
 }

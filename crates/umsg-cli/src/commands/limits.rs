@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
-use umsg::Namespace;
+use umsg::{Namespace, NamespaceError};
 
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result, say};
@@ -99,7 +99,7 @@ impl Limits {
         let mut out = output::standard()?;
         if wanted != found {
             self.check(&wanted)?;
-            namespace.set_limits(&wanted)?;
+            namespace.set_limits(&wanted).map_err(refused)?;
             self.warn(&namespace, &wanted)?;
         }
         if self.format.json {
@@ -153,19 +153,19 @@ impl Limits {
 impl Limits {
     /// What the library lets pass, or says less plainly.
     fn check(&self, wanted: &umsg::Limits) -> Result {
-        let refuse = |line: String| Err(Failure::new(Code::Failed, line));
+        let refuse = |code, line: String| Err(Failure::new(code, line));
         let most = umsg::Limits::default().max_queues;
         match (self.max_queues, self.max_bytes) {
             (Some(queues), _) if queues > most => {
-                return refuse(format!(
-                    "--max-queues is {queues}: choose between 0 and {most}"
-                ));
+                let line = format!("--max-queues is {queues}: choose between 0 and {most}");
+                return refuse(Code::Usage, line);
             }
             (_, Some(Ceiling(Some(bytes)))) if bytes < EMPTY_QUEUE => {
-                return refuse(format!(
+                let line = format!(
                     "--max-bytes is {bytes}: choose at least {EMPTY_QUEUE}, which an empty queue takes, or `none`; \
                      --max-queues 0 lets no new ones be made"
-                ));
+                );
+                return refuse(Code::Usage, line);
             }
             _ => {}
         }
@@ -179,9 +179,10 @@ impl Limits {
         ];
         for (what, default, most) in pairs {
             if default > most && most > 0 {
-                return refuse(format!(
+                let line = format!(
                     "--default-{what} is {default}, more than --max-{what} allows ({most}): set both"
-                ));
+                );
+                return refuse(Code::Failed, line);
             }
         }
         Ok(())
@@ -195,11 +196,7 @@ impl Limits {
         }
         let queues = umsg::posix::list(namespace)?;
         if self.max_queues.is_some() && queues.len() > wanted.max_queues as usize {
-            say(format_args!(
-                "there are {} queues already: they stay, and new ones can be made once there are fewer than {}",
-                queues.len(),
-                wanted.max_queues
-            ));
+            say(too_many("queues", queues.len(), wanted.max_queues));
         }
         let most = wanted.max_bytes.unwrap_or(u64::MAX);
         let bytes = namespace.allocated_bytes()?;
@@ -221,14 +218,28 @@ impl Limits {
         let queues = umsg::sysv::list(namespace);
         let queues = queues.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
         if queues.len() > wanted.msgmni as usize {
-            say(format_args!(
-                "there are {} System V queues already: they stay, and new ones can be made once there are fewer than {}",
-                queues.len(),
-                wanted.msgmni
-            ));
+            say(too_many("System V queues", queues.len(), wanted.msgmni));
         }
         Ok(())
     }
+}
+
+/// A number that no namespace may have is a mistake of the command line's, whatever the namespace.
+fn refused(error: NamespaceError) -> Failure {
+    let code = match error {
+        NamespaceError::InvalidLimit { .. } => Code::Usage,
+        _ => Code::Failed,
+    };
+    Failure::from(error).coded(code)
+}
+
+/// What a limit means to those that there are.
+fn too_many(what: &str, found: usize, limit: u32) -> String {
+    let new = match limit {
+        0 => "no new ones can be made".to_owned(),
+        _ => format!("new ones can be made once there are fewer than {limit}"),
+    };
+    format!("there are {found} {what} already: they stay, and {new}")
 }
 
 fn table(limits: &umsg::Limits) -> Table<3> {

@@ -4,6 +4,7 @@ pub mod completions;
 pub mod create;
 mod create_typed;
 pub mod doctor;
+mod doctor_problems;
 mod doctor_text;
 pub mod dump;
 pub mod gc;

@@ -23,7 +23,9 @@ impl Beginning {
         let mut bytes = [0; 64];
         let read = rustix::io::pread(file, &mut bytes, 0);
         if read.map_err(|e| OpenError::from_errno("pread", e))? < bytes.len() {
-            return Err(OpenError::NotAQueue("shorter than a header"));
+            return Err(OpenError::NotAQueue(
+                "a file that was cut off within its header, or never had one",
+            ));
         }
         Ok(Beginning {
             bytes,

@@ -57,9 +57,7 @@ pub enum OpenError {
     #[error("the dead-letter queue's message size is smaller than this queue's")]
     DeadLetterQueueTooSmall,
     /// ENOSPC: the namespace has as many queues as its limits allow.
-    #[error(
-        "the namespace holds {0} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
-    )]
+    #[error("{}", too_many(*.0))]
     TooManyQueues(u32),
     /// ENOSPC: the file system is full.
     #[error(
@@ -138,6 +136,17 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
         (0, _) => "",
         (_, true) => "; that is the namespace's limit, which `umsg limits` shows and raises",
         (_, false) => "; no queue can have more",
+    }
+}
+
+/// What a limit of so many queues says to who wants another.
+fn too_many(limit: u32) -> String {
+    match limit {
+        0 => "the namespace lets no queues be made; `umsg limits --max-queues` changes that"
+            .to_owned(),
+        _ => format!(
+            "the namespace holds {limit} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
+        ),
     }
 }
 

@@ -72,9 +72,9 @@ pub enum NamespaceError {
         /// The directory.
         path: PathBuf,
     },
-    /// The caller may not make files in the directory (`EACCES`; `EROFS` for a read-only file system), or nobody can (`ENOENT`:
+    /// The caller may not make or remove files in the directory (`EACCES`; `EROFS` for a read-only file system), or nobody can (`ENOENT`:
     /// it is the kernel's, such as /proc).
-    #[error("{path}: this user can't make files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm, or have \
+    #[error("{path}: this user can't make or remove files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm, or have \
              an administrator run `umsg setup`", path = .path.display())]
     NotWritable {
         /// The directory.
@@ -111,6 +111,12 @@ pub enum NamespaceError {
         path: PathBuf,
         /// Its owner's user id.
         owner: u32,
+    },
+    /// The caller may not read the namespace's record (`EACCES`), which everybody may as it is made.
+    #[error("{path} may not be read by this user: have its owner chmod 644 it, or remove it, the limits then have their defaults", path = .path.display())]
+    RecordNotReadable {
+        /// The record.
+        path: PathBuf,
     },
     /// The namespace's record makes no sense (`EBADMSG`).
     #[error("{path} is damaged ({what}): remove it, the limits then have their defaults", path = .path.display())]
@@ -192,7 +198,7 @@ impl NamespaceError {
             E::NotADirectory { .. } => Errno::NOTDIR,
             E::Stranger { .. } | E::Tamperable { .. } | E::NotAccessible { .. } => Errno::ACCESS,
             E::ForeignPidNamespace { .. } | E::UnclaimedPidNamespace { .. } => Errno::ACCESS,
-            E::RecordOwner { .. } => Errno::ACCESS,
+            E::RecordOwner { .. } | E::RecordNotReadable { .. } => Errno::ACCESS,
             E::RecordDamaged { .. } => Errno::BADMSG,
             E::RecordVersion { .. } => Errno::OPNOTSUPP,
             E::InvalidLimit { .. } => Errno::INVAL,

@@ -4,9 +4,11 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::Namespace;
 use super::directory::Directory;
+use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
 use super::queues::POSIX;
@@ -66,7 +68,8 @@ impl Namespace {
     /// privilege (CAP_FOWNER).
     ///
     /// # Errors
-    /// `NotFound`, `Denied` (`EACCES`, where the system call says EPERM too), `Directory`, `Namespace`, `System`.
+    /// `NotFound`; `Denied` (`EPERM` of the system call, `EACCES` for callers) if the file is another's; `Namespace(NotWritable)` if
+    /// the directory lets the caller change nothing, whosever the file is; `Directory`, `System`.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
@@ -83,7 +86,13 @@ impl Namespace {
     pub(crate) fn unlink_file_in(&self, kind: &str, name: &QueueName) -> Result<(), FileError> {
         let queues = self.queues_of(kind)?;
         let (at, path) = queues.locate(name.as_os_str());
-        fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| FileError::of("unlink", e))
+        fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| match e {
+            // It is the directory that forbids it: of files of others a sticky one says EPERM.
+            Errno::ACCESS | Errno::ROFS => {
+                NamespaceError::changing("unlink", queues.path(), e).into()
+            }
+            _ => FileError::of("unlink", e),
+        })
     }
 }
 

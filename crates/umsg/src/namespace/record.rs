@@ -28,7 +28,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use rustix::fs::{self, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::{self, Errno};
 
 use super::caller;
@@ -59,7 +59,7 @@ pub(super) struct Record {
 /// Reads the record; None if there is none.
 ///
 /// # Errors
-/// `RecordOwner`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the directory may not be searched.
+/// `RecordOwner`, `RecordNotReadable`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the directory may not be searched.
 pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceError> {
     let path = directory.path().join(NAME);
     let (at, name) = directory.locate(NAME);
@@ -69,6 +69,9 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
         Err(Errno::NOENT) => Ok(None),
         Err(Errno::LOOP) => Err(damaged(path, "a symbolic link")),
         Err(Errno::NXIO) => Err(damaged(path, "not a file")),
+        Err(Errno::ACCESS) if fs::statat(at, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
+            Err(NamespaceError::RecordNotReadable { path })
+        }
         Err(e) => Err(NamespaceError::looking("open", directory.path(), e)),
     }
 }

@@ -46,7 +46,9 @@ fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
     let len =
         rustix::io::pread(file, &mut bytes, 0).map_err(|e| OpenError::from_errno("pread", e))?;
     if len < HEADER_BYTES {
-        return Err(OpenError::NotAQueue("shorter than a header"));
+        return Err(OpenError::NotAQueue(
+            "a file that was cut off within its header, or never had one",
+        ));
     }
     let u32_at =
         |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

@@ -29,9 +29,7 @@ pub enum OpenError {
         mode: u32,
     },
     /// ENOSPC: the namespace has as many queues as its limits allow.
-    #[error(
-        "the namespace holds {0} System V queues, its limit msgmni; `umsg limits` raises it, `umsg rm` makes room"
-    )]
+    #[error("{}", too_many(*.0))]
     TooManyQueues(u32),
     /// ENOSPC: the file system is full.
     #[error(
@@ -95,6 +93,17 @@ pub enum OpenError {
         /// Its error.
         error: std::io::Error,
     },
+}
+
+/// What a limit of so many queues says to who wants another.
+fn too_many(limit: u32) -> String {
+    match limit {
+        0 => "the namespace lets no System V queues be made; `umsg limits --msgmni` changes that"
+            .to_owned(),
+        _ => format!(
+            "the namespace holds {limit} System V queues, its limit msgmni; `umsg limits` raises it, `umsg rm` makes room"
+        ),
+    }
 }
 
 impl OpenError {

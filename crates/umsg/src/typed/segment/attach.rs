@@ -106,7 +106,9 @@ impl Bytes {
         let len = rustix::io::pread(file, &mut bytes, 0)
             .map_err(|e| OpenError::from_errno("pread", e))?;
         if len < BEGINNING {
-            return Err(OpenError::NotAQueue("shorter than a header"));
+            return Err(OpenError::NotAQueue(
+                "a file that was cut off within its header, or never had one",
+            ));
         }
         Ok(Bytes(bytes))
     }
