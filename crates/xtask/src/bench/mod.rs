@@ -1,6 +1,7 @@
 //! `cargo xtask bench`, `bench-publish` and `bench-check`: the benchmarks, with everything that they need built.
 
 mod compare;
+mod readme;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -46,8 +47,8 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
     }
 }
 
-/// Measures everything and writes the figures, the page and the document that lie in `docs`; with `again` only makes page and document
-/// of the figures that lie there.
+/// Measures everything and writes the figures, the page and the document that lie in `docs`, and the table of the README; with `again`
+/// only makes page, document and table of the figures that lie there.
 pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.run("release build", &mut workspace.build_benchmarks())?;
@@ -64,7 +65,8 @@ pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     if let Some(commit) = commit(workspace) {
         bench.env("UMSG_BENCH_COMMIT", commit);
     }
-    steps.run("benchmarks", &mut bench)
+    steps.run("benchmarks", &mut bench)?;
+    readme::renew(workspace, DOCUMENT)
 }
 
 /// Builds iceoryx2, which is not of this workspace, as what `umsg-bench peers` loads. Where that can't be done, as without a network,
