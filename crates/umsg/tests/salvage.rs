@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use support::child::{Child, Exit};
+use support::journal::How;
 use support::place::Place;
-use support::{Random, wait_until};
+use support::{Random, poll_readable, wait_until};
 use umsg::crash;
 use umsg::diagnosis::{Owner, Repaired};
 use umsg::posix::{self, Queue, ReceiveError, SendError};
@@ -575,5 +576,33 @@ fn a_ring_that_was_scribbled_over_keeps_its_whole_messages_and_its_receiver() {
     for n in 5..30 {
         sender.send(&ring::Post::new(n)).unwrap();
         assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().user_data, n);
+    }
+}
+
+#[test]
+fn who_polls_a_ring_is_told_by_a_repair_of_what_a_dead_sender_has_sent() {
+    for is_damaged in [false, true] {
+        let place = Place::new();
+        let options = ring::Options::new();
+        let mut receiver = options.create_in(&place.namespace, "/r").unwrap();
+        let is_told = |receiver: &mut ring::Ring| poll_readable(receiver.pollable(), How::Try);
+        assert!(!is_told(&mut receiver));
+        let sender = || ring::Sender::open_in(&place.namespace, "/r").unwrap();
+        let mut child = Child::run(|| {
+            crash::arm("SEND_COUNTED", 1);
+            sender().try_send(&ring::Post::new(7)).map_or(1, |()| 0)
+        });
+        child.expect(Exit::Signal(libc::SIGKILL), "SEND_COUNTED");
+        if is_damaged {
+            write(&place.path().join("ring/r"), 48, &[1]);
+        }
+        let repaired = ring::repair(&place.namespace, "/r").unwrap();
+        assert!(repaired.after.is_healthy(), "{repaired:#?}");
+        assert_eq!(repaired.kept.is_some(), is_damaged);
+        assert!(is_told(&mut receiver), "damaged: {is_damaged}");
+        assert_eq!(receiver.try_recv().unwrap().user_data, 7);
+        assert!(receiver.try_recv().is_err() && !is_told(&mut receiver));
+        sender().try_send(&ring::Post::new(8)).unwrap();
+        assert!(is_told(&mut receiver), "damaged: {is_damaged}");
     }
 }

@@ -326,8 +326,9 @@ impl Engine {
         self.segment().fixed().board.bell.load(Ordering::Relaxed) / TURN
     }
 
+    /// Who has no rope, as a repair of the ring's file, leaves it to others.
     fn pull_rope(&self) -> bool {
-        self.rope.as_ref().is_none_or(Rope::pull)
+        self.rope.as_ref().is_some_and(Rope::pull)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is the matter with a ring.
 
+use super::directory::bell;
+use super::doorbell::Button;
 use super::error::RingError;
 use super::message::HEAD;
 use crate::diagnosis::{self, Diagnosis, Repaired, Wait};
@@ -38,6 +40,10 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);
     let file = file.map_err(super::directory::file_error)?;
     let repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
+    // Who polls is told by senders, one of whom may have died; a ring too many does no harm.
+    if !repaired.done.is_empty() {
+        Button::Named(bell(namespace, file.as_fd())?).press();
+    }
     Ok(Repaired {
         before: of_payload(repaired.before),
         after: of_payload(repaired.after),
