@@ -16,7 +16,7 @@ use support::child::{Child, Exit};
 use support::killing::{Figures, Repairer, STUCK};
 use support::place::Place;
 use support::points::{self, Face};
-use support::stage::{kill_at_every_point, kill_repairers};
+use support::stage::{kill_and_make_anew, kill_at_every_point, kill_repairers};
 use support::{turn, wait_until};
 use umsg::crash;
 use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
@@ -136,6 +136,17 @@ fn who_is_killed_while_taking_back_a_batch_is_itself_repaired() {
     }
     assert!(figures.kills_at("BATCH_TAKEN_BACK") > 0);
     figures.print("killed while taking back");
+}
+
+#[test]
+fn what_the_dead_left_is_kept_when_the_queue_is_made_anew() {
+    kill_and_make_anew(DEADLY, named);
+    // With an offer in its hands, and with a message that was let in.
+    let waiters = [
+        ("is woken with a message", "WAIT_WOKEN"),
+        ("is woken with room", "WAIT_WOKEN"),
+    ];
+    kill_and_make_anew(&waiters, named);
 }
 
 #[test]

@@ -233,13 +233,17 @@ const DEADLY: &[(&str, &str)] = &[
     ("sends to a full ring", "WAIT_LISTED"),
 ];
 
+fn named(name: &str) -> &'static Scenario {
+    let scenario = SENDERS.iter().find(|scenario| scenario.name == name);
+    scenario.unwrap_or_else(|| panic!("nobody who {name}"))
+}
+
 #[test]
 fn a_sender_that_is_killed_while_it_repairs_is_itself_repaired() {
     let _turn = turn();
     let mut figures = Figures::default();
     for (name, point) in DEADLY {
-        let scenario = SENDERS.iter().find(|scenario| scenario.name == *name);
-        let scenario = scenario.unwrap_or_else(|| panic!("nobody who {name}"));
+        let scenario = named(name);
         let way = Shared::<Way>::new();
         kill_a_sender(scenario, point, 1, Repairer::Watched(&way), &mut figures);
         for second in way.points() {
@@ -250,6 +254,16 @@ fn a_sender_that_is_killed_while_it_repairs_is_itself_repaired() {
         assert!(figures.kills_at(&point) > 0, "no repairer dies at {point}");
     }
     figures.print("killed repairers");
+}
+
+#[test]
+fn what_dead_senders_left_is_kept_when_the_ring_is_made_anew() {
+    let _turn = turn();
+    let mut figures = Figures::default();
+    for (name, point) in DEADLY {
+        kill_a_sender(named(name), point, 1, Repairer::MakesAnew, &mut figures);
+    }
+    figures.print("made anew after a death");
 }
 
 /// A ring whose owner receives nothing until it is told to.

@@ -17,7 +17,7 @@ use support::child::{Child, Exit};
 use support::killing::STUCK;
 use support::place::Place;
 use support::points::{self, Face};
-use support::stage::{kill_at_every_point, kill_repairers};
+use support::stage::{kill_and_make_anew, kill_at_every_point, kill_repairers};
 use support::{turn, wait_until};
 use umsg::crash;
 use umsg::sysv::{OpenError, ReceiveError, SendError, Waiting, Want};
@@ -81,6 +81,10 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     all.into_iter().flatten()
 }
 
+fn named(name: &str) -> Option<&'static Scenario> {
+    scenarios().find(|scenario| scenario.name == name)
+}
+
 #[test]
 fn every_named_point_is_killed_at_in_some_scenario() {
     let in_tables = scenarios().flat_map(|scenario| scenario.points);
@@ -129,9 +133,18 @@ fn a_process_killed_while_it_changes_a_queue_stops_nobody() {
 
 #[test]
 fn a_repairer_that_is_killed_is_itself_repaired() {
-    kill_repairers(DEADLY, |name| {
-        scenarios().find(|scenario| scenario.name == name)
-    });
+    kill_repairers(DEADLY, named);
+}
+
+#[test]
+fn what_the_dead_left_is_kept_when_the_queue_is_made_anew() {
+    kill_and_make_anew(DEADLY, named);
+    // With an offer in its hands, and with a message that was let in.
+    let waiters = [
+        ("is woken with a message", "MSG_WOKEN"),
+        ("is woken with room", "MSG_WOKEN"),
+    ];
+    kill_and_make_anew(&waiters, named);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //! | a slot's message is | if its cell makes sense, and | then |
 //! |---|---|---|
 //! | held | a record names the slot, and no other does | stays the holder's |
-//! | a blocked thread's | a node in a list names it | stays the thread's |
+//! | a blocked thread's | a node in a list names it | stays the sender's; one that was offered goes back into the store |
+//! | sent by a reservation or by a blocked sender | its record or node says so, and that is still there | goes into the store, where it is not |
 //! | in the store | it is marked so | stays, in the order of its number |
 //! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |
 //! | nowhere | none of these | the slot is free |
@@ -23,7 +24,7 @@ use crate::holds::{self, Holds, State as HoldState};
 use crate::lock::{Held, Left, Lock};
 use crate::mended::{self, Damage, Real, Salvaged};
 use crate::order::Priorities;
-use crate::segment::{Cell, NO_SLOT, NODES, PRIORITIES};
+use crate::segment::{Cell, NO_SLOT, NODES, Node, PRIORITIES};
 use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -353,14 +354,22 @@ impl<'a> Salvage<'a> {
         let mut seen = BTreeSet::new();
         for (_, hold) in Holds::of(self.engine.segment()).all() {
             let slot = hold.slot.get();
-            let is_first = HoldState::of(hold) != HoldState::Free && seen.insert(slot);
+            let state = HoldState::of(hold);
+            // COMMIT_MARKED: the message is sent, and the store has it.
+            let is_sent = state == HoldState::Reserved && self.is_stored(slot);
+            let is_held = state != HoldState::Free && !is_sent && seen.insert(slot);
             let order = (false, self.sequence(slot));
             if hold.state.get() != HoldState::Free as u32
-                && !(is_first && self.keep(slot, order, Home::Held))
+                && !(is_held && self.keep(slot, order, Home::Held))
             {
                 holds::set(hold, HoldState::Free);
             }
         }
+    }
+
+    fn is_stored(&self, slot: u32) -> bool {
+        let cell = self.engine.segment().cell(slot);
+        cell.is_ok_and(Cell::is_stored)
     }
 
     fn sequence(&self, slot: u32) -> u64 {
@@ -370,34 +379,61 @@ impl<'a> Salvage<'a> {
 
     fn survey_nodes(&mut self) {
         for (_, node) in Waiters::of(self.engine.segment()).all() {
-            let (list, slot) = (List::of(node), node.slot.get());
-            let is_waiting = waiters::state(node) == State::Waiting;
-            let stays = match list {
-                List::None => false,
-                _ if waiters::is_orphan(node) => false,
-                List::Receivers => is_waiting,
-                List::Senders if slot == NO_SLOT => is_waiting,
-                List::Senders => is_waiting && self.keep(slot, (false, 0), Home::Held),
-                // It is queued again, at its place; its thread looks by itself.
-                List::Offered => {
-                    if self.keep(slot, (false, self.sequence(slot)), Home::Queued)
-                        && let Ok(cell) = self.engine.segment().cell(slot)
-                    {
-                        cell.set_stored(true);
-                    }
-                    let _ = waiters::unsettle(node);
-                    false
-                }
-            };
-            if stays {
-                continue;
+            if !self.goes_on_waiting(node) {
+                node.list.set(List::None as u32);
             }
-            if list == List::Senders && is_waiting {
-                // What it was to send is lost: it need not wait.
-                let _ = waiters::settle(node);
-            }
-            node.list.set(List::None as u32);
         }
+    }
+
+    /// Whether a node stays in its list. What it says of a message is done first.
+    fn goes_on_waiting(&mut self, node: &Node) -> bool {
+        let slot = node.slot.get();
+        match (List::of(node), waiters::state(node)) {
+            (List::None, _) => false,
+            // It is queued again, at its place, though its thread may be dead; one that lives looks by itself.
+            (List::Offered, _) => {
+                self.store(slot, self.sequence(slot));
+                let _ = waiters::unsettle(node);
+                false
+            }
+            // SERVE_OFFERED: the message is still in the queue, and stays there.
+            (List::Receivers, State::Settled) => {
+                let _ = waiters::unsettle(node);
+                false
+            }
+            // ADMIT_ACCEPTED: the message is sent, whether or not it was stored. The ring was drained before.
+            (List::Senders, State::Settled | State::DiedSettled) if slot != NO_SLOT => {
+                self.store(slot, self.greatest().saturating_add(1));
+                false
+            }
+            (_, State::Waiting) if waiters::is_orphan(node) => false,
+            (List::Senders, State::Waiting) if slot != NO_SLOT => {
+                let is_kept = self.keep(slot, (false, 0), Home::Held);
+                if !is_kept {
+                    // What it was to send is lost: it need not wait.
+                    let _ = waiters::settle(node);
+                }
+                is_kept
+            }
+            (_, state) => state == State::Waiting,
+        }
+    }
+
+    /// Has a message that is nowhere in the store, under a number. It is marked at once: who dies here has forgotten whose it was.
+    fn store(&mut self, slot: u32, number: u64) {
+        if self.keep(slot, (false, number), Home::Queued)
+            && let Ok(cell) = self.engine.segment().cell(slot)
+        {
+            cell.sequence.set(number);
+            cell.set_stored(true);
+        }
+    }
+
+    /// The greatest number of a message that is kept and was not in the ring.
+    fn greatest(&self) -> u64 {
+        let kept = self.homes.iter().flatten();
+        let numbers = kept.filter(|(is_in_ring, ..)| !is_in_ring);
+        numbers.map(|(_, number, _)| *number).max().unwrap_or(0)
     }
 
     /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
@@ -444,13 +480,8 @@ impl<'a> Salvage<'a> {
     fn number(&mut self) -> Result<(), Trouble> {
         let segment = self.engine.segment();
         let kept = self.kept();
-        let greatest = kept
-            .iter()
-            .filter(|((is_in_ring, _), ..)| !is_in_ring)
-            .map(|((_, number), ..)| *number)
-            .max();
         // What was in the ring comes behind all others, also for who finds it numbered and the others not.
-        let mut last = greatest.unwrap_or(0);
+        let mut last = self.greatest();
         for ((is_in_ring, _), slot, home) in &kept {
             if *is_in_ring && *home == Home::Queued {
                 let cell = segment.cell(*slot)?;

@@ -6,7 +6,9 @@ use crate::support::killing::Batches;
 use crate::support::place::Place;
 use crate::support::points::Face;
 use crate::support::stage::{self, Death, Kind, Refusal, Worker};
-use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
+use std::path::PathBuf;
+use umsg::diagnosis::Repaired;
+use umsg::posix::{self, Queue, ReceiveError, SendError, Waiting};
 
 pub struct Posix;
 
@@ -52,6 +54,14 @@ impl Kind for Posix {
 
     fn worker<'a>(queue: &'a Queue, journal: &'a Journal, role: usize, shape: Shape) -> Actor<'a> {
         Actor::new(queue, journal, role, shape.size as usize)
+    }
+
+    fn damage(place: &Place) -> (PathBuf, u64) {
+        (place.path().join("mq/q"), 48)
+    }
+
+    fn diagnose_and_repair(place: &Place) -> Repaired {
+        posix::repair(&place.namespace, "/q").expect("a repair")
     }
 
     fn blocked(queue: &Queue) -> (usize, usize) {

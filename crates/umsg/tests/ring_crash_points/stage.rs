@@ -4,14 +4,14 @@ use super::NAME;
 use super::judge::Judge;
 use super::senders::{Life, Lives, Owner, Scenario};
 use crate::support::child::{Child, Exit};
-use crate::support::killing::{Figures, Repairer, STUCK};
+use crate::support::killing::{Figures, Repairer, STUCK, expect_made_anew, note_damage};
 use crate::support::place::Place;
 use crate::support::shared::Shared;
 use crate::support::wait_until;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use umsg::crash;
-use umsg::ring::{Options, Post, Ring, Sender, Waiting};
+use umsg::ring::{self, Options, Post, Ring, Sender, Waiting};
 
 /// A ring of a scenario, and all that is used to kill around it.
 struct Stage<'a> {
@@ -96,6 +96,12 @@ impl Stage<'_> {
                 crash::arm(second, 1);
                 life.try_send(sender);
             }),
+            Repairer::MakesAnew => {
+                note_damage(&self.place.path().join("ring").join(&NAME[1..]), 48);
+                let repaired = ring::repair(&self.place.namespace, NAME);
+                expect_made_anew(&repaired.expect("a repair"), &self.what);
+                return None;
+            }
         };
         if let (true, Repairer::DiesAt(second)) = (self.has_died(&mut child), repairer) {
             figures.note_kill(second);

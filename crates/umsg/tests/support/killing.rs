@@ -2,9 +2,13 @@
 
 use super::milliseconds;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use umsg::crash::{self, POINTS};
+use umsg::diagnosis::Repaired;
 
 use super::shared::{Shared, Zeroed};
 
@@ -73,6 +77,8 @@ pub enum Repairer<'a> {
     Watched(&'a Shared<Way>),
     /// One that dies at this point.
     DiesAt(&'a str),
+    /// `umsg doctor --repair`, which is told that bytes are wrong and makes the queue anew.
+    MakesAnew,
 }
 
 impl std::fmt::Display for Repairer<'_> {
@@ -81,8 +87,23 @@ impl std::fmt::Display for Repairer<'_> {
             Repairer::Anybody => Ok(()),
             Repairer::Watched(_) => write!(to, " / then a repair"),
             Repairer::DiesAt(point) => write!(to, " / then {point}"),
+            Repairer::MakesAnew => write!(to, " / then the queue is made anew"),
         }
     }
+}
+
+/// Says of a queue that somebody found bytes of it wrong, at the place where its file says so.
+pub fn note_damage(file: &Path, offset: u64) {
+    let file = File::options().write(true).open(file);
+    let file = file.expect("the queue's file");
+    file.write_all_at(&[1], offset).expect("a word");
+}
+
+/// Fails unless a repair has made the queue anew.
+#[track_caller]
+pub fn expect_made_anew(repaired: &Repaired, what: &str) {
+    let is_made = repaired.failed.is_none() && repaired.kept.is_some();
+    assert!(is_made, "{what}: {repaired:#?}");
 }
 
 /// The points that a process has passed, one bit each.

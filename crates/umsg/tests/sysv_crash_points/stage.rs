@@ -6,7 +6,9 @@ use crate::support::journal::{How, Journal, Role};
 use crate::support::place::Place;
 use crate::support::points::Face;
 use crate::support::stage::{self, Death, Kind, Refusal, Worker};
-use umsg::sysv::{Queue, ReceiveError, SendError, Waiting, Want};
+use std::path::PathBuf;
+use umsg::diagnosis::Repaired;
+use umsg::sysv::{self, Queue, ReceiveError, SendError, Waiting, Want};
 
 /// The queue's key, and how many bytes it holds, and messages.
 pub const KEY: i32 = 0x5e1f;
@@ -43,6 +45,14 @@ impl Kind for Sysv {
 
     fn worker<'a>(queue: &'a Queue, journal: &'a Journal, role: usize, _: ()) -> Clerk<'a> {
         Clerk::new(queue, journal, role)
+    }
+
+    fn damage(place: &Place) -> (PathBuf, u64) {
+        (place.path().join("msg/0"), 56)
+    }
+
+    fn diagnose_and_repair(place: &Place) -> Repaired {
+        sysv::repair(&place.namespace, KEY).expect("a repair")
     }
 
     fn blocked(queue: &Queue) -> (usize, usize) {

@@ -3,22 +3,24 @@
 mod rounds;
 mod scenario;
 
-pub use rounds::{kill_at_every_point, kill_repairers};
+pub use rounds::{kill_and_make_anew, kill_at_every_point, kill_repairers};
 pub use scenario::Scenario;
 
 use super::child::{Child, Exit, let_calls_be_interrupted};
 use super::journal::{How, Journal, Role};
 use super::killing::{
     BYSTANDER, Batches, Bystander, Figures, NEWCOMER, Nudge, OBSERVER, REPAIRER, Repairer, STUCK,
-    VICTIM,
+    VICTIM, expect_made_anew, note_damage,
 };
 use super::place::Place;
 use super::points::Face;
 use super::shared::Shared;
 use super::{now, wait_until};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use umsg::crash;
+use umsg::diagnosis::Repaired;
 
 /// A kind of queue.
 pub trait Kind: Sized + 'static {
@@ -44,6 +46,12 @@ pub trait Kind: Sized + 'static {
         role: usize,
         shape: Self::Shape,
     ) -> Self::Worker<'a>;
+
+    /// The queue's file, and where it says that it is damaged.
+    fn damage(place: &Place) -> (PathBuf, u64);
+
+    /// Repairs it as `umsg doctor --repair` does.
+    fn diagnose_and_repair(place: &Place) -> Repaired;
 
     /// How many senders and receivers are blocked.
     fn blocked(queue: &Self::Queue) -> (usize, usize);
@@ -219,6 +227,12 @@ impl<'a, K: Kind> Stage<'a, K> {
                     exit => assert_eq!(exit, Some(Exit::Code(0)), "{what}"),
                 }
                 self.losses(REPAIRER, point)
+            }
+            Repairer::MakesAnew => {
+                let (file, offset) = K::damage(&self.place);
+                note_damage(&file, offset);
+                expect_made_anew(&K::diagnose_and_repair(&self.place), what);
+                0
             }
         }
     }

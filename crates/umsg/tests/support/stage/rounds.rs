@@ -40,6 +40,28 @@ fn kill_often<K: Kind>(scenario: &Scenario<K>, point: &str, figures: &mut Figure
     });
 }
 
+/// Kills victims in some scenarios at some points, by name; then the queue is made anew of what is whole, which believes little of what a
+/// repair goes by.
+pub fn kill_and_make_anew<K: Kind>(
+    deadly: &[(&str, &str)],
+    scenarios: impl Fn(&str) -> Option<&'static Scenario<K>>,
+) {
+    let _turn = turn();
+    let mut figures = Figures::default();
+    for (name, point) in deadly {
+        let scenario = scenarios(name).unwrap_or_else(|| panic!("nobody who {name}"));
+        for nth in [1, 1 + 7 % scenario.passes] {
+            let mut stage = Stage::new(scenario);
+            stage.round(point, nth, Repairer::MakesAnew, &mut figures);
+        }
+        assert!(
+            figures.kills_at(point) > 0,
+            "{name}: nobody dies at {point}"
+        );
+    }
+    figures.print("made anew after a death");
+}
+
 /// Kills victims in some scenarios at some points, by name; and repairers at each point that a repairer comes by. Fails if there is one at which
 /// none has died.
 pub fn kill_repairers<K: Kind>(
