@@ -8,7 +8,7 @@
 //! directory takes it first. [`Directory::with_number`] gives it back when the file would find none, and
 //! reaches the file by path, moments after the directory passed. And `mq_unlink` needs none at all: where there is none, the
 //! directory is judged and used by path from the start. But a queue that goes with its last user is unlinked through its own
-//! directory, which has to be open (`transient.rs`).
+//! directory, which has to be open (`transient/`).
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -8,7 +8,7 @@
 //! │   ├── work               the queue /work: a regular file of the user who made it
 //! │   ├── log
 //! │   └── jobs               the queue /jobs, which goes with its last user: a directory of the user who made it,
-//! │       └── queue          and its file; see `transient.rs`
+//! │       └── queue          and its file; see `transient/`
 //! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
 //! │   ├── .next              where the next identifier comes from
 //! │   ├── 3                  a queue's file, by its index

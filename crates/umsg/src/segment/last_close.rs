@@ -1,5 +1,5 @@
 //! A queue that goes when nobody has it open any more, as somebody sees it who has. How that is done is in
-//! `namespace/transient.rs`; the word that says whether it is due is here.
+//! `namespace/transient/`; the word that says whether it is due is here.
 
 use super::fixed::Fixed;
 use super::{MAGIC, Rules};

@@ -1,0 +1,170 @@
+//! Queues that go when nobody has them open any more: a directory of the queue's name, and in it the queue's file.
+//!
+//! ```text
+//! mq
+//! ├── log            a queue that stays until it is unlinked: a file
+//! └── jobs           one that goes: a directory of its maker, mode 0711
+//!     └── queue      its file
+//! ```
+//!
+//! unlink(2) takes a name away from whatever has it at that moment. Whoever finds that nobody uses a queue, and then unlinks it, may meet
+//! another: somebody unlinked the first and made a second between the two steps. In a directory the file's name is its own for good: the
+//! directory gets its name when the file is in it (rename(2), which takes the place of nothing but an empty directory), no second file ever
+//! comes into it, who removes the file does so through the directory that it has open, and rmdir(2) leaves one with a file in it alone.
+//! It is also the only mark of such a queue that those who may write in its file can't forge.
+//!
+//! Who has the queue open has mapped its file through a descriptor of its own, on which it took a shared flock(2) before. The lock
+//! belongs to the opening and not to its numbers, and the mapping keeps the opening: it stays when the descriptor is closed, is shared by forked
+//! children, and ends with munmap, exec or the process, by whatever death.
+//!
+//! | the directory | the file's lock | is due | |
+//! |---|---|---|---|
+//! | is missing, or empty | | | there is no such queue; who makes one takes an empty one's place |
+//! | has the file | shared | | somebody has the queue open |
+//! | has the file | none | no | it was made for others, and nobody has opened it yet |
+//! | has the file | none | yes | nobody has it open any more: who comes by first removes it |
+//! | has the file | exclusive | yes | somebody is at that |
+//!
+//! Whoever lets go of the queue comes by, and so do who opens it or one that is to go, and who lists the namespace. Who may not remove it locks
+//! nothing; and whoever locked it exclusively unlocks it, where a child that was forked meanwhile would keep the opening.
+//!
+//! **If a process dies** while it makes one, a temporary directory stays until [`super::temporary::sweep`]; while it removes one, the file or the
+//! empty directory, for the next who comes by.
+
+mod publish;
+mod removal;
+#[cfg(test)]
+mod tests;
+mod whereabouts;
+
+use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, FileType, FlockOperation};
+use rustix::io::{self, Errno};
+
+use super::Namespace;
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::file_error::FileError;
+use super::names::QueueName;
+use super::open::{FileAccess, open_in};
+use super::queues::{POSIX, for_each_entry};
+
+pub(crate) use publish::Patience;
+pub(super) use publish::{make_way, publish};
+pub(crate) use removal::Removal;
+pub(super) use removal::{remove_temporary, unlink};
+pub(crate) use whereabouts::whereabouts;
+
+/// The file in the directory.
+const FILE: &str = "queue";
+
+/// What became of a lock on a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The file has it, and its name.
+    Held,
+    /// The file has no name any more.
+    Gone,
+    /// Somebody is removing the file, at this moment.
+    Leaving,
+}
+
+impl Namespace {
+    /// Opens a queue's file as [`open_queue_file`](Self::open_queue_file); and whether it is one that goes.
+    ///
+    /// # Errors
+    /// As `open_queue_file`.
+    pub(crate) fn open_queue(
+        &self,
+        name: &QueueName,
+        access: FileAccess,
+        nonblocking: bool,
+    ) -> Result<(OwnedFd, bool), FileError> {
+        loop {
+            match self.open_file_in(POSIX, name, access, nonblocking) {
+                Err(error @ (FileError::Directory | FileError::Denied)) => {
+                    // Who only reads, and may not list the directory, is refused before he is told that it is one.
+                    if error == FileError::Denied
+                        && !is_directory(&self.queues()?, name.as_os_str())
+                    {
+                        return Err(error);
+                    }
+                }
+                other => return Ok((other?, false)),
+            }
+            // The directory of queues gives back its descriptor before the file takes one.
+            let found = {
+                let queues = self.queues()?;
+                home(&queues, name.as_os_str())
+            };
+            match found {
+                // A file has taken its place.
+                Err(FileError::AlreadyExists) => {}
+                found => {
+                    let mut home = found?;
+                    let opened = open_in(&mut home, FILE.as_ref(), access, nonblocking);
+                    return match opened {
+                        Err(FileError::NotFound) if has_other_files(&home) => {
+                            Err(FileError::Directory)
+                        }
+                        opened => opened.map(|file| (file, true)),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Locks a queue's file for somebody who is going to map it through this very opening.
+pub(crate) fn hold(file: BorrowedFd<'_>) -> io::Result<Hold> {
+    match fs::flock(file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => return Ok(Hold::Leaving),
+        other => other?,
+    }
+    // Who removes it does so under the exclusive lock, and who unlinks it needs none: a name now is one that can be found by others.
+    match fs::fstat(file)?.st_nlink {
+        0 => Ok(Hold::Gone),
+        _ => Ok(Hold::Held),
+    }
+}
+
+/// Locks a file that has no name yet.
+pub(crate) fn hold_unnamed(file: BorrowedFd<'_>) -> io::Result<()> {
+    fs::flock(file, FlockOperation::NonBlockingLockShared)
+}
+
+/// The directory of a queue that goes. `AlreadyExists`: it is no directory.
+fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
+    Directory::open(&queues.path().join(name)).map_err(|error| match error {
+        NamespaceError::Missing { .. } => FileError::NotFound,
+        NamespaceError::NotADirectory { .. } => FileError::AlreadyExists,
+        NamespaceError::Symlink { .. } => FileError::Symlink,
+        error => error.into(),
+    })
+}
+
+/// Whether a directory is no queue's: as far as the caller may look.
+fn has_other_files(home: &Directory) -> bool {
+    let mut found = false;
+    let _ = for_each_entry(home, |entry, _| {
+        let name = entry.file_name().to_bytes();
+        found |= !matches!(name, b"." | b"..") && name != FILE.as_bytes();
+        Ok(())
+    });
+    found
+}
+
+/// Whether a directory among the queues is a queue's, and then its file.
+pub(in crate::namespace) fn file_of(queues: &Directory, name: &OsStr) -> Option<fs::Stat> {
+    let (at, path) = queues.locate(name);
+    let stat = fs::statat(at, path.join(FILE), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat)
+}
+
+fn is_directory(queues: &Directory, name: &OsStr) -> bool {
+    let (at, path) = queues.locate(name);
+    fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}

@@ -1,0 +1,257 @@
+//! Removing a queue that goes: when nobody has it open any more, or by name.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::super::bells::random;
+use super::super::directory::Directory;
+use super::super::error::NamespaceError;
+use super::super::file_error::FileError;
+use super::super::names::QueueName;
+use super::super::open::check_regular;
+use super::super::queues::{for_each_entry, most_entries};
+use super::super::{Namespace, caller};
+use super::{FILE, file_of, has_other_files, home};
+use crate::crash::crash_point;
+
+/// How many queues are looked at, on the average, for each that is made.
+const FEW: u64 = 64;
+
+/// What became of a queue that may have to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// Nobody had it open: it is gone, by this caller or another.
+    Gone,
+    /// It stays: somebody has it open, or is going to; or it goes only when it is unlinked.
+    Stays,
+    /// Nobody has it open, and the caller may not remove it.
+    Denied,
+}
+
+impl Namespace {
+    /// Removes a queue that goes, if nobody has it open and `is_due` says that somebody had.
+    ///
+    /// # Errors
+    /// Those of the namespace, and of opening a file.
+    ///
+    /// # Blocking
+    /// Never.
+    pub(crate) fn remove_unused(
+        &self,
+        name: &QueueName,
+        is_due: impl Fn(BorrowedFd<'_>) -> bool,
+    ) -> Result<Removal, FileError> {
+        remove_unused_in(&self.queues()?, name.as_os_str(), &is_due)
+    }
+
+    /// As [`remove_all_unused`](Self::remove_all_unused), but of many queues not each time: together with each queue that is made, a few are
+    /// looked at.
+    ///
+    /// # Errors
+    /// Those of the namespace.
+    pub(crate) fn remove_some_unused(
+        &self,
+        is_due: impl Fn(BorrowedFd<'_>) -> bool,
+    ) -> Result<(), NamespaceError> {
+        let entries = most_entries(&self.queues()?).unwrap_or(0);
+        if entries <= FEW || random() % entries < FEW {
+            self.remove_all_unused(is_due)?;
+        }
+        Ok(())
+    }
+
+    /// Removes all queues that go, of which nobody has any open. Answers which, without slashes. Costs a walk over all queues, unless there are
+    /// none that go and the file system says so.
+    ///
+    /// # Errors
+    /// Those of the namespace.
+    pub(crate) fn remove_all_unused(
+        &self,
+        is_due: impl Fn(BorrowedFd<'_>) -> bool,
+    ) -> Result<Vec<OsString>, NamespaceError> {
+        let queues = self.queues()?;
+        let mut names = names_of_directories(&queues)?;
+        names.retain(|name| {
+            let was_there = file_of(&queues, name).is_some();
+            remove_unused_in(&queues, name, &is_due) == Ok(Removal::Gone) && was_there
+        });
+        Ok(names)
+    }
+
+    /// Those that [`remove_all_unused`](Self::remove_all_unused) would remove. Each is locked for a moment, in which who opens it waits.
+    ///
+    /// # Errors
+    /// Those of the namespace.
+    pub(crate) fn all_unused(
+        &self,
+        is_due: impl Fn(BorrowedFd<'_>) -> bool,
+    ) -> Result<Vec<OsString>, NamespaceError> {
+        let queues = self.queues()?;
+        let mut names = names_of_directories(&queues)?;
+        names.retain(|name| matches!(find_unused(&queues, name, &is_due), Ok(Found::Unused(_))));
+        Ok(names)
+    }
+}
+
+/// The directories among the queues.
+fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceError> {
+    let mut names = Vec::new();
+    // Where links to directories are counted, each has one from its parent, one from itself, and one from each directory in it.
+    if queues.links() == 2 {
+        return Ok(names);
+    }
+    for_each_entry(queues, |entry, is_file| {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let is_queue = !is_file && name != "." && name != "..";
+        if is_queue && entry.file_type() != FileType::Symlink {
+            names.push(name.to_owned());
+        }
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// What is found under the name of a queue that may have to go.
+enum Found {
+    /// Nobody has it open.
+    Unused(Unused),
+    /// The directory of one that is gone.
+    Empty,
+    /// What else is to be said of it.
+    Else(Removal),
+}
+
+/// A queue that nobody has open, locked exclusively until this is dropped.
+struct Unused {
+    home: Directory,
+    file: OwnedFd,
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        // To close the file is not enough: a child that was forked meanwhile has the same opening.
+        let _ = fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Looks whether a queue is to be removed, and by the caller.
+fn find_unused(
+    queues: &Directory,
+    name: &OsStr,
+    is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
+) -> Result<Found, FileError> {
+    let home = match home(queues, name) {
+        Err(FileError::NotFound) => return Ok(Found::Else(Removal::Gone)),
+        Err(FileError::AlreadyExists | FileError::Symlink) => {
+            return Ok(Found::Else(Removal::Stays));
+        }
+        other => other?,
+    };
+    // Without a number the directory would be found by its path, which may lead elsewhere by then.
+    if !home.is_open() {
+        let errno = Errno::MFILE.raw_os_error();
+        return Err(FileError::TooManyFiles { errno });
+    }
+    let file = match open_in_open(&home) {
+        Err(FileError::NotFound) => return Ok(Found::Empty),
+        Err(FileError::Denied) => return Ok(Found::Else(Removal::Denied)),
+        other => other?,
+    };
+    if !is_due(file.as_fd()) {
+        return Ok(Found::Else(Removal::Stays));
+    }
+    // Before the lock, which would keep its owner from removing it.
+    if !home.may_be_mended_by(caller()) {
+        return Ok(Found::Else(Removal::Denied));
+    }
+    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(Found::Else(Removal::Stays)),
+        Err(error) => Err(FileError::of("flock", error)),
+        Ok(()) => Ok(Found::Unused(Unused { home, file })),
+    }
+}
+
+fn remove_unused_in(
+    queues: &Directory,
+    name: &OsStr,
+    is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
+) -> Result<Removal, FileError> {
+    let unused = match find_unused(queues, name, is_due)? {
+        Found::Unused(unused) => unused,
+        Found::Empty => {
+            remove_empty(queues, name);
+            return Ok(Removal::Gone);
+        }
+        Found::Else(removal) => return Ok(removal),
+    };
+    crash_point!(TRANSIENT_LOCKED);
+    match unlink_in(queues, &unused.home, name) {
+        Err(FileError::Denied) => Ok(Removal::Denied),
+        Ok(()) | Err(FileError::NotFound) => Ok(Removal::Gone),
+        Err(error) => Err(error),
+    }
+}
+
+/// To look at it only, and to lock it.
+fn open_in_open(home: &Directory) -> Result<OwnedFd, FileError> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let (at, path) = home.locate(FILE);
+    let file = fs::openat(at, &path, flags | OFlags::NOCTTY, Mode::empty());
+    let file = file.map_err(|e| FileError::of("open", e))?;
+    check_regular(&file)?;
+    Ok(file)
+}
+
+/// Takes the name away from a queue that goes, whoever has it open.
+pub(in crate::namespace) fn unlink(queues: &Directory, name: &OsStr) -> Result<(), FileError> {
+    let home = home(queues, name)?;
+    if !home.is_open() {
+        let errno = Errno::MFILE.raw_os_error();
+        return Err(FileError::TooManyFiles { errno });
+    }
+    match unlink_in(queues, &home, name) {
+        Err(FileError::NotFound) if has_other_files(&home) => Err(FileError::Directory),
+        unlinked => unlinked,
+    }
+}
+
+pub(super) fn unlink_in(
+    queues: &Directory,
+    home: &Directory,
+    name: &OsStr,
+) -> Result<(), FileError> {
+    let (at, path) = home.locate(FILE);
+    let unlinked =
+        fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| FileError::of("unlink", e));
+    if unlinked.is_ok() {
+        crash_point!(TRANSIENT_EMPTIED);
+    }
+    if matches!(unlinked, Ok(()) | Err(FileError::NotFound)) {
+        remove_empty(queues, name);
+    }
+    unlinked
+}
+
+/// Removes the directory if there is nothing in it; whether it did.
+fn remove_empty(queues: &Directory, name: &OsStr) -> bool {
+    let (at, path) = queues.locate(name);
+    // It may be another queue's by now, with the queue in it.
+    fs::unlinkat(at, &path, AtFlags::REMOVEDIR).is_ok()
+}
+
+/// Removes the directory of a queue that was never given a name, whether it did; what is no directory is left alone.
+pub(in crate::namespace) fn remove_temporary(directory: &Directory, path: &OsStr) -> bool {
+    let Ok(home) = Directory::open(&directory.path().join(path)) else {
+        return false;
+    };
+    if !home.is_open() {
+        return false;
+    }
+    let (at, file) = home.locate(FILE);
+    let _ = fs::unlinkat(at, &file, AtFlags::empty());
+    remove_empty(directory, path)
+}

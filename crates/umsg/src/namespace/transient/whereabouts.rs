@@ -1,0 +1,76 @@
+//! Which queue a file is, by its path.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use rustix::fs;
+
+use super::super::queues::{POSIX, SYSV};
+use super::super::record;
+use super::FILE;
+
+/// Where a queue's file lies, by its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whereabouts<'a> {
+    /// The namespace's directory.
+    pub(crate) namespace: &'a Path,
+    /// The queue's name, without its slash.
+    pub(crate) name: &'a OsStr,
+    /// It goes with its last user.
+    pub(crate) goes: bool,
+}
+
+/// Which queue's file has this path. None: no queue's.
+pub(crate) fn whereabouts(path: &Path) -> Option<Whereabouts<'_>> {
+    let plain = among_queues(path, false);
+    let home = path.parent().filter(|_| path.ends_with(FILE));
+    match home.and_then(|home| among_queues(home, true)) {
+        // A queue that is called `mq`; or one that is called `queue`, in a namespace that is called `mq`.
+        Some(goes) if plain.is_none() || has_a_namespace(goes.namespace) => Some(goes),
+        _ => plain,
+    }
+}
+
+fn among_queues(entry: &Path, goes: bool) -> Option<Whereabouts<'_>> {
+    let queues = entry.parent().filter(|parent| parent.ends_with(POSIX))?;
+    Some(Whereabouts {
+        namespace: queues.parent()?,
+        name: entry.file_name()?,
+        goes,
+    })
+}
+
+/// By what is in each namespace beside the directory of the POSIX queues: the record, or the other directory of one that root has not claimed yet.
+fn has_a_namespace(directory: &Path) -> bool {
+    let has = |name| fs::lstat(directory.join(name)).is_ok();
+    has(record::NAME) || has(SYSV)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+
+    #[test]
+    fn which_queue_a_file_is_is_told_by_its_path_whatever_the_queue_is_called() {
+        let dir = TestDir::new();
+        dir.namespace();
+        let found = |path: &Path| {
+            whereabouts(path).map(|found| {
+                let name = found.name.to_str().unwrap().to_owned();
+                (found.namespace.to_owned(), name, found.goes)
+            })
+        };
+        let of = |name: &str, goes| Some((dir.path().to_owned(), name.to_owned(), goes));
+        for name in ["q", "mq", "queue"] {
+            assert_eq!(found(&dir.queue(name)), of(name, false));
+            assert_eq!(found(&dir.queue(&format!("{name}/queue"))), of(name, true));
+        }
+        assert_eq!(found(&dir.queue("q/letter")), None);
+        assert_eq!(found(Path::new("/queue")), None);
+        // A namespace of that name is no queue.
+        let inner = dir.path().join("inner/mq");
+        let queue = (inner.clone(), "queue".to_owned(), false);
+        assert_eq!(found(&inner.join("mq/queue")), Some(queue));
+    }
+}
