@@ -7,13 +7,15 @@
 mod support;
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::ffi::CStr;
+use std::fmt::Display;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::harass::{
     self, CALM, Figures, Leaks, Part, Work, commotion, expect_asleep, expect_prompt, how, rest,
-    waiting, wakes,
+    take_time, waiting, wakes,
 };
 use support::journal::{Deed, How, Journal};
 use support::place::Place;
@@ -25,6 +27,9 @@ use umsg::ring::{Message, Options, Post, RecvError, Ring, RingError, SendError, 
 /// The first roles send, the last one owns the ring.
 const SENDERS: usize = 4;
 const NAME: &str = "/soak";
+
+/// Messages of a batch, at most.
+const BATCH: u64 = 6;
 
 /// What all owners have seen together.
 struct Account {
@@ -39,6 +44,8 @@ unsafe impl Zeroed for Account {}
 
 struct Soak {
     place: Place,
+    /// What is passed on with messages.
+    parcel: OwnedFd,
     journal: Shared<Journal>,
     account: Shared<Account>,
 }
@@ -48,6 +55,30 @@ struct ForHandlers {
     sender: Option<Sender>,
     next: AtomicU64,
     busy: AtomicBool,
+}
+
+const PARCEL: &CStr = c"parcel";
+
+/// A file that nothing else in this process is.
+fn parcel() -> OwnedFd {
+    // SAFETY: a string that ends with a zero.
+    let descriptor = unsafe { libc::memfd_create(PARCEL.as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(descriptor >= 0, "memfd_create");
+    // SAFETY: just made, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+/// Whether a descriptor of this process, by its number, is one of such a file.
+fn is_parcel(descriptor: impl Display) -> bool {
+    let file = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
+    file.is_ok_and(|file| file.to_string_lossy().contains(&*PARCEL.to_string_lossy()))
+}
+
+/// How many descriptors of such files this process has.
+fn parcels() -> usize {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
+    let names = entries.map(|entry| entry.expect("a descriptor").file_name());
+    names.filter(|name| is_parcel(name.display())).count()
 }
 
 fn until(how: How) -> Until {
@@ -93,6 +124,9 @@ impl Receipts<'_> {
         assert_eq!(number, *expected, "a message is missing, or comes twice");
         let (bytes, len) = payload(number);
         assert_eq!(message.payload, &bytes[..len]);
+        if let Some(descriptor) = &message.descriptor {
+            assert!(is_parcel(descriptor.as_raw_fd()), "another was passed on");
+        }
         *expected += 1;
         self.soak.account.received.fetch_add(1, SeqCst);
     }
@@ -102,6 +136,7 @@ impl Soak {
     fn new() -> Soak {
         Soak {
             place: Place::new(),
+            parcel: parcel(),
             journal: Shared::new(),
             account: Shared::new(),
         }
@@ -122,7 +157,7 @@ impl Soak {
     fn make(&self, random: &mut Random) -> Option<Ring> {
         let mut options = Options::new();
         // A batch has to fit.
-        options.entries(4 + random.below(64) as u32);
+        options.entries(BATCH as u32 + random.below(64) as u32);
         options.overflow(random.below(2) as u32 * 2000);
         match options.create_in(&self.place.namespace, NAME) {
             Ok(ring) => Some(ring),
@@ -131,12 +166,20 @@ impl Soak {
         }
     }
 
-    /// Receives until the end, in all the ways there are.
+    /// Owns the ring for a while, mostly until the end. Nothing of what was passed on may be left then.
     fn own(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
-        let Some(mut ring) = self.make(random) else {
+        if let Some(mut ring) = self.make(random) {
+            self.receive(&mut ring, tool, part, random);
+            drop(ring);
+            let left = parcels();
+            assert_eq!(left, 1, "descriptors that were passed on are left open");
+        } else {
             std::thread::sleep(Duration::from_millis(1));
-            return;
-        };
+        }
+    }
+
+    /// Receives in all the ways there are.
+    fn receive(&self, ring: &mut Ring, tool: &ForHandlers, part: Part, random: &mut Random) {
         self.account.owners.fetch_add(1, SeqCst);
         ring.set_waiting(waiting(random));
         let mut receipts = Receipts {
@@ -144,7 +187,7 @@ impl Soak {
             next: HashMap::new(),
         };
         let mut repairs = 0;
-        while self.goes_on(part) {
+        while self.goes_on(part) && random.below(1000) != 0 {
             if random.below(30) == 0 {
                 let more = ring.status().repairs - repairs;
                 repairs += more;
@@ -194,6 +237,7 @@ impl Soak {
             number += sent;
             self.account.sent.fetch_add(sent, SeqCst);
             rest(random, sent != 0);
+            take_time(random);
             commotion(self, tool, part, random);
         }
     }
@@ -206,12 +250,15 @@ impl Soak {
         part: Part,
         random: &mut Random,
     ) -> Option<u64> {
-        let count = 1 + random.below(4);
+        let count = match random.below(2) {
+            0 => 1,
+            _ => 2 + random.below(BATCH - 1),
+        };
         let posts: Vec<Post> = (number..number + count).map(post).collect();
         let (bytes, len) = payload(number);
         let how = how(random);
-        let sent = self.call(part, how, |until| match (count, random.below(20)) {
-            (1, 0) => sender.send_fd(&posts[0], std::io::stdin().as_fd(), until),
+        let sent = self.call(part, how, |until| match (count, random.below(8)) {
+            (1, 0) => sender.send_fd(&posts[0], self.parcel.as_fd(), until),
             (1, _) => sender.send_long(&posts[0], &bytes[..len], until),
             _ => sender.send_batch_until(&posts, until),
         });
@@ -326,12 +373,10 @@ impl Work for Soak {
         let mut ring = ring.expect("the name");
         expect_promptness(&mut ring, what);
         drop(ring);
-        drop((self.journal, self.account));
+        drop((self.journal, self.account, self.parcel));
         leaks.expect_none(&[&self.place.path().join("ring")], what);
     }
 }
-
-impl Soak {}
 
 /// Who waits for a message or for room, and who polls, is told at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {

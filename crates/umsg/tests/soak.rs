@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::actor::Actor;
 use support::harass::{
     self, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_asleep, expect_healthy,
-    expect_prompt, how, rest, waiting, wakes, wakes_poller,
+    expect_prompt, how, rest, take_time, waiting, wakes, wakes_poller,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
@@ -27,6 +27,8 @@ const SIZE: usize = 200;
 /// Soaks in this file, which share the time.
 const SOAKS: u32 = 4;
 const WORKERS: usize = 8;
+/// Messages of a batch, at most.
+const BATCH: u64 = 4;
 
 /// What the workers do besides plain sending and receiving.
 #[derive(Clone, Copy, PartialEq)]
@@ -72,13 +74,16 @@ fn received<T>(result: Result<T, ReceiveError>) -> Option<T> {
     }
 }
 
-/// One or two messages, mostly one after the other.
+/// Messages one after the other, and some together.
 fn send(actor: &mut Actor<'_>, random: &mut Random) -> bool {
-    let (how, (priority, len)) = (how(random), message(random));
-    match random.below(8) {
-        0 => is_sent(actor.send_batch(how, &[(priority, len), message(random)])),
-        _ => is_sent(actor.send(how, priority, len)),
+    let how = how(random);
+    if random.below(4) == 0 {
+        let count = 2 + random.below(BATCH - 1);
+        let batch: Vec<_> = (0..count).map(|_| message(random)).collect();
+        return is_sent(actor.send_batch(how, &batch));
     }
+    let (priority, len) = message(random);
+    is_sent(actor.send(how, priority, len))
 }
 
 /// One or two reservations at a time, some of which are given back.
@@ -184,7 +189,10 @@ impl Work for Soak {
         let mut turns = Turns::default();
         while actor.me().go.load(SeqCst) == 0 {
             let worked = match (sends, in_place) {
-                (true, false) => send(&mut actor, random),
+                (true, false) => {
+                    take_time(random);
+                    send(&mut actor, random)
+                }
                 (true, true) => send_in_place(&mut actor, random),
                 (false, true) => receive_in_place(&mut actor, random),
                 (false, false) => {
@@ -235,8 +243,9 @@ impl Work for Soak {
     fn lacks(&self) -> Option<(bool, bool)> {
         let held = self.queue.attributes();
         let taken = held.messages + held.reserved + held.leased;
-        // A batch of two may wait beside a single place.
-        Some((taken + 1 >= held.max_messages, held.messages == 0))
+        // A batch may wait beside almost as many places.
+        let is_full = taken + BATCH as usize > held.max_messages;
+        Some((is_full, held.messages == 0))
     }
 
     fn describe(&self) -> String {
@@ -249,7 +258,8 @@ impl Work for Soak {
         let status = self.queue.status();
         assert!(!status.damaged, "{what}: marked as damaged");
         let attributes = status.attributes;
-        assert_eq!((attributes.messages, attributes.bytes), (0, 0), "{what}");
+        let counted = (attributes.messages, attributes.bytes);
+        assert_eq!(counted, (0, 0), "{what}: counts of an empty queue");
         self.expect_room_soon(what);
         self.check_capacity(what);
         // Who comes by takes the dead from the lists.

@@ -250,7 +250,7 @@ impl Work for Soak {
             status.entry.bytes,
             status.leased_bytes,
         );
-        assert_eq!(counted, (0, 0, 0), "{what}");
+        assert_eq!(counted, (0, 0, 0), "{what}: counts of an empty queue");
         self.check_capacity(&status, what);
         self.check_bytes(what);
         self.check_promptness(what);

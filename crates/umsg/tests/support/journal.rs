@@ -8,6 +8,7 @@ use super::now;
 use super::shared::Zeroed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
+use umsg::crash::POINTS;
 
 /// Messages that a journal has room for.
 pub const MESSAGES: usize = 1 << 23;
@@ -64,6 +65,13 @@ pub struct Role {
     pub longest: AtomicU64,
 }
 
+/// What is known of all who send, or of all who receive.
+#[repr(C)]
+pub struct Kind {
+    /// By which crash points they have come, one bit each.
+    pub passed: [AtomicU64; POINTS.len().div_ceil(64)],
+}
+
 #[repr(C)]
 pub struct Journal {
     pub next: AtomicU32,
@@ -76,6 +84,8 @@ pub struct Journal {
     /// A moment of CLOCK_MONOTONIC that somebody set; see [`Role::first_after_mark`].
     pub mark: AtomicU64,
     pub roles: [Role; ROLES],
+    /// Who sends, and who receives.
+    pub kinds: [Kind; 2],
     /// Where to look for the next buffer that is nobody's.
     pub next_hand: AtomicU32,
     pub hands: [Hand; HANDS],

@@ -14,6 +14,8 @@ pub struct Defect {
     /// Stands there once.
     pub old: &'static str,
     pub new: &'static str,
+    /// What the finding says, one of these: another failure proves nothing.
+    pub finding: &'static [&'static str],
 }
 
 pub const DEFECTS: &[Defect] = &[
@@ -24,6 +26,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "recover.rs",
         old: "if !survey.has(slot) && cell.is_stored() {",
         new: "if !survey.has(slot) && cell.is_stored() && slot != 5 {",
+        finding: &["messages are lost", "half of the batch"],
     },
     Defect {
         name: "posix-twice",
@@ -32,6 +35,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "recover.rs",
         old: "    leave_queue(engine, node.slot.get())?;\n",
         new: "",
+        finding: &["was received 2 times", "memory is damaged"],
     },
     Defect {
         name: "posix-slot-leak",
@@ -40,6 +44,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "recover.rs",
         old: "            engine.free_slot(slot);\n",
         new: "",
+        finding: &[" slots", "no slot is lost"],
     },
     Defect {
         name: "posix-count",
@@ -48,6 +53,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "recover.rs",
         old: "receiver.stored.store(messages, Ordering::Release);",
         new: "receiver.stored.store(messages + u64::from(messages > 2), Ordering::Release);",
+        finding: &["memory is damaged"],
     },
     Defect {
         name: "posix-batch-half",
@@ -56,6 +62,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "recover.rs",
         old: "Some(end) => batch::take_back(segment, sent, end)?,",
         new: "Some(_) => {}",
+        finding: &["half of the batch", "memory is damaged"],
     },
     Defect {
         name: "posix-sender-unwoken",
@@ -64,6 +71,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "queue/serve.rs",
         old: "            waiters.remove(node)?;\n            wakes.add(index);\n",
         new: "            waiters.remove(node)?;\n            let _ = index;\n",
+        finding: &["a blocked sender is not woken"],
     },
     Defect {
         name: "posix-lease-kept",
@@ -72,6 +80,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "queue/hold.rs",
         old: "State::Leased if is_orphan || (until != 0 && until <= now) => {",
         new: "State::Leased if until != 0 && until <= now => {",
+        finding: &["hold something for good"],
     },
     Defect {
         name: "posix-room-kept",
@@ -80,6 +89,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "queue/hold.rs",
         old: "State::Reserved if is_orphan => {",
         new: "State::Reserved if is_orphan && until == 1 => {",
+        finding: &["hold something for good"],
     },
     Defect {
         name: "posix-bell-silent",
@@ -88,6 +98,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "doorbell/chain.rs",
         old: "        gong.change(from, to, wanted & !told != 0);\n",
         new: "        if to < from {\n            gong.change(from, to, wanted & !told != 0);\n        }\n",
+        finding: &["is stuck", "poller", "not told"],
     },
     Defect {
         name: "posix-notice-lost",
@@ -96,6 +107,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "queue/notice.rs",
         old: "(true, true) => self.fire(wakes),",
         new: "(true, true) => {}",
+        finding: &["to be told"],
     },
     Defect {
         name: "posix-descriptor-leak",
@@ -104,6 +116,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "doorbell/descriptor.rs",
         old: "        flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;\n",
         new: "        if flock(&bell, FlockOperation::NonBlockingLockExclusive).is_err() {\n            std::mem::forget(bell);\n            return None;\n        }\n",
+        finding: &["descriptors are left", "descriptors, more than"],
     },
     Defect {
         name: "sysv-hand-over-lost",
@@ -112,6 +125,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "typed/offer.rs",
         old: "count(Event::WaiterDied);\n                    self.put_back(who, wakes)?;",
         new: "count(Event::WaiterDied);\n                    self.clear_away(node)?;",
+        finding: &["messages are lost", "half of the batch"],
     },
     Defect {
         name: "sysv-twice",
@@ -120,6 +134,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "typed/repair.rs",
         old: "if has_message(seat, node.list.get()) && survey.note(node.slot.get()) =>",
         new: "if has_message(seat, node.list.get()) && !survey.has(node.slot.get() as usize) =>",
+        finding: &["was received before", "was received 2 times"],
     },
     Defect {
         name: "sysv-admission-lost",
@@ -128,6 +143,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "typed/repair.rs",
         old: "        engine.commit(slot)?;\n",
         new: "",
+        finding: &["messages are lost", "half of the batch"],
     },
     Defect {
         name: "sysv-slot-leak",
@@ -136,6 +152,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "typed/repair.rs",
         old: "        if !survey.has(slot) {\n            segment.cell",
         new: "        if !survey.has(slot) && slot % 4 != 1 {\n            segment.cell",
+        finding: &["no slot is lost"],
     },
     Defect {
         name: "sysv-bytes",
@@ -144,6 +161,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "typed/repair.rs",
         old: "hub.bytes.store(counts.bytes, Ordering::Relaxed);",
         new: "hub.bytes.store(counts.bytes + 1, Ordering::Relaxed);",
+        finding: &["counts of an empty queue"],
     },
     Defect {
         name: "sysv-unwoken",
@@ -152,6 +170,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "typed/wait.rs",
         old: "            wakes.add(to.index);\n",
         new: "            let _ = &wakes;\n",
+        finding: &["is not woken"],
     },
     Defect {
         name: "sysv-lease-kept",
@@ -160,6 +179,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "typed/lease.rs",
         old: "if holders.is_orphan(hold) || (until != 0 && until <= now) {",
         new: "if until != 0 && until <= now {",
+        finding: &["hold something for good"],
     },
     Defect {
         name: "sysv-bell-silent",
@@ -168,6 +188,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "doorbell/chain.rs",
         old: "        gong.change(from, to, wanted & !told != 0);\n",
         new: "        if to < from {\n            gong.change(from, to, wanted & !told != 0);\n        }\n",
+        finding: &["is stuck", "poller", "not told"],
     },
     Defect {
         name: "ring-batch-half",
@@ -176,6 +197,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "recover.rs",
         old: "Some(end) => batch::take_back(segment, sent, end)?,",
         new: "Some(_) => {}",
+        finding: &["a message is missing, or comes twice"],
     },
     Defect {
         name: "ring-cursor",
@@ -184,6 +206,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "recover.rs",
         old: "None if is_sent => sender.sent.store(sent.wrapping_add(1), Ordering::Release),",
         new: "None if is_sent => {}",
+        finding: &["a message is missing, or comes twice"],
     },
     Defect {
         name: "ring-unwoken",
@@ -192,6 +215,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "queue/bell.rs",
         old: "            futex::wake(word, 1);\n",
         new: "",
+        finding: &["the receiver is not woken"],
     },
     Defect {
         name: "ring-untold",
@@ -200,6 +224,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "queue/bell.rs",
         old: "if !self.pull_rope() {",
         new: "if self.rope.is_none() {",
+        finding: &["who polls", "not told"],
     },
     Defect {
         name: "ring-orphaned",
@@ -208,6 +233,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "queue/owner.rs",
         old: "_ => self.has_lost_its_owner(),",
         new: "_ => false,",
+        finding: &["is stuck"],
     },
     Defect {
         name: "ring-descriptor-leak",
@@ -216,5 +242,6 @@ pub const DEFECTS: &[Defect] = &[
         file: "ring/doorbell.rs",
         old: "self.waiting.remove(index).map(|(_, descriptor)| descriptor)",
         new: "self.waiting.remove(index).map(|(_, descriptor)| {\n            std::mem::forget(descriptor.try_clone());\n            descriptor\n        })",
+        finding: &["descriptors that were passed on"],
     },
 ];

@@ -1,5 +1,6 @@
 //! The life of a worker's process: how urgent it is, its threads, its handlers, its children, its ends.
 
+use super::aim::{self, Mark};
 use super::{FORKED, HANDLER, Part, THREADS, URGENT, Work};
 use crate::support::Random;
 use crate::support::child::{Child, Exit, PANICKED};
@@ -18,11 +19,9 @@ const VISIT: Duration = Duration::from_secs(1);
 const STUCK: Duration = Duration::from_secs(60);
 
 /// Lives as the process of a role until told to end.
-pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, points: &[String]) {
+pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>) {
     let mut random = Random::new(seed);
-    if !work.spares(role) {
-        arm_some_point(points, &mut random);
-    }
+    aim::arm(mark);
     hurry_or_dawdle(work, role, &mut random);
     // Until the process is gone: a handler may use it at any time.
     let tool = Box::leak(Box::new(work.open(&mut random)));
@@ -59,19 +58,6 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, points: &[String])
         }
         work.play(tool, Part { role, thread: 0 }, &mut random);
     });
-}
-
-/// Half of the workers die by themselves at a named point, where the feature is compiled in: deaths that a signal at a
-/// random time hits too seldom, beside others that are at work.
-fn arm_some_point(points: &[String], random: &mut Random) {
-    #[cfg(feature = "crash-points")]
-    if random.below(2) == 0 {
-        let name = &points[random.below(points.len() as u64) as usize];
-        // Some points a worker seldom comes by in its short life.
-        let passes = [3, 60][random.below(2) as usize];
-        umsg::crash::arm(name, 1 + random.below(passes) as u32);
-    }
-    let _ = (points, random);
 }
 
 /// Some are more urgent than all the others, where that is allowed, and some less, so that the urgent wait for locks whose owners do
@@ -156,6 +142,7 @@ pub fn commotion<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Ran
         0..3 => fork_some(work, tool, part, random),
         3 => run_another_program(work),
         4 => become_another_program(work),
+        5..20 => aim::tell(work.kind(part.role)),
         _ => {}
     }
 }

@@ -12,6 +12,7 @@
 //! leave behind. The supervisor fails if somebody gets no further for a second in which nobody was stopped, or if a call is not
 //! back a second after it was due, whoever is stopped.
 
+mod aim;
 mod calm;
 mod crew;
 mod figures;
@@ -26,9 +27,9 @@ pub use leaks::Leaks;
 pub use rounds::soak;
 use supervisor::harass;
 
-use super::Random;
-use super::journal::{How, Journal};
+use super::journal::{How, Journal, Kind};
 use super::points::Face;
+use super::{Random, now};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 use umsg::posix::Waiting;
@@ -92,6 +93,10 @@ pub trait Work: Sync + Sized {
         DESCRIPTORS
     }
     fn journal(&self) -> &Journal;
+    /// What is known of the kind of a role.
+    fn kind(&self, role: usize) -> &Kind {
+        &self.journal().kinds[usize::from(role >= self.senders())]
+    }
     fn open(&self, random: &mut Random) -> Self::Tool;
     /// Plays a part until its `go` is set.
     fn play(&self, tool: &Self::Tool, part: Part, random: &mut Random);
@@ -150,6 +155,14 @@ pub fn waiting(random: &mut Random) -> Waiting {
 
 /// Whether this process is more urgent than all others, and has to let them work.
 static URGENT: AtomicBool = AtomicBool::new(false);
+
+/// A sender takes its time, in every other tenth of a second: all do, so that receivers come to an end with what there is, and look
+/// at what the dead have left behind it.
+pub fn take_time(random: &mut Random) {
+    if (now() / 100_000_000).is_multiple_of(2) {
+        std::thread::sleep(Duration::from_micros(random.below(400)));
+    }
+}
 
 /// Sleeps now and then, so that the queue is sometimes full and sometimes empty, and a journal lasts.
 pub fn rest(random: &mut Random, worked: bool) {

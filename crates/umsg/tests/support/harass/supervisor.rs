@@ -1,17 +1,20 @@
 //! The supervisor: what it does to the workers, and how it knows that none is stuck.
 
+use super::aim::{Aim, Mark};
 use super::crew::{self, STORM};
 use super::figures::Figures;
 use super::{PARTS, Part, THREADS, Work};
 use crate::support::child::{Child, Exit, let_calls_be_interrupted};
 use crate::support::journal::{Deed, MESSAGES, Role};
-use crate::support::{Random, milliseconds, now, points, wait_until};
+use crate::support::{Random, milliseconds, now, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 /// How long a worker may be inside of a call that should succeed, time in which anybody is stopped not counted; and how long
 /// after it was due, time in which it is stopped itself not counted.
 const STUCK: Duration = Duration::from_secs(1);
+/// How long it takes until somebody may be stuck: longer than two slices.
+const SUSPICIOUS: Duration = Duration::from_millis(220);
 /// How long the survivors of a round may take to end, on a machine that is busy with other things.
 const END: Duration = Duration::from_secs(30);
 /// The most that is counted between two looks: where the supervisor gets no time, nobody else may.
@@ -21,9 +24,19 @@ const LOOK: Duration = Duration::from_millis(10);
 struct Worker {
     role: usize,
     child: Child,
+    /// Where it is to die by itself.
+    mark: Option<Mark>,
     /// When it goes on, if it is stopped.
     stopped_until: Option<Instant>,
     watches: [Watch; THREADS],
+}
+
+impl Worker {
+    /// Whether one of its calls takes so long already that it may be stuck: a kill, or a signal, would hide that.
+    fn is_stalled(&self) -> bool {
+        let mut watches = self.watches.iter();
+        watches.any(|watch| watch.stalled.max(watch.late) > SUSPICIOUS)
+    }
 }
 
 /// The call that was going on in a thread when its progress was last looked at.
@@ -41,7 +54,7 @@ struct Supervisor<'a, W> {
     random: Random,
     seed: u64,
     spawned: u64,
-    points: Vec<String>,
+    aim: Aim,
     seen: Figures,
 }
 
@@ -56,7 +69,7 @@ pub fn harass(work: &impl Work, seed: u64, time: Duration) -> Figures {
         random: Random::new(seed),
         seed,
         spawned: 0,
-        points: points::of(work.face()).into_iter().collect(),
+        aim: Aim::new(work),
         seen: Figures::default(),
     };
     supervisor.run(time);
@@ -70,7 +83,7 @@ impl<W: Work> Supervisor<'_, W> {
         &self.work.journal().roles[role * PARTS..][..PARTS]
     }
 
-    fn start(&mut self, role: usize) -> Child {
+    fn start(&mut self, role: usize) -> Worker {
         self.spawned += 1;
         let seed = self.seed ^ (self.spawned * 64 + role as u64);
         for record in self.records(role) {
@@ -78,20 +91,26 @@ impl<W: Work> Supervisor<'_, W> {
             record.receiving.store(0, SeqCst);
             record.lives.fetch_add(1, SeqCst);
         }
-        Child::lead(|| {
-            crew::live(self.work, role, seed, &self.points);
+        let mark = match self.work.spares(role) {
+            true => None,
+            false => self.aim.next(self.work.kind(role), &mut self.random),
+        };
+        let child = Child::lead(|| {
+            crew::live(self.work, role, seed, mark);
             0
-        })
+        });
+        Worker {
+            role,
+            child,
+            mark,
+            stopped_until: None,
+            watches: Default::default(),
+        }
     }
 
     fn start_all(&mut self) -> Vec<Worker> {
         (0..self.work.workers())
-            .map(|role| Worker {
-                role,
-                child: self.start(role),
-                stopped_until: None,
-                watches: Default::default(),
-            })
+            .map(|role| self.start(role))
             .collect()
     }
 
@@ -126,8 +145,8 @@ impl<W: Work> Supervisor<'_, W> {
         self.count_descriptors(worker);
         match self.random.below(40) {
             0 | 1 if !anybody_stopped => self.stop(worker),
-            2..6 => self.storm(worker),
-            _ if self.work.spares(worker.role) => {}
+            2..6 if !worker.is_stalled() => self.storm(worker),
+            _ if self.work.spares(worker.role) || worker.is_stalled() => {}
             _ => {
                 worker.child.signal(libc::SIGKILL);
                 self.seen.kills += 1;
@@ -177,9 +196,7 @@ impl<W: Work> Supervisor<'_, W> {
         let exit = exit.unwrap_or_else(|| panic!("role {} does not die", worker.role));
         self.expect_to_be_excusable(worker.role, exit);
         self.note_dead_hands(worker.role);
-        worker.child = self.start(worker.role);
-        worker.stopped_until = None;
-        worker.watches = Default::default();
+        *worker = self.start(worker.role);
     }
 
     /// A worker was killed, or has become another program, which does what it wants with signals.
@@ -203,7 +220,10 @@ impl<W: Work> Supervisor<'_, W> {
     fn replace_the_dead(&mut self, workers: &mut [Worker]) {
         for worker in workers {
             if let Some(exit) = worker.child.wait(Duration::ZERO) {
-                self.seen.deaths += u64::from(exit == Exit::Signal(libc::SIGKILL));
+                if let (Exit::Signal(libc::SIGKILL), Some(mark)) = (exit, worker.mark) {
+                    self.seen.deaths += 1;
+                    self.aim.hit(mark);
+                }
                 self.replace(worker);
             }
         }

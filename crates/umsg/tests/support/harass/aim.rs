@@ -1,0 +1,104 @@
+//! At which named points workers die by themselves: mostly at those by which others of their kind were seen to come, and rather at
+//! those at which few have died. Deaths that a signal at a random time hits too seldom, beside others that are at work.
+
+use super::Work;
+use crate::support::Random;
+use crate::support::journal::Kind;
+use crate::support::points;
+use std::sync::atomic::Ordering::SeqCst;
+use umsg::crash::POINTS;
+
+/// The points of a face, and how many workers have died at each.
+pub(super) struct Aim {
+    points: Vec<Point>,
+}
+
+struct Point {
+    name: &'static str,
+    /// Which of all points it is.
+    number: usize,
+    deaths: u64,
+}
+
+/// Where a worker is to die: at the `nth` pass.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    /// Among the face's.
+    point: usize,
+    name: &'static str,
+    nth: u32,
+}
+
+impl Aim {
+    pub(super) fn new<W: Work>(work: &W) -> Aim {
+        let of_face = points::of(work.face());
+        let points = POINTS.iter().enumerate();
+        let points = points.filter(|(_, (_, name, _))| of_face.contains(*name));
+        let points = points.map(|(number, (_, name, _))| Point {
+            name,
+            number,
+            deaths: 0,
+        });
+        Aim {
+            points: points.collect(),
+        }
+    }
+
+    /// Where the next worker of a kind dies, if it is to: half of them are.
+    pub(super) fn next(&self, kind: &Kind, random: &mut Random) -> Option<Mark> {
+        if random.below(2) == 0 {
+            return None;
+        }
+        let met: Vec<usize> = (0..self.points.len())
+            .filter(|&point| is_met(kind, self.points[point].number))
+            .collect();
+        let any = |random: &mut Random| random.below(self.points.len() as u64) as usize;
+        // What nobody was seen to come by may be what nobody lives to tell of.
+        let point = match met.is_empty() || random.below(4) == 0 {
+            true => any(random),
+            false => {
+                let one = met[random.below(met.len() as u64) as usize];
+                let other = met[random.below(met.len() as u64) as usize];
+                std::cmp::min_by_key(one, other, |&point| self.points[point].deaths)
+            }
+        };
+        // Some points a worker seldom comes by in its short life.
+        let passes = [3, 60][random.below(2) as usize];
+        Some(Mark {
+            point,
+            name: self.points[point].name,
+            nth: 1 + random.below(passes) as u32,
+        })
+    }
+
+    /// A worker has died where it was to.
+    pub(super) fn hit(&mut self, mark: Mark) {
+        self.points[mark.point].deaths += 1;
+    }
+}
+
+fn is_met(kind: &Kind, number: usize) -> bool {
+    kind.passed[number / 64].load(SeqCst) & 1 << (number % 64) != 0
+}
+
+/// Has this process die there, where the feature is compiled in.
+pub(super) fn arm(mark: Option<Mark>) {
+    #[cfg(feature = "crash-points")]
+    {
+        // What the supervisor came by itself.
+        umsg::crash::forget();
+        if let Some(mark) = mark {
+            umsg::crash::arm(mark.name, mark.nth);
+        }
+    }
+    let _ = mark.map(|mark| (mark.name, mark.nth));
+}
+
+/// Notes by which points this process has come.
+pub(super) fn tell(kind: &Kind) {
+    #[cfg(feature = "crash-points")]
+    for (word, passed) in kind.passed.iter().enumerate() {
+        passed.fetch_or(umsg::crash::passed(word), SeqCst);
+    }
+    let _ = kind;
+}
