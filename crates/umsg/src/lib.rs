@@ -92,6 +92,8 @@ pub mod reclaim;
 mod recover;
 #[cfg(not(loom))]
 pub mod ring;
+#[cfg(not(loom))]
+mod salvage;
 mod segment;
 #[allow(
     unsafe_code,

@@ -1,15 +1,13 @@
 //! What repairs leave behind for people: which process died under a lock, who repaired what it had left, and when. And who
 //! found a segment damaged.
 //!
-//! Nothing depends on it, but for the mark of a queue that is being made anew ([`Damage::begin_to_mend`]). A side of a queue has a record for each of the last [`MENDED`] repairs; the count of repairs says which
-//! is the latest.
+//! Nothing depends on it, but for the mark of a queue that is being made anew ([`Damage::begin_to_mend`]). A side of a queue has a
+//! record for each of the last [`MENDED`] repairs; the count of repairs says which is the latest.
 
 use crate::error::Trouble;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::clock;
-#[cfg(not(loom))]
-use crate::sys::{clock::Deadline, thread::Thread};
 
 /// Repairs of a side that are remembered.
 pub(crate) const MENDED: usize = 8;
@@ -123,66 +121,6 @@ impl Damage {
     pub(crate) fn is_noted(&self) -> bool {
         self.found.load(Ordering::Relaxed) != 0
     }
-}
-
-/// How much of each region of a segment is real memory: what lies beyond was never used. For a salvage.
-#[cfg(not(loom))]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Real {
-    /// Cells; of a System V queue those that have their place.
-    pub(crate) slots: usize,
-    /// Entries of the ring and links of stored messages, of POSIX queues.
-    pub(crate) entries: usize,
-    pub(crate) links: usize,
-    /// Which pages with the heads of priorities' lists, one bit each, of POSIX queues.
-    pub(crate) fifos: u64,
-    pub(crate) holds: usize,
-    pub(crate) nodes: usize,
-    /// Records of types, of System V queues.
-    pub(crate) kinds: usize,
-    /// Granules of the arena.
-    pub(crate) arena: u32,
-}
-
-/// What came of a salvage.
-#[cfg(not(loom))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Salvaged {
-    /// Messages that are kept.
-    pub(crate) kept: u64,
-    /// Messages that were there as far as could be told, and made no sense.
-    pub(crate) lost: u64,
-}
-
-/// What `umsg doctor --repair` asks of the engine of a queue, of either kind.
-#[cfg(not(loom))]
-pub(crate) trait Salvage {
-    /// Takes all locks, each from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how
-    /// much of the file is memory, once nobody can add to it any more; `give_back` gives back the memory behind so many slots, once it is
-    /// sure that no message there is kept.
-    ///
-    /// # Errors
-    /// `Busy` if a lock's owner does not let go.
-    fn salvage(
-        &self,
-        me: &Thread,
-        deadline: Deadline,
-        real: impl Fn() -> Real,
-        give_back: impl Fn(usize),
-    ) -> Result<Salvaged, Trouble>;
-
-    /// Takes up what the dead have left, the locks and what they held, without doubting anything else.
-    ///
-    /// # Errors
-    /// `Busy` if a lock's owner does not let go; `Damaged`.
-    fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble>;
-
-    /// Its locks, in the order in which a diagnosis has them.
-    fn locks(&self) -> Vec<&Lock>;
-
-    /// Where it is noted that bytes make no sense, and that the queue is being made anew. Taking the note away needs no lock: it leaves a
-    /// queue alone that is being made anew.
-    fn damage(&self) -> &Damage;
 }
 
 #[cfg(all(test, not(loom)))]

@@ -14,10 +14,10 @@ use super::{
     rehearsal, repair, store,
 };
 use crate::error::OpenError;
-use crate::mended::Real;
 use crate::namespace::Namespace;
 use crate::posix::NotifyKind;
 use crate::queue::{self, CLOSED, Engine, RECEIVERS};
+use crate::salvage::Real;
 use crate::segment::{
     self, Fixed, GRANULE, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, NO_SLOT,
     Node, Policy, Quota, Rules, Segment, VERSION,

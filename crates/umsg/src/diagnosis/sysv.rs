@@ -12,9 +12,9 @@ use super::{
     repair,
 };
 use crate::error::OpenError;
-use crate::mended::Real;
 use crate::namespace::Namespace;
 use crate::order;
+use crate::salvage::Real;
 use crate::segment::{GRANULE, Hold, Node, Quota};
 use crate::sync::{Guarded32, Ordering};
 use crate::typed::Engine;

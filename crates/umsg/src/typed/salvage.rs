@@ -15,8 +15,9 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::lock::{Held, Lock};
-use crate::mended::{self, Damage, Real, Salvaged};
+use crate::mended::Damage;
 use crate::order::Shelf;
+use crate::salvage::{self, Real, Salvaged};
 use crate::segment::{NO_SLOT, NODES};
 use crate::slots::arena;
 use crate::sync::Ordering;
@@ -29,7 +30,7 @@ use std::collections::BTreeSet;
 /// How far the number of the last message may be from those of the messages that there are.
 const NEAR: u64 = 1 << 32;
 
-impl mended::Salvage for Engine {
+impl salvage::Salvage for Engine {
     fn salvage(
         &self,
         me: &Thread,

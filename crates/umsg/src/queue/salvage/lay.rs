@@ -1,0 +1,137 @@
+//! Everything is made anew around the messages that are kept.
+
+use super::{Home, Kept, Salvage};
+use crate::error::Trouble;
+use crate::holds::{self, Holds, State as HoldState};
+use crate::order::Priorities;
+use crate::salvage::Real;
+use crate::slots::{Ring, arena};
+use crate::sync::Ordering;
+
+impl Salvage<'_> {
+    /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
+    pub(super) fn lay_arena(&mut self, real: Real) -> Result<(), Trouble> {
+        let segment = self.engine.segment();
+        let inline = segment.layout().inline();
+        let mut blocks = Vec::new();
+        for (slot, cell) in self.cells() {
+            let len = cell.len.get() as usize;
+            let is_kept = self.homes[slot as usize].is_some();
+            match is_kept && len > inline {
+                true => blocks.push(arena::Block::new(slot, cell.block.get(), len)),
+                false => cell.block.set(0),
+            }
+        }
+        for slot in arena::lay(segment, &mut blocks, real.arena)? {
+            self.homes[slot as usize] = None;
+            self.nonsense.insert(slot);
+            segment.cell(slot)?.block.set(0);
+        }
+        // Whose message was lost with its block holds nothing any more.
+        for (_, hold) in Holds::of(segment).all() {
+            let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
+            if HoldState::of(hold) != HoldState::Free && !is_kept(hold.slot.get()) {
+                holds::set(hold, HoldState::Free);
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages that are kept, in their order.
+    fn kept(&self) -> Vec<Kept> {
+        let slots = (0_u32..).zip(&self.homes);
+        let mut kept: Vec<Kept> = slots
+            .filter_map(|(slot, home)| {
+                home.map(|(ring, number, home)| ((ring, number), slot, home))
+            })
+            .collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Numbers what is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
+    pub(super) fn number(&mut self) -> Result<(), Trouble> {
+        let segment = self.engine.segment();
+        let kept = self.kept();
+        // What was in the ring comes behind all others, also for who finds it numbered and the others not.
+        let mut last = self.greatest();
+        for ((is_in_ring, _), slot, home) in &kept {
+            if *is_in_ring && *home == Home::Queued {
+                let cell = segment.cell(*slot)?;
+                last = last.wrapping_add(1);
+                cell.sequence.set(last);
+                cell.set_stored(true);
+            }
+        }
+        for (number, (_, slot, home)) in (1..).zip(&kept) {
+            let cell = segment.cell(*slot)?;
+            cell.sequence.set(number);
+            cell.set_stored(*home == Home::Queued);
+        }
+        segment.fixed().receiver.sequence.set(kept.len() as u64);
+        Ok(())
+    }
+
+    /// Makes an empty ring of the free slots, from the position on that the senders had reached.
+    pub(super) fn lay_ring(&mut self) -> Result<(), Trouble> {
+        let fixed = self.engine.segment().fixed();
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        // 48 bits of it have to go into the one-priority word.
+        let first = if sent >> 47 == 0 { sent } else { 0 };
+        let mut free = 0;
+        for (slot, cell) in self.cells() {
+            cell.stamp.store(0, Ordering::Release);
+            if self.homes[slot as usize].is_none() {
+                cell.forget();
+                Ring::of(self.engine.segment()).write(first.wrapping_add(free), slot);
+                free += 1;
+            }
+        }
+        let (sender, receiver) = (&fixed.sender, &fixed.receiver);
+        fixed.run.word.store(first << 16, Ordering::Release);
+        sender.batch_end.store(first, Ordering::Release);
+        sender
+            .bytes
+            .iter()
+            .for_each(|bytes| bytes.store(0, Ordering::Release));
+        receiver
+            .bytes
+            .iter()
+            .for_each(|bytes| bytes.store(0, Ordering::Release));
+        receiver.sent_seen.set(first);
+        receiver.drained.store(first, Ordering::Release);
+        sender.sent.store(first, Ordering::Release);
+        sender.freed_seen.set(first.wrapping_add(free));
+        // The next sender looks for itself whether there is room.
+        sender
+            .removed_seen
+            .set(first.wrapping_sub(self.engine.segment().layout().max_messages as u64));
+        fixed
+            .published
+            .freed
+            .store(first.wrapping_add(free), Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes the store anew.
+    pub(super) fn lay_store(&mut self) -> Result<(), Trouble> {
+        let segment = self.engine.segment();
+        let receiver = &segment.fixed().receiver;
+        let kept = self.kept();
+        Priorities::of(segment).clear()?;
+        receiver.stored.store(0, Ordering::Relaxed);
+        receiver.stored_bytes.store(0, Ordering::Relaxed);
+        for (_, slot, home) in &kept {
+            if *home == Home::Held {
+                continue;
+            }
+            let found = self.engine.in_hand(*slot)?;
+            self.engine.provide_fifo(found.key)?;
+            Priorities::of(segment).push_back(found.key, *slot)?;
+            self.engine.count_stored(found.len as u64, 1);
+        }
+        self.outcome.kept = kept.len() as u64;
+        self.outcome.lost = self.nonsense.len() as u64;
+        Ok(())
+    }
+}
