@@ -35,7 +35,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("lock.rs", &[Posix, Sysv, Ring]),
     ("slots/", &[Posix, Sysv, Ring]),
     ("doorbell/", &[Posix, Sysv]),
-    ("namespace/transient.rs", &[Posix]),
+    ("namespace/transient/", &[Posix]),
 ];
 
 /// What a face never comes by, though it uses the file; and why.
