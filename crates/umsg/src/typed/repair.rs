@@ -39,9 +39,7 @@ pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
 pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
     let segment = engine.segment();
     let hub = &segment.fixed().hub;
-    // Never more than have memory: a peer has to forge both for a longer walk.
-    let used = hub.used.get().min(hub.usable.get()) as usize;
-    let used = used.min(segment.layout().slots);
+    let used = mend_used(segment)?;
     let mut survey = Survey {
         seen: Scratch::new(used)?,
     };
@@ -64,6 +62,32 @@ pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
     hub.held.store(held.messages.into(), Ordering::Relaxed);
     hub.held_bytes.store(held.bytes, Ordering::Relaxed);
     Ok(())
+}
+
+/// Behind so many slots that never held a message there is none that did: each slot is filled as soon as it is taken, and new ones are taken
+/// in their order.
+const NEVER_FILLED: usize = 4096;
+
+/// How many slots were ever used. A peer may forge that: to look at all that there could be would make memory of what is none.
+fn mend_used(segment: &Segment) -> Result<usize, Trouble> {
+    let hub = &segment.fixed().hub;
+    let used = hub.used.get().min(hub.usable.get()) as usize;
+    let used = used.min(segment.layout().slots);
+    // The threads of a model forge nothing.
+    if used <= NEVER_FILLED || cfg!(loom) {
+        return Ok(used);
+    }
+    let mut filled = 0;
+    for slot in 0..used {
+        if segment.cell(slot as u32)?.mtype.get() != 0 {
+            filled = slot + 1;
+        } else if slot + 1 - filled == NEVER_FILLED {
+            hub.used.set(filled as u32);
+            hub.usable.set(filled as u32);
+            return Ok(filled);
+        }
+    }
+    Ok(used)
 }
 
 /// Messages, and their bytes.
