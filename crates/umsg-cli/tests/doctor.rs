@@ -5,6 +5,7 @@ mod support;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{Outcome, Site, start};
@@ -24,10 +25,15 @@ impl Drop for Killed {
     }
 }
 
-/// A process that is stopped.
-fn stopped() -> Killed {
-    let process = Killed(start(Command::new("sleep").arg("60")));
+/// A process that is stopped while it has a queue open, which lies in this file.
+fn stopped(site: &Site, name: &str, file: &str) -> Killed {
+    // It waits for lines to send.
+    let process = Killed(start(&mut site.command(&["send", name])));
     let pid = process.0.id().to_string();
+    let maps = format!("/proc/{pid}/maps");
+    while !std::fs::read_to_string(&maps).unwrap().contains(file) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let status = Command::new("kill").args(["-STOP", &pid]).status();
     assert!(status.unwrap().success());
     process
@@ -127,16 +133,14 @@ fn who_is_blocked_is_named_with_what_for() {
 fn a_stopped_owner_is_named_with_what_to_do() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
-    let owner = stopped();
+    let owner = stopped(&site, "/q", "mq/q");
     let pid = owner.0.id();
     write(&site, "mq/q", SENDER_LOCK, &pid.to_le_bytes());
     let shown = site.umsg(&["doctor", "/q"]);
     assert_eq!(shown.code, Some(5));
     let text = String::from_utf8(shown.output).unwrap();
     assert!(
-        text.contains(&format!(
-            "senders    held by process {pid} (sleep), stopped"
-        )),
+        text.contains(&format!("senders    held by process {pid} (umsg), stopped")),
         "{text}"
     );
     assert!(
@@ -157,15 +161,18 @@ fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
         site.umsg(&["create", queue]).text();
         site.umsg(&["send", queue, "here"]).text();
     }
-    let owner = stopped();
-    let pid = owner.0.id();
-    let set = |file, offset| write(&site, file, offset, &pid.to_le_bytes());
-    let told = |code, command: &[&str]| {
-        let why = format!("process {pid} (sleep) is stopped");
+    let owner = stopped(&site, "/q", "mq/q");
+    let typed = stopped(&site, "key:7", "msg/0");
+    let told_of = |owner: &Killed, code, command: &[&str]| {
+        let why = format!("process {} (umsg) is stopped", owner.0.id());
         let says = [&why, "kill -CONT", "see `umsg doctor "];
         site.umsg(command).fails(code, &says);
     };
-    set("mq/q", SENDER_LOCK);
+    let told = |code, command: &[&str]| told_of(&owner, code, command);
+    let set = |owner: &Killed, file, offset| {
+        write(&site, file, offset, &owner.0.id().to_le_bytes());
+    };
+    set(&owner, "mq/q", SENDER_LOCK);
     told(3, &["send", "/q", "x", "--timeout", "50ms"]);
     told(3, &["send", "/q", "x", "--nonblocking"]);
     assert_eq!(
@@ -177,13 +184,88 @@ fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
     none.fails(3, &["timed out waiting for a message"]);
     write(&site, "mq/q", SENDER_LOCK, &[0; 4]);
     site.umsg(&["send", "/q", "here"]).text();
-    set("mq/q", RECEIVER_LOCK);
+    set(&owner, "mq/q", RECEIVER_LOCK);
     told(3, &["recv", "/q", "--timeout", "50ms"]);
     told(3, &["recv", "/q", "--all"]);
     told(1, &["peek", "/q"]);
-    set("msg/0", QUEUE_LOCK);
-    told(3, &["recv", "key:7", "--timeout", "50ms"]);
-    told(1, &["peek", "key:7"]);
+    set(&typed, "msg/0", QUEUE_LOCK);
+    told_of(&typed, 3, &["recv", "key:7", "--timeout", "50ms"]);
+    told_of(&typed, 1, &["peek", "key:7"]);
+}
+
+#[test]
+fn a_lock_that_names_who_does_not_use_the_queue_is_said_to_be_wrong_and_nobody_is_to_be_ended() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let stranger = Killed(start(Command::new("sleep").arg("60")));
+    let pid = stranger.0.id();
+    write(&site, "mq/q", SENDER_LOCK, &pid.to_le_bytes());
+    let shown = site.umsg(&["doctor", "/q"]);
+    let text = String::from_utf8(shown.output).unwrap();
+    let says = format!("wrong: names process {pid} (sleep), which does not use it");
+    assert!(text.contains(&says) && !text.contains("kill"), "{text}");
+    let (code, queue) = report(&site, &["/q"]);
+    let lock = &queue["locks"][0];
+    assert_eq!((code, &lock["state"]), (Some(5), &json!("wrong")));
+    assert_eq!(
+        (&lock["mapped"], &lock["owner"]["pid"]),
+        (&json!(false), &json!(pid))
+    );
+    let (code, queue) = report(&site, &["/q", "--repair"]);
+    assert_eq!(
+        (code, &queue["locks"][0]["state"]),
+        (Some(0), &json!("free"))
+    );
+}
+
+#[test]
+fn a_queue_whose_lock_names_nobody_is_unwell_and_can_be_used_and_removed() {
+    const NOBODY: [u8; 4] = [0xff; 4];
+    let site = Site::new();
+    for remove in [&["rm", "key:7"][..], &["gc", "id:*", "--remove"]] {
+        site.umsg(&["create", "key:7"]).text();
+        let listed = site.umsg(&["ls", "--quiet"]);
+        let id: u32 = listed.text().trim_end()[3..].parse().unwrap();
+        let forge = || write(&site, &format!("msg/{}", id % 32_768), QUEUE_LOCK, &NOBODY);
+        forge();
+        let (code, queue) = report(&site, &["key:7"]);
+        let lock = &queue["locks"][0];
+        assert_eq!(
+            (code, &lock["state"]),
+            (Some(5), &json!("wrong")),
+            "{queue}"
+        );
+        assert_eq!(lock["word"], u32::MAX);
+        site.umsg(&["send", "key:7", "--type", "1", "text"]).text();
+        assert_eq!(site.umsg(&["recv", "key:7"]).text(), "text\n");
+        forge();
+        site.umsg(remove).text();
+        assert_eq!(site.umsg(&["doctor", "key:7"]).code, Some(1));
+    }
+}
+
+#[test]
+fn who_died_while_it_waited_is_no_more_blocked_and_makes_a_queue_unwell() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let waiting = Killed(start(&mut site.command(&["recv", "/q"])));
+    site.wait_for("/q", "blocked_receivers", 1);
+    // Once it sleeps: of one that dies while it looks around the system does not mark its place.
+    let state = format!("/proc/{}/stat", waiting.0.id());
+    while !std::fs::read_to_string(&state).unwrap().contains(") S ") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(waiting);
+    let stat = || site.umsg(&["stat", "/q", "--json"]).json();
+    assert_eq!(stat()["blocked_receivers"], 0);
+    let (code, queue) = report(&site, &["/q"]);
+    assert_eq!(
+        (code, &queue["problems"][0]["kind"]),
+        (Some(5), &json!("died"))
+    );
+    assert_eq!(queue["blocked"][0]["life"], "dead");
+    let (code, queue) = report(&site, &["/q", "--repair"]);
+    assert_eq!((code, &queue["blocked"]), (Some(0), &json!([])));
 }
 
 #[test]

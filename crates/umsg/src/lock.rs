@@ -9,6 +9,7 @@
 //! | tid \| WAITERS | held, somebody sleeps | the owner: swap to 0, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
 //! | OWNER_DIED [\| WAITERS] | held by a dead thread | anyone: CAS to its own id, then repair | the same again |
 //! | LENT [\| WAITERS] | a sender lock, held by whoever holds the receiver lock | that holder | found by the next holder of the receiver lock |
+//! | a number that no thread has | somebody scribbled, LENT in a lock that nobody lends included | anyone who has slept a slice: CAS to OWNER_DIED | - |
 //!
 //! The kernel marks the word because the owner named it in its robust list head ([`crate::sys::thread`]).
 //! A lock is never broken by a time-out: a stopped owner is not a dead one.
@@ -27,6 +28,13 @@ pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
 pub(crate) const TID: u32 = 0x3fff_ffff;
 /// In place of a thread id: the holder of the receiver lock holds this sender lock too. No thread has this id.
 pub(crate) const LENT: u32 = TID;
+/// No thread has this id or a higher one: PID_MAX_LIMIT of linux/threads.h.
+const THREADS: u32 = 1 << 22;
+
+/// Whether a word names an owner that is no thread: it is lent, or somebody scribbled there.
+pub(crate) fn is_nobodys(word: u32) -> bool {
+    word & TID >= THREADS
+}
 
 /// No sleep is longer, in nanoseconds: wake-ups can die with their waker.
 pub(crate) const SLICE: u64 = 100_000_000;
@@ -60,8 +68,8 @@ pub(crate) enum LockError {
     TimedOut,
     /// The calling thread holds it: a signal handler that did not defer.
     OwnedByCaller,
-    /// It is lent and has been for a slice: whoever holds the receiver lock may be dead.
-    Lent,
+    /// It is lent and has been for a slice: whoever holds the receiver lock may be dead. Or it names nobody that there could be.
+    Nobodys,
 }
 
 /// A lock that is held. Dropping it without [`unlock`](Held::unlock) leaves it as a dead owner would: that is what
@@ -195,18 +203,44 @@ impl Lock {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// Takes the lock from a thread that does not exist and that nobody marks: from now on it is that of a dead owner. False if the lock has
-    /// another owner by now.
-    #[cfg(not(loom))]
-    pub(crate) fn take_from_nobody(&self, tid: u32) -> bool {
+    /// Takes the lock from a thread that does not have it, and that nobody marks: from now on it is that of a dead owner. False if the lock
+    /// has another owner by now.
+    pub(crate) fn take_from(&self, tid: u32) -> bool {
         // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: what the lock guarded is seen by who repairs next.
         let word = self.word.load(Ordering::Relaxed);
         let marked = word & WAITERS | OWNER_DIED;
-        word & TID == tid
+        let is_taken = word & TID == tid
             && self
                 .word
                 .compare_exchange(word, marked, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+                .is_ok();
+        if is_taken {
+            self.forget_owner();
+        }
+        is_taken
+    }
+
+    /// Who took it last need not have died.
+    pub(crate) fn forget_owner(&self) {
+        if cfg!(not(loom)) {
+            self.note_last(0);
+        }
+    }
+
+    /// As [`lock`](Self::lock), of a lock that nobody lends. If it names nobody that there could be, somebody scribbled there: then it is taken
+    /// at once, and what it guards is repaired as after a death.
+    #[cold]
+    pub(crate) fn lock_anyway<'a>(
+        &'a self,
+        thread: &'a Thread,
+        deadline: Deadline,
+    ) -> Result<(Held<'a>, Left), LockError> {
+        // Relaxed: as in `take_from`. No thread can have the lock meanwhile: its word would be another.
+        let word = self.word.load(Ordering::Relaxed);
+        if is_nobodys(word) {
+            self.take_from(word & TID);
+        }
+        self.lock(thread, deadline)
     }
 
     /// What the word says.
@@ -248,15 +282,16 @@ impl Lock {
             return Ok(());
         }
         let slept = futex::wait(&self.word, marked, patience.or_slice(SLICE));
-        if slept == futex::Slept::TimedOut && marked & TID == LENT {
-            return Err(LockError::Lent);
+        if slept == futex::Slept::TimedOut && is_nobodys(marked) {
+            return Err(LockError::Nobodys);
         }
         Ok(())
     }
 
-    /// What a peer may do that scribbles.
-    #[cfg(all(test, not(loom)))]
+    /// What a peer may do that scribbles; and who has a segment for himself.
+    #[cfg(not(loom))]
     pub(crate) fn forge(&self, word: u32) {
+        // Relaxed: the segment is the caller's own, or wrong.
         self.word.store(word, Ordering::Relaxed);
     }
 
@@ -279,7 +314,7 @@ impl Lock {
 
     /// Lends a sender lock to the caller, who holds the receiver lock, and waits for its owner until `end`.
     pub(crate) fn borrow(&self, thread: &Thread, end: Deadline) -> Result<Left, LockError> {
-        let mut marked = LENT;
+        let (mut marked, mut is_scribbled) = (LENT, false);
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if let Some(left) = self.try_take(word, marked) {
@@ -289,8 +324,16 @@ impl Lock {
                 return Ok(left);
             }
             if word & TID == LENT {
-                // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan.
+                // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan, or what somebody scribbled.
                 return Ok(Left::ByTheDead);
+            }
+            if is_nobodys(word) {
+                // What somebody scribbled is a dead owner's lock in the next turn, unless he goes on.
+                if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
+                    return Err(LockError::TimedOut);
+                }
+                self.take_from(word & TID);
+                continue;
             }
             if word & TID == thread.tid() {
                 return Err(LockError::OwnedByCaller);
@@ -303,9 +346,9 @@ impl Lock {
         }
     }
 
-    /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent.
-    pub(crate) fn is_lent(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & TID == LENT
+    /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent, or somebody scribbled there.
+    pub(crate) fn is_left_lent(&self) -> bool {
+        is_nobodys(self.word.load(Ordering::Relaxed))
     }
 
     /// Ends a loan of a side that could not be repaired: the next owner tries again.

@@ -66,7 +66,7 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     let segment = engine.segment();
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
-    if fixed.sender.lock.is_lent() {
+    if fixed.sender.lock.is_left_lent() {
         sender_side(segment)?;
         fixed.sender.lock.give_back();
     }

@@ -23,11 +23,12 @@ pub(crate) trait Salvage {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Trouble>;
 
-    /// Takes up what the dead have left, the locks and what they held, without doubting anything else.
+    /// Takes up what the dead have left, the locks, what they held and their places among those who wait, without doubting anything else.
+    /// `knows_threads`: a thread that does not exist here does not exist elsewhere.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go; `Damaged`.
-    fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble>;
+    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Trouble>;
 
     /// Its locks, in the order in which a diagnosis has them.
     fn locks(&self) -> Vec<&Lock>;

@@ -25,6 +25,8 @@
 
 use crate::error::Trouble;
 use crate::lock::{OWNER_DIED, TID, WAITERS};
+#[cfg(not(loom))]
+use crate::segment::NO_SLOT;
 use crate::segment::{Links, NODES, Node};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
@@ -190,6 +192,18 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         // Relaxed: under the lock exact, otherwise a hint.
         self.links(list)
             .map_or(0, |links| links.len.load(Ordering::Relaxed))
+    }
+
+    /// How many threads wait in a list: the dead, whom the system has marked, are in it until somebody comes to their nodes.
+    #[cfg(not(loom))]
+    pub(crate) fn living(&self, list: List) -> usize {
+        let waits = |node: &Node| {
+            List::of(node) == list && matches!(state(node), State::Waiting | State::Settled)
+        };
+        match self.len(list) {
+            0 => 0,
+            _ => self.all().filter(|(_, node)| waits(node)).count(),
+        }
     }
 
     #[inline]
@@ -411,6 +425,19 @@ fn key(node: &Node) -> (u32, u64) {
         node.rank.set(crate::sys::thread::rank(node.tid.get()));
     }
     (node.rank.get(), node.ticket.get())
+}
+
+/// Whether nobody waits at a node any more that may be in a list. If `knows_threads`, also who is dead though the system did not mark it,
+/// which then has given up.
+#[cfg(not(loom))]
+pub(crate) fn is_deserted(node: &Node, knows_threads: bool) -> bool {
+    match state(node) {
+        State::Free | State::DiedWaiting => true,
+        State::Waiting => knows_threads && is_orphan(node) && give_up_waiting(node),
+        // A batch whose turn it was. What else was settled is somebody's, and in another list.
+        State::DiedSettled => List::of(node) == List::Senders && node.slot.get() == NO_SLOT,
+        State::Settled | State::Accepted => false,
+    }
 }
 
 /// Whether the node's thread is proved dead though the kernel did not mark the word.

@@ -1,7 +1,13 @@
 //! What a diagnosis says: who died with which lock, who is stopped, who waits, who holds what, and which bytes are wrong.
 //! And that it changes nothing, waits for nobody, and survives any bytes.
 
+#[path = "diagnosis/dead_waiters.rs"]
+mod dead_waiters;
+#[path = "diagnosis/patient.rs"]
+mod patient;
 mod support;
+#[path = "diagnosis/wrong_locks.rs"]
+mod wrong_locks;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -1,7 +1,7 @@
 //! The tests that the documents name exist.
 //!
 //! `docs/guarantees.md` names a test for each promise, `docs/protocols.md` in paragraphs that begin with **T** or **M**; as
-//! *file*`::`*test*, where the file is one of `crates/*/tests`, of the models, or of the conformance cases.
+//! *file*`::`*test*, where the file is one of `crates/*/tests`, of the models, of the modules that are tested by themselves, or of the conformance cases.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,11 +10,14 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 9] = [
+const PLACES: [&str; 12] = [
     "crates/umsg/tests",
+    "crates/umsg/tests/diagnosis",
     "crates/umsg/src/model/tests",
+    "crates/umsg/src/queue",
     "crates/umsg/src/ring",
     "crates/umsg/src/threads",
+    "crates/umsg/src/typed",
     "crates/umsg-preload/tests",
     "crates/umsg-cli/tests",
     "crates/umsg-conformance/tests",

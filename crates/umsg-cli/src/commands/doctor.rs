@@ -18,14 +18,18 @@ use crate::{place, streams};
 ///
 /// Shown are who holds its locks, and whether he lives, is stopped or has died; who is blocked, for how long and waits for what; what
 /// processes hold on lease or have reserved; who is registered to be told of a message, and who polls; what was repaired after which
-/// deaths. And what is wrong: a process that is stopped in the middle of a call, which others wait for; what the dead have left; bytes
+/// deaths. And what is wrong: a process that is stopped in the middle of a call, which others wait for; a lock that names nobody, or a
+/// process that does not use the queue; what the dead have left, their places among those who wait among it; bytes
 /// that no operation could have left there, for which calls fail (EBADMSG), each with its place in the file, and what was expected
 /// there.
+///
+/// Whether a process uses the queue is seen by whether it has the queue's file mapped. Of other users' processes only root can tell: where it
+/// is not known, no lock is taken from a process, and whoever asks should do so again as root before ending one.
 ///
 /// A look takes no lock, waits for nobody and changes nothing. Nothing is wrong if the exit code is 0; it is 5 if something is. What can't be looked at, such
 /// as the queue of another user or a file that is none, is named on standard error, and the others are looked at.
 ///
-/// With --repair, what the dead have left is taken up at once; and a queue whose bytes make no sense is made anew of the messages that are whole, in
+/// With --repair, what the dead have left is taken up at once, and locks are taken from whoever can't have them; and a queue whose bytes make no sense is made anew of the messages that are whole, in
 /// their order. Leases and those who wait stay. It says how many messages are kept, and how many made no sense. A queue is left alone
 /// while a process is stopped in the middle of a call on it.
 #[derive(Args, Debug)]

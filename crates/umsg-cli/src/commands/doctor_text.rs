@@ -124,6 +124,8 @@ fn lock(lock: &Lock) -> String {
         Owner::Receiver => "lent to the holder of the receivers' lock".to_owned(),
         Owner::Died(Some(who)) => format!("left by process {}, which died holding it", who.pid),
         Owner::Died(None) => "left by a thread that died holding it".to_owned(),
+        Owner::Impossible => format!("wrong: {:#010x} names nobody", lock.word),
+        Owner::Stranger(who) => format!("wrong: names {}, which does not use it", process(who)),
         _ => "held by somebody".to_owned(),
     };
     format!("{:<11}{owner}", side(lock.side))

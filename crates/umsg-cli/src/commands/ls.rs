@@ -26,7 +26,7 @@ use crate::place;
 /// POSIX queues come first, then those of System V, then rings, if there are any.
 ///
 /// DEPTH is how many messages a queue may hold, SIZE how long a message may be, in bytes. WAIT-SEND and WAIT-RECV count
-/// the threads that are blocked because the queue is full or empty. ACTIVITY is when a message was last sent or
+/// the threads that are blocked because the queue is full or empty, without those that were killed meanwhile. ACTIVITY is when a message was last sent or
 /// received. Behind it stands how many messages processes have in their hands, see umsg-stat(1), if any, and `damaged`.
 ///
 /// KEY and ID are what a System V queue is named by: key:0x1234, id:32769. QBYTES is how many bytes its messages may have together.

@@ -67,10 +67,13 @@ struct Who {
 struct LockEntry {
     /// senders, receivers or queue.
     side: &'static str,
-    /// free, held, lent or died.
+    /// free, held, lent, died, or wrong: whoever it names has not got it.
     state: &'static str,
     owner: Option<Who>,
+    /// Whether the owner's process maps the queue's file; null if it has no owner, or that can't be seen.
+    mapped: Option<bool>,
     offset: u64,
+    word: u32,
 }
 
 #[derive(Serialize)]
@@ -232,13 +235,17 @@ impl LockEntry {
             Owner::Thread(who) => ("held", Some(Who::new(who))),
             Owner::Receiver => ("lent", None),
             Owner::Died(who) => ("died", who.as_ref().map(Who::new)),
+            Owner::Impossible => ("wrong", None),
+            Owner::Stranger(who) => ("wrong", Some(Who::new(who))),
             _ => ("free", None),
         };
         LockEntry {
             side: side(lock.side),
             state,
             owner,
+            mapped: lock.mapped,
             offset: lock.offset,
+            word: lock.word,
         }
     }
 }

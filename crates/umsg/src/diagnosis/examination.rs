@@ -1,7 +1,9 @@
 //! The steps of a diagnosis, the same for both kinds of queue. What they look at is in [`posix`](super::posix) and [`sysv`](super::sysv).
 
 use super::findings::Findings;
+use super::locks::{self, Lock};
 use super::subject::Subject;
+use super::users::Users;
 use super::view::{self, View};
 use super::{Diagnosis, arena};
 use crate::error::OpenError;
@@ -26,22 +28,46 @@ pub(super) fn examine<S: Subject>(
     let Some(layout) = S::header(file, id, &mut findings)? else {
         // All that can be said if nothing is known but that the header is wrong.
         let mut diagnosis = Diagnosis::default();
-        diagnosis.conclude(findings, || false);
+        diagnosis.conclude(findings, |_| false);
         return Ok(diagnosis);
     };
-    let view: View<S> = view::take(file, layout)?;
-    let mut inside = check(file, layout, &view)?;
+    let (view, locks) = look::<S>(file, layout, namespace)?;
+    let mut inside = check(file, layout, &view, &locks)?;
     if !inside.is_empty() {
         // What is wrong for good is found again.
         sleep(AGAIN);
-        let again: View<S> = view::take(file, layout)?;
-        inside.keep_common(&check(file, layout, &again)?);
+        let (again, locks) = look::<S>(file, layout, namespace)?;
+        inside.keep_common(&check(file, layout, &again, &locks)?);
     }
     findings.append(inside);
     let mut diagnosis = view.segment.describe(namespace);
+    diagnosis.locks = locks;
     diagnosis.busy = !view.is_still;
-    diagnosis.conclude(findings, || view::is_stuck::<S>(file));
+    diagnosis.conclude(findings, |lock| {
+        view::is_stuck::<S>(file) && lock.is_named_in(file)
+    });
     Ok(diagnosis)
+}
+
+/// A copy, and what its locks say. One that says what can't be is free in the copy, so that what it guards is checked nevertheless.
+fn look<S: Subject>(
+    file: BorrowedFd<'_>,
+    layout: S::Layout,
+    namespace: &Namespace,
+) -> Result<(View<S>, Vec<Lock>), OpenError> {
+    let view: View<S> = view::take(file, layout)?;
+    let mut locks = view.segment.locks();
+    let users = || Users::of(file, namespace);
+    locks::judge(&mut locks, file, users, view.is_still);
+    free_wrong(&view.segment, &locks);
+    Ok((view, locks))
+}
+
+fn free_wrong(copy: &impl Subject, locks: &[Lock]) {
+    let words = copy.lock_words().into_iter().zip(locks);
+    words
+        .filter(|(_, lock)| lock.is_wrong())
+        .for_each(|((_, word), _)| word.forge(0));
 }
 
 /// What is wrong with the bytes of a copy.
@@ -49,6 +75,7 @@ fn check<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
     view: &View<S>,
+    locks: &[Lock],
 ) -> Result<Findings, OpenError> {
     let segment = &view.segment;
     let mut findings = Findings::at(segment.address());
@@ -64,6 +91,7 @@ fn check<S: Subject>(
         if findings.is_empty()
             && let Ok(copy) = S::copy(file, layout)
         {
+            free_wrong(&copy, locks);
             copy.rehearse(&mut findings);
         }
     }

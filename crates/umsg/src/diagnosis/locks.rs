@@ -1,7 +1,9 @@
-//! Who holds a queue's locks.
+//! Who holds a queue's locks, and which of them say what can't be.
 
-use super::who::Process;
-use crate::lock::{LENT, Lock as Word, OWNER_DIED, TID};
+use super::users::Users;
+use super::who::{Life, Process};
+use crate::lock::{LENT, Lock as Word, OWNER_DIED, TID, is_nobodys};
+use rustix::fd::BorrowedFd;
 
 /// Which part of a queue a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,11 @@ pub struct Lock {
     pub owner: Owner,
     /// Where its word lies: bytes from the beginning of the file.
     pub offset: u64,
+    /// What stands there.
+    pub word: u32,
+    /// Whether the process of the thread that it names has the queue's file mapped, as whoever is in a call on the queue has. None if it
+    /// names none, or that can't be known: of other users' processes only root can tell.
+    pub mapped: Option<bool>,
 }
 
 /// Whose a lock is.
@@ -39,6 +46,22 @@ pub enum Owner {
     Receiver,
     /// That of a thread that died holding it; nobody has taken it since. Which process that was, if it is known.
     Died(Option<Process>),
+    /// That of nobody that there could be: it says that it is lent, and nobody lends it, or names a thread with a number that none can have.
+    /// Somebody wrote that there.
+    Impossible,
+    /// It names this thread, whose process does not have the queue's file mapped, and so is not in a call: somebody wrote that there.
+    Stranger(Process),
+}
+
+impl Side {
+    /// What it is called in a sentence.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Side::Senders => "the senders' side",
+            Side::Receivers => "the receivers' side",
+            Side::Whole => "the queue",
+        }
+    }
 }
 
 impl Lock {
@@ -46,9 +69,10 @@ impl Lock {
     pub(super) fn read(side: Side, lock: &Word, base: usize) -> Lock {
         let (word, last) = (lock.word(), lock.last());
         let owner = match (word & TID, word & OWNER_DIED != 0) {
-            (LENT, _) => Owner::Receiver,
+            (LENT, _) if side == Side::Senders => Owner::Receiver,
             (0, false) => Owner::Nobody,
             (0, true) => Owner::Died((last != 0).then(|| Process::of(last, 0))),
+            _ if is_nobodys(word) => Owner::Impossible,
             (tid, _) => Owner::Thread(Process::of_owner(tid, last)),
         };
         let offset = std::ptr::from_ref(lock).addr().wrapping_sub(base) as u64;
@@ -56,11 +80,70 @@ impl Lock {
             side,
             owner,
             offset,
+            word,
+            mapped: None,
         }
     }
 
-    /// Whether nobody is in the middle of changing what it guards, or died so.
-    pub(super) fn is_settled(&self) -> bool {
-        self.owner == Owner::Nobody
+    /// Whether its word says what can't be.
+    pub(super) fn is_wrong(&self) -> bool {
+        matches!(self.owner, Owner::Impossible | Owner::Stranger(_))
+    }
+
+    /// Whether it says that it is lent, which a call that holds the receivers' lock has to take back.
+    pub(super) fn is_lent(&self) -> bool {
+        self.word & TID == LENT && self.side == Side::Senders
+    }
+
+    /// Whether it still names in the file whom it named.
+    pub(super) fn is_named_in(&self, file: BorrowedFd<'_>) -> bool {
+        let mut now = [0; 4];
+        let read = rustix::io::pread(file, &mut now, self.offset);
+        read == Ok(now.len()) && u32::from_ne_bytes(now) & TID == self.word & TID
+    }
+
+    /// Finds out whether the thread that it names has anything to do with the queue.
+    fn judge(&mut self, file: BorrowedFd<'_>, users: &Users) {
+        let Owner::Thread(who) = &mut self.owner else {
+            return;
+        };
+        if who.life == Life::Dead && !users.are_ours() {
+            // Unknown means that it lives: its number may be that of a thread in another PID namespace.
+            who.life = Life::Alive;
+        } else if who.life != Life::Dead {
+            let (who, tid) = (who.clone(), self.word & TID);
+            self.mapped = users.have_for_a_while(tid, || self.is_named_in(file));
+            if self.mapped == Some(false) {
+                self.owner = Owner::Stranger(who);
+            }
+        }
+    }
+}
+
+/// Whether nobody is in the middle of changing what a lock guards, or died so.
+pub(super) fn is_settled(lock: &Word) -> bool {
+    lock.word() & (TID | OWNER_DIED) == 0
+}
+
+/// Finds out which locks say what can't be. `is_still`: they were read at one moment.
+pub(super) fn judge(
+    locks: &mut [Lock],
+    file: BorrowedFd<'_>,
+    users: impl FnOnce() -> Users,
+    is_still: bool,
+) {
+    if locks
+        .iter()
+        .any(|lock| matches!(lock.owner, Owner::Thread(_)))
+    {
+        let users = users();
+        locks.iter_mut().for_each(|lock| lock.judge(file, &users));
+    }
+    let is_lender = |lock: &Lock| matches!(lock.owner, Owner::Thread(_) | Owner::Died(_));
+    if is_still && !locks.iter().any(is_lender) {
+        let lent = locks
+            .iter_mut()
+            .filter(|lock| lock.owner == Owner::Receiver);
+        lent.for_each(|lock| lock.owner = Owner::Impossible);
     }
 }

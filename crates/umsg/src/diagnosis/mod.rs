@@ -28,7 +28,7 @@
 
 // The steps: `examination`, and `repair`, which has as much done as can be. What they ask of a queue: `subject`; what one is: `posix`, `sysv`.
 // What is looked at: `header`, `view` (a copy at rest); `ring`, `store`, `hints` of POSIX queues, `types` of System V queues; `slots`, `nodes`,
-// `holds`, `arena` of both; `rehearsal`. What is told: `findings`, `problems`; `locks`, `repairs`, `pollers`, `who`.
+// `holds`, `arena` of both; `rehearsal`. What is told: `findings`, `problems`; `locks`, `repairs`, `pollers`, `who`, `users`.
 mod arena;
 mod examination;
 mod findings;
@@ -49,6 +49,7 @@ mod store;
 mod subject;
 pub(crate) mod sysv;
 mod types;
+mod users;
 mod view;
 mod who;
 

@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
-use super::who::Process;
+use super::who::{Life, Process};
 use crate::segment::{NO_SLOT, NODES, Node};
 use crate::sync::Ordering;
 use crate::sys::clock;
@@ -156,7 +156,12 @@ fn check_list(segment: &impl Lobby, list: List, listed: &mut [bool], findings: &
 }
 
 /// Who waits, in the order of being served; `wait` says what for.
-pub(super) fn blocked<S: Lobby>(segment: &S, wait: impl Fn(u32, &Node) -> Wait) -> Vec<Blocked> {
+/// What is said of one that does not exist here is believed if `knows_threads`.
+pub(super) fn blocked<S: Lobby>(
+    segment: &S,
+    knows_threads: bool,
+    wait: impl Fn(u32, &Node) -> Wait,
+) -> Vec<Blocked> {
     let mut nodes: Vec<_> = all(segment)
         .filter(|(_, node)| List::of(node) != List::None || matches!(state(node), State::Waiting))
         .filter(|(_, node)| !matches!(state(node), State::Free | State::Accepted))
@@ -165,12 +170,24 @@ pub(super) fn blocked<S: Lobby>(segment: &S, wait: impl Fn(u32, &Node) -> Wait) 
     nodes
         .into_iter()
         .map(|(index, node)| Blocked {
-            who: Process::of_thread(node.pid.get(), node.tid.get(), node.birth.get()),
+            who: who(node, knows_threads),
             wait: wait(index, node),
             time: waited(node),
             served: matches!(state(node), State::Settled | State::DiedSettled),
         })
         .collect()
+}
+
+fn who(node: &Node, knows_threads: bool) -> Process {
+    let (pid, tid) = (node.pid.get(), node.tid.get());
+    let mut who = Process::of_thread(pid, tid, node.birth.get());
+    match state(node) {
+        // The system says so.
+        State::DiedWaiting | State::DiedSettled => who.life = Life::Dead,
+        _ if who.life == Life::Dead && !knows_threads => who.life = Life::Alive,
+        _ => {}
+    }
+    who
 }
 
 /// Every node that was ever used.

@@ -4,16 +4,18 @@ use super::findings::Findings;
 use super::header::Beginning;
 use super::hints;
 use super::holds::{self, Count};
-use super::locks::{Lock, Side};
+use super::locks::{Side, is_settled};
 use super::nodes::{self, Wait};
 use super::ring::{self, Cursors};
 use super::slots::Survey;
 use super::subject::Subject;
+use super::users::numbers_are_ours;
 use super::{
     Contents, Damage, Diagnosis, Process, Registration, Repaired, Repairs, examination, pollers,
     rehearsal, repair, store,
 };
 use crate::error::OpenError;
+use crate::lock::Lock as Word;
 use crate::namespace::Namespace;
 use crate::posix::NotifyKind;
 use crate::queue::{self, CLOSED, Engine, RECEIVERS};
@@ -74,8 +76,12 @@ impl Subject for Segment {
         self.address()
     }
 
-    fn locks(&self) -> Vec<Lock> {
-        locks(self).into()
+    fn lock_words(&self) -> Vec<(Side, &Word)> {
+        let fixed = self.fixed();
+        vec![
+            (Side::Senders, &fixed.sender.lock),
+            (Side::Receivers, &fixed.receiver.lock),
+        ]
     }
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
@@ -92,7 +98,11 @@ impl Subject for Segment {
     }
 
     fn check_slots(&self, findings: &mut Findings) -> Option<Survey> {
-        let [senders, receivers] = locks(self).map(|lock| lock.is_settled());
+        let fixed = self.fixed();
+        let (senders, receivers) = (
+            is_settled(&fixed.sender.lock),
+            is_settled(&fixed.receiver.lock),
+        );
         let cursors = ring::cursors(self, findings, senders && receivers)?;
         let mut survey = Survey::new(cursors.slots as usize)?;
         ring::check(self, cursors, &mut survey, findings);
@@ -179,14 +189,6 @@ impl Subject for Segment {
         let behind = layout.cells + slots * layout.cell_len;
         repair::give_back(file, behind, layout.arena);
     }
-}
-
-fn locks(segment: &Segment) -> [Lock; 2] {
-    let (fixed, base) = (segment.fixed(), segment.address());
-    [
-        Lock::read(Side::Senders, &fixed.sender.lock, base),
-        Lock::read(Side::Receivers, &fixed.receiver.lock, base),
-    ]
 }
 
 /// Checks the header, and says what follows from it. None if nothing does.
@@ -291,8 +293,9 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
             bytes: counts.bytes,
             capacity: layout.max_messages as u64,
         }),
-        locks: segment.locks(),
-        blocked: nodes::blocked(segment, |_, node| wait(segment, node)),
+        blocked: nodes::blocked(segment, numbers_are_ours(namespace), |_, node| {
+            wait(segment, node)
+        }),
         holds: holds::held(segment, bytes),
         registrations: registrations(&engine),
         pollers: pollers::find(namespace, watched, doorbell),

@@ -1,7 +1,7 @@
 //! What is wrong, in words, and what to do about it.
 
 use super::findings::{Finding, Findings};
-use super::locks::{Lock, Owner, Side};
+use super::locks::{Lock, Owner};
 use super::who::{Life, Process};
 use super::{Diagnosis, HoldKind};
 
@@ -25,7 +25,8 @@ pub struct Problem {
 pub enum ProblemKind {
     /// Bytes that no operation could have left there: calls that meet them fail with EBADMSG.
     Damaged,
-    /// A thread holds a lock and does not go on: calls on that side wait, or say after a second that they would have to.
+    /// A thread holds a lock and does not go on, or none holds it that there could be: calls on that side wait, or say after a second that they
+    /// would have to.
     Stuck,
     /// Somebody died; the next call that needs to repairs what he left.
     Died,
@@ -33,7 +34,7 @@ pub enum ProblemKind {
 
 impl Diagnosis {
     /// Adds what follows from the rest.
-    pub(super) fn conclude(&mut self, findings: Findings, is_stuck: impl Fn() -> bool) {
+    pub(super) fn conclude(&mut self, findings: Findings, is_stuck: impl Fn(&Lock) -> bool) {
         let mut problems: Vec<Problem> = Vec::new();
         let (list, more) = findings.into_parts();
         problems.extend(list.into_iter().map(damage));
@@ -59,10 +60,24 @@ impl Diagnosis {
                 .iter()
                 .filter_map(|lock| of_lock(lock, &is_stuck)),
         );
+        problems.extend(self.of_waiters());
         problems.extend(self.of_holders());
         problems.extend(self.of_receiver());
         problems.sort_by_key(|problem| problem.kind);
         self.problems = problems;
+    }
+
+    fn of_waiters(&self) -> Option<Problem> {
+        let dead = self
+            .blocked
+            .iter()
+            .filter(|blocked| blocked.who.life == Life::Dead);
+        let count = dead.count();
+        (count != 0).then(|| Problem::new(
+            ProblemKind::Died,
+            format!("{count} threads that died while they waited in a call are still in the lists of those who wait"),
+            format!("nothing needs to be done: who comes to them there passes them over; {NOW}"),
+        ))
     }
 
     fn of_holders(&self) -> Option<Problem> {
@@ -91,6 +106,7 @@ impl Diagnosis {
 }
 
 const REPAIR: &str = "`umsg doctor --repair` keeps what messages are whole and makes the rest anew";
+const UNSEEN: &str = "whether it uses this queue can't be seen, and its number may have been written there by somebody: ask again as root or as its user, in the PID namespace that it is in, before you end it";
 const NOW: &str = "`umsg doctor --repair` does it now";
 
 impl Problem {
@@ -117,12 +133,8 @@ fn damage(finding: Finding) -> Problem {
     }
 }
 
-fn of_lock(lock: &Lock, is_stuck: impl Fn() -> bool) -> Option<Problem> {
-    let side = match lock.side {
-        Side::Senders => "the senders' side",
-        Side::Receivers => "the receivers' side",
-        Side::Whole => "the queue",
-    };
+fn of_lock(lock: &Lock, is_stuck: impl Fn(&Lock) -> bool) -> Option<Problem> {
+    let side = lock.side.name();
     match &lock.owner {
         Owner::Nobody | Owner::Receiver => None,
         Owner::Died(who) => Some(Problem::new(
@@ -133,14 +145,53 @@ fn of_lock(lock: &Lock, is_stuck: impl Fn() -> bool) -> Option<Problem> {
             ),
             format!("nothing needs to be done: the next call there repairs what was left; {NOW}"),
         )),
-        Owner::Thread(who) => of_owner(who, side, is_stuck),
+        Owner::Thread(who) => of_owner(lock, who, side, is_stuck),
+        Owner::Impossible => {
+            let says = match lock.is_lent() {
+                true => "says that it is lent, and nobody lends it".to_owned(),
+                false => format!("holds {:#010x}, which names no thread that there could be", lock.word),
+            };
+            Some(Problem::new(
+                ProblemKind::Stuck,
+                format!("the lock of {side} {says}: somebody wrote that there"),
+                format!("nothing needs to be done: the next call there takes it after a tenth of a second; {NOW}"),
+            ))
+        }
+        Owner::Stranger(who) => Some(Problem::new(
+            ProblemKind::Stuck,
+            format!(
+                "the lock of {side} names {}, which does not have the queue's file mapped and so is not in a call on it: somebody wrote its number there",
+                name(Some(who))
+            ),
+            "`umsg doctor --repair` takes the lock from it; it has nothing to do with the queue, and need not be ended".to_owned(),
+        )),
     }
 }
 
-fn of_owner(who: &Process, side: &str, is_stuck: impl Fn() -> bool) -> Option<Problem> {
+fn of_owner(
+    lock: &Lock,
+    who: &Process,
+    side: &str,
+    is_stuck: impl Fn(&Lock) -> bool,
+) -> Option<Problem> {
     let pid = who.pid;
     let thread = name(Some(who));
     match who.life {
+        // Nobody is to be ended who may have nothing to do with the queue.
+        Life::Stopped if lock.mapped.is_none() => Some(Problem::new(
+            ProblemKind::Stuck,
+            format!(
+                "the lock of {side} names {thread}, which is stopped: calls there wait for it if it is in the middle of one"
+            ),
+            format!("let it go on (kill -CONT {pid}); {UNSEEN}"),
+        )),
+        Life::Alive if lock.mapped.is_none() => is_stuck(lock).then(|| {
+            Problem::new(
+                ProblemKind::Stuck,
+                format!("the lock of {side} has named {thread} for a second, and nothing goes on"),
+                UNSEEN.to_owned(),
+            )
+        }),
         Life::Stopped => Some(Problem::new(
             ProblemKind::Stuck,
             format!(
@@ -158,7 +209,7 @@ fn of_owner(who: &Process, side: &str, is_stuck: impl Fn() -> bool) -> Option<Pr
             ),
             "`umsg doctor --repair` takes the lock from it".to_owned(),
         )),
-        Life::Alive if is_stuck() => Some(Problem::new(
+        Life::Alive if is_stuck(lock) => Some(Problem::new(
             ProblemKind::Stuck,
             format!("{thread} has had the lock of {side} for a second and does not go on"),
             format!(
@@ -180,5 +231,35 @@ fn name(who: Option<&Process>) -> String {
     match who.thread {
         Some(thread) if thread != who.pid => format!("thread {thread} of {name}"),
         _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Side;
+    use super::*;
+
+    #[test]
+    fn nobody_is_to_be_ended_of_whom_it_is_not_known_whether_he_uses_the_queue() {
+        for life in [Life::Alive, Life::Stopped] {
+            let who = Process {
+                pid: 1,
+                thread: Some(1),
+                program: Some("init".to_owned()),
+                life,
+            };
+            let mut lock = Lock {
+                side: Side::Whole,
+                owner: Owner::Thread(who),
+                offset: 256,
+                word: 1,
+                mapped: None,
+            };
+            let told = of_lock(&lock, |_| true).unwrap();
+            assert!(told.advice.contains(UNSEEN) && !told.advice.contains("-KILL"));
+            lock.mapped = Some(true);
+            let told = of_lock(&lock, |_| true).unwrap();
+            assert_eq!(told.advice.contains("-KILL"), life == Life::Stopped);
+        }
     }
 }

@@ -5,10 +5,11 @@ use super::findings::Findings;
 use super::locks::{Lock, Owner};
 use super::problems::ProblemKind;
 use super::subject::Subject;
+use super::users::{Users, numbers_are_ours};
 use super::who::Life;
 use super::{Diagnosis, Finding};
 use crate::error::{OpenError, Trouble};
-use crate::lock::{Lock as Word, STOPPED};
+use crate::lock::{Lock as Word, STOPPED, TID};
 use crate::namespace::Namespace;
 use crate::salvage::{Salvage, Salvaged};
 use crate::segment::{Quota, set_length};
@@ -67,28 +68,46 @@ impl Repaired {
             && let Owner::Thread(who) = &lock.owner
         {
             let pid = who.pid;
-            self.failed = Some(format!(
-                "process {pid} holds a lock and does not go on: continue or end it first (kill -CONT {pid}, kill -KILL {pid})"
-            ));
+            self.failed = Some(match lock.mapped {
+                Some(_) => format!(
+                    "process {pid} holds a lock and does not go on: continue or end it first (kill -CONT {pid}, kill -KILL {pid})"
+                ),
+                None => format!(
+                    "a lock names process {pid}, and whether that uses the queue can't be seen: repair it as root or as that one's user, in the PID namespace that it is in"
+                ),
+            });
         }
         self.failed.is_some()
     }
 
-    /// Takes the locks of threads that do not exist.
-    fn free_locks(&mut self, words: Vec<&Word>) {
+    /// Takes locks from who can't have them. A loan that nobody has made is taken back by who has the receivers' lock.
+    fn free_locks(&mut self, words: Vec<&Word>, users: impl Fn() -> Users) {
         let owners = self.before.locks.iter().zip(words);
-        let freed: Vec<u32> = owners
-            .filter_map(|(lock, word)| match &lock.owner {
-                Owner::Thread(who) if who.life == Life::Dead => {
-                    who.thread.filter(|&tid| word.take_from_nobody(tid))
-                }
-                _ => None,
+        let freed: Vec<String> = owners
+            .filter_map(|(lock, word)| {
+                let (side, tid) = (lock.side.name(), lock.word & TID);
+                let why = match &lock.owner {
+                    Owner::Thread(who) if who.life == Life::Dead => "does not exist",
+                    Owner::Impossible if !lock.is_lent() => "there can't be",
+                    // It was looked at for a while. If it has come to the queue since, the lock names it no more, or rightly.
+                    Owner::Stranger(_) if users().have(tid) == Some(false) => {
+                        "has nothing to do with the queue"
+                    }
+                    _ => return None,
+                };
+                word.take_from(tid)
+                    .then(|| format!("took the lock of {side} from thread {tid}, which {why}"))
             })
             .collect();
-        for tid in freed {
-            self.note(format!(
-                "took a lock from thread {tid}, which does not exist"
-            ));
+        self.done.extend(freed);
+    }
+
+    /// Notes that a loan which nobody had made is over.
+    fn note_loans(&mut self) {
+        let is_false = |lock: &Lock| lock.is_lent() && lock.owner == Owner::Impossible;
+        let [before, after] = [&self.before, &self.after].map(|of| of.locks.iter().any(is_false));
+        if before && !after {
+            self.note("ended the loan of the senders' lock, which nobody had made");
         }
     }
 
@@ -203,13 +222,14 @@ pub(super) fn mend<S: Subject>(
     }
     match S::attach(file, Quota::of(namespace.clone())) {
         Ok(engine) => {
-            repaired.free_locks(engine.locks());
+            repaired.free_locks(engine.locks(), || Users::of(file, namespace));
             S::mend_words(&engine, &mut repaired);
             repaired.treat(
-                |remedy| apply::<S>(file, &engine, remedy),
+                |remedy| apply::<S>(file, namespace, &engine, remedy),
                 || examine::<S>(file, namespace, id),
                 || engine.damage().forget(),
             )?;
+            repaired.note_loans();
         }
         Err(error) => repaired.failed = Some(format!("{error}; it can only be removed")),
     }
@@ -218,6 +238,7 @@ pub(super) fn mend<S: Subject>(
 
 fn apply<S: Subject>(
     file: BorrowedFd<'_>,
+    namespace: &Namespace,
     engine: &S::Engine,
     remedy: Remedy,
 ) -> Result<Option<Salvaged>, Trouble> {
@@ -233,7 +254,10 @@ fn apply<S: Subject>(
                 |slots| S::give_back(file, engine, slots),
             )
             .map(Some),
-        Remedy::TakeUp => engine.take_up(me, patience).map(|()| None),
+        Remedy::TakeUp => {
+            let knows_threads = numbers_are_ours(namespace);
+            engine.take_up(me, patience, knows_threads).map(|()| None)
+        }
     }
 }
 

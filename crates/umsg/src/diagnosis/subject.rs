@@ -2,11 +2,12 @@
 
 use super::Diagnosis;
 use super::findings::Findings;
-use super::locks::Lock;
+use super::locks::{Lock, Side, is_settled};
 use super::repair::Repaired;
 use super::slots::Survey;
 use crate::error::OpenError;
 use crate::holds::Keeping;
+use crate::lock::Lock as Word;
 use crate::namespace::Namespace;
 use crate::salvage::{Real, Salvage};
 use crate::segment::Quota;
@@ -42,11 +43,21 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
     /// The address of the first byte.
     fn address(&self) -> usize;
 
-    fn locks(&self) -> Vec<Lock>;
+    /// The locks, and what each guards.
+    fn lock_words(&self) -> Vec<(Side, &Word)>;
+
+    /// What they say.
+    fn locks(&self) -> Vec<Lock> {
+        let words = self.lock_words().into_iter();
+        words
+            .map(|(side, word)| Lock::read(side, word, self.address()))
+            .collect()
+    }
 
     /// Whether some thread holds a lock, or died so.
     fn is_held(&self) -> bool {
-        self.locks().iter().any(|lock| !lock.is_settled())
+        let mut words = self.lock_words().into_iter();
+        words.any(|(_, word)| !is_settled(word))
     }
 
     /// Checks what is right or wrong even while the queue is being used.

@@ -2,16 +2,18 @@
 
 use super::findings::Findings;
 use super::header::Beginning;
-use super::locks::{Lock, Side};
+use super::locks::Side;
 use super::nodes::{self, Wait};
 use super::slots::Survey;
 use super::subject::Subject;
 use super::types;
+use super::users::numbers_are_ours;
 use super::{
     Contents, Damage, Diagnosis, Repaired, Repairs, examination, hints, holds, pollers, rehearsal,
     repair,
 };
 use crate::error::OpenError;
+use crate::lock::Lock as Word;
 use crate::namespace::Namespace;
 use crate::order;
 use crate::salvage::Real;
@@ -78,9 +80,8 @@ impl Subject for Segment {
         self.address()
     }
 
-    fn locks(&self) -> Vec<Lock> {
-        let word = &self.fixed().hub.lock;
-        vec![Lock::read(Side::Whole, word, self.address())]
+    fn lock_words(&self) -> Vec<(Side, &Word)> {
+        vec![(Side::Whole, &self.fixed().hub.lock)]
     }
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
@@ -278,8 +279,9 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
             bytes: hub.bytes.load(Ordering::Relaxed),
             capacity: hub.capacity.load(Ordering::Relaxed),
         }),
-        locks: segment.locks(),
-        blocked: nodes::blocked(segment, |index, node| wait(segment, index, node)),
+        blocked: nodes::blocked(segment, numbers_are_ours(namespace), |index, node| {
+            wait(segment, index, node)
+        }),
         holds: holds::held(segment, bytes),
         pollers: pollers::find(namespace, watched, hub.doorbell.name.get()),
         repairs: vec![Repairs::read(Side::Whole, &hub.repairs, &fixed.mended)],

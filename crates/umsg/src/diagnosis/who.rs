@@ -52,6 +52,8 @@ impl Process {
     pub(crate) fn of_owner(tid: u32, last: u32) -> Process {
         match leader(tid) {
             Some(pid) => Process::new(pid, Some(tid), life(Stat::of_thread(pid, tid))),
+            // /proc may hide what others run.
+            None if thread::exists(tid) => Process::new(tid, Some(tid), Life::Alive),
             None => Process::new(last, Some(tid), Life::Dead),
         }
     }

@@ -45,9 +45,9 @@ pub struct Status {
     pub creator: u32,
     /// When the queue was created.
     pub created: SystemTime,
-    /// Threads that wait for room.
+    /// Threads that wait for room, without those that were killed meanwhile.
     pub blocked_senders: usize,
-    /// Threads that wait for a message.
+    /// Threads that wait for a message, without those that were killed meanwhile.
     pub blocked_receivers: usize,
     /// When the last message was sent, to a few milliseconds; None if never.
     pub last_send: Option<SystemTime>,
@@ -133,9 +133,8 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
         creator: fixed.header.creator.load(Ordering::Relaxed),
         created: time(fixed.header.created_at.load(Ordering::Relaxed))
             .unwrap_or(SystemTime::UNIX_EPOCH),
-        blocked_senders: waiters.len(List::Senders) as usize,
-        blocked_receivers: waiters.len(List::Receivers) as usize
-            + waiters.len(List::Offered) as usize,
+        blocked_senders: waiters.living(List::Senders),
+        blocked_receivers: waiters.living(List::Receivers) + waiters.living(List::Offered),
         last_send: time(fixed.sender.last_send.load(Ordering::Relaxed)),
         last_receive: time(fixed.receiver.last_receive.load(Ordering::Relaxed)),
         slots,

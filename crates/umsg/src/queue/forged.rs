@@ -132,3 +132,45 @@ fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
     });
     assert_eq!(waited, Err(Refused::TimedOut));
 }
+
+/// What is no thread's number, alone and with the bits beside it.
+const NOBODY: [u32; 4] = [LENT, LENT | WAITERS, u32::MAX, 1 << 22];
+
+#[test]
+fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
+    for word in NOBODY {
+        let (engine, me) = (engine(), thread::current());
+        engine.try_send(me, b"kept", 3, Deadline::Passed).unwrap();
+        let fixed = engine.segment().fixed();
+        fixed.receiver.lock.forge(word);
+        assert_eq!(engine.receive(me, &mut [0; 64], soon()).unwrap().len, 4);
+        fixed.sender.lock.forge(word);
+        engine.try_send(me, b"one", 3, Deadline::Passed).unwrap();
+        fixed.sender.lock.forge(word);
+        fixed.receiver.lock.forge(word);
+        engine.send(me, b"two", 3, Deadline::Never).unwrap();
+        assert_eq!(engine.counts().messages, 2, "{word:#x}");
+        for lock in [&fixed.sender.lock, &fixed.receiver.lock] {
+            assert_eq!(lock.word(), 0, "{word:#x}");
+        }
+        assert!(!fixed.header.damage.is_noted());
+    }
+}
+
+#[test]
+fn a_receivers_lock_that_always_names_nobody_is_busy() {
+    let engine = engine();
+    let is_over = AtomicBool::new(false);
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lock = &engine.segment().fixed().receiver.lock;
+            while !is_over.load(Ordering::Relaxed) {
+                lock.forge(LENT);
+            }
+        });
+        let received = engine.receive(thread::current(), &mut [0; 64], soon());
+        is_over.store(true, Ordering::Relaxed);
+        received
+    });
+    assert_eq!(received.err(), Some(Refused::TimedOut));
+}

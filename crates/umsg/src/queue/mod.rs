@@ -201,15 +201,16 @@ impl Engine {
                 Err(LockError::TimedOut) => return Err(Trouble::Busy),
                 Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller),
                 // No honest borrower keeps it so long, so often.
-                Err(LockError::Lent) if loans == LOANS => return Err(Trouble::Busy),
+                Err(LockError::Nobodys) if loans == LOANS => return Err(Trouble::Busy),
                 // Whoever borrowed it holds the receiver lock, or died with it: then taking that lock repairs both.
-                Err(LockError::Lent) => {
+                Err(LockError::Nobodys) => {
                     loans += 1;
                     let mut wakes = Wakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
                     let sender = &self.segment.fixed().sender;
-                    if sender.lock.is_lent() {
+                    if sender.lock.is_left_lent() {
                         // Not by us, and nobody else may: somebody scribbled.
+                        sender.lock.forget_owner();
                         recover::sender_side(&self.segment)?;
                         sender.lock.give_back();
                     }
@@ -232,16 +233,21 @@ impl Engine {
     ) -> Result<Held<'a>, Trouble> {
         match self.segment.fixed().receiver.lock.lock(me, deadline) {
             Ok((held, Left::InOrder)) => Ok(held),
-            other => self.lock_receiver_slow(other, wakes),
+            other => self.lock_receiver_slow(me, deadline, other, wakes),
         }
     }
 
     #[cold]
     fn lock_receiver_slow<'a>(
         &'a self,
-        attempt: Result<(Held<'a>, Left), LockError>,
+        me: &'a Thread,
+        deadline: Deadline,
+        mut attempt: Result<(Held<'a>, Left), LockError>,
         wakes: &mut Wakes,
     ) -> Result<Held<'a>, Trouble> {
+        if let Err(LockError::Nobodys) = attempt {
+            attempt = self.segment.fixed().receiver.lock.lock_anyway(me, deadline);
+        }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
             Ok((held, Left::ByTheDead)) => {
@@ -252,7 +258,7 @@ impl Engine {
                 wakes.add_everybody(waiters::Waiters::of(&self.segment).usable());
                 Ok(held)
             }
-            Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),
+            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy),
             Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller),
         }
     }

@@ -50,7 +50,7 @@ pub struct Status {
     pub memory: u64,
     /// How many senders were made.
     pub senders: u32,
-    /// Threads that wait for room.
+    /// Threads that wait for room, without those that were killed meanwhile.
     pub blocked_senders: usize,
     /// Sends that found no room and waited.
     pub sends_blocked: u64,
@@ -107,7 +107,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         created: SystemTime::UNIX_EPOCH + created,
         memory: segment.memory(slots) + arena::allocated(segment) as u64,
         senders: ownership.senders.load(Ordering::Relaxed),
-        blocked_senders: Waiters::of(segment).len(List::Senders) as usize,
+        blocked_senders: Waiters::of(segment).living(List::Senders),
         sends_blocked: sum(Event::SendBlocked),
         dropped: ownership.dropped.load(Ordering::Relaxed),
         slept: sum(Event::ReceiveBlocked),

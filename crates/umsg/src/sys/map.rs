@@ -54,6 +54,20 @@ impl Mapping {
         })
     }
 
+    /// Maps a page of a file so that it can be found among this process's mappings. Nobody may touch it: the file may be empty.
+    #[cfg(not(loom))]
+    pub(crate) fn to_look_up(file: BorrowedFd<'_>) -> Result<Mapping, Errno> {
+        let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+        // SAFETY: as in `of_file`.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0)? };
+        Ok(Mapping {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            len: PAGE,
+            range: None,
+        })
+    }
+
     /// Maps `len` bytes of zeroed private memory. Unlike malloc it may be called from a signal handler.
     pub(crate) fn scratch(len: usize) -> Result<Mapping, Errno> {
         // SAFETY: as in `of_file`.

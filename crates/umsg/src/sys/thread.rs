@@ -341,6 +341,14 @@ mod real {
     }
 }
 
+/// Whether there is a thread of this number, whosever it is.
+#[cfg(not(loom))]
+pub(crate) fn exists(tid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let result = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
+    result == 0 || crate::sys::errno() != libc::ESRCH
+}
+
 /// Whether the thread is proved dead: no such thread any more, or its id belongs to one that started at another time.
 /// Unknown means alive.
 #[cfg(not(loom))]

@@ -31,9 +31,9 @@ pub struct Status {
     pub leased: u64,
     /// How many bytes these have together.
     pub leased_bytes: u64,
-    /// Threads that wait for room.
+    /// Threads that wait for room, without those that were killed meanwhile.
     pub blocked_senders: usize,
-    /// Threads that wait for a message.
+    /// Threads that wait for a message, without those that were killed meanwhile.
     pub blocked_receivers: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,

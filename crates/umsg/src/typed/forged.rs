@@ -3,6 +3,8 @@
 use super::Refused;
 use super::tests::{call, engine, now};
 use crate::error::Trouble;
+use crate::holds::Holds;
+use crate::lock::{LENT, OWNER_DIED, WAITERS};
 use crate::order::{Shelf, Want};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -53,4 +55,42 @@ fn all_types_can_be_asked_for_whatever_their_number() {
     hub.messages.store(u32::MAX, Ordering::Relaxed);
     let types = engine.types(thread::current(), usize::MAX);
     assert_eq!(types.unwrap(), [(7, 1)]);
+}
+
+#[test]
+fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
+    for word in [LENT, LENT | WAITERS, u32::MAX, 1 << 22] {
+        let engine = engine(1000);
+        engine.send(&now(), 1, b"kept").unwrap();
+        let lock = &engine.segment().fixed().hub.lock;
+        lock.forge(word);
+        engine.send(&now(), 2, b"sent").unwrap();
+        assert_eq!(lock.word(), 0, "{word:#x}");
+        lock.forge(word);
+        let me = thread::current();
+        assert_eq!(engine.counts(me).unwrap().messages, 2, "{word:#x}");
+        lock.forge(word);
+        let removed: Result<Result<(), ()>, _> = engine.remove(me, |_| Ok(()));
+        assert!(matches!(removed, Ok(Ok(()))), "{word:#x}: {removed:?}");
+    }
+}
+
+#[test]
+fn a_repair_looks_at_no_more_slots_than_were_ever_filled_whatever_their_number_says() {
+    let engine = engine(1 << 20);
+    for n in 0..6000 {
+        engine.send(&now(), n % 7 + 1, b"message").unwrap();
+    }
+    let (fixed, me) = (engine.segment().fixed(), thread::current());
+    let used = fixed.hub.used.get();
+    for forged in [used, 1 << 20] {
+        fixed.hub.used.set(forged);
+        fixed.hub.usable.set(fixed.hub.usable.get().max(forged));
+        fixed.holding.used.set(forged);
+        fixed.hub.lock.forge(OWNER_DIED);
+        assert_eq!(engine.counts(me).unwrap().messages, 6000);
+        assert_eq!(fixed.hub.used.get(), used);
+        assert!(Holds::of(engine.segment()).all().count() < 5000);
+    }
+    engine.send(&now(), 1, b"message").unwrap();
 }

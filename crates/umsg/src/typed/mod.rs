@@ -174,16 +174,21 @@ impl Engine {
     ) -> Result<Held<'a>, Trouble> {
         match self.fixed().hub.lock.lock(me, deadline) {
             Ok((held, Left::InOrder)) => Ok(held),
-            other => self.lock_slow(other, wakes),
+            other => self.lock_slow(me, deadline, other, wakes),
         }
     }
 
     #[cold]
     fn lock_slow<'a>(
         &'a self,
-        attempt: Result<(Held<'a>, Left), LockError>,
+        me: &'a Thread,
+        deadline: Deadline,
+        mut attempt: Result<(Held<'a>, Left), LockError>,
         wakes: &mut Wakes,
     ) -> Result<Held<'a>, Trouble> {
+        if let Err(LockError::Nobodys) = attempt {
+            attempt = self.fixed().hub.lock.lock_anyway(me, deadline);
+        }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
             Ok((held, Left::ByTheDead)) => {
@@ -196,7 +201,7 @@ impl Engine {
                 self.mend_doorbell();
                 Ok(held)
             }
-            Err(LockError::TimedOut | LockError::Lent) => Err(Trouble::Busy),
+            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy),
             Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller),
         }
     }

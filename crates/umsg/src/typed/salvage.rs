@@ -40,7 +40,7 @@ impl salvage::Salvage for Engine {
     ) -> Result<Salvaged, Trouble> {
         let lock = &self.fixed().hub.lock;
         // How it was left does not matter: from the mark on, whatever a dead owner has left is made anew, by us or by another salvage.
-        let (held, _) = lock.lock(me, deadline).map_err(|_| Trouble::Busy)?;
+        let (held, _) = lock.lock_anyway(me, deadline).map_err(|_| Trouble::Busy)?;
         lock.note_owner(me);
         let damage = &self.fixed().header.damage;
         damage.begin_to_mend();
@@ -63,10 +63,14 @@ impl salvage::Salvage for Engine {
         Ok(salvaged)
     }
 
-    fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble> {
+    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Trouble> {
         let taken = self.with_lock(me, deadline, |wakes| {
             self.reclaim(clock::monotonic_coarse(), wakes)?;
-            Ok(())
+            if knows_threads {
+                self.give_up_for_the_dead();
+            }
+            // Takes off whoever does not wait any more.
+            Ok(self.serve(wakes)?)
         });
         taken.map_err(Refused::trouble)
     }
@@ -81,6 +85,15 @@ impl salvage::Salvage for Engine {
 }
 
 impl Engine {
+    /// Those whom the system did not mark wait no more, nor do those that were taken off their lists and died before they looked.
+    fn give_up_for_the_dead(&self) {
+        for (_, node) in self.waiters().all() {
+            if List::of(node) != List::Offered && waiters::state(node) == State::Waiting {
+                waiters::is_deserted(node, true);
+            }
+        }
+    }
+
     fn make_anew(&self, real: Real) -> Result<Salvaged, Trouble> {
         self.cut_to(real);
         let mut nonsense = BTreeSet::new();

@@ -21,7 +21,7 @@ impl<'a> Both<'a> {
         deadline: Deadline,
     ) -> Result<Self, Trouble> {
         let fixed = engine.segment().fixed();
-        let held = fixed.receiver.lock.lock(me, deadline);
+        let held = fixed.receiver.lock.lock_anyway(me, deadline);
         let (held, receivers) = held.map_err(|_| Trouble::Busy)?;
         let sender = &fixed.sender.lock;
         let Ok(senders) = sender.borrow(me, deadline) else {

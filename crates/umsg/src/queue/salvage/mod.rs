@@ -17,6 +17,7 @@
 //! where the dead one left it. For that a message is marked as stored before its stamp or its node's list is forgotten, and numbers only
 //! become smaller, from the smallest on.
 
+mod dead;
 mod lay;
 mod locks;
 mod room;
@@ -95,10 +96,11 @@ impl salvage::Salvage for Engine {
         Ok(salvaged)
     }
 
-    fn take_up(&self, me: &Thread, deadline: Deadline) -> Result<(), Trouble> {
+    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Trouble> {
         let taken = self.with_receiver_lock(me, deadline, |wakes| {
             self.borrow_sender_lock(me, deadline)?;
             self.segment().fixed().sender.lock.give_back();
+            self.dismiss_dead(knows_threads)?;
             self.reclaim_and_serve(wakes).map_err(Refused::from)
         });
         taken.map_err(Refused::trouble)

@@ -10,7 +10,7 @@ use crate::support::{milliseconds, now, poll_readable, wait_until};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-use umsg::diagnosis::Diagnosis;
+use umsg::diagnosis::{Diagnosis, Life, Repaired};
 
 /// Nothing takes as long when nobody does violence.
 pub const CALM: Duration = Duration::from_secs(10);
@@ -19,11 +19,19 @@ const TURNS: usize = 9;
 /// Half of the time after which a waiter looks up by itself, in nanoseconds.
 const PROMPT: u64 = 50_000_000;
 
-/// Fails if the doctor has anything to say of a queue that nobody uses.
-pub fn expect_healthy(diagnosis: &Diagnosis, what: &str) {
-    let problems = diagnosis.problems.iter().map(|problem| &problem.what[..]);
-    let problems: Vec<_> = problems.collect();
-    assert!(problems.is_empty(), "{what}: {}", problems.join("; "));
+/// Fails if the doctor has anything to say of a queue that nobody uses; but that the dead are still among those who wait, before he has taken
+/// them away.
+pub fn expect_healthy(repaired: &Repaired, what: &str) {
+    let waited = |diagnosis: &Diagnosis| {
+        let mut blocked = diagnosis.blocked.iter();
+        blocked.any(|one| one.who.life == Life::Dead)
+    };
+    let (before, after) = (&repaired.before.problems, &repaired.after.problems);
+    let of_the_dead = usize::from(waited(&repaired.before));
+    assert_eq!(before.len(), of_the_dead, "{what}: {before:#?}");
+    let left = &repaired.after.blocked;
+    assert!(after.is_empty(), "{what}: {after:#?}: {left:#?}");
+    assert_eq!(repaired.kept, None, "{what}: it was made anew");
 }
 
 /// Fails if who waits is late each time. `turn` answers how long after the end of its wait one heard of it, in nanoseconds.

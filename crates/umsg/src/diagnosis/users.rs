@@ -1,0 +1,115 @@
+//! Whether a thread's process has a queue's file mapped: whoever is in a call on a queue has.
+//!
+//! What is not known counts as mapped. A thread that dies, or runs another program, loses its mappings only after the system has marked the
+//! lock that it had: so whoever a lock names for a while, and who maps nothing all the while, has not got it.
+
+use crate::namespace::Namespace;
+use crate::sys::map::Mapping;
+use rustix::fd::BorrowedFd;
+use std::fs::read_link;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// So often a thread is looked at before it is believed to have nothing to do with the queue: a program might open and close it in between.
+const LOOKS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The file of a queue, as mappings name it.
+pub(super) struct Users {
+    /// Whether numbers of threads mean here what they mean to who wrote them.
+    are_ours: bool,
+    /// What /proc/PID/maps says of the file: device and inode. None if that is not known.
+    file: Option<String>,
+}
+
+impl Users {
+    /// Of the queue in this file.
+    pub(super) fn of(file: BorrowedFd<'_>, namespace: &Namespace) -> Users {
+        let are_ours = numbers_are_ours(namespace);
+        let file = are_ours.then(|| name(file)).flatten();
+        Users { are_ours, file }
+    }
+
+    /// Whether a number that no thread has here is nobody's.
+    pub(super) fn are_ours(&self) -> bool {
+        self.are_ours
+    }
+
+    /// Whether a thread's process maps the file. None if that is not known.
+    pub(super) fn have(&self, tid: u32) -> Option<bool> {
+        let file = self.file.as_ref()?;
+        let maps = std::fs::read(format!("/proc/{tid}/maps")).ok()?;
+        let mut lines = maps.split(|&byte| byte == b'\n');
+        Some(lines.any(|line| what(line) == Some(file.as_bytes())))
+    }
+
+    /// As [`have`](Self::have), of a thread that a lock names as long as `is_named` says so: false only if it does not map the file at any of
+    /// several looks.
+    pub(super) fn have_for_a_while(&self, tid: u32, is_named: impl Fn() -> bool) -> Option<bool> {
+        for look in 0..LOOKS {
+            if look != 0 {
+                sleep(PAUSE);
+            }
+            match self.have(tid)? {
+                false if is_named() => {}
+                false => return None,
+                true => return Some(true),
+            }
+        }
+        Some(false)
+    }
+}
+
+/// Whether threads of other PID namespaces, whose numbers are others there, may not use the queue, and /proc counts as we do.
+pub(super) fn numbers_are_ours(namespace: &Namespace) -> bool {
+    let is_closed = |limits: crate::Limits| !limits.foreign_pid_namespaces;
+    let own = read_link("/proc/self").ok();
+    namespace.limits().is_ok_and(is_closed)
+        && own.is_some_and(|own| *own == *std::process::id().to_string())
+}
+
+/// What /proc says of a mapping of the file: not all file systems have the device there that they tell who asks for the file's.
+fn name(file: BorrowedFd<'_>) -> Option<String> {
+    let mapping = Mapping::to_look_up(file).ok()?;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let begin = format!("{:08x}-", mapping.base().addr());
+    let line = maps.lines().find(|line| line.starts_with(&begin))?;
+    let name = what(line.as_bytes())?;
+    String::from_utf8(name.to_vec()).ok()
+}
+
+/// Device and inode of a line: addresses, rights and offset stand before, a path behind.
+fn what(line: &[u8]) -> Option<&[u8]> {
+    let mut spaces = line.iter().enumerate().filter(|(_, byte)| **byte == b' ');
+    let begin = spaces.nth(2)?.0 + 1;
+    let end = spaces.nth(1).map_or(line.len(), |(at, _)| at);
+    line.get(begin..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::thread;
+    use std::os::fd::AsFd;
+
+    /// Also where a mapping's device is not the file's, as in some file systems of containers.
+    #[test]
+    fn who_has_a_file_mapped_is_known_in_any_file_system() {
+        for directory in ["/dev/shm".into(), std::env::temp_dir()] {
+            let home = tempfile::tempdir_in(directory).unwrap();
+            let namespace = Namespace::at(home.path()).unwrap();
+            let path = home.path().join("file");
+            let mut options = std::fs::File::options();
+            let options = options.read(true).write(true).create_new(true);
+            let file = options.open(path).unwrap();
+            let (users, me) = (Users::of(file.as_fd(), &namespace), thread::current());
+            assert_eq!(users.have_for_a_while(me.tid(), || true), Some(false));
+            assert_eq!(users.have_for_a_while(me.tid(), || false), None);
+            let mapping = Mapping::of_file(file.as_fd(), 1).unwrap();
+            assert_eq!(users.have_for_a_while(me.tid(), || true), Some(true));
+            drop(mapping);
+            assert_eq!(users.have(me.tid()), Some(false));
+            assert_eq!(users.have(u32::MAX), None);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A queue of each kind with two messages, to be looked at and repaired.
+
+use crate::support::place::Place;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use umsg::diagnosis::{Diagnosis, Lock, Repaired};
+use umsg::posix::{self, Queue};
+use umsg::ring::{self, Post, Ring};
+use umsg::sysv::{self, Want};
+
+pub const KEY: i32 = 0x77;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Posix,
+    SystemV,
+    Ring,
+}
+
+pub const KINDS: [Kind; 3] = [Kind::Posix, Kind::SystemV, Kind::Ring];
+
+pub struct Patient {
+    pub kind: Kind,
+    pub place: Place,
+    pub queue: Option<Queue>,
+    pub typed: Option<sysv::Queue>,
+    pub ring: Option<Ring>,
+}
+
+impl Patient {
+    pub fn new(kind: Kind) -> Patient {
+        let mut patient = Patient {
+            kind,
+            place: Place::new(),
+            queue: None,
+            typed: None,
+            ring: None,
+        };
+        let (place, messages) = (&patient.place, [&b"one"[..], b"two"]);
+        match kind {
+            Kind::Posix => {
+                let queue = place.create("/q", 4, 100);
+                messages
+                    .iter()
+                    .for_each(|text| queue.try_send(text, 3).unwrap());
+                patient.queue = Some(queue);
+            }
+            Kind::SystemV => {
+                let queue = place.create_typed(KEY);
+                messages
+                    .iter()
+                    .for_each(|text| queue.try_send(5, text).unwrap());
+                patient.typed = Some(queue);
+            }
+            Kind::Ring => {
+                let mut options = ring::Options::new();
+                options.entries(4).overflow(1);
+                let ring = options.create_in(&place.namespace, "/r").unwrap();
+                let sender = ring::Sender::open_in(&place.namespace, "/r").unwrap();
+                messages
+                    .iter()
+                    .for_each(|_| sender.try_send(&Post::new(7)).unwrap());
+                patient.ring = Some(ring);
+            }
+        }
+        patient
+    }
+
+    pub fn file(&self) -> File {
+        let path = match self.kind {
+            Kind::Posix => "mq/q",
+            Kind::SystemV => "msg/0",
+            Kind::Ring => "ring/r",
+        };
+        let path = self.place.path().join(path);
+        File::options().read(true).write(true).open(path).unwrap()
+    }
+
+    pub fn write(&self, offset: u64, word: u32) {
+        let written = self.file().write_all_at(&word.to_ne_bytes(), offset);
+        written.unwrap();
+    }
+
+    /// Where its locks lie; and something that a call writes under them: docs/format.md.
+    pub fn locks(&self) -> &'static [u64] {
+        match self.kind {
+            Kind::SystemV => &[256],
+            _ => &[512, 768],
+        }
+    }
+
+    /// See [`locks`](Self::locks).
+    pub fn guarded(&self) -> u64 {
+        match self.kind {
+            Kind::SystemV => 256 + 8,
+            _ => 528,
+        }
+    }
+
+    #[track_caller]
+    pub fn diagnose(&self) -> Diagnosis {
+        let namespace = &self.place.namespace;
+        let found = match self.kind {
+            Kind::Posix => posix::diagnose(namespace, "/q"),
+            Kind::SystemV => return sysv::diagnose(namespace, KEY).expect("a diagnosis"),
+            Kind::Ring => return ring::diagnose(namespace, "/r").expect("a diagnosis"),
+        };
+        found.expect("a diagnosis")
+    }
+
+    /// The lock at this place.
+    #[track_caller]
+    pub fn lock(&self, offset: u64) -> Lock {
+        let mut locks = self.diagnose().locks.into_iter();
+        locks.find(|lock| lock.offset == offset).expect("a lock")
+    }
+
+    #[track_caller]
+    pub fn repair(&self) -> Repaired {
+        let namespace = &self.place.namespace;
+        let repaired = match self.kind {
+            Kind::Posix => posix::repair(namespace, "/q"),
+            Kind::SystemV => return sysv::repair(namespace, KEY).expect("a repair"),
+            Kind::Ring => return ring::repair(namespace, "/r").expect("a repair"),
+        };
+        repaired.expect("a repair")
+    }
+
+    /// How many messages can be received.
+    pub fn receive_all(&mut self) -> usize {
+        let mut buffer = [0; 8192];
+        std::iter::from_fn(|| match (&self.queue, &self.typed, &mut self.ring) {
+            (Some(queue), _, _) => queue.try_receive(&mut buffer).ok().map(drop),
+            (_, Some(queue), _) => queue.try_receive(Want::Any, &mut buffer).ok().map(drop),
+            (_, _, Some(ring)) => ring.try_recv().ok().map(drop),
+            _ => None,
+        })
+        .count()
+    }
+}

@@ -1,0 +1,153 @@
+//! Locks that say what can't be: they are told of and taken back, what they guard is looked at nevertheless, and nobody loses a lock
+//! that he may have.
+
+use crate::patient::{KINDS, Kind, Patient};
+use crate::support::child::Child;
+use std::process::Command;
+use std::time::Duration;
+use umsg::diagnosis::{Diagnosis, Life, Owner, ProblemKind};
+
+const LONG: Duration = Duration::from_secs(60);
+/// "Lent", alone and with the bits beside it; and the smallest number that no thread has.
+const NOBODY: [u32; 4] = [0x3fff_ffff, 0xbfff_ffff, 0xffff_ffff, 0x0040_0000];
+
+/// Where a queue's wrong lock is told of.
+#[track_caller]
+fn assert_one_is_stuck(diagnosis: &Diagnosis, says: &str) {
+    let problems = &diagnosis.problems;
+    assert_eq!(problems.len(), 1, "{problems:#?}");
+    assert_eq!(problems[0].kind, ProblemKind::Stuck);
+    assert!(problems[0].what.contains(says), "{problems:#?}");
+    assert!(!problems[0].advice.contains("kill"), "{problems:#?}");
+}
+
+#[track_caller]
+fn assert_is_repaired(patient: &mut Patient, what: &str) {
+    let repaired = patient.repair();
+    assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
+    assert!(repaired.failed.is_none(), "{what}: {repaired:#?}");
+    let mut done = repaired.done.iter();
+    assert!(
+        done.any(|done| done.contains("lock")),
+        "{what}: {repaired:#?}"
+    );
+    assert_eq!(patient.receive_all(), 2, "{what}");
+}
+
+#[test]
+fn a_lock_that_names_nobody_there_could_be_is_told_of_and_reset() {
+    for (kind, word) in KINDS
+        .iter()
+        .flat_map(|&kind| NOBODY.map(|word| (kind, word)))
+    {
+        for &lock in Patient::new(kind).locks() {
+            let (mut patient, what) = (Patient::new(kind), format!("{kind:?}, {lock}, {word:#x}"));
+            patient.write(lock, word);
+            let found = patient.lock(lock);
+            assert_eq!(
+                (found.owner, found.word),
+                (Owner::Impossible, word),
+                "{what}"
+            );
+            assert_one_is_stuck(&patient.diagnose(), "somebody wrote that there");
+            assert_is_repaired(&mut patient, &what);
+        }
+    }
+}
+
+#[test]
+fn what_a_lock_guards_that_names_nobody_is_checked() {
+    for kind in KINDS {
+        let patient = Patient::new(kind);
+        for &lock in patient.locks() {
+            patient.write(lock, NOBODY[0]);
+        }
+        let locks_only = patient.diagnose().problems.len();
+        patient.write(patient.guarded(), 0xffff);
+        let damaged = patient.diagnose().problems;
+        assert!(damaged.len() > locks_only, "{kind:?}: {damaged:#?}");
+        assert_eq!(damaged[0].kind, ProblemKind::Damaged);
+        let repaired = patient.repair();
+        assert!(repaired.after.is_healthy(), "{kind:?}: {repaired:#?}");
+    }
+}
+
+#[test]
+fn a_lock_is_taken_from_a_process_that_does_not_use_the_queue() {
+    let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+    for kind in KINDS {
+        for &lock in Patient::new(kind).locks() {
+            let (mut patient, what) = (Patient::new(kind), format!("{kind:?}, {lock}"));
+            patient.write(lock, stranger.id());
+            match patient.lock(lock).owner {
+                Owner::Stranger(who) => {
+                    assert_eq!((who.pid, who.life), (stranger.id(), Life::Alive))
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+            assert_one_is_stuck(&patient.diagnose(), "does not have the queue's file mapped");
+            assert_is_repaired(&mut patient, &what);
+        }
+    }
+    assert!(stranger.try_wait().unwrap().is_none(), "it was ended");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+/// The thread that is not the first one of a process.
+fn other_thread(pid: u32) -> Option<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let names = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());
+    let mut tids = names.filter_map(|name| name.parse().ok());
+    tids.find(|&tid| tid != pid)
+}
+
+#[test]
+fn a_lock_is_left_to_a_thread_whose_process_has_the_queue_open() {
+    for kind in KINDS {
+        let patient = Patient::new(kind);
+        // It has what its parent has open.
+        let user = Child::run(|| {
+            std::thread::spawn(|| std::thread::sleep(LONG));
+            std::thread::sleep(LONG);
+            0
+        });
+        let pid = user.pid() as u32;
+        let has_begun = || other_thread(pid).is_some();
+        assert!(crate::support::wait_until(LONG, has_begun));
+        let tids = [other_thread(pid).unwrap(), pid];
+        // Of one that goes on it takes a second to see that it does not.
+        user.signal(libc::SIGSTOP);
+        for (&lock, tid) in patient.locks().iter().zip(tids) {
+            patient.write(lock, tid);
+            let found = patient.lock(lock);
+            assert_eq!(found.mapped, Some(true), "{kind:?}: {found:?}");
+            let repaired = patient.repair();
+            assert!(repaired.failed.is_some(), "{kind:?}: {repaired:#?}");
+            assert_eq!(patient.lock(lock).word, tid);
+            patient.write(lock, 0);
+        }
+    }
+}
+
+#[test]
+fn where_numbers_of_threads_may_be_those_of_other_systems_no_lock_is_taken_from_any() {
+    let patient = Patient::new(Kind::Posix);
+    let limits = patient.place.namespace.limits().unwrap();
+    let limits = umsg::Limits {
+        foreign_pid_namespaces: true,
+        ..limits
+    };
+    patient.place.namespace.set_limits(&limits).unwrap();
+    let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+    // One that lives here, and one that does not: no number is so high here.
+    for tid in [stranger.id(), (1 << 22) - 1] {
+        patient.write(patient.locks()[0], tid);
+        let repaired = patient.repair();
+        assert!(repaired.failed.is_some(), "{repaired:#?}");
+        let lock = patient.lock(patient.locks()[0]);
+        assert_eq!((lock.word, lock.mapped), (tid, None));
+    }
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
