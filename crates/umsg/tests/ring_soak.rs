@@ -29,7 +29,7 @@ const SENDERS: usize = 4;
 const NAME: &str = "/soak";
 
 /// Messages of a batch, at most.
-const BATCH: u64 = 6;
+const BATCH: u64 = 16;
 
 /// What all owners have seen together.
 struct Account {

@@ -1,9 +1,10 @@
 //! Processes that may be killed at any time, and never survive the test.
 
+use super::shared::Shared;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::AssertUnwindSafe;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How a child ended.
@@ -204,14 +205,25 @@ static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// A child's panic is written to standard error: the harness would keep it in memory that dies with the child. The hook is set before
 /// there are children: one that is forked while another test panics could not, for it would wait for that panic's locks for ever.
+/// How many panics there were in children, also in those that were killed before they could end by it.
+pub fn complaints() -> u64 {
+    COMPLAINTS
+        .get()
+        .map_or(0, |count| count.load(Ordering::SeqCst))
+}
+
+static COMPLAINTS: OnceLock<Shared<AtomicU64>> = OnceLock::new();
+
 fn let_children_complain() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        let complaints = COMPLAINTS.get_or_init(Shared::new);
         let of_tests = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !IS_CHILD.load(Ordering::Relaxed) {
                 return of_tests(info);
             }
+            complaints.fetch_add(1, Ordering::SeqCst);
             write_error(&format!("child {}: {info}\n", std::process::id()));
             // Last, for it takes such a lock.
             let known = Backtrace::capture();

@@ -156,11 +156,11 @@ pub fn waiting(random: &mut Random) -> Waiting {
 /// Whether this process is more urgent than all others, and has to let them work.
 static URGENT: AtomicBool = AtomicBool::new(false);
 
-/// A sender takes its time, in every other tenth of a second: all do, so that receivers come to an end with what there is, and look
+/// A sender takes its time, in two of three fifths of a second: all do, so that receivers come to an end with what there is, and look
 /// at what the dead have left behind it.
 pub fn take_time(random: &mut Random) {
-    if (now() / 100_000_000).is_multiple_of(2) {
-        std::thread::sleep(Duration::from_micros(random.below(400)));
+    if !(now() / 200_000_000).is_multiple_of(3) {
+        std::thread::sleep(Duration::from_micros(random.below(1500)));
     }
 }
 

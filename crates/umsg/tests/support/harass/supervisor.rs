@@ -4,7 +4,7 @@ use super::aim::{Aim, Mark};
 use super::crew::{self, STORM};
 use super::figures::Figures;
 use super::{PARTS, Part, THREADS, Work};
-use crate::support::child::{Child, Exit, let_calls_be_interrupted};
+use crate::support::child::{Child, Exit, complaints, let_calls_be_interrupted};
 use crate::support::journal::{Deed, MESSAGES, Role};
 use crate::support::{Random, milliseconds, now, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
@@ -55,6 +55,8 @@ struct Supervisor<'a, W> {
     seed: u64,
     spawned: u64,
     aim: Aim,
+    /// Panics in children before this round.
+    complaints: u64,
     seen: Figures,
 }
 
@@ -70,6 +72,7 @@ pub fn harass(work: &impl Work, seed: u64, time: Duration) -> Figures {
         seed,
         spawned: 0,
         aim: Aim::new(work),
+        complaints: complaints(),
         seen: Figures::default(),
     };
     supervisor.run(time);
@@ -208,6 +211,11 @@ impl<W: Work> Supervisor<'_, W> {
             _ => false,
         };
         assert!(is_excusable, "role {role} crashed: {exit:?}");
+        let complaints = complaints() - self.complaints;
+        assert_eq!(
+            complaints, 0,
+            "a child has panicked, and was killed before it ended"
+        );
     }
 
     /// What the dead may have taken along.
