@@ -301,7 +301,9 @@ impl Explain for sysv::ControlError {
             sysv::ControlError::Open(error) => return error.explain(),
             sysv::ControlError::PermissionDenied => AS_OWNER,
             sysv::ControlError::Damaged => DAMAGED,
-            sysv::ControlError::Busy => "`umsg doctor` names it: let it go on, or end it",
+            sysv::ControlError::Busy => {
+                "or it was scribbled over: `umsg doctor` says which, and what to do"
+            }
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
