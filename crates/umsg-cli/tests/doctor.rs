@@ -90,6 +90,21 @@ fn all_queues_and_rings_are_looked_at() {
 }
 
 #[test]
+fn a_look_at_all_removes_nothing() {
+    let site = Site::new();
+    site.umsg(&["create", "/job", "--remove-on-last-close"])
+        .text();
+    let waiting = Killed(start(&mut site.command(&["recv", "/job"])));
+    let file = site.path().join("mq/job/queue");
+    site.wait_for("/job", "blocked_receivers", 1);
+    drop(waiting);
+    for _ in 0..2 {
+        site.umsg(&["doctor", "--all"]);
+        assert!(file.exists(), "a queue that its killed user has left");
+    }
+}
+
+#[test]
 fn who_is_blocked_is_named_with_what_for() {
     let site = Site::new();
     for name in ["/q", "key:7"] {

@@ -63,6 +63,12 @@ fn all_conditions_have_to_hold() {
     let dead = report(&["--dead-creator"]);
     assert_eq!(dead["queues"].as_array().unwrap().len(), 3);
     assert_eq!(dead["queues"][0]["creator_alive"], Value::Bool(false));
+    // Where they may live, where their numbers are others'.
+    site.umsg(&["limits", "--foreign-pid-namespaces", "true"])
+        .text();
+    assert!(fates(&report(&["--dead-creator"])).is_empty());
+    site.umsg(&["limits", "--foreign-pid-namespaces", "false"])
+        .text();
     let empty = report(&["--dead-creator", "--empty", "--kind", "mq"]);
     assert_eq!(fates(&empty), [("/empty", "stale")]);
     assert!(fates(&report(&["--older-than", "1h"])).is_empty());

@@ -3,10 +3,12 @@
 
 mod support;
 
+use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
@@ -556,6 +558,54 @@ fn hammer(work: impl Fn() + Sync) {
     for mut child in children {
         child.expect(Exit::Code(0), "a hammering process");
     }
+}
+
+#[test]
+fn a_repaired_queue_still_goes_with_its_last_user() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = create(&place);
+    queue.try_send(b"m", 0).unwrap();
+    // Policies: what it does when it is full.
+    let file = File::options()
+        .write(true)
+        .open(place.path().join("mq/q/queue"));
+    file.unwrap().write_all_at(&[7], 6528).unwrap();
+    let repaired = posix::repair(&place.namespace, "/q").unwrap();
+    assert!(!repaired.before.is_healthy() && repaired.after.is_healthy());
+    assert!(look(&place).unwrap().status().remove_on_last_close);
+    drop(queue);
+    expect_gone(&place);
+}
+
+#[test]
+fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
+    let _turn = turn();
+    let place = Place::new();
+    let file = place.path().join("mq/q/queue");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                // As `left_over` does, which the scheduler interrupts.
+                if let Ok(file) = File::open(&file) {
+                    let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let end = Instant::now() + HAMMERED;
+        let mut left = 0;
+        while Instant::now() < end {
+            drop(create(&place));
+            left += u32::from(file.exists());
+        }
+        is_over.store(true, Ordering::SeqCst);
+        // Some where who looks is interrupted for long.
+        assert!(left <= 5, "{left} queues that nobody had open");
+    });
+    expect_gone(&place);
 }
 
 #[test]

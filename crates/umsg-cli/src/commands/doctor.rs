@@ -169,7 +169,7 @@ fn verdict(patients: &[Patient]) -> Result {
 fn all(namespace: &Namespace) -> Result<Vec<Subject>> {
     let named = |name: &std::ffi::OsString| Name::from(name.as_os_str());
     let mut all = Vec::new();
-    for listed in posix::list(namespace)? {
+    for listed in posix::list_untouched(namespace)? {
         all.push(Subject::Queue(Address::Posix(named(&listed.name))));
     }
     let typed = sysv::list(namespace);

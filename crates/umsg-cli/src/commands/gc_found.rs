@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use umsg::posix::{self, OpenError, OpenOptions};
 use umsg::{Namespace, ring, sysv};
 
@@ -42,6 +44,10 @@ impl Found {
         matches!(&self.removal, Removal::Posix(name) if names.contains(name))
     }
 
+    fn is_ring(&self) -> bool {
+        matches!(self.removal, Removal::Ring(_))
+    }
+
     /// Whether its name leads to something else than when it was looked at.
     pub fn is_another_by_now(&self) -> bool {
         File::at(&self.path) != self.file
@@ -64,8 +70,9 @@ pub enum Removal {
 /// System V queues whose identifiers differ by a multiple of this have the same file, one after the other.
 const INDICES: i32 = 32_768;
 
-/// A process that began later than this after a queue was made is not its creator: the clock of processes has 100 ticks a second.
-const SLACK: Duration = Duration::from_secs(1);
+/// A process that began later than this after a queue was made is not its creator. Not closer: when it began is reckoned by the
+/// clock of today, which may have been set meanwhile.
+const SLACK: Duration = Duration::from_secs(3600);
 
 /// All that there is.
 pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
@@ -83,6 +90,11 @@ pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
     if wants(Kind::Ring) {
         let listed = ring::list(namespace)?.into_iter();
         all.extend(listed.map(|listed| of_ring(namespace, listed)));
+    }
+    if namespace.limits()?.foreign_pid_namespaces {
+        // The number may be a living process's where it was made.
+        let queues = all.iter_mut().filter(|found| !found.is_ring());
+        queues.for_each(|found| found.creator = None);
     }
     Ok(all)
 }
@@ -164,13 +176,20 @@ fn file_name(name: &OsStr) -> &OsStr {
     OsStr::from_bytes(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
-/// The process that made something, if it has not ended and left its number to another.
+/// The process that made something. It lives unless it is known to have ended, and maybe left its number to another.
 fn creator(pid: u32, created: SystemTime) -> Creator {
-    let lives = began(pid).is_some_and(|began| began <= created + SLACK);
+    let is_later = || began(pid).is_some_and(|began| began > created + SLACK);
+    let lives = exists(pid) && !is_later();
     Creator { pid, lives }
 }
 
-/// When a process began. None if there is none. Source: proc(5), /proc/PID/stat, the 22nd field.
+/// Whether there is a process of this number, whoever may see more of it.
+fn exists(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// When a process began. None if that can't be seen. Source: proc(5), /proc/PID/stat, the 22nd field.
 fn began(pid: u32) -> Option<SystemTime> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Its name stands in parentheses, and may have any of them in it.

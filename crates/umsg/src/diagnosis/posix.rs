@@ -155,7 +155,12 @@ impl Subject for Segment {
         repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
         let rules = offset_of!(Fixed, rules) as u64;
         if repaired.header_finding(rules).is_some() {
-            repair::write(file, &[0; size_of::<Rules>()], rules)?;
+            repair::write(file, &[0; Rules::REMOVAL], rules)?;
+            // Whether it goes with its last user stays, if that makes sense.
+            let removal = rules + Rules::REMOVAL as u64;
+            if !repair::read_word(file, removal)?.is_some_and(Rules::is_removal) {
+                repair::write(file, &[0; size_of::<Rules>() - Rules::REMOVAL], removal)?;
+            }
             repaired.note("set the policy to the default: on full, wait");
         }
         Ok(())

@@ -292,6 +292,14 @@ pub(super) fn write(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), O
         .map_err(|e| OpenError::from_errno("pwrite", e))
 }
 
+/// A word of the file; None where it ends.
+pub(super) fn read_word(file: BorrowedFd<'_>, at: u64) -> Result<Option<u32>, OpenError> {
+    let mut bytes = [0; 4];
+    let read = rustix::io::pread(file, &mut bytes, at);
+    let read = read.map_err(|e| OpenError::from_errno("pread", e))?;
+    Ok((read == bytes.len()).then(|| u32::from_le_bytes(bytes)))
+}
+
 /// How many elements of so many bytes of a region are real memory, from its beginning on.
 pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usize) -> usize {
     let hole = rustix::fs::seek(file, SeekFrom::Hole(begin as u64));

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::mem::offset_of;
 
 /// Where [`Rules::removal`] lies in a file.
-const AT: usize = offset_of!(Fixed, rules) + offset_of!(Rules, removal);
+const AT: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;
 
 /// Dropped by who has let go of a queue: the last one removes it.
 #[derive(Debug)]

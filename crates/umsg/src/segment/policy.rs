@@ -41,6 +41,14 @@ impl Rules {
     /// [`Rules::removal`]: it goes, and somebody has it open, or had.
     pub(crate) const DUE: u32 = 2;
 
+    /// Where it says whether the queue goes.
+    pub(crate) const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
+
+    /// Whether that may be said there.
+    pub(crate) fn is_removal(word: u32) -> bool {
+        word <= Rules::DUE
+    }
+
     /// Somebody has the queue open.
     #[cfg(not(loom))]
     pub(crate) fn note_use(&self) {
@@ -131,7 +139,7 @@ impl Policy {
             // Relaxed: whoever changes it changes nothing else.
             remove_on_last_close: match rules.removal.load(load) {
                 0 => false,
-                WAITS | Rules::DUE => true,
+                word if Rules::is_removal(word) => true,
                 _ => return None,
             },
         })

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -20,6 +21,12 @@ use crate::crash::crash_point;
 
 /// How many queues are looked at, on the average, for each that is made.
 const FEW: u64 = 64;
+
+/// How often it is asked whether a queue is used that somebody else has locked alone, and how long apart.
+const LOOKS: u32 = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
+/// How often in vain after a look that showed users, or nobody.
+const CERTAIN: u32 = 3;
 
 /// What became of a queue that may have to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +46,7 @@ impl Namespace {
     /// Those of the namespace, and of opening a file.
     ///
     /// # Blocking
-    /// Never.
+    /// For a millisecond, if others look at it or remove it meanwhile.
     pub(crate) fn remove_unused(
         &self,
         name: &QueueName,
@@ -168,11 +175,34 @@ fn find_unused(
     if !home.may_be_mended_by(caller()) {
         return Ok(Found::Else(Removal::Denied));
     }
-    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Ok(Found::Else(Removal::Stays)),
+    match is_locked_alone(&file) {
         Err(error) => Err(FileError::of("flock", error)),
-        Ok(()) => Ok(Found::Unused(Unused { home, file })),
+        Ok(false) => Ok(Found::Else(Removal::Stays)),
+        Ok(true) => Ok(Found::Unused(Unused { home, file })),
     }
+}
+
+/// Locks a file exclusively, if nobody uses it. Who only looks has it locked so for a moment, and leaves it to others to remove it: then
+/// asks again.
+fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
+    let mut used = 0;
+    for _ in 0..LOOKS {
+        // A shared lock that it has from the last round is let go of first, also if this fails: of two that meet here one gets it.
+        match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {}
+            other => return other.map(|()| true),
+        }
+        match fs::flock(file, FlockOperation::NonBlockingLockShared) {
+            // Somebody who looks, or removes it.
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_LOOKS),
+            Err(error) => return Err(error),
+            // Users; or one who looked, and has gone.
+            Ok(()) if used < CERTAIN => used += 1,
+            Ok(()) => break,
+        }
+    }
+    let _ = fs::flock(file, FlockOperation::Unlock);
+    Ok(false)
 }
 
 fn remove_unused_in(
