@@ -31,13 +31,13 @@ pub(super) fn examine<S: Subject>(
         diagnosis.conclude(findings, |_| false);
         return Ok(diagnosis);
     };
-    let (view, locks) = look::<S>(file, layout, namespace)?;
-    let mut inside = check(file, layout, &view, &locks)?;
+    let (mut view, locks) = look::<S>(file, layout, namespace)?;
+    let mut inside = check(file, layout, &mut view, &locks)?;
     if !inside.is_empty() {
         // What is wrong for good is found again.
         sleep(AGAIN);
-        let (again, locks) = look::<S>(file, layout, namespace)?;
-        inside.keep_common(&check(file, layout, &again, &locks)?);
+        let (mut again, locks) = look::<S>(file, layout, namespace)?;
+        inside.keep_common(&check(file, layout, &mut again, &locks)?);
     }
     findings.append(inside);
     let mut diagnosis = view.segment.describe(namespace);
@@ -74,7 +74,7 @@ fn free_wrong(copy: &impl Subject, locks: &[Lock]) {
 fn check<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
-    view: &View<S>,
+    view: &mut View<S>,
     locks: &[Lock],
 ) -> Result<Findings, OpenError> {
     let segment = &view.segment;
@@ -87,12 +87,19 @@ fn check<S: Subject>(
     if let Some(survey) = survey
         && !segment.is_held()
     {
-        arena::check(file, segment, &survey, &mut findings);
+        // These look into the file once more.
+        let mut further = Findings::at(segment.address());
+        arena::check(file, segment, &survey, &mut further);
         if findings.is_empty()
+            && further.is_empty()
             && let Ok(copy) = S::copy(file, layout)
         {
             free_wrong(&copy, locks);
-            copy.rehearse(&mut findings);
+            copy.rehearse(&mut further);
+        }
+        view.is_still = view.is_of_now(file);
+        if view.is_still {
+            findings.append(further);
         }
     }
     Ok(findings)

@@ -18,6 +18,22 @@ pub(super) struct View<S> {
     pub(super) segment: S,
     /// Nothing changed while it was made, so that its parts are of one moment.
     pub(super) is_still: bool,
+    moment: Option<Vec<u8>>,
+}
+
+impl<S: Subject> View<S> {
+    fn new(segment: S, is_still: bool, moment: Option<Vec<u8>>) -> View<S> {
+        View {
+            segment,
+            is_still,
+            moment,
+        }
+    }
+
+    /// Whether nothing has changed in the file since, so that what was read there is of the same moment.
+    pub(super) fn is_of_now(&self, file: BorrowedFd<'_>) -> bool {
+        self.is_still && pulse::<S>(file) == self.moment
+    }
 }
 
 /// Makes a copy; makes others while the queue is being used, for a moment.
@@ -31,21 +47,18 @@ pub(super) fn take<S: Subject>(
         let segment = S::copy(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
         let is_still = before.is_some() && pulse::<S>(file) == before;
         match (is_still, segment.is_held()) {
-            (true, false) => return Ok(View { segment, is_still }),
+            (true, false) => return Ok(View::new(segment, is_still, before)),
             // Held all the time and nothing happens: its owner is stopped, dead or stuck.
-            (true, true) if held == before => return Ok(View { segment, is_still }),
+            (true, true) if held == before => return Ok(View::new(segment, is_still, before)),
             (true, true) => held = before,
-            _ if look + 1 == LOOKS => return Ok(View { segment, is_still }),
+            _ if look + 1 == LOOKS => return Ok(View::new(segment, is_still, before)),
             _ => {}
         }
         // Longer and longer: a busy machine may let the queue's users run only now and then.
         sleep(Duration::from_millis(u64::from(look) + 1));
     }
     let segment = S::copy(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
-    Ok(View {
-        segment,
-        is_still: false,
-    })
+    Ok(View::new(segment, false, None))
 }
 
 /// What every operation changes. None if the file does not have it any more.
