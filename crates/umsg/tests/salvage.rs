@@ -356,6 +356,27 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
     }
 }
 
+#[test]
+fn a_priority_that_there_is_no_room_for_leaves_the_queue_as_it_was() {
+    let place = Place::new();
+    let queue = place.create("/q", 50, 400);
+    (0..3).for_each(|n| queue.try_send(&[n; 11], 0).unwrap());
+    // A message is of another priority, whose list is no memory, and the queue fills the limit.
+    limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
+    write(&path(&place), CELLS + 128 + 8, &20_000_u32.to_le_bytes());
+    write(&path(&place), 48, &[1]);
+    let failed = repair(&place).failed.expect("no room");
+    assert!(failed.contains("no room"), "{failed}");
+    queue.try_send(&[3; 11], 0).unwrap();
+    assert_eq!(queue.try_receive(&mut [0; 400]).unwrap().len, 11);
+    limit(&place, None);
+    let repaired = repair(&place);
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!(repaired.kept, Some(3));
+    assert_eq!(drain(&queue).len(), 3);
+    works(&queue, 50, 400);
+}
+
 /// Sends messages of several priorities until there is no more room, and answers how many.
 fn send_all_there_is_room_for(queue: &Queue) -> usize {
     let mut sent = 0;

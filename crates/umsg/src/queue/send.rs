@@ -14,7 +14,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
 /// Priorities whose list heads share a page of the store.
-const FIFOS_A_PAGE: usize = 4096 / 8;
+pub(super) const FIFOS_A_PAGE: usize = 4096 / 8;
 
 /// How far ahead the cells that will be written are fetched: far enough to hide a miss, and near enough that the line
 /// is still there when its turn comes.

@@ -60,8 +60,8 @@ impl salvage::Salvage for Engine {
         let fixed = self.segment().fixed();
         let locks = Both::take(self, me, deadline)?;
         let real = real();
-        let slots = match self.provide(real) {
-            Ok(slots) => slots,
+        let (real, slots) = match self.provide(real) {
+            Ok(provided) => provided,
             Err(trouble) => {
                 locks.leave_as_found();
                 return Err(trouble);

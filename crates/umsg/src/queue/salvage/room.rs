@@ -1,9 +1,11 @@
 //! The memory of a queue that is made anew, and how much of it counts.
 
 use super::super::Engine;
+use super::super::label::priority_of;
+use super::super::send::FIFOS_A_PAGE;
 use crate::error::Trouble;
 use crate::salvage::Real;
-use crate::segment::{Cell, NODES};
+use crate::segment::{Cell, NODES, PRIORITIES};
 use crate::sync::Ordering;
 
 impl Engine {
@@ -17,8 +19,30 @@ impl Engine {
         }
     }
 
-    /// Sees to it that there is memory for all slots that have a cell, before anything is changed. Answers how many slots there are.
-    pub(super) fn provide(&self, real: Real) -> Result<usize, Trouble> {
+    /// Sees to it that there is memory for all slots that have a cell and for their messages' places in the store, before anything is
+    /// changed. Answers what is memory then, and how many slots there are.
+    pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Trouble> {
+        let slots = self.provide_slots(real)?;
+        let fifos = self.provide_fifos(real.fifos, slots)?;
+        Ok((Real { fifos, ..real }, slots))
+    }
+
+    /// Makes real memory of the heads of the lists of all priorities that a cell names. Those of messages are, unless their priorities were
+    /// scribbled over: each sender has seen to it.
+    fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Trouble> {
+        for slot in 0..slots as u32 {
+            let priority = priority_of(self.segment().cell(slot)?.key.get());
+            let page = priority / FIFOS_A_PAGE;
+            if priority < PRIORITIES && pages & 1 << page == 0 {
+                self.segment()
+                    .populate(self.segment().layout().fifos + page * 4096, 4096)?;
+                pages |= 1 << page;
+            }
+        }
+        Ok(pages)
+    }
+
+    fn provide_slots(&self, real: Real) -> Result<usize, Trouble> {
         let slots = real.slots.clamp(1, self.segment().layout().slots);
         let Err(trouble) = self.provide_for(real, slots) else {
             return Ok(slots);
