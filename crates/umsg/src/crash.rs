@@ -219,6 +219,12 @@ points! {
     SALVAGE_BEGUN;
     /// Nobody holds or waits with what makes no sense any more.
     SALVAGE_SURVEYED;
+    /// Blocks that lie on others are forgotten; who had one of those still says that it has a message.
+    SALVAGE_BLOCKS_LAID;
+    /// A message of the ring is marked as stored, and those that came after it are not.
+    SALVAGE_MARKED;
+    /// A message has its new number, and those that come after it have their old ones.
+    SALVAGE_RENUMBERED;
     /// The messages that are kept have their places in the order; all else is as wrong as it was.
     SALVAGE_NUMBERED;
     /// What was in the ring is in the store, and the ring is being emptied.

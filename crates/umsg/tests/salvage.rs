@@ -86,6 +86,8 @@ fn a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
     for (what, offset, bytes, lost) in [
         ("sent", 528, &[0xff; 4][..], 0),
         ("freed", 640, &[0; 8], 0),
+        ("drained", 784, &[99], 0),
+        ("drained, not by a few", 784, &[0xff; 8], 0),
         ("slots", 388, &[0; 4], 0),
         ("ring mask", 384, &[6], 0),
         ("messages in the store", 808, &[99], 0),
@@ -374,6 +376,33 @@ fn a_priority_that_there_is_no_room_for_leaves_the_queue_as_it_was() {
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
     assert_eq!(repaired.kept, Some(3));
     assert_eq!(drain(&queue).len(), 3);
+    works(&queue, 50, 400);
+}
+
+#[test]
+fn what_was_sent_while_the_last_message_before_it_was_being_stored_is_kept() {
+    let place = Place::new();
+    let queue = place.create("/q", 50, 400);
+    let sent = |count: u8| (0..count).for_each(|n| queue.try_send(&[n; 11], n.into()).unwrap());
+    sent(3);
+    for (point, nth) in [("DRAIN_MARKED", 3), ("SEND_PUBLISHED", 1)] {
+        let mut child = Child::run(|| {
+            crash::arm(point, nth);
+            match point {
+                "DRAIN_MARKED" => drop(queue.try_receive(&mut [0; 400])),
+                _ => queue.try_send(&[3; 11], 3).unwrap(),
+            }
+            0
+        });
+        child.expect(Exit::Signal(libc::SIGKILL), point);
+    }
+    // The number of slots: nobody can take up what the dead have left without making all anew.
+    write(&path(&place), 388, &[0; 4]);
+    let repaired = repair(&place);
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!(repaired.kept, Some(4));
+    let found = drain(&queue);
+    assert_eq!(found, [3, 2, 1, 0].map(|n| vec![n; 11]));
     works(&queue, 50, 400);
 }
 

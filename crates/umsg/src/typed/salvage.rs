@@ -221,6 +221,7 @@ impl Engine {
             cell.block.set(0);
             cell.end();
         }
+        crash_point!(SALVAGE_BLOCKS_LAID);
         // Whose block was lost.
         self.release_nonsense();
         self.dismiss_nonsense();
@@ -252,6 +253,7 @@ impl Engine {
             }
             number += 1;
             segment.place(slot)?.sequence.set(number);
+            crash_point!(SALVAGE_RENUMBERED);
         }
         self.fixed().hub.sequence.set(number);
         Ok(())

@@ -1,6 +1,7 @@
 //! Everything is made anew around the messages that are kept.
 
 use super::{Home, Kept, Salvage};
+use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::order::Priorities;
@@ -27,14 +28,20 @@ impl Salvage<'_> {
             self.nonsense.insert(slot);
             segment.cell(slot)?.block.set(0);
         }
-        // Whose message was lost with its block holds nothing any more.
+        crash_point!(SALVAGE_BLOCKS_LAID);
+        self.let_go_of_lost();
+        Ok(())
+    }
+
+    /// Whose message was lost with its block holds nothing any more.
+    fn let_go_of_lost(&self) {
+        let segment = self.engine.segment();
+        let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
         for (_, hold) in Holds::of(segment).all() {
-            let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
             if HoldState::of(hold) != HoldState::Free && !is_kept(hold.slot.get()) {
                 holds::set(hold, HoldState::Free);
             }
         }
-        Ok(())
     }
 
     /// The messages that are kept, in their order.
@@ -49,7 +56,7 @@ impl Salvage<'_> {
         kept
     }
 
-    /// Numbers what is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
+    /// Numbers what was sent and is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
     pub(super) fn number(&mut self) -> Result<(), Trouble> {
         let segment = self.engine.segment();
         let kept = self.kept();
@@ -61,14 +68,20 @@ impl Salvage<'_> {
                 last = last.wrapping_add(1);
                 cell.sequence.set(last);
                 cell.set_stored(true);
+                crash_point!(SALVAGE_MARKED);
             }
         }
-        for (number, (_, slot, home)) in (1..).zip(&kept) {
+        let mut number = 0;
+        for (_, slot, home) in &kept {
             let cell = segment.cell(*slot)?;
-            cell.sequence.set(number);
+            if *home != Home::Unsent {
+                number += 1;
+                cell.sequence.set(number);
+            }
             cell.set_stored(*home == Home::Queued);
+            crash_point!(SALVAGE_RENUMBERED);
         }
-        segment.fixed().receiver.sequence.set(kept.len() as u64);
+        segment.fixed().receiver.sequence.set(number);
         Ok(())
     }
 
@@ -122,7 +135,7 @@ impl Salvage<'_> {
         receiver.stored.store(0, Ordering::Relaxed);
         receiver.stored_bytes.store(0, Ordering::Relaxed);
         for (_, slot, home) in &kept {
-            if *home == Home::Held {
+            if *home != Home::Queued {
                 continue;
             }
             let found = self.engine.in_hand(*slot)?;

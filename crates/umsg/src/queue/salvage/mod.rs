@@ -12,10 +12,11 @@
 //! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |
 //! | nowhere | none of these | the slot is free |
 //!
-//! All numbers and positions begin anew: no old stamp can be mistaken for a new one. Both locks are held. Who dies here leaves a queue that
-//! says that it is being made anew ([`crate::mended::Damage`]): calls fail with EBADMSG until another salvage, which finds each message
-//! where the dead one left it. For that a message is marked as stored before its stamp or its node's list is forgotten, and numbers only
-//! become smaller, from the smallest on.
+//! Positions go on from where the senders were, and all stamps are taken away: no old one can be mistaken for a new one. Numbers begin anew.
+//! Both locks are held. Who dies here leaves a queue that says that it is being made anew ([`crate::mended::Damage`]): calls fail with
+//! EBADMSG until another salvage, which finds each message where the dead one left it. For that a message is marked as stored before its
+//! stamp or its node's list is forgotten, and numbers only become smaller, from the smallest on: no two messages that have been sent have
+//! the same, and what was not sent yet (a reservation, a blocked sender's message) gets none.
 
 mod dead;
 mod lay;
@@ -41,10 +42,15 @@ use std::collections::BTreeSet;
 /// Where a message that is kept belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Home {
-    /// In the hands of somebody.
+    /// In the hands of a receiver: it may come back to its place in the order.
     Held,
+    /// In the hands of a sender: it has no place in the order yet.
+    Unsent,
     Queued,
 }
+
+/// The place of what has none.
+const LAST: (bool, u64) = (true, u64::MAX);
 
 /// A message that is kept: its place in the order (those of the ring behind those of the store), its slot.
 type Kept = ((bool, u64), u32, Home);
@@ -185,8 +191,8 @@ impl<'a> Salvage<'a> {
         match self.homes.get_mut(slot as usize) {
             Some(free @ None) => *free = Some((order.0, order.1, home)),
             // Who holds it comes before the queue.
-            Some(Some(taken)) if home == Home::Held && taken.2 == Home::Queued => {
-                taken.2 = Home::Held;
+            Some(Some(taken)) if home != Home::Queued && taken.2 == Home::Queued => {
+                *taken = (order.0, order.1, home);
             }
             _ => return false,
         }

@@ -1,6 +1,6 @@
 //! Which messages there are, and whose they are.
 
-use super::{Home, Salvage};
+use super::{Home, LAST, Salvage};
 use crate::holds::{self, Holds, State as HoldState};
 use crate::segment::{Cell, NO_SLOT, Node};
 use crate::sync::Ordering;
@@ -10,31 +10,51 @@ use std::collections::BTreeSet;
 impl Salvage<'_> {
     /// Messages in the ring, by their own stamps: entries are not needed to find them.
     pub(super) fn survey_ring(&mut self) {
-        let fixed = self.engine.segment().fixed();
-        let drained = fixed.receiver.drained.load(Ordering::Relaxed);
-        let sent = fixed.sender.sent.load(Ordering::Relaxed);
-        let stamps: BTreeSet<(u64, u32)> = self
+        let (first, counted) = self.span();
+        let stamps: BTreeSet<(u64, u32, bool)> = self
             .cells()
-            .filter(|(_, cell)| !cell.is_stored())
-            .map(|(slot, cell)| (cell.stamp.load(Ordering::Relaxed).wrapping_sub(1), slot))
-            .map(|(position, slot)| (position.wrapping_sub(drained), slot))
-            .filter(|(ahead, _)| *ahead < self.slots as u64)
+            .map(|(slot, cell)| {
+                // Relaxed: under both locks.
+                let position = cell.stamp.load(Ordering::Relaxed).wrapping_sub(1);
+                (position.wrapping_sub(first), slot, cell.is_stored())
+            })
+            .filter(|(ahead, ..)| *ahead < self.slots as u64)
             .collect();
-        let counted = sent.wrapping_sub(drained);
-        let counted = if counted <= self.slots as u64 {
-            counted
-        } else {
-            0
-        };
-        let mut next = 0;
-        for (ahead, slot) in stamps {
+        let mut end = counted;
+        for (ahead, slot, is_stored) in stamps {
             // Behind a gap at the end of what was sent are stamps of a batch that was not.
-            if ahead >= counted && ahead != next {
+            if ahead > end {
                 break;
             }
-            next = ahead + 1;
-            self.keep(slot, (true, ahead), Home::Queued);
+            end = end.max(ahead + 1);
+            // DRAIN_MARKED, SALVAGE_MARKED: it was on its way into the store, and is no gap.
+            if !is_stored {
+                self.keep(slot, (true, ahead), Home::Queued);
+            }
         }
+    }
+
+    /// The position from which on messages are in the ring, and how many its senders have counted from there on; 0 if that can't be.
+    fn span(&self) -> (u64, u64) {
+        let (fixed, slots) = (self.engine.segment().fixed(), self.slots as u64);
+        let receiver = &fixed.receiver;
+        // Relaxed throughout: under both locks.
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        let can_be =
+            |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        // The counts of what was taken out of the queue, and of what was only taken out of the ring, say where that stood.
+        let removed = fixed.published.removed.load(Ordering::Relaxed);
+        let stored = receiver.stored.load(Ordering::Relaxed);
+        let held = receiver.held.load(Ordering::Relaxed);
+        let reckoned = removed.wrapping_add(stored).wrapping_add(held);
+        let first = match !can_be(drained) && can_be(reckoned) {
+            true => reckoned,
+            false => drained,
+        };
+        let counted = Some(sent.wrapping_sub(first)).filter(|counted| *counted <= slots);
+        (first, counted.unwrap_or(0))
     }
 
     pub(super) fn survey_store(&mut self) {
@@ -53,9 +73,12 @@ impl Salvage<'_> {
             // COMMIT_MARKED: the message is sent, and the store has it.
             let is_sent = state == HoldState::Reserved && self.is_stored(slot);
             let is_held = state != HoldState::Free && !is_sent && seen.insert(slot);
-            let order = (false, self.sequence(slot));
+            let (order, home) = match state {
+                HoldState::Reserved => (LAST, Home::Unsent),
+                _ => ((false, self.sequence(slot)), Home::Held),
+            };
             if hold.state.get() != HoldState::Free as u32
-                && !(is_held && self.keep(slot, order, Home::Held))
+                && !(is_held && self.keep(slot, order, home))
             {
                 holds::set(hold, HoldState::Free);
             }
@@ -103,7 +126,7 @@ impl Salvage<'_> {
             }
             (_, State::Waiting) if waiters::is_orphan(node) => false,
             (List::Senders, State::Waiting) if slot != NO_SLOT => {
-                let is_kept = self.keep(slot, (false, 0), Home::Held);
+                let is_kept = self.keep(slot, LAST, Home::Unsent);
                 if !is_kept {
                     // What it was to send is lost: it need not wait.
                     let _ = waiters::settle(node);
