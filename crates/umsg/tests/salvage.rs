@@ -1,5 +1,7 @@
 //! Repairing what was scribbled over: whole messages are kept in their order, and the queue works again.
 
+#[path = "salvage/senders.rs"]
+mod senders;
 mod support;
 
 use rustix::fs::{FallocateFlags, fallocate};

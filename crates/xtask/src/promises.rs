@@ -10,9 +10,10 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 12] = [
+const PLACES: [&str; 13] = [
     "crates/umsg/tests",
     "crates/umsg/tests/diagnosis",
+    "crates/umsg/tests/salvage",
     "crates/umsg/src/model/tests",
     "crates/umsg/src/queue",
     "crates/umsg/src/ring",

@@ -332,7 +332,11 @@ impl Engine {
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
             match self.block_sender(me, message, key, calm, deadline) {
-                Ok(true) => return Ok(()),
+                Ok(true) => {
+                    // It may have sent by itself, as a batch.
+                    self.ring_if_asked();
+                    return Ok(());
+                }
                 Ok(false) => {}
                 Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(deadline)),

@@ -1,12 +1,15 @@
 //! Waiting: a node, and a sleep in slices.
 
+#[cfg(not(loom))]
+use super::batch::NEVER;
+use super::batch::Whole;
 use super::receive::Found;
 use super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::{Held, SLICE, STOPPED};
-use crate::segment::Node;
+use crate::segment::{NO_SLOT, Node};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
@@ -250,11 +253,16 @@ impl Engine {
             return finish_early(enlisted, calm, deadline).map(|_| false);
         };
         crash_point!(WAIT_NAMED);
-        let end = self.sleep(me, node, index, List::Senders, calm, deadline);
-        crash_point!(WAIT_WOKEN);
-        let result = self.end_sender(me, node, end, deadline);
+        let result = loop {
+            let end = self.sleep(me, node, index, List::Senders, calm, deadline);
+            crash_point!(WAIT_WOKEN);
+            match self.end_sender(me, (message, key), (index, node), end, deadline) {
+                Ok(None) => {}
+                other => break other,
+            }
+        };
         me.unname(outer);
-        result.map(|()| true)
+        result.map(|_| true)
     }
 
     /// Writes the message into a slot and enlists the caller, unless there is room after all. Under the receiver lock.
@@ -288,18 +296,23 @@ impl Engine {
         Ok(Enlisted::Waiting(index, node))
     }
 
-    /// Takes the outcome of a wait for room.
+    /// Takes the outcome of a wait for room. None: it waits on.
     fn end_sender(
         &self,
         me: &Thread,
-        node: &Node,
+        (message, key): (&[u8], usize),
+        (index, node): (u32, &Node),
         end: End,
         deadline: Deadline,
-    ) -> Result<(), Refused> {
-        let work = |_: &mut Wakes| {
+    ) -> Result<Option<()>, Refused> {
+        let work = |wakes: &mut Wakes| {
+            if has_lost_message(node) {
+                let again = &mut Whole(&(message, key));
+                return self.end_batch_locked(me, again, (index, node), (end, deadline), wakes);
+            }
             let result = if waiters::state(node) == State::Settled {
                 // Whoever accepted it has stored it, or has died and the repair has.
-                Ok(())
+                Ok(Some(()))
             } else {
                 self.segment().fixed().counters.count(Event::GivenUp);
                 self.withdraw_sender(node)
@@ -309,10 +322,7 @@ impl Engine {
             waiters::give_up(node);
             result
         };
-        // A node that can't be given up was accepted; it stays until its thread ends.
-        self.end_wait(me, end, deadline, work, || {
-            (!waiters::give_up_waiting(node)).then_some(())
-        })
+        self.end_wait(me, end, deadline, work, || let_go_of_sender(node))
     }
 
     /// Sleeps until the node's word changes, in slices: wake-ups can be lost with their waker.
@@ -381,6 +391,35 @@ impl Engine {
         });
         self.do_chore();
     }
+}
+
+/// Has a sender that waits go on as one with a batch, of its one message, in its place in the line: what it had written makes no sense any
+/// more, and when it is its turn it sends it again. By who makes the queue anew, which may die on the way.
+#[cfg(not(loom))]
+pub(super) fn lose_message(node: &Node) {
+    node.wanted.set(1);
+    node.offered_at.set(NEVER);
+    node.slot.set(NO_SLOT);
+}
+
+/// Whether that became of a sender that had written its message before it waited.
+fn has_lost_message(node: &Node) -> bool {
+    node.slot.get() == NO_SLOT
+}
+
+/// A sender lets go of its node without the lock. Some if its message is sent.
+fn let_go_of_sender(node: &Node) -> Option<Option<()>> {
+    if waiters::give_up_waiting(node) {
+        return None;
+    }
+    // HANDOVER, by the acquire in `state`: why it was settled is seen with that.
+    if waiters::state(node) == State::Settled && has_lost_message(node) {
+        // It was its turn, and nobody but this thread could have sent.
+        waiters::give_up(node);
+        return None;
+    }
+    // A node that can't be given up was accepted; it stays until its thread ends.
+    Some(Some(()))
 }
 
 /// The result of a call that need not wait, or can't.

@@ -19,5 +19,8 @@ mod send;
 mod wait;
 
 pub(crate) use receive::Sink;
+pub(super) use send::Whole;
 pub(crate) use send::{Batch, move_cursor, take_back, unfinished};
+#[cfg(not(loom))]
+pub(super) use wait::NEVER;
 pub(super) use wait::Turn;

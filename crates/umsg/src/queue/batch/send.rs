@@ -39,6 +39,17 @@ impl<B: Batch + ?Sized> Batch for Rest<'_, B> {
     }
 }
 
+/// A single message, and its priority.
+impl Batch for (&[u8], usize) {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn message(&self, _: usize) -> (&[u8], usize) {
+        *self
+    }
+}
+
 /// How much of a batch is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
@@ -69,7 +80,7 @@ struct Filled<'a> {
 }
 
 /// Sends a batch when it is its turn.
-struct Whole<'a, B: ?Sized>(&'a B);
+pub(in crate::queue) struct Whole<'a, B: ?Sized>(pub(in crate::queue) &'a B);
 
 impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
     type Outcome = ();

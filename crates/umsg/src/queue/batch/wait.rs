@@ -148,27 +148,39 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Option<T::Outcome>, Refused> {
         let work = |wakes: &mut Wakes| {
-            let waiters = Waiters::of(self.segment());
-            let result = self.end_turn(me, turn, node, end, deadline);
-            if !matches!(result, Ok(None)) {
-                waiters.remove(node)?;
-                waiters::give_up(node);
-            } else if List::of(node) == List::None {
-                waiters.insert(List::Senders, index)?;
-            }
-            // Receivers wait for what was sent, others for the room that was kept. The outcome stands, whatever is wrong
-            // with those.
-            if self.serve(wakes).is_err() {
-                self.note_damage();
-            }
-            self.update_board();
-            result
+            self.end_batch_locked(me, turn, (index, node), (end, deadline), wakes)
         };
         self.end_wait(me, end, deadline, work, || {
             // Nothing was sent: nobody but this thread could have.
             waiters::give_up(node);
             None
         })
+    }
+
+    /// As [`end_batch`](Self::end_batch), under the receiver lock.
+    pub(in crate::queue) fn end_batch_locked<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+        (index, node): (u32, &Node),
+        (end, deadline): (End, Deadline),
+        wakes: &mut Wakes,
+    ) -> Result<Option<T::Outcome>, Refused> {
+        let waiters = Waiters::of(self.segment());
+        let result = self.end_turn(me, turn, node, end, deadline);
+        if !matches!(result, Ok(None)) {
+            waiters.remove(node)?;
+            waiters::give_up(node);
+        } else if List::of(node) == List::None {
+            waiters.insert(List::Senders, index)?;
+        }
+        // Receivers wait for what was sent, others for the room that was kept. The outcome stands, whatever is wrong
+        // with those.
+        if self.serve(wakes).is_err() {
+            self.note_damage();
+        }
+        self.update_board();
+        result
     }
 
     fn end_turn<T: Turn>(
@@ -231,7 +243,7 @@ impl Engine {
 }
 
 /// In `offered_at`: nobody has asked yet whether the thread lives.
-const NEVER: u64 = 0;
+pub(in crate::queue) const NEVER: u64 = 0;
 
 /// Whether room is kept for the dead: a thread that the kernel did not mark, because it died before it had named its node,
 /// or while it looked around. Asks the system once a slice.

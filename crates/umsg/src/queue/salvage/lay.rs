@@ -1,13 +1,16 @@
 //! Everything is made anew around the messages that are kept.
 
+use super::super::wait::lose_message;
 use super::{Home, Kept, Salvage};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::order::Priorities;
 use crate::salvage::Real;
+use crate::segment::NO_SLOT;
 use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
+use crate::waiters::{List, Waiters};
 
 impl Salvage<'_> {
     /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
@@ -33,13 +36,20 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Whose message was lost with its block holds nothing any more.
-    fn let_go_of_lost(&self) {
+    /// Whose message was lost with its block holds nothing any more, or sends it again.
+    fn let_go_of_lost(&mut self) {
         let segment = self.engine.segment();
         let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
         for (_, hold) in Holds::of(segment).all() {
             if HoldState::of(hold) != HoldState::Free && !is_kept(hold.slot.get()) {
                 holds::set(hold, HoldState::Free);
+            }
+        }
+        for (_, node) in Waiters::of(segment).all() {
+            let slot = node.slot.get();
+            if List::of(node) == List::Senders && slot != NO_SLOT && !is_kept(slot) {
+                self.nonsense.remove(&slot);
+                lose_message(node);
             }
         }
     }

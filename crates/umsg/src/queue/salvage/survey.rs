@@ -1,5 +1,6 @@
 //! Which messages there are, and whose they are.
 
+use super::super::wait::lose_message;
 use super::{Home, LAST, Salvage};
 use crate::holds::{self, Holds, State as HoldState};
 use crate::segment::{Cell, NO_SLOT, Node};
@@ -126,12 +127,10 @@ impl Salvage<'_> {
             }
             (_, State::Waiting) if waiters::is_orphan(node) => false,
             (List::Senders, State::Waiting) if slot != NO_SLOT => {
-                let is_kept = self.keep(slot, LAST, Home::Unsent);
-                if !is_kept {
-                    // What it was to send is lost: it need not wait.
-                    let _ = waiters::settle(node);
+                if !(self.is_whole(slot) && self.keep(slot, LAST, Home::Unsent)) {
+                    lose_message(node);
                 }
-                is_kept
+                true
             }
             (_, state) => state == State::Waiting,
         }

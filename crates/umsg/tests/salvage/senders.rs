@@ -1,0 +1,151 @@
+//! What becomes of senders that wait for room while their queue is made anew.
+
+use super::*;
+use std::thread;
+
+/// In a cell: the message's length in bytes, and its block (docs/format.md).
+const LEN: u64 = 16;
+const BLOCK: u64 = 20;
+/// As many as the queue takes.
+const MESSAGES: u8 = 50;
+
+/// The first cell whose message has so many bytes: where it lies.
+fn cell(path: &PathBuf, len: u32) -> u64 {
+    let file = fs::read(path).unwrap();
+    let mut cells = (CELLS..).step_by(128);
+    let found = cells.find(|at| word(&file, at + LEN) == len);
+    found.expect("a message")
+}
+
+fn word(file: &[u8], at: u64) -> u32 {
+    let bytes = &file[at as usize..][..4];
+    u32::from_ne_bytes(bytes.try_into().unwrap())
+}
+
+fn blocked(place: &Place) -> usize {
+    let diagnosis = posix::diagnose(&place.namespace, "/q").unwrap();
+    diagnosis.blocked.len()
+}
+
+/// A full queue: all messages are of one priority, and each has a block of its own.
+fn full(place: &Place) -> Queue {
+    let queue = place.create("/q", MESSAGES.into(), 400);
+    (0..MESSAGES).for_each(|n| queue.try_send(&[n; 200], 0).unwrap());
+    // That puts them into the store.
+    assert_eq!(queue.messages(100).unwrap().len(), usize::from(MESSAGES));
+    queue
+}
+
+/// What can be wrong with a blocked sender's message of 300 bytes.
+const WRONG: [&str; 3] = ["its length", "its block is another's", "its block is none"];
+
+fn scribble(place: &Place, what: &str) {
+    let path = path(place);
+    let (at, other) = (cell(&path, 300), cell(&path, 200));
+    let block = word(&fs::read(&path).unwrap(), other + BLOCK);
+    match what {
+        "its length" => write(&path, at + LEN, &[0xff; 4]),
+        "its block is another's" => write(&path, at + BLOCK, &block.to_ne_bytes()),
+        _ => write(&path, at + BLOCK, &[0; 4]),
+    }
+    // And something for which all is made anew.
+    write(&path, SCRIBBLE.0, SCRIBBLE.1);
+}
+
+#[test]
+fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_room() {
+    for what in WRONG {
+        let place = Place::new();
+        let queue = full(&place);
+        let mut sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
+        assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+        // One behind it: it keeps its place in the line.
+        let mut second = Child::run(|| place.open("/q").send(&[100; 7], 0).map_or(1, |()| 0));
+        assert!(wait_until(PATIENCE, || blocked(&place) == 2));
+        scribble(&place, what);
+        let repaired = repair(&place);
+        assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
+        assert_eq!(repaired.kept, Some(u64::from(MESSAGES) + 1), "{what}");
+        assert!(
+            repaired.done.concat().contains(" 0 made no sense"),
+            "{what}: {:?}",
+            repaired.done
+        );
+        assert_eq!(
+            blocked(&place),
+            2,
+            "{what}: nobody is told that it has sent"
+        );
+        for n in 0..MESSAGES {
+            assert_eq!(queue.receive_vec().unwrap().data, [n; 200], "{what}");
+        }
+        assert_eq!(queue.receive_vec().unwrap().data, [99; 300], "{what}");
+        assert_eq!(queue.receive_vec().unwrap().data, [100; 7], "{what}");
+        sender.expect(Exit::Code(0), what);
+        second.expect(Exit::Code(0), what);
+        works(&queue, MESSAGES.into(), 400);
+        assert!(repair(&place).before.is_healthy(), "{what}");
+    }
+}
+
+#[test]
+fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair_finds_room() {
+    for what in WRONG {
+        let place = Place::new();
+        let queue = full(&place);
+        let mut sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
+        assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+        // Of the first messages one is lost too, whose block the other does not have.
+        let path = path(&place);
+        scribble(&place, what);
+        write(&path, cell(&path, 200) + 128 + LEN, &[0xff; 4]);
+        let repaired = repair(&place);
+        assert!(repaired.failed.is_none(), "{what}: {repaired:#?}");
+        sender.expect(Exit::Code(0), what);
+        let found = drain(&queue);
+        assert_eq!(found.len(), usize::from(MESSAGES), "{what}");
+        assert_eq!(found.last(), Some(&vec![99; 300]), "{what}");
+        works(&queue, MESSAGES.into(), 400);
+        assert!(repair(&place).before.is_healthy(), "{what}");
+    }
+}
+
+#[test]
+fn a_sender_whose_waiting_message_makes_no_sense_gives_up_in_time_and_leaves_no_slot_twice() {
+    let what = WRONG[1];
+    let place = Place::new();
+    let queue = full(&place);
+    let mut sender = Child::run(|| {
+        let sent = place
+            .open("/q")
+            .send_timeout(&[99; 300], 0, Duration::from_secs(3));
+        i32::from(!matches!(sent, Err(SendError::TimedOut)))
+    });
+    assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+    scribble(&place, what);
+    let repaired = repair(&place);
+    assert!(repaired.failed.is_none(), "{what}: {repaired:#?}");
+    sender.expect(Exit::Code(0), what);
+    let now = posix::diagnose(&place.namespace, "/q").unwrap();
+    assert!(
+        now.is_healthy() && now.blocked.is_empty(),
+        "{what}: {now:#?}"
+    );
+    assert_eq!(drain(&queue).len(), usize::from(MESSAGES), "{what}");
+    works(&queue, MESSAGES.into(), 400);
+    // Each of two that wait has a slot of its own.
+    (0..MESSAGES).for_each(|n| queue.try_send(&[n; 200], 0).unwrap());
+    let found = thread::scope(|scope| {
+        for n in [101, 102] {
+            let queue = place.open("/q");
+            scope.spawn(move || queue.send(&[n; 300], 0).unwrap());
+        }
+        assert!(wait_until(PATIENCE, || blocked(&place) == 2));
+        let receive = |_| queue.receive_vec().unwrap().data[0];
+        (0..MESSAGES + 2).map(receive).collect::<Vec<_>>()
+    });
+    assert!(
+        found.contains(&101) && found.contains(&102),
+        "{what}: {found:?}"
+    );
+}
