@@ -387,23 +387,42 @@ fn kill_while_mending<K: Kind>(seed: u64) {
     assert_ne!(half_made, 0, "{}: nobody died in time", K::NAME);
 }
 
+/// Dies after a while, in which another comes.
+fn linger() {
+    std::thread::sleep(Duration::from_millis(15));
+    // SAFETY: ends this process.
+    unsafe { libc::raise(libc::SIGKILL) };
+}
+
 /// Two at once, of which one is killed at a point: the other one does not take what that leaves for whole.
 fn kill_one_of_two<K: Kind>(seed: u64) {
     let mut random = Random::new(seed);
-    let mut half_made = 0;
+    let (mut half_made, mut followed) = (0, 0);
     for round in 0..ROUNDS {
         let (point, scribble) = (POINTS[round % POINTS.len()], round % K::SCRIBBLES.len());
         let what = format!("{}, one of two, {point}, seed {seed}", K::NAME);
         kill_one::<K>(scribble, &what, |kind| {
-            let mut other = Child::run(|| {
+            let begin_other = || {
+                Child::run(|| {
+                    kind.repair();
+                    0
+                })
+            };
+            // By turns the one that dies is the second, or the first and dies before the other's eyes.
+            let is_first = (round / POINTS.len()).is_multiple_of(2);
+            let earlier = (!is_first).then(begin_other);
+            std::thread::sleep(Duration::from_micros(random.below(4000)));
+            let mut repairer = Child::run(|| {
+                match is_first {
+                    true => crash::arm_fuse(point, linger),
+                    false => crash::arm(point, 1),
+                }
                 kind.repair();
                 0
             });
-            std::thread::sleep(Duration::from_micros(random.below(4000)));
-            let mut repairer = Child::run(|| {
-                crash::arm(point, 1);
-                kind.repair();
-                0
+            let mut other = earlier.unwrap_or_else(|| {
+                std::thread::sleep(Duration::from_micros(random.below(8000)));
+                begin_other()
             });
             let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
             other.expect(Exit::Code(0), "the other repair");
@@ -413,13 +432,15 @@ fn kill_one_of_two<K: Kind>(seed: u64) {
                 assert!(left.damage.is_some(), "{what}: {:#?}", left.problems);
                 half_made += 1;
             }
+            followed += usize::from(died && is_first);
             died.then_some(repairer)
         });
     }
     eprintln!(
-        "{}: {half_made} of {ROUNDS} queues left half made by one of two",
+        "{}: {half_made} of {ROUNDS} queues left half made by one of two, {followed} of those that came first died",
         K::NAME
     );
+    assert_ne!(followed, 0, "{}: nobody came after a dead one", K::NAME);
 }
 
 fn kill<K: Kind>() {
