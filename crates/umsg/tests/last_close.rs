@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
@@ -583,10 +583,10 @@ fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
     let _turn = turn();
     let place = Place::new();
     let file = place.path().join("mq/q/queue");
-    let is_over = AtomicBool::new(false);
+    let end = Instant::now() + HAMMERED;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::SeqCst) {
+            while Instant::now() < end {
                 // As `left_over` does, which the scheduler interrupts.
                 if let Ok(file) = File::open(&file) {
                     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
@@ -595,13 +595,11 @@ fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let end = Instant::now() + HAMMERED;
         let mut left = 0;
         while Instant::now() < end {
             drop(create(&place));
             left += u32::from(file.exists());
         }
-        is_over.store(true, Ordering::SeqCst);
         // Some where who looks is interrupted for long.
         assert!(left <= 5, "{left} queues that nobody had open");
     });
