@@ -14,6 +14,31 @@ pub enum Exit {
     Signal(i32),
 }
 
+/// What the threads of a process are in, and those of the processes that they have made. Source: proc(5).
+fn portrait(pid: libc::pid_t) -> String {
+    let mut text = String::new();
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return text;
+    };
+    for task in tasks.flatten() {
+        let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let stat = read("stat");
+        let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| &rest[..1]);
+        text += &format!(
+            "\n  process {pid}, thread {}: {state}, waits in {:?}, call and arguments {}",
+            task.file_name().display(),
+            read("wchan"),
+            read("syscall").trim()
+        );
+        let children = read("children");
+        let children = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        text.extend(children.map(portrait));
+    }
+    text
+}
+
 /// What a child exits with that panicked.
 pub const PANICKED: i32 = 101;
 
@@ -63,6 +88,11 @@ impl Child {
 
     pub fn pid(&self) -> libc::pid_t {
         self.pid
+    }
+
+    /// What it and its own children are in: to be read where one is stuck.
+    pub fn portrait(&self) -> String {
+        portrait(self.pid)
     }
 
     /// Sends a signal, unless the child was reaped; also to the group that it leads.

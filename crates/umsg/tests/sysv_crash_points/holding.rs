@@ -37,12 +37,13 @@ pub const ALL: &[Scenario] = &[
         prefill: |clerk| send_mixed(clerk, 5),
         bystander: Bystander::Receives,
         victim: |clerk| {
-            // More than the bystander takes meanwhile.
-            clerk
-                .send_batch(How::Try, &[(WANTED, 50); 30])
-                .expect("room");
-            if let Ok(lease) = clerk.lease(How::Try, Want::Exactly(WANTED.into())) {
-                lease.give_back().expect("a lease");
+            // More than the bystander takes meanwhile, unless this one is interrupted.
+            for _ in 0..10 {
+                let batch = [(WANTED, 50); 30];
+                clerk.send_batch(How::Try, &batch).expect("room");
+                if let Ok(lease) = clerk.lease(How::Try, Want::Exactly(WANTED.into())) {
+                    return lease.give_back().expect("a lease");
+                }
             }
         },
         leases: true,

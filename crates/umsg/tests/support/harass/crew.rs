@@ -165,7 +165,8 @@ fn fork_some<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Random)
     work.journal().begin(part.index(), How::Within(VISIT));
     for mut child in children {
         // Some die at the point at which their parent was to die.
-        let exit = child.wait(STUCK).expect("a forked child is stuck");
+        let exit = child.wait(STUCK);
+        let exit = exit.unwrap_or_else(|| panic!("a forked child is stuck:{}", child.portrait()));
         let ended = matches!(exit, Exit::Code(0) | Exit::Signal(libc::SIGKILL));
         assert!(ended, "a forked child: {exit:?}");
     }

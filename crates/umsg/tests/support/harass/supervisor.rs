@@ -307,9 +307,10 @@ impl<W: Work> Supervisor<'_, W> {
             let describe = || self.work.describe();
             assert!(
                 ended,
-                "role {} is stuck at the end: {}",
+                "role {} is stuck at the end: {}{}",
                 worker.role,
-                describe()
+                describe(),
+                worker.child.portrait()
             );
             match worker.child.wait(Duration::ZERO) {
                 Some(Exit::Code(0)) => {}
