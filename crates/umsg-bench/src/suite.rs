@@ -97,7 +97,7 @@ impl Suite {
             Suite::Msg => (43, 150),
             Suite::Counters => (12, 45),
             Suite::Ring => (35, 230),
-            Suite::Neighbour => (24, 150),
+            Suite::Neighbour => (17, 150),
             Suite::Peers => (15, 45),
             Suite::All => (0, 0),
             Suite::Guard => (15, 30),
@@ -114,7 +114,7 @@ impl Suite {
             ),
             Suite::Pingpong => Some("pingpong: messages of 1,024 and 8,192 bytes"),
             Suite::Neighbour => {
-                Some("neighbour: 4 pairs of runs in place of 30, which resolve little")
+                Some("neighbour: 3 pairs of runs in place of 30, which resolve little")
             }
             Suite::Peers => Some("peers: two kills a round of each in place of 40"),
             _ => None,

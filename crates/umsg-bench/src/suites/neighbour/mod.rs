@@ -35,9 +35,9 @@ const SUITE: &str = "neighbour";
 /// The depth of the published table.
 const DEPTH: u32 = 65_528;
 
-/// Pairs, at least; and in a hurry, when they can hardly resolve the goal.
+/// Pairs, at least; and so many in a hurry, when they can hardly resolve the goal.
 const PAIRS: u32 = 30;
-const QUICK_PAIRS: u32 = 4;
+const QUICK_PAIRS: u32 = 3;
 /// The array's queue takes seconds to fill, and what it shows is plain from every so manieth pair.
 const ARRAYS: u32 = 5;
 
@@ -83,9 +83,10 @@ fn row(plan: &Plan, places: Places, neighbour: &Neighbour) -> Result<Row, Failur
     let mut umsg_paced = Side::absent(kernel_depth.as_ref().err().cloned());
     let mut kernel = Side::absent(kernel_depth.as_ref().err().cloned());
     let mut array = Side::new();
-    let pairs = plan
-        .rounds
-        .max(if plan.quick { QUICK_PAIRS } else { PAIRS });
+    let pairs = match plan.quick {
+        true => QUICK_PAIRS,
+        false => plan.rounds.max(PAIRS),
+    };
     for pair in 0..pairs {
         plan.progress_of(neighbour.name(), pair, pairs);
         let beside = Paired {
