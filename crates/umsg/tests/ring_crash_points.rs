@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
-use support::killing::{Figures, Repairer, STALL, STUCK, Way, rounds};
+use support::killing::{Figures, Repairer, Rounds, STALL, STUCK, Way};
 use support::place::Place;
 use support::points::{self, Face};
 use support::shared::Shared;
@@ -39,7 +39,8 @@ fn kill_senders(names: &[&str]) {
 fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
     let what = format!("{} / {point}", scenario.name);
     let before = figures.kills_at(point);
-    for round in rounds() {
+    let mut rounds = Rounds::new();
+    while let Some(round) = rounds.next(figures.kills_at(point) > before) {
         let nth = match point {
             // Once in this ring's life.
             point if point.starts_with("GROW") => 1,

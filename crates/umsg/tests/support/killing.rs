@@ -29,6 +29,7 @@ pub const STUCK: Duration = Duration::from_secs(10);
 /// How often a victim is killed at a point, within `PATIENCE`, but at least `LEAST` times.
 const ROUNDS: u32 = 20;
 const LEAST: u32 = 3;
+const MOST: u32 = 60;
 const PATIENCE: Duration = Duration::from_millis(80);
 
 /// What the bystander does while the victim dies.
@@ -130,13 +131,34 @@ impl Way {
     }
 }
 
-/// `UMSG_CRASH_ROUNDS` asks for more or fewer rounds at each point than there is patience for.
-pub fn rounds() -> impl Iterator<Item = u32> {
-    let asked = std::env::var("UMSG_CRASH_ROUNDS").ok();
-    let asked: Option<u32> = asked.and_then(|text| text.parse().ok());
-    let begun = Instant::now();
-    (0..asked.unwrap_or(ROUNDS))
-        .take_while(move |&round| asked.is_some() || round < LEAST || begun.elapsed() < PATIENCE)
+/// The rounds of kills at one point: as many as there is patience for, or as UMSG_CRASH_ROUNDS says; and further ones until somebody dies, who on
+/// a busy machine may come by seldom.
+pub struct Rounds {
+    asked: Option<u32>,
+    begun: Instant,
+    next: u32,
+}
+
+impl Rounds {
+    pub fn new() -> Rounds {
+        let asked = std::env::var("UMSG_CRASH_ROUNDS").ok();
+        Rounds {
+            asked: asked.and_then(|text| text.parse().ok()),
+            begun: Instant::now(),
+            next: 0,
+        }
+    }
+
+    /// The number of the next, if there is to be one.
+    pub fn next(&mut self, has_died: bool) -> Option<u32> {
+        let round = self.next;
+        self.next += 1;
+        let is_usual = match self.asked {
+            Some(asked) => round < asked,
+            None => round < LEAST || (round < ROUNDS && self.begun.elapsed() < PATIENCE),
+        };
+        (is_usual || (!has_died && round < MOST)).then_some(round)
+    }
 }
 
 /// What one test has seen.

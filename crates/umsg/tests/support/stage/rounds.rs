@@ -1,13 +1,10 @@
 //! Which victims die where, and how often.
 
 use super::{Kind, Scenario, Stage};
-use crate::support::killing::{Figures, Repairer, Way, rounds};
+use crate::support::killing::{Figures, Repairer, Rounds, Way};
 use crate::support::points;
 use crate::support::shared::Shared;
 use crate::support::turn;
-
-/// So many rounds at most until somebody dies: on a busy machine a bystander may be faster each time.
-const MOST: u32 = 60;
 
 /// Kills at every point of every scenario of a table.
 pub fn kill_at_every_point<K: Kind>(title: &str, table: &[Scenario<K>]) {
@@ -25,12 +22,8 @@ fn kill_often<K: Kind>(scenario: &Scenario<K>, point: &str, figures: &mut Figure
     let what = format!("{} / {point}", scenario.name);
     let before = figures.kills_at(point);
     let mut stage = Stage::new(scenario);
-    let mut usual = rounds();
-    for round in 0.. {
-        let is_over = usual.next().is_none();
-        if is_over && (figures.kills_at(point) > before || round >= MOST) {
-            break;
-        }
+    let mut rounds = Rounds::new();
+    while let Some(round) = rounds.next(figures.kills_at(point) > before) {
         if scenario.fresh {
             stage = Stage::new(scenario);
         }
