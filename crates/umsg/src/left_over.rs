@@ -61,7 +61,7 @@ impl Namespace {
     /// users only root can.
     ///
     /// # Blocking
-    /// Never.
+    /// For a millisecond a queue, if others look at it or remove it meanwhile.
     ///
     /// # Errors
     /// If the namespace can't be listed.

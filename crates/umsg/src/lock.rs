@@ -316,6 +316,7 @@ impl Lock {
     pub(crate) fn borrow(&self, thread: &Thread, end: Deadline) -> Result<Left, LockError> {
         let (mut marked, mut is_scribbled) = (LENT, false);
         loop {
+            // Relaxed: a guess, which the compare-and-swaps check.
             let word = self.word.load(Ordering::Relaxed);
             if let Some(left) = self.try_take(word, marked) {
                 if left == Left::InOrder {
@@ -348,6 +349,7 @@ impl Lock {
 
     /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent, or somebody scribbled there.
     pub(crate) fn is_left_lent(&self) -> bool {
+        // Relaxed: who lent it has held the receiver lock, whose acquire shows the loan.
         is_nobodys(self.word.load(Ordering::Relaxed))
     }
 

@@ -7,7 +7,7 @@ use crate::mended::Damage;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
-/// What `umsg doctor --repair` asks of the engine of a queue, of either kind.
+/// See the module.
 pub(crate) trait Salvage {
     /// Takes all locks, each from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how
     /// much of the file is memory, once nobody can add to it any more; `give_back` gives back the memory behind so many slots, once it is

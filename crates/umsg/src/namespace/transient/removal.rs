@@ -25,8 +25,6 @@ const FEW: u64 = 64;
 /// How often it is asked whether a queue is used that somebody else has locked alone, and how long apart.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
-/// How often in vain after a look that showed users, or nobody.
-const CERTAIN: u32 = 3;
 
 /// What became of a queue that may have to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,10 +183,11 @@ fn find_unused(
 /// Locks a file exclusively, if nobody uses it. Who only looks has it locked so for a moment, and leaves it to others to remove it: then
 /// asks again.
 fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
-    let mut used = 0;
+    let mut was_open = false;
     for _ in 0..LOOKS {
         // A shared lock that it has from the last round is let go of first, also if this fails: of two that meet here one gets it.
         match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if was_open => return Ok(false),
             Err(Errno::WOULDBLOCK) => {}
             other => return other.map(|()| true),
         }
@@ -197,8 +196,7 @@ fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
             Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_LOOKS),
             Err(error) => return Err(error),
             // Users; or one who looked, and has gone.
-            Ok(()) if used < CERTAIN => used += 1,
-            Ok(()) => break,
+            Ok(()) => was_open = true,
         }
     }
     let _ = fs::flock(file, FlockOperation::Unlock);

@@ -95,7 +95,8 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Makes an empty ring of the free slots, from the position on that the senders had reached.
+    /// Makes an empty ring of the free slots, from the position on that the senders had reached. Release throughout, as where these words
+    /// are written in a call: who looks at them without a lock pairs with that. Relaxed: both locks are ours.
     pub(super) fn lay_ring(&mut self) -> Result<(), Trouble> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.sent.load(Ordering::Relaxed);
