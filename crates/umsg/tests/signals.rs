@@ -1,5 +1,7 @@
 //! A signal handler that uses the very queue that its thread is inside of, and one that interrupts a call.
 
+#[path = "signals/first_call.rs"]
+mod first_call;
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};

@@ -252,7 +252,7 @@ mod real {
         /// Finds out who the thread is: on its first call, and on the first after a fork.
         #[cold]
         fn introduce(&self) {
-            self.epoch.set(process::begin_epoch());
+            let epoch = process::begin_epoch();
             self.tid
                 .set(rustix::thread::gettid().as_raw_nonzero().get() as u32);
             self.pid
@@ -260,6 +260,9 @@ mod real {
             self.birth.set(0);
             self.critical.reset();
             self.robust.set(self.find_robust_list());
+            // Last: a handler that runs on the way, and uses a queue, finds out everything itself.
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            self.epoch.set(epoch);
         }
 
         /// The head that libc registered, or ours, registered now.
@@ -341,14 +344,6 @@ mod real {
     }
 }
 
-/// Whether there is a thread of this number, whosever it is.
-#[cfg(not(loom))]
-pub(crate) fn exists(tid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
-    let result = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
-    result == 0 || crate::sys::errno() != libc::ESRCH
-}
-
 /// Whether the thread is proved dead: no such thread any more, or its id belongs to one that started at another time.
 /// Unknown means alive.
 #[cfg(not(loom))]
@@ -356,11 +351,7 @@ pub(crate) fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
     if cfg!(miri) {
         return false;
     }
-    let exists = || {
-        // SAFETY: signal 0 only asks.
-        let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
-        result == 0 || crate::sys::errno() != libc::ESRCH
-    };
+    let exists = || super::exists::thread_of(pid, tid);
     if !exists() {
         return true;
     }

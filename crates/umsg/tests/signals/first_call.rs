@@ -1,0 +1,82 @@
+//! A handler that runs in the middle of its thread's first call, while the library finds out who the thread is, and uses the queue.
+
+use super::install;
+use crate::support::child::{Child, Exit};
+use crate::support::place::Place;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::thread;
+use umsg::posix::Queue;
+
+/// What the handler works on, and how often it came by.
+static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+/// From now on a system call of this thread fails with SIGSYS.
+fn trap(call: libc::c_long) {
+    let statement = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let ret = libc::BPF_RET | libc::BPF_K;
+    let mut filter = [
+        // The number of the call, which comes first.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            call as u32,
+        ),
+        statement(ret, 0, 0, libc::SECCOMP_RET_TRAP),
+        statement(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: settings of this thread; the program is read during the call.
+    let is_set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
+    };
+    assert!(is_set, "{}", std::io::Error::last_os_error());
+}
+
+extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // Its own first call comes by there, too.
+    if RUNS.fetch_add(1, Ordering::SeqCst) != 0 {
+        return;
+    }
+    // SAFETY: stored before the call that is trapped, by the thread that made it, which has the queue.
+    let queue = unsafe { &*QUEUE.load(Ordering::SeqCst) };
+    queue.try_send(b"from the handler", 0).expect("room");
+}
+
+#[test]
+fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
+    // The calls by which the library gets to know a thread.
+    for call in [libc::SYS_gettid, libc::SYS_get_robust_list] {
+        let place = Place::new();
+        let queue = place.create("/q", 4, 64);
+        let mut child = Child::run(|| {
+            install(libc::SIGSYS, handler, libc::SA_NODEFER);
+            QUEUE.store((&raw const queue).cast_mut(), Ordering::SeqCst);
+            let send = || {
+                trap(call);
+                queue.try_send(b"from the thread", 0).expect("room");
+            };
+            thread::scope(|scope| scope.spawn(send).join().expect("a thread"));
+            assert!(RUNS.load(Ordering::SeqCst) >= 2, "it did not come by");
+            0
+        });
+        child.expect(Exit::Code(0), "who is interrupted");
+        let receive = || queue.try_receive(&mut [0; 64]).expect("a message").len;
+        assert_eq!([receive(), receive()], [16, 15]);
+    }
+}
