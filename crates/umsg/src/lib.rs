@@ -101,6 +101,7 @@ mod segment;
 )]
 pub mod signals;
 mod slots;
+mod survey;
 #[cfg_attr(
     loom,
     allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")

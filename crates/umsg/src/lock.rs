@@ -158,6 +158,7 @@ impl Lock {
         // Whoever has slept can't know whether others still sleep, and says WAITERS to be sure.
         let mut mine = thread.tid();
         loop {
+            // Relaxed: a guess, which the compare-and-swap checks.
             let word = self.word.load(Ordering::Relaxed);
             if let Some(left) = self.try_take(word, mine) {
                 return Ok(left);
@@ -273,6 +274,7 @@ impl Lock {
             return Err(LockError::TimedOut);
         }
         let marked = word | WAITERS;
+        // Relaxed: a note to who lets go, which the kernel compares with what is slept on.
         if word != marked
             && self
                 .word
@@ -309,6 +311,7 @@ impl Lock {
 
     /// Whether the owner died and nobody has taken the lock since: for those who sleep on something else.
     pub(crate) fn is_orphaned(&self) -> bool {
+        // Relaxed: a hint. Who wants to act on it takes the lock.
         self.word.load(Ordering::Relaxed) & (OWNER_DIED | TID) == OWNER_DIED
     }
 
@@ -371,6 +374,7 @@ impl Lock {
     /// What the kernel does to the word of a thread that died.
     #[cfg(not(loom))]
     fn abandon(&self, tid: u32) {
+        // Relaxed: the owner is this thread; others add WAITERS, which the compare-and-swap checks. Release there: as in `unlock`.
         let mut word = self.word.load(Ordering::Relaxed);
         while word & TID == tid {
             let marked = word & WAITERS | OWNER_DIED;

@@ -12,6 +12,7 @@ use crate::order::Priorities;
 use crate::queue::{Engine, batch};
 use crate::segment::{Hold, NO_SLOT, Node, Segment};
 use crate::slots::{Ring, arena};
+use crate::survey::Survey;
 use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
 use crate::waiters::{List, State, Waiters, state};
@@ -32,11 +33,13 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     let sender = &fixed.sender;
     // Acquire: FREED.
     let freed = fixed.published.freed.load(Ordering::Acquire);
+    // Relaxed: only who holds the sender lock moves it.
     let sent = sender.sent.load(Ordering::Relaxed);
     let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
     // GONE: a receiver may have taken the message already, and the slot's entry in the ring be another slot's. The
     // fence pairs with the release in `Ring::write`: where the entry is another's, the cursor has passed it.
     fence(Ordering::Acquire);
+    // Relaxed: after the fence.
     let drained = fixed.receiver.drained.load(Ordering::Relaxed);
     let is_sent = published || drained.wrapping_sub(sent) as i64 > 0;
     match batch::unfinished(segment, sent)? {
@@ -48,6 +51,7 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     sender.freed_seen.set(freed);
     // KEPT: the next sender looks for itself whether there is room, and whether somebody waits for it.
     let max = segment.layout().max_messages as u64;
+    // Relaxed: as above.
     let sent = sender.sent.load(Ordering::Relaxed);
     sender.removed_seen.set(sent.wrapping_sub(max));
     if sender.arena_dirty.get() != 0 {
@@ -70,6 +74,7 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
         sender_side(segment)?;
         fixed.sender.lock.give_back();
     }
+    // Relaxed: changes under both locks only.
     let slots = (fixed.geometry.slots.load(Ordering::Relaxed) as usize).min(segment.layout().slots);
     let mut survey = Survey::new(slots)?;
     survey_holds(engine, &mut survey)?;
@@ -88,31 +93,6 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     let receiver = &fixed.receiver;
     mended::note(&receiver.lock, &receiver.repairs[1], &fixed.mended[1]);
     Ok(())
-}
-
-/// Which slots are accounted for.
-struct Survey {
-    seen: Scratch<u8>,
-}
-
-impl Survey {
-    fn new(slots: usize) -> Result<Survey, Trouble> {
-        Ok(Survey {
-            seen: Scratch::new(slots)?,
-        })
-    }
-
-    fn has(&self, slot: usize) -> bool {
-        self.seen.get(slot).is_some_and(|&seen| seen != 0)
-    }
-
-    /// Notes a slot. False if it was noted before, or does not exist.
-    fn note(&mut self, slot: u32) -> bool {
-        match self.seen.get_mut(slot as usize) {
-            Some(seen) => std::mem::replace(seen, 1) == 0,
-            None => false,
-        }
-    }
 }
 
 /// Brings every hold to rest, and notes the slots that are held. A hold comes before whatever else names its slot.
@@ -143,6 +123,7 @@ fn complete_hold(engine: &Engine, hold: &Hold) -> Result<bool, Trouble> {
 /// Takes a message that somebody was given out of the queue, if it still is there.
 fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Trouble> {
     let segment = engine.segment();
+    // Relaxed: only who holds the receiver lock moves it.
     let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
     if let Some((next, cell)) = Ring::of(segment).published(drained)?
         && next == slot
@@ -215,10 +196,11 @@ fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Trouble> {
 /// Notes the slots in the ring. One that is there is not stored (DRAIN_LINKED: it was being moved, and stays).
 fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
     let fixed = segment.fixed();
+    // Relaxed: only who holds the receiver lock moves these.
     let drained = fixed.receiver.drained.load(Ordering::Relaxed);
     let freed = fixed.published.freed.load(Ordering::Relaxed);
     let len = freed.wrapping_sub(drained);
-    if len > survey.seen.len() as u64 {
+    if len > survey.slots() as u64 {
         return Err(Trouble::Damaged);
     }
     // From the first that is not published on all are the senders', one of whom may be filling them: none of them was moved.
@@ -243,7 +225,7 @@ type Stored = (u64, u32);
 /// Notes the slots that are marked as stored, and lists them.
 fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored>, Trouble> {
     let mut count = 0;
-    let slots = survey.seen.len();
+    let slots = survey.slots();
     let mut stored = Scratch::<Stored>::new(slots)?;
     for slot in 0..slots {
         let cell = segment.cell(slot as u32)?;
@@ -274,6 +256,7 @@ fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Tr
         }
     }
     // At the end: receivers look at it without the lock, and must not find the store empty on the way.
+    // Relaxed: for people, if not under the lock.
     receiver.stored_bytes.store(bytes, Ordering::Relaxed);
     receiver.stored.store(messages, Ordering::Release);
     Ok(())
@@ -281,7 +264,7 @@ fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Tr
 
 /// Frees what nobody holds.
 fn free_the_rest(engine: &Engine, survey: &Survey) {
-    for slot in 0..survey.seen.len() as u32 {
+    for slot in 0..survey.slots() as u32 {
         if !survey.has(slot as usize)
             && let Ok(cell) = engine.segment().cell(slot)
         {

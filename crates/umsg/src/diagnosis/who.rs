@@ -1,7 +1,7 @@
 //! Which process or thread it is that a segment names, as far as /proc says.
 
 use crate::sys::stat::Stat;
-use crate::sys::{process, thread};
+use crate::sys::{exists, process, thread};
 
 /// A process or thread that has to do with a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Process {
         match leader(tid) {
             Some(pid) => Process::new(pid, Some(tid), life(Stat::of_thread(pid, tid))),
             // /proc may hide what others run.
-            None if thread::exists(tid) => Process::new(tid, Some(tid), Life::Alive),
+            None if exists::thread(tid) => Process::new(tid, Some(tid), Life::Alive),
             None => Process::new(last, Some(tid), Life::Dead),
         }
     }

@@ -11,6 +11,8 @@ pub(crate) mod cpu;
 #[cfg(not(loom))]
 pub(crate) mod cut;
 #[cfg(not(loom))]
+pub(crate) mod exists;
+#[cfg(not(loom))]
 pub(crate) mod file;
 pub(crate) mod futex;
 #[cfg(not(loom))]

@@ -13,6 +13,7 @@ pub(crate) use real::*;
 
 #[cfg(not(loom))]
 mod real {
+    use crate::sys::exists;
     use crate::sys::stat::Stat;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -178,25 +179,18 @@ mod real {
         if home != 0 && own != 0 && home != own {
             return false;
         }
-        if !exists(pid) {
+        if !exists::process(pid) {
             return true;
         }
         let Some(stat) = Stat::of_process(pid) else {
             // Its parent may have taken note meanwhile.
-            return !exists(pid);
+            return !exists::process(pid);
         };
         let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;
         let (then, now) = (birth >> 32 & 0xffff, program(&stat));
         is_over
             || (birth != 0 && stat.birth as u32 != birth as u32)
             || (then != 0 && now != 0 && then != now)
-    }
-
-    /// Whether there is a process of that id, also one that has ended and waits for its parent.
-    fn exists(pid: u32) -> bool {
-        // SAFETY: signal 0 only asks.
-        let result = unsafe { libc::kill(pid as libc::pid_t, 0) };
-        result == 0 || crate::sys::errno() != libc::ESRCH
     }
 }
 

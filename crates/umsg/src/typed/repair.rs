@@ -22,6 +22,7 @@ use crate::mended;
 use crate::order::{Shelf, Typed};
 use crate::segment::NO_SLOT;
 use crate::slots::arena;
+use crate::survey::Survey;
 use crate::sync::Ordering;
 use crate::sys::scratch::Scratch;
 use crate::waiters::{List, State, Waiters, state};
@@ -40,9 +41,7 @@ pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
     let segment = engine.segment();
     let hub = &segment.fixed().hub;
     let used = mend_used(segment)?;
-    let mut survey = Survey {
-        seen: Scratch::new(used)?,
-    };
+    let mut survey = Survey::new(used)?;
     let held = survey_leases(segment, &mut survey)?;
     settle_senders(engine, &mut survey)?;
     settle_receivers(segment, &mut survey)?;
@@ -101,25 +100,6 @@ impl Sum {
     fn add(&mut self, cell: &Cell) {
         self.messages += 1;
         self.bytes += u64::from(cell.len.get());
-    }
-}
-
-/// Which slots are accounted for.
-struct Survey {
-    seen: Scratch<u8>,
-}
-
-impl Survey {
-    fn has(&self, slot: usize) -> bool {
-        self.seen.get(slot).is_some_and(|&seen| seen != 0)
-    }
-
-    /// Notes a slot. False if it was noted before, or does not exist.
-    fn note(&mut self, slot: u32) -> bool {
-        match self.seen.get_mut(slot as usize) {
-            Some(seen) => std::mem::replace(seen, 1) == 0,
-            None => false,
-        }
     }
 }
 
@@ -214,7 +194,7 @@ type Queued = (u64, u32);
 
 /// Notes the slots whose messages are queued, and lists them.
 fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queued>, Trouble> {
-    let slots = survey.seen.len();
+    let slots = survey.slots();
     let mut queued = Scratch::<Queued>::new(slots)?;
     let mut count = 0;
     for slot in 0..slots as u32 {
@@ -247,7 +227,7 @@ fn rebuild_order(segment: &Segment, queued: &mut Scratch<Queued>) -> Result<Sum,
 fn free_the_rest(segment: &Segment, survey: &Survey) -> Result<(), Trouble> {
     let free = &segment.fixed().hub.free;
     free.set(0);
-    for slot in (0..survey.seen.len()).rev() {
+    for slot in (0..survey.slots()).rev() {
         if !survey.has(slot) {
             segment.cell(slot as u32)?.end();
             segment.place(slot as u32)?.next.set(free.get());

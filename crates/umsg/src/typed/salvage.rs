@@ -206,20 +206,19 @@ impl Engine {
             .all()
             .filter(|(_, node)| List::of(node) != List::None);
         let parked: BTreeSet<u32> = nodes.map(|(_, node)| node.slot.get()).collect();
-        let mut blocks = Vec::new();
-        for slot in 0..segment.places() {
-            let cell = segment.cell(slot)?;
+        let cells = (0..segment.places()).filter_map(|slot| Some((slot, segment.cell(slot).ok()?)));
+        let tenants = cells.map(|(slot, cell)| {
+            let is_kept = cell.is_queued() || parked.contains(&slot);
             let len = cell.len.get() as usize;
-            match (cell.is_queued() || parked.contains(&slot)) && len > Layout::inline() {
-                true => blocks.push(arena::Block::new(slot, cell.block.get(), len)),
-                false => cell.block.set(0),
+            arena::Tenant {
+                slot,
+                named: &cell.block,
+                len: (is_kept && len > Layout::inline()).then_some(len),
             }
-        }
-        for slot in arena::lay(segment, &mut blocks, real.arena)? {
+        });
+        for slot in arena::lay(segment, tenants, real.arena)? {
             nonsense.insert(slot);
-            let cell = segment.cell(slot)?;
-            cell.block.set(0);
-            cell.end();
+            segment.cell(slot)?.end();
         }
         crash_point!(SALVAGE_BLOCKS_LAID);
         // Whose block was lost.

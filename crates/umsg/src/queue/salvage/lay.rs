@@ -17,19 +17,18 @@ impl Salvage<'_> {
     pub(super) fn lay_arena(&mut self, real: Real) -> Result<(), Trouble> {
         let segment = self.engine.segment();
         let inline = segment.layout().inline();
-        let mut blocks = Vec::new();
-        for (slot, cell) in self.cells() {
-            let len = cell.len.get() as usize;
+        let tenants = self.cells().map(|(slot, cell)| {
             let is_kept = self.homes[slot as usize].is_some();
-            match is_kept && len > inline {
-                true => blocks.push(arena::Block::new(slot, cell.block.get(), len)),
-                false => cell.block.set(0),
+            let len = cell.len.get() as usize;
+            arena::Tenant {
+                slot,
+                named: &cell.block,
+                len: (is_kept && len > inline).then_some(len),
             }
-        }
-        for slot in arena::lay(segment, &mut blocks, real.arena)? {
+        });
+        for slot in arena::lay(segment, tenants, real.arena)? {
             self.homes[slot as usize] = None;
             self.nonsense.insert(slot);
-            segment.cell(slot)?.block.set(0);
         }
         crash_point!(SALVAGE_BLOCKS_LAID);
         self.let_go_of_lost();
@@ -143,6 +142,7 @@ impl Salvage<'_> {
         let receiver = &segment.fixed().receiver;
         let kept = self.kept();
         Priorities::of(segment).clear()?;
+        // Relaxed: under both locks; calls fail until the queue was made anew.
         receiver.stored.store(0, Ordering::Relaxed);
         receiver.stored_bytes.store(0, Ordering::Relaxed);
         for (_, slot, home) in &kept {

@@ -12,6 +12,7 @@ impl Engine {
     /// The next sender looks for itself whether there is room: there may be more messages than the queue is for.
     pub(super) fn forget_room(&self) {
         let fixed = self.segment().fixed();
+        // Relaxed: under both locks.
         let removed = fixed.published.removed.load(Ordering::Relaxed);
         let seen = &fixed.sender.removed_seen;
         if seen.get().wrapping_sub(removed) as i64 > 0 {

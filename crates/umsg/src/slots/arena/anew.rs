@@ -5,6 +5,8 @@ use super::granules;
 use super::{Ground, get, head, is_free, length, list, set};
 use crate::error::Trouble;
 use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES};
+#[cfg(not(loom))]
+use crate::sync::Guarded32;
 
 /// Rebuilds the lists after a death: keeps the blocks that their slots name, frees and merges the others.
 pub(crate) fn rebuild(ground: &impl Ground) -> Result<(), Trouble> {
@@ -36,52 +38,67 @@ pub(crate) fn rebuild(ground: &impl Ground) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// A slot of a queue that is made anew.
+#[cfg(not(loom))]
+pub(crate) struct Tenant<'a> {
+    pub(crate) slot: u32,
+    /// The word of its cell that names its block.
+    pub(crate) named: &'a Guarded32,
+    /// How many bytes it has in the block. None if it has no message that is kept, or a short one.
+    pub(crate) len: Option<usize>,
+}
+
 /// A block that has to stay where it is.
 #[cfg(not(loom))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Block {
+struct Block<'a> {
     /// The granule that heads it, and its length.
     header: u32,
     length: u32,
-    /// The slot that owns it.
-    slot: u32,
+    /// Whose it is.
+    tenant: Tenant<'a>,
 }
 
 #[cfg(not(loom))]
-impl Block {
-    /// The one whose payload of so many bytes begins at a granule.
-    pub(crate) fn new(slot: u32, payload: u32, len: usize) -> Block {
-        Block {
-            header: payload.wrapping_sub(1),
+impl<'a> Block<'a> {
+    /// That of a slot. One that needs none is told that it has none.
+    fn of(tenant: Tenant<'a>) -> Option<Block<'a>> {
+        let Some(len) = tenant.len else {
+            tenant.named.set(0);
+            return None;
+        };
+        Some(Block {
+            header: tenant.named.get().wrapping_sub(1),
             length: granules(len),
-            slot,
-        }
+            tenant,
+        })
     }
 }
 
-/// Makes the whole arena anew, whatever it holds, with these blocks and free ones between them; of the arena, so many granules are real
-/// memory. Answers the slots whose blocks lie outside, or on others.
+/// Makes the whole arena anew, whatever it holds, with the blocks of these slots and free ones between them; of the arena, so many granules
+/// are real memory. Answers the slots whose blocks lay outside, or on others: they have none now, and their messages are lost.
 #[cfg(not(loom))]
-pub(crate) fn lay(
+pub(crate) fn lay<'a>(
     ground: &impl Ground,
-    blocks: &mut [Block],
+    tenants: impl Iterator<Item = Tenant<'a>>,
     real: u32,
 ) -> Result<Vec<u32>, Trouble> {
     let limit = ground.arena_limit().min(real);
     let (mut end, mut before, mut lost) = (0, 0, Vec::new());
-    let len = ground.arena_len();
-    len.set(limit);
+    let mut blocks: Vec<Block<'_>> = tenants.filter_map(Block::of).collect();
+    ground.arena_len().set(limit);
     ground.arena_dirty().set(1);
-    blocks.sort_unstable();
+    blocks.sort_unstable_by_key(|block| (block.header, block.length, block.tenant.slot));
     for block in blocks {
+        let Tenant { slot, named, .. } = block.tenant;
         let behind = u64::from(block.header) + u64::from(block.length);
         if block.header < end || behind > u64::from(limit) {
-            lost.push(block.slot);
+            named.set(0);
+            lost.push(slot);
             continue;
         }
         before = lay_free(ground, end, block.header - end, before)?;
         set(ground, block.header, 1, before)?;
-        set(ground, block.header, 2, block.slot)?;
+        set(ground, block.header, 2, slot)?;
         set(ground, block.header, 3, 0)?;
         set(ground, block.header, 0, block.length << 1)?;
         (end, before) = (block.header + block.length, block.length);

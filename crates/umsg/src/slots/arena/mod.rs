@@ -22,7 +22,7 @@ mod anew;
 
 pub(crate) use anew::rebuild;
 #[cfg(not(loom))]
-pub(crate) use anew::{Block, lay};
+pub(crate) use anew::{Tenant, lay};
 
 use crate::crash::crash_point;
 use crate::error::Trouble;
