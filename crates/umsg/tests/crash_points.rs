@@ -82,7 +82,7 @@ fn every_named_point_is_killed_at_in_some_scenario() {
         "crash_policies.rs",
         "crash_pollable.rs",
         "salvage_killed.rs",
-        "last_close.rs",
+        "last_close/races.rs",
     ] {
         killed.extend(points::killed_in(file));
     }

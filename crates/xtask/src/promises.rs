@@ -1,7 +1,8 @@
 //! The tests that the documents name exist.
 //!
 //! `docs/guarantees.md` names a test for each promise, `docs/protocols.md` in paragraphs that begin with **T** or **M**; as
-//! *file*`::`*test*, where the file is one of `crates/*/tests`, of the models, of the modules that are tested by themselves, or of the conformance cases.
+//! *file*`::`*test*, where the file is one of `crates/*/tests`, of the models, of the modules that are tested by themselves, or of the
+//! conformance cases; what is in a test program's folder also goes by the program's name.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,9 +11,10 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 13] = [
+const PLACES: [&str; 14] = [
     "crates/umsg/tests",
     "crates/umsg/tests/diagnosis",
+    "crates/umsg/tests/last_close",
     "crates/umsg/tests/salvage",
     "crates/umsg/src/model/tests",
     "crates/umsg/src/queue",
@@ -26,7 +28,7 @@ const PLACES: [&str; 13] = [
     "crates/umsg-conformance/src/sysv/cases",
 ];
 
-/// The texts of all files of tests, by their names without an ending.
+/// The texts of all files of tests, by their names without an ending; and of those in a test program's folder, by its name too.
 fn tests_by_file(root: &Path) -> HashMap<String, String> {
     let mut texts = HashMap::<String, String>::new();
     for place in PLACES {
@@ -34,7 +36,11 @@ fn tests_by_file(root: &Path) -> HashMap<String, String> {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "rs") {
                 let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-                *texts.entry(name).or_default() += &fs::read_to_string(&path).unwrap();
+                let text = fs::read_to_string(&path).unwrap();
+                if let Some((_, program)) = place.split_once("umsg/tests/") {
+                    *texts.entry(program.to_owned()).or_default() += &text;
+                }
+                *texts.entry(name).or_default() += &text;
             }
         }
     }
@@ -56,9 +62,24 @@ fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter(move |(file, test)| is_name(file) && is_name(test))
 }
 
+/// Whether there is a test of this name that is run: a function, or a line of a list of which a macro makes functions.
 fn has(text: &str, test: &str) -> bool {
-    text.split(|byte: char| !byte.is_ascii_alphanumeric() && byte != '_')
-        .any(|word| word == test)
+    let is_listed = |line: &str| line.trim().trim_end_matches(',') == test;
+    text.lines().any(is_listed) || has_function(text, test)
+}
+
+/// Cases of the conformance tests have no attribute.
+fn has_function(text: &str, test: &str) -> bool {
+    let function = format!("fn {test}(");
+    let mut found = text.match_indices(&function);
+    found.any(|(at, _)| {
+        let before = text[..at]
+            .rsplit_once('\n')
+            .map_or("", |(before, _)| before);
+        let attributes = before.lines().rev().map(str::trim_start);
+        let mut attributes = attributes.take_while(|line| line.starts_with(['#', '/']));
+        !attributes.any(|line| line.starts_with("#[ignore"))
+    })
 }
 
 /// The names in some paragraphs of a document that no file of tests has.
@@ -97,6 +118,13 @@ fn every_test_that_the_protocols_name_exists() {
 fn names_of_tests_are_told_from_other_code() {
     let text = "`soak::all_goes_well`, `Ring::recv`, `x` and `signals::`";
     assert_eq!(named(text).collect::<Vec<_>>(), [("soak", "all_goes_well")]);
-    assert!(has("fn all_goes_well() {", "all_goes_well"));
-    assert!(!has("fn not_all_goes_well() {", "all_goes_well"));
+    let has = |text| has(text, "all_goes_well");
+    assert!(has("fn all_goes_well() {"));
+    assert!(has(
+        "    #[cfg_attr(miri, ignore)]\n    #[test]\n    fn all_goes_well() {"
+    ));
+    assert!(!has("fn not_all_goes_well() {"));
+    assert!(has("cases! {\n    all_goes_well,\n}"));
+    assert!(!has("// all_goes_well,\n"));
+    assert!(!has("#[test]\n#[ignore = \"slow\"]\nfn all_goes_well() {"));
 }

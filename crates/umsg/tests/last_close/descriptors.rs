@@ -1,0 +1,203 @@
+//! Queues that go with their last user, and descriptors: how many they take, and what a descriptor is worth; and which calls they make.
+
+use super::*;
+
+#[test]
+fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
+    let _turn = turn();
+    let place = Place::new();
+    let mut child = Child::run(|| {
+        // Standard output as the lowest number that is free: any descriptor that is kept would show.
+        let lowest = || {
+            use std::os::fd::AsRawFd;
+            File::open("/dev/null").unwrap().as_raw_fd()
+        };
+        let before = lowest();
+        let queue = create(&place);
+        assert_eq!(lowest(), before);
+        // SAFETY: nothing of this child's needs one, as it says.
+        unsafe { libc::close_range(3, u32::MAX, 0) };
+        assert!(place.namespace.sweep().unwrap().is_empty());
+        assert_eq!(look(&place).unwrap().identity(), queue.identity());
+        drop(queue);
+        let mut options = options(&place);
+        options.create(true).remove_on_last_close(true);
+        for _ in 0..2 {
+            // Made, and then found. A descriptor is no handle.
+            let (queue, descriptor) = options.open_with_descriptor("/q", false).unwrap();
+            let (other, _) = options.open_with_descriptor("/q", true).unwrap();
+            drop(queue);
+            let third = Queue::from_fd(descriptor.as_fd()).unwrap();
+            drop(other);
+            assert!(place.namespace.sweep().unwrap().is_empty());
+            drop(third);
+            assert!(matches!(look(&place), Err(OpenError::NotFound)));
+            assert!(Queue::from_fd(descriptor.as_fd()).is_ok(), "unlinked");
+        }
+        0
+    });
+    child.expect(Exit::Code(0), "the child");
+    expect_gone(&place);
+}
+
+#[test]
+fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
+    let _turn = turn();
+    let place = Place::new();
+    for name in ["/mq", "/queue", "/.namespace"] {
+        let mut options = options(&place);
+        options.create(true).remove_on_last_close(true);
+        let first = options.open(name).unwrap();
+        // That of a queue that was there: who made it with the queue has one of a file without a name.
+        let (queue, descriptor) = options.open_with_descriptor(name, false).unwrap();
+        drop((first, Queue::from_fd(descriptor.as_fd()).unwrap()));
+        let second = Queue::from_fd(descriptor.as_fd()).unwrap();
+        drop(queue);
+        let found = options.create(false).counted(false).open(name);
+        let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(found.identity(), second.identity(), "{name}");
+        drop(second);
+        expect_gone(&place);
+    }
+    expect_nothing_else(&place, "at the end");
+}
+
+#[test]
+fn who_can_not_open_the_file_anew_has_the_queue_by_its_descriptor_all_the_same() {
+    let _turn = turn();
+    let place = Place::new();
+    let _first = create(&place);
+    let (queue, descriptor) = options(&place).open_with_descriptor("/q", false).unwrap();
+    let use_it = || {
+        let same = Queue::from_fd(descriptor.as_fd()).unwrap();
+        same.try_send(b"m", 0).unwrap();
+        assert_eq!(queue.receive_vec().unwrap().data, b"m");
+        drop(same);
+        0
+    };
+    in_child(|| {
+        leave_descriptors(0);
+        use_it()
+    });
+    if !is_root() {
+        return;
+    }
+    allow_all(&place);
+    in_child(|| {
+        become_nobody();
+        use_it()
+    });
+    assert_eq!(look(&place).unwrap().identity(), queue.identity());
+}
+
+#[test]
+fn one_descriptor_is_enough_to_open_a_queue() {
+    let _turn = turn();
+    let place = Place::new();
+    let queue = create(&place);
+    in_child(|| {
+        leave_descriptors(1);
+        let other = open(&place).unwrap();
+        assert_eq!(other.identity(), queue.identity());
+        0
+    });
+}
+
+/// Everybody may make and see queues there.
+fn allow_all(place: &Place) {
+    use std::os::unix::fs::PermissionsExt;
+    for path in [place.path().to_owned(), place.path().join("mq")] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    }
+}
+
+#[test]
+fn who_may_not_remove_a_queue_locks_it_at_no_time() {
+    let _turn = turn();
+    let place = Place::new();
+    if !is_root() {
+        return;
+    }
+    allow_all(&place);
+    let told = Shared::<Told>::new();
+    let mut user = user(&place, &told);
+    let file = place.path().join("mq/q/queue");
+    rustix::fs::chmod(&file, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+    user.kill();
+    in_child(|| {
+        become_nobody();
+        // It would die with the lock.
+        crash::arm("TRANSIENT_LOCKED", 1);
+        assert!(place.namespace.sweep().unwrap().is_empty());
+        assert!(place.namespace.left_over().unwrap().is_empty());
+        assert_eq!(posix::list(&place.namespace).unwrap().len(), 1);
+        0
+    });
+    assert_eq!(place.namespace.sweep().unwrap().queues, ["/q"]);
+}
+
+/// From now on the calls by which queues go with their last users kill this process.
+fn forbid_the_calls() {
+    let statement = |code: u32, k: i64| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k: k as u32,
+    };
+    let is = |call: i64, skip: u8| libc::sock_filter {
+        jt: skip,
+        ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call)
+    };
+    let mut filter = [
+        // The number of the call, which comes first.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        is(libc::SYS_flock, 2),
+        is(libc::SYS_mkdirat, 1),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW.into()),
+        statement(
+            libc::BPF_RET | libc::BPF_K,
+            libc::SECCOMP_RET_KILL_PROCESS.into(),
+        ),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: settings of this process; the program is read during the call.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
+    };
+    assert!(set, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_queue_that_stays_makes_none_of_the_calls_of_one_that_goes() {
+    let _turn = turn();
+    let place = Place::new();
+    let _other = create(&place);
+    for goes in [false, true] {
+        let mut child = Child::run(|| {
+            forbid_the_calls();
+            let mut options = options(&place);
+            options.create(true).remove_on_last_close(goes);
+            let queue = options.open("/other").unwrap();
+            queue.try_send(b"m", 0).unwrap();
+            drop(queue);
+            let again = options.open("/other").unwrap();
+            assert_eq!(again.receive_vec().unwrap().data, b"m");
+            drop(again);
+            posix::unlink_in(&place.namespace, "/other").unwrap();
+            0
+        });
+        let end = match goes {
+            false => Exit::Code(0),
+            true => Exit::Signal(libc::SIGSYS),
+        };
+        child.expect(end, "a child that may not lock");
+    }
+}

@@ -1,0 +1,200 @@
+//! Queues that go while others open them, look at them or are killed: nobody is left with one that others do not find.
+
+use super::*;
+
+/// How long the hammering tests hammer.
+const HAMMERED: Duration = Duration::from_millis(700);
+
+/// Opens or creates the queue, looks whether everybody else would find the same one, and closes it.
+fn share(place: &Place) {
+    let queue = create(place);
+    for _ in 0..2 {
+        let found = look(place).unwrap_or_else(|error| panic!("held, and not found: {error}"));
+        assert_eq!(found.identity(), queue.identity(), "two of one name");
+        std::thread::yield_now();
+    }
+}
+
+/// Runs it in several threads of several processes.
+fn hammer(work: impl Fn() + Sync) {
+    let children: Vec<Child> = (0..3)
+        .map(|_| {
+            Child::run(|| {
+                let end = Instant::now() + HAMMERED;
+                std::thread::scope(|scope| {
+                    for _ in 0..2 {
+                        scope.spawn(|| {
+                            while Instant::now() < end {
+                                work();
+                            }
+                        });
+                    }
+                });
+                0
+            })
+        })
+        .collect();
+    for mut child in children {
+        child.expect(Exit::Code(0), "a hammering process");
+    }
+}
+
+#[test]
+fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
+    let _turn = turn();
+    let place = Place::new();
+    let file = place.path().join("mq/q/queue");
+    let end = Instant::now() + HAMMERED;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while Instant::now() < end {
+                // As `left_over` does, which the scheduler interrupts.
+                if let Ok(file) = File::open(&file) {
+                    let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut left = 0;
+        while Instant::now() < end {
+            drop(create(&place));
+            left += u32::from(file.exists());
+        }
+        // Some where who looks is interrupted for long.
+        assert!(left <= 5, "{left} queues that nobody had open");
+    });
+    expect_gone(&place);
+}
+
+#[test]
+fn who_opens_while_the_last_user_closes_has_the_queue_that_others_find() {
+    let _turn = turn();
+    let place = Place::new();
+    let told = Shared::<Told>::new();
+    hammer(|| {
+        share(&place);
+        told.opened.fetch_add(1, Ordering::Relaxed);
+    });
+    let opened = told.opened.load(Ordering::Relaxed);
+    println!("{opened} times opened and closed");
+    expect_gone(&place);
+}
+
+#[test]
+fn users_that_are_killed_at_any_time_leave_no_queue_that_others_do_not_find() {
+    let _turn = turn();
+    let place = Place::new();
+    let end = Instant::now() + HAMMERED;
+    let mut kills = 0;
+    while Instant::now() < end {
+        let mut victims: Vec<Child> = (0..2)
+            .map(|_| {
+                Child::run(|| {
+                    loop {
+                        share(&place);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..5 {
+            share(&place);
+        }
+        victims.iter_mut().for_each(Child::kill);
+        share(&place);
+        kills += victims.len();
+    }
+    println!("{kills} kills");
+    let left = place.namespace.sweep().unwrap();
+    assert!(left.queues.is_empty());
+    println!("{} temporary directories", left.temporary);
+    expect_gone(&place);
+    expect_nothing_else(&place, "after the sweep");
+}
+
+#[test]
+fn nobody_who_goes_takes_away_a_queue_that_stays() {
+    let _turn = turn();
+    let place = Place::new();
+    let told = Shared::<Told>::new();
+    hammer(|| {
+        // Both kinds come to have the name; it is theirs who made one that stays, until they unlink it.
+        drop(options(&place).open("/q"));
+        let mut options = options(&place);
+        let plain = options.create(true).exclusive(true);
+        if let Ok(queue) = plain.open("/q") {
+            for _ in 0..3 {
+                let found = look(&place).unwrap_or_else(|error| panic!("taken away: {error}"));
+                assert_eq!(found.identity(), queue.identity());
+            }
+            told.opened.fetch_add(1, Ordering::Relaxed);
+            posix::unlink_in(&place.namespace, "/q").unwrap();
+        }
+        if let Ok(queue) = options.remove_on_last_close(true).open("/q") {
+            drop(queue);
+        }
+    });
+    let stayed = told.opened.load(Ordering::Relaxed);
+    println!("{stayed} queues that stayed");
+    assert!(stayed > 0);
+    expect_gone(&place);
+}
+
+#[test]
+fn who_is_killed_while_it_makes_or_removes_one_is_in_nobodys_way() {
+    let _turn = turn();
+    for point in [
+        "CREATE_EMPTY",
+        "CREATE_UNNAMED",
+        "CREATE_HOUSED",
+        "CREATE_NAMED",
+        "TRANSIENT_LOCKED",
+        "TRANSIENT_EMPTIED",
+    ] {
+        for explicit in [false, true] {
+            let place = Place::new();
+            let mut victim = Child::run(|| {
+                crash::arm(point, 1);
+                let queue = create(&place);
+                if explicit {
+                    posix::unlink_in(&place.namespace, "/q").unwrap();
+                }
+                drop(queue);
+                0
+            });
+            // Who unlinks it asks nobody.
+            let dies = !(explicit && point == "TRANSIENT_LOCKED");
+            let end = match dies {
+                true => Exit::Signal(libc::SIGKILL),
+                false => Exit::Code(0),
+            };
+            victim.expect(end, point);
+            assert!(posix::list(&place.namespace).unwrap().is_empty(), "{point}");
+            assert!(matches!(open(&place), Err(OpenError::NotFound)), "{point}");
+            let plain = options(&place).create(true).open("/q").unwrap();
+            plain.try_send(b"hello", 0).unwrap();
+            posix::unlink_in(&place.namespace, "/q").unwrap();
+            drop(create(&place));
+            expect_gone(&place);
+            expect_nothing_else(&place, point);
+        }
+    }
+}
+
+#[test]
+fn what_a_dead_maker_left_is_counted_and_swept() {
+    let _turn = turn();
+    let place = Place::new();
+    let mut maker = Child::run(|| {
+        crash::arm("CREATE_HOUSED", 1);
+        drop(create(&place));
+        0
+    });
+    maker.expect(Exit::Signal(libc::SIGKILL), "who makes it");
+    let count = || std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(place.namespace.left_over().unwrap().temporary, 1);
+    assert_eq!(count(), 5);
+    assert_eq!(place.namespace.sweep().unwrap().temporary, 1);
+    assert!(place.namespace.left_over().unwrap().is_empty());
+    expect_nothing_else(&place, "after the sweep");
+}
