@@ -124,7 +124,7 @@ fn a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
         let mut rest = held.iter();
         assert!(
             found.iter().all(|message| rest.any(|held| held == message)),
-            "{what}"
+            "{what}: in another order: {found:?}"
         );
         works(&queue, 50, 400);
         assert!(
@@ -460,7 +460,7 @@ fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
     write(&place.path().join("msg/0"), 256 + 12, &[0xff; 4]);
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
-    assert_eq!(drain_typed(&queue), 19);
+    assert_eq!(drain_typed(&queue), (5..=24).collect::<Vec<_>>());
 }
 
 #[test]
@@ -491,25 +491,29 @@ fn several_repairs_at_once_lose_nothing() {
     }
 }
 
+/// A System V queue whose last messages have the slots of those that were received. It holds those from 5 to 24, in this order.
 fn typed(place: &Place) -> sysv::Queue {
     let queue = place.create_typed(KEY);
-    for n in 1..=20_usize {
-        queue
-            .try_send(n as i64 % 4 + 1, &vec![n as u8; n * 20])
-            .unwrap();
+    let send = |n: u8| {
+        let message = vec![n; usize::from(n) * 20];
+        queue.try_send(i64::from(n % 4) + 1, &message).unwrap();
+    };
+    (1..=20).for_each(send);
+    for _ in 1..=4 {
+        let mut buffer = [0; 400];
+        queue.try_receive(sysv::Want::Any, &mut buffer).unwrap();
     }
-    queue
-        .try_receive(sysv::Want::Exactly(2), &mut [0; 400])
-        .unwrap();
+    (21..=24).for_each(send);
     queue
 }
 
-fn drain_typed(queue: &sysv::Queue) -> usize {
-    let mut count = 0;
+/// Receives all messages; answers the first byte of each.
+fn drain_typed(queue: &sysv::Queue) -> Vec<u8> {
+    let (mut buffer, mut found) = ([0; 8192], Vec::new());
     loop {
-        match queue.try_receive(sysv::Want::Any, &mut [0; 8192]) {
-            Ok(_) => count += 1,
-            Err(sysv::ReceiveError::NoMessage) => return count,
+        match queue.try_receive(sysv::Want::Any, &mut buffer) {
+            Ok(received) => found.push(buffer[..received.len].first().map_or(0, |first| *first)),
+            Err(sysv::ReceiveError::NoMessage) => return found,
             Err(error) => panic!("{error}"),
         }
     }
@@ -531,7 +535,7 @@ fn typed_works(queue: &sysv::Queue) {
 }
 
 #[test]
-fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages() {
+fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
     for (what, offset, bytes) in [
         ("free slots", 256 + 8, &[0xff; 4][..]),
         ("messages", 256 + 12, &[0xff; 4]),
@@ -553,7 +557,9 @@ fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages() {
             "{what}: {repaired:#?}"
         );
         let queue = place.open_typed(KEY);
-        assert_eq!(drain_typed(&queue), 19, "{what}: {:?}", repaired.done);
+        let found = drain_typed(&queue);
+        assert_eq!(found.len(), 20, "{what}: {:?}", repaired.done);
+        assert!(found.is_sorted(), "{what}: in another order: {found:?}");
         typed_works(&queue);
         assert!(
             sysv::diagnose(&place.namespace, KEY).unwrap().is_healthy(),
