@@ -1,4 +1,4 @@
-//! Threads and stopped processes: who gets which message, and what a call returns whose peer does not go on.
+//! Threads and stopped receivers: who gets which message.
 
 mod support;
 
@@ -6,18 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::shared::{Shared, Zeroed};
 use support::{turn, wait_until};
-use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
+use umsg::posix::{Queue, ReceiveError, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
-
-/// Words that parent and children share.
-#[repr(C)]
-struct Words([AtomicU32; 8]);
-
-// SAFETY: atomics only.
-unsafe impl Zeroed for Words {}
 
 #[track_caller]
 fn wait_for_blocked(queue: &Queue, senders: usize, receivers: usize) {
@@ -182,124 +174,6 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
         stopped.expect(Exit::Code(0), "the receiver that was stopped");
         assert!(!queue.status().damaged);
     }
-}
-
-/// Stops a process inside of critical sections until one stop has hit a lock of the side that `is_held` asks for, then
-/// calls `judge` while that process is stopped.
-fn with_stopped_owner(
-    place: &Place,
-    queue: &Queue,
-    work: impl Fn(&Queue),
-    is_held: impl Fn(&Queue) -> bool,
-    judge: impl FnOnce(),
-) {
-    let words = Shared::<Words>::new();
-    let mut worker = Child::run(|| {
-        let queue = place.open("/q");
-        while words.0[0].load(SeqCst) == 0 {
-            work(&queue);
-        }
-        0
-    });
-    let hit = wait_until(Duration::from_secs(20), || {
-        worker.signal(libc::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(2));
-        if is_held(queue) {
-            return true;
-        }
-        worker.signal(libc::SIGCONT);
-        std::thread::sleep(Duration::from_micros(300));
-        false
-    });
-    if hit {
-        judge();
-    } else {
-        eprintln!("left out: no stop hit an owner of the lock");
-    }
-    words.0[0].store(1, SeqCst);
-    worker.signal(libc::SIGCONT);
-    worker.expect(Exit::Code(0), "the owner that was stopped");
-}
-
-/// Calls that must not block return within about a second, timed ones at their deadline.
-fn returns_in_time<T, E>(
-    what: &str,
-    least: u64,
-    most: u64,
-    call: impl FnOnce() -> Result<T, E>,
-) -> E {
-    let begun = Instant::now();
-    let Err(error) = call() else {
-        panic!("{what} got the lock of a stopped owner");
-    };
-    let took = begun.elapsed();
-    eprintln!(
-        "{what} beside a stopped owner: {:.0} ms",
-        took.as_secs_f64() * 1e3
-    );
-    assert!(took >= Duration::from_millis(least), "{what}: {took:?}");
-    assert!(took < Duration::from_millis(most), "{what}: {took:?}");
-    error
-}
-
-#[test]
-fn calls_beside_a_stopped_sender_return_in_time() {
-    let _turn = turn();
-    let place = Place::new();
-    let queue = place.create("/q", 1000, 4096);
-    with_stopped_owner(
-        &place,
-        &queue,
-        |queue| {
-            if queue.try_send(&[1; 4096], 0).is_err() {
-                while queue.try_receive(&mut [0; 4096]).is_ok() {}
-            }
-        },
-        |queue| {
-            // With the lock held, this waits for longer than anything else would.
-            queue.send_timeout(b"probe", 0, Duration::from_millis(30)) == Err(SendError::TimedOut)
-                && queue.attributes().messages < 1000
-        },
-        || {
-            let error = returns_in_time("try_send", 500, 5000, || queue.try_send(b"", 0));
-            assert_eq!(error, SendError::Full);
-            let error = returns_in_time("send_timeout of 100 ms", 90, 900, || {
-                queue.send_timeout(b"", 0, Duration::from_millis(100))
-            });
-            assert_eq!(error, SendError::TimedOut);
-        },
-    );
-}
-
-#[test]
-fn calls_beside_a_stopped_receiver_return_in_time() {
-    let _turn = turn();
-    let place = Place::new();
-    let queue = place.create("/q", 1000, 4096);
-    with_stopped_owner(
-        &place,
-        &queue,
-        |queue| {
-            if queue.try_receive(&mut [0; 4096]).is_err() {
-                while queue.try_send(&[1; 4096], 0).is_ok() {}
-            }
-        },
-        |queue| {
-            queue.attributes().messages > 1
-                && queue.receive_timeout(&mut [0; 4096], Duration::from_millis(30))
-                    == Err(ReceiveError::TimedOut)
-        },
-        || {
-            let mut buffer = [0; 4096];
-            let error =
-                returns_in_time("try_receive", 500, 5000, || queue.try_receive(&mut buffer));
-            assert_eq!(error, ReceiveError::Empty);
-            let error = returns_in_time("receive_timeout of 100 ms", 90, 900, || {
-                queue.receive_timeout(&mut buffer, Duration::from_millis(100))
-            });
-            assert_eq!(error, ReceiveError::TimedOut);
-        },
-    );
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! Calls beside a process that was stopped while it has a lock: how long they wait for it.
+
+mod support;
+
+use std::time::{Duration, Instant};
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::wait_until;
+use umsg::crash;
+use umsg::posix::{Queue, ReceiveError, SendError};
+use umsg::sysv::{self, Want};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const KEY: i32 = 0x57;
+
+/// A call that does not block gives up after this.
+const GIVES_UP: Duration = Duration::from_secs(1);
+/// The time-out of one that has one.
+const TIMED: Duration = Duration::from_millis(100);
+/// How much later one may return, at most, in one of some tries: in the others the machine may be busy.
+const LATE: Duration = Duration::from_millis(100);
+const TRIES: u32 = 5;
+
+/// Stops this process.
+fn stop() {
+    // SAFETY: a signal to this thread.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+fn is_stopped(child: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid()));
+    stat.is_ok_and(|stat| stat.contains(") T "))
+}
+
+/// Has a process stop at a point in which it has a lock, and calls `judge` beside it.
+fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce()) {
+    let mut owner = Child::run(|| {
+        crash::arm_fuse(point, stop);
+        work();
+        0
+    });
+    let is_there = wait_until(PATIENCE, || is_stopped(&owner));
+    assert!(is_there, "{point}: nobody came by");
+    judge();
+    owner.signal(libc::SIGCONT);
+    owner.expect(Exit::Code(0), "the owner that was stopped");
+}
+
+/// What the call answers, which has to come after `time` and not much later. Each try is another thread's: one that has waited in vain
+/// waits for less the next time.
+fn returns_after<E: Send>(
+    what: &str,
+    time: Duration,
+    call: impl Fn() -> Result<(), E> + Sync,
+) -> E {
+    let mut late = Duration::MAX;
+    for _ in 0..TRIES {
+        let begun = Instant::now();
+        let answer = std::thread::scope(|scope| scope.spawn(&call).join().unwrap());
+        let took = begun.elapsed();
+        let Err(error) = answer else {
+            panic!("{what} got the lock of a stopped owner");
+        };
+        assert!(took >= time, "{what}: after {took:?} already");
+        late = late.min(took - time);
+        if late < LATE {
+            eprintln!("{what} beside a stopped owner: {took:.2?}");
+            return error;
+        }
+    }
+    panic!("{what}: {late:?} too late at best");
+}
+
+#[test]
+fn calls_beside_a_stopped_sender_return_in_time() {
+    let place = Place::new();
+    let queue = place.create("/q", 10, 8);
+    let judge = || {
+        let error = returns_after("try_send", GIVES_UP, || queue.try_send(b"", 0));
+        assert_eq!(error, SendError::Full);
+        let send = || queue.send_timeout(b"", 0, TIMED);
+        let error = returns_after("send_timeout", TIMED, send);
+        assert_eq!(error, SendError::TimedOut);
+    };
+    let work = || place.open("/q").try_send(b"first", 0).unwrap();
+    beside_one_stopped_at("SEND_FILLED", work, judge);
+    assert_eq!(queue.try_receive(&mut [0; 8]).unwrap().len, 5);
+    assert!(!queue.status().damaged);
+}
+
+#[test]
+fn calls_beside_a_stopped_receiver_return_in_time() {
+    let place = Place::new();
+    let queue = place.create("/q", 10, 8);
+    for _ in 0..3 {
+        queue.try_send(b"m", 0).unwrap();
+    }
+    let judge = || {
+        let receive = || queue.try_receive(&mut [0; 8]).map(drop);
+        let error = returns_after("try_receive", GIVES_UP, receive);
+        assert_eq!(error, ReceiveError::Empty);
+        let receive = || queue.receive_timeout(&mut [0; 8], TIMED).map(drop);
+        let error = returns_after("receive_timeout", TIMED, receive);
+        assert_eq!(error, ReceiveError::TimedOut);
+    };
+    let work = || assert_eq!(place.open("/q").try_receive(&mut [0; 8]).unwrap().len, 1);
+    beside_one_stopped_at("RECEIVE_TAKEN", work, judge);
+    assert_eq!(count(&queue), 2);
+    assert!(!queue.status().damaged);
+}
+
+fn count(queue: &Queue) -> usize {
+    std::iter::from_fn(|| queue.try_receive(&mut [0; 8]).ok()).count()
+}
+
+#[test]
+fn calls_beside_a_stopped_user_of_a_system_v_queue_return_in_time() {
+    let place = Place::new();
+    let queue = place.create_typed(KEY);
+    let judge = || {
+        let error = returns_after("try_send", GIVES_UP, || queue.try_send(1, b""));
+        assert_eq!(error, sysv::SendError::Full);
+        let receive = || queue.try_receive(Want::Any, &mut [0; 8]).map(drop);
+        let error = returns_after("try_receive", GIVES_UP, receive);
+        assert_eq!(error, sysv::ReceiveError::NoMessage);
+    };
+    let work = || place.open_typed(KEY).try_send(1, b"first").unwrap();
+    beside_one_stopped_at("MSG_FILLED", work, judge);
+    assert_eq!(queue.try_receive(Want::Any, &mut [0; 8]).unwrap().len, 5);
+}
