@@ -1,7 +1,7 @@
 //! How long it takes to repair a deep queue, of each face, after a death under its lock.
 //!
 //! The goal is 10 ms for 65,536 messages in a release build. Printed, with and without the page faults of a process
-//! that sees the queue for the first time; asserted of the quickest of several repairs, which no noise can explain.
+//! that sees the queue for the first time; asserted of the median of several repairs.
 
 mod support;
 
@@ -16,7 +16,7 @@ use umsg::ring::{Options, Post, Ring, Sender};
 use umsg::sysv::{self, Want};
 
 const MESSAGES: u32 = 65_536;
-/// As long may the quickest of several repairs take; where nothing is optimised, what no noise can explain.
+/// As long may the median of several repairs take; where nothing is optimised, what no noise can explain.
 const MOST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 10 });
 const ROUNDS: usize = 9;
 
@@ -52,7 +52,7 @@ fn kill_and_repair(place: &Place, queue: &Queue, point: &str, newcomer: bool) ->
     took
 }
 
-/// Says how long the repairs took, and fails if they all took longer than one may.
+/// Says how long the repairs took, and fails if half of them took longer than one may.
 fn judge(what: &str, newcomer: bool, mut times: Vec<Duration>) {
     times.sort();
     let mapped = if newcomer {
@@ -65,14 +65,15 @@ fn judge(what: &str, newcomer: bool, mut times: Vec<Duration>) {
     } else {
         "release build"
     };
-    let [median, quickest, slowest] = [times[times.len() / 2], times[0], times[times.len() - 1]]
-        .map(|time| time.as_secs_f64() * 1e3);
+    let half = times[times.len() / 2];
+    let [median, quickest, slowest] =
+        [half, times[0], times[times.len() - 1]].map(|time| time.as_secs_f64() * 1e3);
     eprintln!(
         "repair of {what}, {mapped}: median {median:.2} ms, {quickest:.2} to {slowest:.2} ms ({build}; goal: release < 10 ms)"
     );
     assert!(
-        times[0] < MOST,
-        "{what}, {mapped}: {quickest:.2} ms at best"
+        half < MOST,
+        "{what}, {mapped}: median {median:.2} ms, {quickest:.2} at best"
     );
 }
 

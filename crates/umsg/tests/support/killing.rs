@@ -19,7 +19,7 @@ pub const VICTIM: usize = 2;
 pub const NEWCOMER: usize = 3;
 pub const REPAIRER: usize = 4;
 
-/// How long others may stall after a death: a slice of 100 ms twice. In one of the rounds at a point, at least, they do not for longer.
+/// How long others may stall after a death: a slice of 100 ms twice. In the median of the rounds at a point they do not for longer.
 pub const GOAL: Duration = Duration::from_millis(200);
 /// What every stall must stay below, however busy the machine is.
 pub const STALL: Duration = Duration::from_secs(1);
@@ -199,18 +199,22 @@ impl Figures {
         self.stalls.push(std::mem::take(&mut self.stall));
     }
 
-    /// Fails unless in one of the rounds since the last judgement nobody stalled for longer than may be. On a busy machine somebody
-    /// may in all of them: then there are more rounds.
+    /// Fails unless in most of the rounds since the last judgement nobody stalled for longer than may be. On a busy machine somebody
+    /// may in many of them: then there are more rounds.
     pub fn judge_stalls(&mut self, what: &str, mut again: impl FnMut(&mut Figures)) {
         let goal = GOAL.as_nanos() as u64;
         for _ in 0..ROUNDS {
-            if self.stalls.iter().any(|&stall| stall < goal) {
+            let short = self.stalls.iter().filter(|&&stall| stall < goal);
+            if short.count() * 2 > self.stalls.len() {
                 self.stalls.clear();
                 return;
             }
             again(self);
         }
-        panic!("{what}: in each round somebody stalled for more than {GOAL:?}");
+        let stalls = &self.stalls;
+        panic!(
+            "{what}: in half of the rounds somebody stalled for {GOAL:?} or longer: {stalls:?} ns"
+        );
     }
 
     pub fn print(&self, what: &str) {
