@@ -243,8 +243,8 @@ impl Work for Soak {
     fn lacks(&self) -> Option<(bool, bool)> {
         let held = self.queue.attributes();
         let taken = held.messages + held.reserved + held.leased;
-        // A batch may wait beside almost as many places.
-        let is_full = taken + BATCH as usize > held.max_messages;
+        // A batch may wait beside some places, and others behind it.
+        let is_full = taken + self.journal.most_wanted(1) as usize > held.max_messages;
         Some((is_full, held.messages == 0))
     }
 

@@ -230,7 +230,8 @@ impl Work for Soak {
 
     fn lacks(&self) -> Option<(bool, bool)> {
         let status = self.status()?;
-        let largest = (1 + BATCH) * SIZE as u64;
+        // A batch may wait beside some room, and others behind it.
+        let largest = self.journal.most_wanted(SIZE as u64);
         let taken = status.entry.bytes + status.leased_bytes;
         let is_full = taken + largest > status.entry.qbytes;
         Some((is_full, status.entry.messages == 0))

@@ -68,6 +68,7 @@ impl<'a> Actor<'a> {
             .iter()
             .map(|(bytes, priority)| (&bytes[..], *priority))
             .collect();
+        self.me().wants.store(batch.len() as u64, SeqCst);
         self.begin(how);
         let result = match how {
             How::Try => self.queue.try_send_batch(&messages),
@@ -79,6 +80,7 @@ impl<'a> Actor<'a> {
             record.end(result.is_ok());
         }
         self.end();
+        self.me().wants.store(0, SeqCst);
         result.map(|()| first)
     }
 

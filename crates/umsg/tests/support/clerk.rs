@@ -75,12 +75,15 @@ impl<'a> Clerk<'a> {
             .iter()
             .map(|(mtype, bytes)| (*mtype, &bytes[..]))
             .collect();
+        let bytes = messages.iter().map(|(_, bytes)| bytes.len() as u64);
+        self.me().wants.store(bytes.sum(), SeqCst);
         self.journal.begin(self.role, how);
         let result = self.queue.send_batch_until(&messages, until(how));
         for record in records {
             record.end(result.is_ok());
         }
         self.journal.end(self.role);
+        self.me().wants.store(0, SeqCst);
         result.map(|()| first)
     }
 

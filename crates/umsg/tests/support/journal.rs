@@ -47,6 +47,8 @@ pub struct Message {
 pub struct Role {
     /// While it is inside of receives, how many messages those may take; else 0.
     pub receiving: AtomicU32,
+    /// While it sends several messages at once, how much room they take together, in what the queue is bounded by; else 0.
+    pub wants: AtomicU64,
     /// Processes that have had this role.
     pub lives: AtomicU32,
     /// Set by the process when it is ready, and by others to let it go on.
@@ -206,6 +208,7 @@ impl Journal {
                 &role.due_at,
                 &role.first_after_mark,
                 &role.longest,
+                &role.wants,
             ] {
                 word.store(0, SeqCst);
             }
@@ -369,6 +372,13 @@ impl Journal {
             missing == 0,
             "{what}: {missing} messages are lost that no dead receiver held; the first: {first:?}"
         );
+    }
+
+    /// How much room has to be there for whoever is in the middle of a send, at most: one that wants less may stand behind one that wants
+    /// more. `one` is what a single message takes.
+    pub fn most_wanted(&self, one: u64) -> u64 {
+        let wanted = self.roles.iter().map(|role| role.wants.load(SeqCst));
+        wanted.max().unwrap_or(0).max(one)
     }
 
     /// How many messages of a role's send that did not return were received, and how many there are.

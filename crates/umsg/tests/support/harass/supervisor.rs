@@ -92,6 +92,7 @@ impl<W: Work> Supervisor<'_, W> {
         for record in self.records(role) {
             record.begun_at.store(0, SeqCst);
             record.receiving.store(0, SeqCst);
+            record.wants.store(0, SeqCst);
             record.lives.fetch_add(1, SeqCst);
         }
         let mark = match self.work.spares(role) {
