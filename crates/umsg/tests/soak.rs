@@ -345,7 +345,7 @@ impl Soak {
         let slots = self.queue.status().slots;
         // At least a page of slots; a sixteenth at a time; and what waiters and offers hold.
         let most = depth + depth / 16 + 2 * 32 + WORKERS * 6;
-        assert!(slots <= most, "{what}: {slots} slots");
+        assert!(slots <= most, "{what}: {slots} slots: some are lost");
     }
 
     /// Nobody has left anything that should not be there: what each slot, list and counter says fits together.

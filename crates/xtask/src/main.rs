@@ -68,11 +68,11 @@ enum Task {
         #[arg(long)]
         json: bool,
     },
-    /// Plant defects into a copy of the library, one at a time, and see that the soak notices each
+    /// Plant defects into a copy of the library, one at a time, and see that the soak, or a test, notices each
     Defects {
         /// Those whose names contain one of these words, if not all
         words: Vec<String>,
-        /// For how long the soak may look for one
+        /// For how long a soak may look for one
         #[arg(long, value_name = "N", default_value_t = 1.0)]
         minutes: f64,
     },

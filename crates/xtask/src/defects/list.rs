@@ -1,14 +1,34 @@
-//! The defects: each is one edit of the library's source.
+//! The defects: each is one edit of the library's source. Here are those that a soak has to notice.
+
+use std::fmt;
 
 use crate::soak::Face;
+
+/// What fails if there is a defect.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum By {
+    /// The soak of a face.
+    Soak(Face),
+    /// A test of the library: the program that it is in, and its name.
+    Test(&'static str, &'static str),
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            By::Soak(face) => to.write_str(face.test()),
+            By::Test(program, test) => write!(to, "{program}::{test}"),
+        }
+    }
+}
 
 /// What somebody might have got wrong.
 pub struct Defect {
     pub name: &'static str,
     /// What it does to whom.
     pub what: &'static str,
-    /// Whose soak has to notice it.
-    pub face: Face,
+    /// What has to notice it.
+    pub by: By,
     /// Below `crates/umsg/src`.
     pub file: &'static str,
     /// Stands there once.
@@ -22,7 +42,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-loses",
         what: "a repair forgets one of the messages in the store",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "recover.rs",
         old: "if !survey.has(slot) && cell.is_stored() {",
         new: "if !survey.has(slot) && cell.is_stored() && slot != 5 {",
@@ -31,7 +51,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-twice",
         what: "a message whose hand-over was cut short is delivered, and is still in the queue",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "recover.rs",
         old: "    leave_queue(engine, node.slot.get())?;\n",
         new: "",
@@ -40,16 +60,16 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-slot-leak",
         what: "a repair does not free the slot that a dead receiver had in its hands",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "recover.rs",
         old: "            engine.free_slot(slot);\n",
         new: "",
-        finding: &[" slots", "no slot is lost"],
+        finding: &["slots: some are lost", "no slot is lost"],
     },
     Defect {
         name: "posix-count",
         what: "a repair counts a stored message too many",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "recover.rs",
         old: "receiver.stored.store(messages, Ordering::Release);",
         new: "receiver.stored.store(messages + u64::from(messages > 2), Ordering::Release);",
@@ -58,7 +78,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-batch-half",
         what: "the messages of a batch whose sender died are not taken back",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "recover.rs",
         old: "Some(end) => batch::take_back(segment, sent, end)?,",
         new: "Some(_) => {}",
@@ -67,7 +87,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-sender-unwoken",
         what: "a blocked sender whose message is let in is not woken",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "queue/serve.rs",
         old: "            waiters.remove(node)?;\n            wakes.add(index);\n",
         new: "            waiters.remove(node)?;\n            let _ = index;\n",
@@ -76,7 +96,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-lease-kept",
         what: "a lease of a dead process never comes back",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "queue/hold.rs",
         old: "State::Leased if is_orphan || (until != 0 && until <= now) => {",
         new: "State::Leased if until != 0 && until <= now => {",
@@ -85,7 +105,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-room-kept",
         what: "room that a dead process had reserved never comes back",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "queue/hold.rs",
         old: "State::Reserved if is_orphan => {",
         new: "State::Reserved if is_orphan && until == 1 => {",
@@ -94,7 +114,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-bell-silent",
         what: "who polls is not told of messages",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "doorbell/chain.rs",
         old: "        gong.change(from, to, wanted & !told != 0);\n",
         new: "        if to < from {\n            gong.change(from, to, wanted & !told != 0);\n        }\n",
@@ -103,7 +123,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-notice-lost",
         what: "a registered process is not told when a message comes to the empty queue",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "queue/notice.rs",
         old: "(true, true) => self.fire(wakes),",
         new: "(true, true) => {}",
@@ -112,7 +132,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "posix-descriptor-leak",
         what: "a process that looks whether anybody polls leaves a descriptor open",
-        face: Face::Posix,
+        by: By::Soak(Face::Posix),
         file: "doorbell/descriptor.rs",
         old: "        flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;\n",
         new: "        if flock(&bell, FlockOperation::NonBlockingLockExclusive).is_err() {\n            std::mem::forget(bell);\n            return None;\n        }\n",
@@ -121,7 +141,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-hand-over-lost",
         what: "a message that was handed to a receiver that died does not go back",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "typed/offer.rs",
         old: "count(Event::WaiterDied);\n                    self.put_back(who, wakes)?;",
         new: "count(Event::WaiterDied);\n                    self.clear_away(node)?;",
@@ -130,7 +150,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-twice",
         what: "a repair puts a message that was handed over into the order, too",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "typed/repair.rs",
         old: "if has_message(seat, node.list.get()) && survey.note(node.slot.get()) =>",
         new: "if has_message(seat, node.list.get()) && !survey.has(node.slot.get() as usize) =>",
@@ -139,7 +159,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-admission-lost",
         what: "the message of a blocked sender that was told that it is sent is not, if who let it in died",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "typed/repair.rs",
         old: "        engine.commit(slot)?;\n",
         new: "",
@@ -148,7 +168,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-slot-leak",
         what: "a repair does not free each slot that nobody holds",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "typed/repair.rs",
         old: "        if !survey.has(slot) {\n            segment.cell",
         new: "        if !survey.has(slot) && slot % 4 != 1 {\n            segment.cell",
@@ -157,7 +177,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-bytes",
         what: "a repair counts a byte too many",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "typed/repair.rs",
         old: "hub.bytes.store(counts.bytes, Ordering::Relaxed);",
         new: "hub.bytes.store(counts.bytes + 1, Ordering::Relaxed);",
@@ -166,7 +186,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-unwoken",
         what: "a waiter whose wait has ended is not woken",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "typed/wait.rs",
         old: "            wakes.add(to.index);\n",
         new: "            let _ = &wakes;\n",
@@ -175,7 +195,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-lease-kept",
         what: "a lease of a dead process never comes back",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "typed/lease.rs",
         old: "if holders.is_orphan(hold) || (until != 0 && until <= now) {",
         new: "if until != 0 && until <= now {",
@@ -184,7 +204,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "sysv-bell-silent",
         what: "who polls is not told of messages",
-        face: Face::Sysv,
+        by: By::Soak(Face::Sysv),
         file: "doorbell/chain.rs",
         old: "        gong.change(from, to, wanted & !told != 0);\n",
         new: "        if to < from {\n            gong.change(from, to, wanted & !told != 0);\n        }\n",
@@ -193,7 +213,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "ring-batch-half",
         what: "the reservation of a batch whose sender died is not skipped",
-        face: Face::Ring,
+        by: By::Soak(Face::Ring),
         file: "recover.rs",
         old: "Some(end) => batch::take_back(segment, sent, end)?,",
         new: "Some(_) => {}",
@@ -202,7 +222,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "ring-cursor",
         what: "the cursor is not moved past a message whose sender died",
-        face: Face::Ring,
+        by: By::Soak(Face::Ring),
         file: "recover.rs",
         old: "None if is_sent => sender.sent.store(sent.wrapping_add(1), Ordering::Release),",
         new: "None if is_sent => {}",
@@ -211,7 +231,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "ring-unwoken",
         what: "the receiver is not woken",
-        face: Face::Ring,
+        by: By::Soak(Face::Ring),
         file: "queue/bell.rs",
         old: "            futex::wake(word, 1);\n",
         new: "",
@@ -220,7 +240,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "ring-untold",
         what: "the receiver's descriptor is not made readable",
-        face: Face::Ring,
+        by: By::Soak(Face::Ring),
         file: "queue/bell.rs",
         old: "if !self.pull_rope() {",
         new: "if self.rope.is_none() {",
@@ -229,7 +249,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "ring-orphaned",
         what: "senders wait for room for ever when the owner is dead",
-        face: Face::Ring,
+        by: By::Soak(Face::Ring),
         file: "queue/owner.rs",
         old: "_ => self.has_lost_its_owner(),",
         new: "_ => false,",
@@ -238,7 +258,7 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "ring-descriptor-leak",
         what: "a descriptor that came with a message stays open",
-        face: Face::Ring,
+        by: By::Soak(Face::Ring),
         file: "ring/doorbell.rs",
         old: "self.waiting.remove(index).map(|(_, descriptor)| descriptor)",
         new: "self.waiting.remove(index).map(|(_, descriptor)| {\n            std::mem::forget(descriptor.try_clone());\n            descriptor\n        })",

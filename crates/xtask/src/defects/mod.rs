@@ -1,11 +1,13 @@
-//! `cargo xtask defects`: whether the soak fails if it should.
+//! `cargo xtask defects`: whether the soak, and tests of what no soak uses, fail if they should.
 //!
 //! Each of a list of plausible defects is planted into a copy of the sources, one at a time; then the soak of its face has to fail,
-//! within the time that was asked for, and to say what the defect does: another failure does not count. Which did, after how long and
-//! with which words, is printed.
+//! within the time that was asked for, or the test that is named with it, and to say what the defect does: another failure does not count.
+//! Which did, after how long and with which words, is printed.
 //!
-//! First the soak of the sound copy has to pass, for as long: one that fails by itself, say because the machine is too busy, would notice anything.
+//! First the soak or test has to pass on the sound copy, a soak for as long: one that fails by itself, say because the machine is too busy,
+//! would notice anything.
 
+mod beside;
 mod list;
 
 use std::collections::BTreeSet;
@@ -23,9 +25,9 @@ use tempfile::TempDir;
 
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
-use crate::soak::{Face, Wish};
+use crate::soak::Wish;
 use crate::workspace::Workspace;
-use list::{DEFECTS, Defect};
+use list::{By, Defect};
 
 /// What is copied: what a build of the library's tests needs.
 const COPIED: [&str; 6] = [
@@ -44,10 +46,10 @@ pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> 
     let is_meant = |defect: &&Defect| {
         words.is_empty() || words.iter().any(|word| defect.name.contains(&word[..]))
     };
-    let meant: Vec<&Defect> = DEFECTS.iter().filter(is_meant).collect();
-    let faces: BTreeSet<Face> = meant.iter().map(|defect| defect.face).collect();
-    for face in faces {
-        nursery.expect_sound(face, minutes)?;
+    let meant: Vec<&Defect> = all().filter(is_meant).collect();
+    let noticers: BTreeSet<By> = meant.iter().map(|defect| defect.by).collect();
+    for by in noticers {
+        nursery.expect_sound(by, minutes)?;
     }
     let mut unnoticed = Vec::new();
     for defect in meant {
@@ -74,7 +76,12 @@ pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> 
     }
 }
 
-/// A soak's failure.
+/// All defects.
+fn all() -> impl Iterator<Item = &'static Defect> {
+    list::DEFECTS.iter().chain(beside::DEFECTS)
+}
+
+/// The failure of a soak or test.
 struct Noticed {
     after: Duration,
     words: String,
@@ -140,20 +147,20 @@ impl Nursery {
         tests
     }
 
-    /// Has the soak run with the defect in place.
+    /// Has its soak or test run with the defect in place.
     fn plant(&self, defect: &Defect, minutes: f64) -> Result<Option<Noticed>> {
         let path = self.file(defect);
         let sound = fs::read_to_string(&path).context(path.display())?;
         fs::write(&path, sound.replace(defect.old, defect.new)).context(path.display())?;
-        let noticed = self.soak(defect.name, defect.face, minutes);
+        let noticed = self.run(defect.name, defect.by, minutes);
         fs::write(&path, sound).context(path.display())?;
         noticed
     }
 
-    /// Fails if the soak of a face fails without any defect.
-    fn expect_sound(&self, face: Face, minutes: f64) -> Result<()> {
-        let what = format!("{} without a defect", face.test());
-        match self.soak(&what, face, minutes)? {
+    /// Fails if a soak or test fails without any defect.
+    fn expect_sound(&self, by: By, minutes: f64) -> Result<()> {
+        let what = format!("{by} without a defect");
+        match self.run(&what, by, minutes)? {
             None => {
                 println!("{what}: passes");
                 Ok(())
@@ -164,21 +171,34 @@ impl Nursery {
         }
     }
 
-    /// What the soak of a face fails with, if it does.
-    fn soak(&self, what: &str, face: Face, minutes: f64) -> Result<Option<Noticed>> {
-        let mut build = Wish::new(minutes, None).command_in(self.tests(), face);
+    /// The soak or the test, as a command.
+    fn command(&self, by: By, minutes: f64) -> Command {
+        let mut command = self.tests();
+        match by {
+            By::Soak(face) => return Wish::new(minutes, None).command_in(command, face),
+            By::Test(program, test) => {
+                command.args(["--test", program, "--", "--nocapture", test]);
+            }
+        }
+        command
+    }
+
+    /// What a soak or test fails with, if it does.
+    fn run(&self, what: &str, by: By, minutes: f64) -> Result<Option<Noticed>> {
+        let mut build = self.command(by, minutes);
         build.args(["--list"]).stdout(Stdio::null());
         if !interrupt::run(&mut build)?.success() {
             return Err(Failure::new(format!("{what} does not build")));
         }
         let queues = directory().context("/dev/shm")?;
-        let mut soak = Wish::new(minutes, None).command_in(self.tests(), face);
-        soak.env("RUST_BACKTRACE", "0")
+        let mut command = self.command(by, minutes);
+        command
+            .env("RUST_BACKTRACE", "0")
             .env("UMSG_TEST_DIRECTORY", queues.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let begun = Instant::now();
-        let words = failure(&mut soak).context(what);
+        let words = failure(&mut command).context(what);
         let after = begun.elapsed();
         remove(queues);
         let words = words?;
@@ -187,7 +207,7 @@ impl Nursery {
     }
 }
 
-/// Where the soak has its queues: it is killed when it has failed, and removes nothing then.
+/// Where the tests have their queues: who runs them is killed when it has failed, and removes nothing then.
 fn directory() -> std::io::Result<TempDir> {
     let only_ours = Permissions::from_mode(0o700);
     tempfile::Builder::new()
@@ -196,7 +216,7 @@ fn directory() -> std::io::Result<TempDir> {
         .tempdir_in("/dev/shm")
 }
 
-/// Removes that. Who works there dies with the soak, and may make files until then.
+/// Removes that. Who works there dies with who runs them, and may make files until then.
 fn remove(queues: TempDir) {
     let mut tries = 0..100;
     while fs::remove_dir_all(queues.path()).is_err() && tries.next().is_some() {
@@ -204,9 +224,9 @@ fn remove(queues: TempDir) {
     }
 }
 
-/// What a soak fails with: its first panic, after which nobody waits for its end; or how it ended, if that is no success.
-fn failure(soak: &mut Command) -> std::io::Result<Option<String>> {
-    let mut child = soak.stderr(Stdio::piped()).process_group(0).spawn()?;
+/// What a soak or test fails with: its first panic, after which nobody waits for its end; or how it ended, if that is no success.
+fn failure(command: &mut Command) -> std::io::Result<Option<String>> {
+    let mut child = command.stderr(Stdio::piped()).process_group(0).spawn()?;
     let words = complaint(&mut child);
     if words.is_some() {
         // Fails only if it has ended.
@@ -216,7 +236,7 @@ fn failure(soak: &mut Command) -> std::io::Result<Option<String>> {
     Ok(words.or_else(|| (!status.success()).then(|| status.to_string())))
 }
 
-/// What the first panic says that a soak prints, if there is one before its end.
+/// What the first panic says that it prints, if there is one before its end.
 fn complaint(child: &mut Child) -> Option<String> {
     let lines = BufReader::new(child.stderr.take()?).lines();
     let mut lines = lines.map_while(std::result::Result::ok);
@@ -236,12 +256,31 @@ mod tests {
     fn each_defect_can_be_planted_at_one_place() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut names = BTreeSet::new();
-        for defect in DEFECTS {
+        for defect in all() {
             let text = fs::read_to_string(source(&root, defect)).unwrap();
             assert_eq!(text.matches(defect.old).count(), 1, "{}", defect.name);
             assert_ne!(defect.old, defect.new, "{}", defect.name);
             assert!(names.insert(defect.name), "{}", defect.name);
             assert!(!defect.finding.is_empty(), "{}", defect.name);
+        }
+    }
+
+    #[test]
+    fn each_defect_names_a_test_that_there_is() {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../umsg/tests");
+        for defect in all() {
+            let By::Test(program, test) = defect.by else {
+                continue;
+            };
+            // Its own file, or one of those in a folder of its name.
+            let folder = tests.join(program).read_dir().into_iter().flatten();
+            let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+            files.push(tests.join(program).with_extension("rs"));
+            let is_there = |file: &PathBuf| {
+                let text = fs::read_to_string(file).unwrap();
+                text.contains(&format!("#[test]\nfn {test}() {{"))
+            };
+            assert!(files.iter().any(is_there), "{}: {test}", defect.name);
         }
     }
 

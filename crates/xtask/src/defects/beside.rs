@@ -1,0 +1,181 @@
+//! Defects that no soak would notice: in what `umsg doctor` says and repairs, in queues that go with their last user, and in how long
+//! something takes. Each has to be noticed by one test of the library.
+
+use super::list::{By, Defect};
+
+pub const DEFECTS: &[Defect] = &[
+    Defect {
+        name: "salvage-ring-lost",
+        what: "messages of the ring are kept only as far as their senders have counted them",
+        by: By::Test(
+            "salvage",
+            "a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+        ),
+        file: "queue/salvage/survey.rs",
+        old: "            if ahead > end {\n",
+        new: "            if ahead >= end {\n",
+        finding: &["failed: sent: "],
+    },
+    Defect {
+        name: "salvage-order",
+        what: "messages of the store are kept in the order of their slots, from behind",
+        by: By::Test(
+            "salvage",
+            "a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+        ),
+        file: "queue/salvage/survey.rs",
+        old: "self.keep(slot, (false, cell.sequence.get()), Home::Queued);",
+        new: "self.keep(slot, (false, u64::from(u32::MAX - slot)), Home::Queued);",
+        finding: &["in another order"],
+    },
+    Defect {
+        name: "salvage-lease-forgotten",
+        what: "what is leased is queued, too, after a repair",
+        by: By::Test(
+            "salvage",
+            "who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew",
+        ),
+        file: "queue/salvage/lay.rs",
+        old: "            cell.set_stored(*home == Home::Queued);\n",
+        new: "            cell.set_stored(*home != Home::Unsent);\n",
+        finding: &["a slot is in one place only"],
+    },
+    Defect {
+        name: "sysv-salvage-order",
+        what: "messages are numbered anew in the order of their slots",
+        by: By::Test(
+            "salvage",
+            "a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+        ),
+        file: "typed/salvage.rs",
+        old: "        queued.sort_unstable();\n",
+        new: "",
+        finding: &["in another order"],
+    },
+    Defect {
+        name: "sysv-salvage-last-lost",
+        what: "the message that was sent last is taken for one that was not",
+        by: By::Test(
+            "salvage",
+            "a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+        ),
+        file: "typed/salvage.rs",
+        old: "            if was > last {\n",
+        new: "            if was >= last {\n",
+        finding: &["failed: free slots: "],
+    },
+    Defect {
+        name: "doctor-names-nobody",
+        what: "who died with a lock is not named",
+        by: By::Test(
+            "diagnosis",
+            "who_died_with_which_lock_is_named_and_so_is_who_repaired",
+        ),
+        file: "diagnosis/locks.rs",
+        old: "(0, true) => Owner::Died((last != 0).then(|| Process::of(last, 0))),",
+        new: "(0, true) => Owner::Died(None),",
+        finding: &["SEND_FILLED: Died(None)"],
+    },
+    Defect {
+        name: "doctor-counts-nothing",
+        what: "counts that do not fit what the queue holds are not told of",
+        by: By::Test(
+            "diagnosis",
+            "bytes_that_no_operation_could_have_left_are_found_where_they_are",
+        ),
+        file: "diagnosis/store.rs",
+        old: "        removed,\n        published.removed.load(load),\n",
+        new: "        published.removed.load(load),\n        published.removed.load(load),\n",
+        finding: &["removed: []"],
+    },
+    Defect {
+        name: "doctor-trusts-loans",
+        what: "a lock that says that it is lent, and that nobody lends, is taken for healthy",
+        by: By::Test(
+            "diagnosis",
+            "a_lock_that_names_nobody_there_could_be_is_told_of_and_reset",
+        ),
+        file: "diagnosis/locks.rs",
+        old: "lent.for_each(|lock| lock.owner = Owner::Impossible);",
+        new: "lent.for_each(drop);",
+        finding: &["0x3fffffff"],
+    },
+    Defect {
+        name: "transient-goes-early",
+        what: "a queue that goes with its last user goes with the first",
+        by: By::Test(
+            "last_close",
+            "the_last_of_several_handles_removes_the_queue_and_no_other_does",
+        ),
+        file: "namespace/transient/removal.rs",
+        old: "Err(Errno::WOULDBLOCK) if was_open => return Ok(false),",
+        new: "Err(Errno::WOULDBLOCK) if was_open => return Ok(true),",
+        finding: &["`Err` value: NotFound"],
+    },
+    Defect {
+        name: "transient-stays",
+        what: "the last user leaves the queue behind",
+        by: By::Test(
+            "last_close",
+            "the_last_of_several_handles_removes_the_queue_and_no_other_does",
+        ),
+        file: "namespace/transient/removal.rs",
+        old: "other => return other.map(|()| true),",
+        new: "other => return other.map(|()| false),",
+        finding: &["Err(OpenError::NotFound)"],
+    },
+    Defect {
+        name: "transient-orphan",
+        what: "who opens a queue while its last user removes it has one that others do not find",
+        by: By::Test(
+            "last_close",
+            "who_opens_while_the_last_user_closes_has_the_queue_that_others_find",
+        ),
+        file: "namespace/transient/mod.rs",
+        old: "        0 => Ok(Hold::Gone),\n",
+        new: "        0 => Ok(Hold::Held),\n",
+        finding: &["held, and not found", "two of one name"],
+    },
+    Defect {
+        name: "stopped-half-a-second-more",
+        what: "a call that does not block waits too long for a stopped process",
+        by: By::Test("stopped", "calls_beside_a_stopped_sender_return_in_time"),
+        file: "lock.rs",
+        old: "const STOPPED: u64 = 1_000_000_000;",
+        new: "const STOPPED: u64 = 1_500_000_000;",
+        finding: &["try_send: 50", "try_send: 51", "try_send: 52"],
+    },
+    Defect {
+        name: "stopped-deadline-missed",
+        what: "a call with a time-out waits beyond it for a stopped process",
+        by: By::Test("stopped", "calls_beside_a_stopped_receiver_return_in_time"),
+        file: "lock.rs",
+        old: "        timed => timed,\n",
+        new: "        _ => Deadline::Monotonic(now + STOPPED),\n",
+        finding: &["receive_timeout: 9"],
+    },
+    Defect {
+        name: "stall-of-three-slices",
+        what: "who waits for a lock, or for a message, looks by itself too seldom",
+        by: By::Test(
+            "crash_points",
+            "a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody",
+        ),
+        file: "lock.rs",
+        old: "pub(crate) const SLICE: u64 = 100_000_000;",
+        new: "pub(crate) const SLICE: u64 = 300_000_000;",
+        finding: &["in half of the rounds somebody stalled"],
+    },
+    Defect {
+        name: "repair-slow",
+        what: "a repair takes most of a second",
+        by: By::Test(
+            "repair_time",
+            "a_deep_queue_of_one_priority_is_repaired_in_milliseconds",
+        ),
+        file: "recover.rs",
+        old: "    crash_point!(REPAIR_STORED);\n",
+        new: "    std::thread::sleep(std::time::Duration::from_millis(600));\n    crash_point!(REPAIR_STORED);\n",
+        finding: &["mapped before: median"],
+    },
+];
