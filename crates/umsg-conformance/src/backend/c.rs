@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libc::{mode_t, mq_attr, size_t, ssize_t, timespec};
 use umsg::{Edges, Namespace};
 
-use super::calls::{Library, answer, control_epoll_by, nothing, pointer, poll_by};
+use super::calls::{answer, control_epoll_by, nothing, pointer, poll_by};
+use super::functions::Library;
 use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
 use crate::errno::Errno;
 use crate::sys;

@@ -6,12 +6,15 @@
 mod c;
 mod calls;
 mod flawed;
+mod functions;
 mod native;
 
 pub use c::C;
-pub use calls::{Called, Calls};
-pub(crate) use calls::{Library, answer, nothing};
+pub use calls::Called;
+pub(crate) use calls::{answer, nothing};
 pub use flawed::{Flaw, Flawed};
+pub use functions::Calls;
+pub(crate) use functions::Library;
 pub use native::Native;
 pub(crate) use native::handle_deferred;
 
