@@ -1,8 +1,14 @@
 //! Repairing what was scribbled over: whole messages are kept in their order, and the queue works again.
 
+#[path = "salvage/rings.rs"]
+mod rings;
+#[path = "salvage/room.rs"]
+mod room;
 #[path = "salvage/senders.rs"]
 mod senders;
 mod support;
+#[path = "salvage/typed.rs"]
+mod typed;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs;
@@ -306,82 +312,6 @@ fn limit(place: &Place, max_bytes: Option<u64>) {
 }
 
 #[test]
-fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_call() {
-    // A receiver with a slot in hand, a sender that has not counted its message, one that has borrowed the other lock and a slot.
-    for (point, died) in [
-        ("RECEIVE_UNSTORED", [false, true]),
-        ("SEND_PUBLISHED", [true, false]),
-        ("RESERVE_SLOT_TAKEN", [true, true]),
-    ] {
-        let place = Place::new();
-        let queue = place.create("/q", 50, 400);
-        for n in 0..3 {
-            queue.try_send(&[n; 11], n.into()).unwrap();
-        }
-        let mut child = Child::run(|| {
-            crash::arm(point, 1);
-            match point {
-                "RECEIVE_UNSTORED" => drop(queue.try_receive(&mut [0; 400])),
-                "SEND_PUBLISHED" => queue.try_send(b"sent", 9).unwrap(),
-                _ => drop(queue.try_reserve(100)),
-            }
-            0
-        });
-        child.expect(Exit::Signal(libc::SIGKILL), point);
-        // Somebody says that there is damage, and what the queue is to be made anew in is memory no more.
-        write(&path(&place), 48, &[1]);
-        let file = fs::File::options().write(true).open(path(&place)).unwrap();
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(&file, flags, LINKS.0, LINKS.1).unwrap();
-        limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
-        let repaired = repair(&place);
-        let failed = repaired.failed.expect("no room");
-        assert!(failed.contains("no room"), "{point}: {failed}");
-        let pid = child.pid() as u32;
-        let is_dead = |owner: &Owner| matches!(owner, Owner::Died(Some(who)) if who.pid == pid);
-        let owners = repaired.after.locks.iter().map(|lock| &lock.owner);
-        let found: Vec<bool> = owners.clone().map(is_dead).collect();
-        assert_eq!(found, died, "{point}: {:?}", owners.collect::<Vec<_>>());
-        limit(&place, None);
-        // The next calls repair.
-        let count = drain(&queue).len();
-        let sent = usize::from(point == "SEND_PUBLISHED");
-        let received = usize::from(point == "RECEIVE_UNSTORED");
-        assert_eq!(count, 3 + sent - received, "{point}");
-        works(&queue, 50, 400);
-        let diagnosis = posix::diagnose(&place.namespace, "/q").unwrap();
-        assert!(
-            diagnosis.problems.len() == 1 && diagnosis.damage.is_some(),
-            "{point}: {:#?}",
-            diagnosis.problems
-        );
-        let repaired = repair(&place);
-        assert!(repaired.after.is_healthy(), "{point}: {repaired:#?}");
-    }
-}
-
-#[test]
-fn a_priority_that_there_is_no_room_for_leaves_the_queue_as_it_was() {
-    let place = Place::new();
-    let queue = place.create("/q", 50, 400);
-    (0..3).for_each(|n| queue.try_send(&[n; 11], 0).unwrap());
-    // A message is of another priority, whose list is no memory, and the queue fills the limit.
-    limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
-    write(&path(&place), CELLS + 128 + 8, &20_000_u32.to_le_bytes());
-    write(&path(&place), 48, &[1]);
-    let failed = repair(&place).failed.expect("no room");
-    assert!(failed.contains("no room"), "{failed}");
-    queue.try_send(&[3; 11], 0).unwrap();
-    assert_eq!(queue.try_receive(&mut [0; 400]).unwrap().len, 11);
-    limit(&place, None);
-    let repaired = repair(&place);
-    assert!(repaired.after.is_healthy(), "{repaired:#?}");
-    assert_eq!(repaired.kept, Some(3));
-    assert_eq!(drain(&queue).len(), 3);
-    works(&queue, 50, 400);
-}
-
-#[test]
 fn what_was_sent_while_the_last_message_before_it_was_being_stored_is_kept() {
     let place = Place::new();
     let queue = place.create("/q", 50, 400);
@@ -406,61 +336,6 @@ fn what_was_sent_while_the_last_message_before_it_was_being_stored_is_kept() {
     let found = drain(&queue);
     assert_eq!(found, [3, 2, 1, 0].map(|n| vec![n; 11]));
     works(&queue, 50, 400);
-}
-
-/// Sends messages of several priorities until there is no more room, and answers how many.
-fn send_all_there_is_room_for(queue: &Queue) -> usize {
-    let mut sent = 0;
-    loop {
-        match queue.try_send(&[7; 60], sent as u32 % 4 * 8_000) {
-            Ok(()) => sent += 1,
-            Err(SendError::OverLimit) => return sent,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-#[test]
-fn a_repair_needs_no_room_that_the_queue_has_already() {
-    // Whatever the queue could not get when it wanted to grow: cells, links, or a longer ring.
-    for pages in 0..48 {
-        let place = Place::new();
-        // That there is no limit would be believed for a while.
-        limit(&place, Some(u64::MAX));
-        let queue = place.create("/q", 20_000, 60);
-        for priority in 0..4 {
-            queue.try_send(&[7; 60], priority * 8_000).unwrap();
-        }
-        let used = place.namespace.allocated_bytes().unwrap();
-        limit(&place, Some(used + 100_000 + pages * 4096));
-        let sent = 4 + send_all_there_is_room_for(&queue);
-        // The queue itself fills the limit.
-        limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
-        write(&path(&place), SCRIBBLE.0, SCRIBBLE.1);
-        let repaired = repair(&place);
-        assert!(
-            repaired.after.is_healthy() && repaired.kept == Some(sent as u64),
-            "{pages}: {repaired:#?}"
-        );
-        assert_eq!(drain(&queue).len(), sent, "{pages}");
-        // It has what it had.
-        for n in 0..sent {
-            let sent_again = queue.try_send(&[7; 60], n as u32 % 4 * 8_000);
-            assert!(sent_again.is_ok(), "{pages}: {n} of {sent}");
-        }
-        assert_eq!(drain(&queue).len(), sent, "{pages}");
-    }
-}
-
-#[test]
-fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
-    let place = Place::new();
-    let queue = typed(&place);
-    limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
-    write(&place.path().join("msg/0"), 256 + 12, &[0xff; 4]);
-    let repaired = sysv::repair(&place.namespace, KEY).unwrap();
-    assert!(repaired.after.is_healthy(), "{repaired:#?}");
-    assert_eq!(drain_typed(&queue), (5..=24).collect::<Vec<_>>());
 }
 
 #[test]
@@ -488,179 +363,5 @@ fn several_repairs_at_once_lose_nothing() {
         assert!(repair(&place).after.is_healthy());
         assert_eq!(drain(&queue), held);
         works(&queue, 50, 400);
-    }
-}
-
-/// A System V queue whose last messages have the slots of those that were received. It holds those from 5 to 24, in this order.
-fn typed(place: &Place) -> sysv::Queue {
-    let queue = place.create_typed(KEY);
-    let send = |n: u8| {
-        let message = vec![n; usize::from(n) * 20];
-        queue.try_send(i64::from(n % 4) + 1, &message).unwrap();
-    };
-    (1..=20).for_each(send);
-    for _ in 1..=4 {
-        let mut buffer = [0; 400];
-        queue.try_receive(sysv::Want::Any, &mut buffer).unwrap();
-    }
-    (21..=24).for_each(send);
-    queue
-}
-
-/// Receives all messages; answers the first byte of each.
-fn drain_typed(queue: &sysv::Queue) -> Vec<u8> {
-    let (mut buffer, mut found) = ([0; 8192], Vec::new());
-    loop {
-        match queue.try_receive(sysv::Want::Any, &mut buffer) {
-            Ok(received) => found.push(buffer[..received.len].first().map_or(0, |first| *first)),
-            Err(sysv::ReceiveError::NoMessage) => return found,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-fn typed_works(queue: &sysv::Queue) {
-    for n in 0..40_usize {
-        queue.try_send(n as i64 % 5 + 1, &vec![1; n * 7]).unwrap();
-    }
-    let by_type = (1..=5).map(|mtype| {
-        let mut count = 0;
-        let want = sysv::Want::Exactly(mtype);
-        while queue.try_receive(want, &mut [0; 8192]).is_ok() {
-            count += 1;
-        }
-        count
-    });
-    assert_eq!(by_type.collect::<Vec<_>>(), [8; 5]);
-}
-
-#[test]
-fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
-    for (what, offset, bytes) in [
-        ("free slots", 256 + 8, &[0xff; 4][..]),
-        ("messages", 256 + 12, &[0xff; 4]),
-        ("number of the last message", 256 + 16, &[0xff; 8]),
-        ("bytes", 256 + 24, &[0xff; 8]),
-        ("blocked receivers", 256 + 80, &[0xff; 4]),
-        ("used slots", 256 + 128, &[0xff; 4]),
-        ("length of the arena", 256 + 136, &[0xff; 4]),
-        ("roots of the order", 512, &[0xff; 64]),
-        ("length of the file", 24, &[1]),
-    ] {
-        let place = Place::new();
-        drop(typed(&place));
-        let path = place.path().join("msg/0");
-        write(&path, offset, bytes);
-        let repaired = sysv::repair(&place.namespace, KEY).unwrap();
-        assert!(
-            !repaired.before.is_healthy() && repaired.after.is_healthy(),
-            "{what}: {repaired:#?}"
-        );
-        let queue = place.open_typed(KEY);
-        let found = drain_typed(&queue);
-        assert_eq!(found.len(), 20, "{what}: {:?}", repaired.done);
-        assert!(found.is_sorted(), "{what}: in another order: {found:?}");
-        typed_works(&queue);
-        assert!(
-            sysv::diagnose(&place.namespace, KEY).unwrap().is_healthy(),
-            "{what}"
-        );
-    }
-}
-
-/// The parts of a file that are memory.
-fn extents(file: &fs::File) -> Vec<(u64, u64)> {
-    use rustix::fs::{SeekFrom, seek};
-    let (mut at, mut found) = (0, Vec::new());
-    while let Ok(begin) = seek(file, SeekFrom::Data(at)) {
-        at = seek(file, SeekFrom::Hole(begin)).unwrap();
-        found.push((begin, at));
-    }
-    found
-}
-
-#[test]
-fn whatever_was_scribbled_a_system_v_queue_that_is_said_to_be_healthy_works() {
-    let mut random = Random::new(9);
-    for round in 0..40 {
-        let place = Place::new();
-        drop(typed(&place));
-        let path = place.path().join("msg/0");
-        let extents = extents(&fs::File::open(&path).unwrap());
-        for _ in 0..1 + random.below(30) {
-            let (begin, end) = extents[random.below(extents.len() as u64) as usize];
-            // Not the header and the rights.
-            let begin = begin.max(256);
-            write(
-                &path,
-                begin + random.below(end - begin - 8),
-                &random.next().to_le_bytes(),
-            );
-        }
-        let repaired = sysv::repair(&place.namespace, KEY).unwrap();
-        if repaired.failed.is_none() {
-            assert!(
-                repaired.after.is_healthy(),
-                "{round}: {:#?}",
-                repaired.after.problems
-            );
-            let queue = place.open_typed(KEY);
-            drain_typed(&queue);
-            typed_works(&queue);
-        }
-    }
-}
-
-#[test]
-fn a_ring_that_was_scribbled_over_keeps_its_whole_messages_and_its_receiver() {
-    let place = Place::new();
-    let mut receiver = ring::Options::new()
-        .entries(8)
-        .create_in(&place.namespace, "/r")
-        .unwrap();
-    let sender = ring::Sender::open_in(&place.namespace, "/r").unwrap();
-    for n in 0..5 {
-        sender.send(&ring::Post::new(n)).unwrap();
-    }
-    write(&place.path().join("ring/r"), 640, &[0; 8]);
-    let repaired = ring::repair(&place.namespace, "/r").unwrap();
-    assert!(
-        !repaired.before.is_healthy() && repaired.after.is_healthy(),
-        "{repaired:#?}"
-    );
-    for n in 0..5 {
-        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().user_data, n);
-    }
-    for n in 5..30 {
-        sender.send(&ring::Post::new(n)).unwrap();
-        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().user_data, n);
-    }
-}
-
-#[test]
-fn who_polls_a_ring_is_told_by_a_repair_of_what_a_dead_sender_has_sent() {
-    for is_damaged in [false, true] {
-        let place = Place::new();
-        let options = ring::Options::new();
-        let mut receiver = options.create_in(&place.namespace, "/r").unwrap();
-        let is_told = |receiver: &mut ring::Ring| poll_readable(receiver.pollable(), How::Try);
-        assert!(!is_told(&mut receiver));
-        let sender = || ring::Sender::open_in(&place.namespace, "/r").unwrap();
-        let mut child = Child::run(|| {
-            crash::arm("SEND_COUNTED", 1);
-            sender().try_send(&ring::Post::new(7)).map_or(1, |()| 0)
-        });
-        child.expect(Exit::Signal(libc::SIGKILL), "SEND_COUNTED");
-        if is_damaged {
-            write(&place.path().join("ring/r"), 48, &[1]);
-        }
-        let repaired = ring::repair(&place.namespace, "/r").unwrap();
-        assert!(repaired.after.is_healthy(), "{repaired:#?}");
-        assert_eq!(repaired.kept.is_some(), is_damaged);
-        assert!(is_told(&mut receiver), "damaged: {is_damaged}");
-        assert_eq!(receiver.try_recv().unwrap().user_data, 7);
-        assert!(receiver.try_recv().is_err() && !is_told(&mut receiver));
-        sender().try_send(&ring::Post::new(8)).unwrap();
-        assert!(is_told(&mut receiver), "damaged: {is_damaged}");
     }
 }

@@ -11,8 +11,9 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 14] = [
+const PLACES: [&str; 15] = [
     "crates/umsg/tests",
+    "crates/umsg/tests/bad_input",
     "crates/umsg/tests/diagnosis",
     "crates/umsg/tests/last_close",
     "crates/umsg/tests/salvage",

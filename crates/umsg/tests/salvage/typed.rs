@@ -1,0 +1,134 @@
+//! System V queues made anew.
+
+use super::*;
+
+#[test]
+fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
+    let place = Place::new();
+    let queue = typed(&place);
+    limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
+    write(&place.path().join("msg/0"), 256 + 12, &[0xff; 4]);
+    let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!(drain_typed(&queue), (5..=24).collect::<Vec<_>>());
+}
+
+/// A System V queue whose last messages have the slots of those that were received. It holds those from 5 to 24, in this order.
+fn typed(place: &Place) -> sysv::Queue {
+    let queue = place.create_typed(KEY);
+    let send = |n: u8| {
+        let message = vec![n; usize::from(n) * 20];
+        queue.try_send(i64::from(n % 4) + 1, &message).unwrap();
+    };
+    (1..=20).for_each(send);
+    for _ in 1..=4 {
+        let mut buffer = [0; 400];
+        queue.try_receive(sysv::Want::Any, &mut buffer).unwrap();
+    }
+    (21..=24).for_each(send);
+    queue
+}
+
+/// Receives all messages; answers the first byte of each.
+fn drain_typed(queue: &sysv::Queue) -> Vec<u8> {
+    let (mut buffer, mut found) = ([0; 8192], Vec::new());
+    loop {
+        match queue.try_receive(sysv::Want::Any, &mut buffer) {
+            Ok(received) => found.push(buffer[..received.len].first().map_or(0, |first| *first)),
+            Err(sysv::ReceiveError::NoMessage) => return found,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn typed_works(queue: &sysv::Queue) {
+    for n in 0..40_usize {
+        queue.try_send(n as i64 % 5 + 1, &vec![1; n * 7]).unwrap();
+    }
+    let by_type = (1..=5).map(|mtype| {
+        let mut count = 0;
+        let want = sysv::Want::Exactly(mtype);
+        while queue.try_receive(want, &mut [0; 8192]).is_ok() {
+            count += 1;
+        }
+        count
+    });
+    assert_eq!(by_type.collect::<Vec<_>>(), [8; 5]);
+}
+
+#[test]
+fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
+    for (what, offset, bytes) in [
+        ("free slots", 256 + 8, &[0xff; 4][..]),
+        ("messages", 256 + 12, &[0xff; 4]),
+        ("number of the last message", 256 + 16, &[0xff; 8]),
+        ("bytes", 256 + 24, &[0xff; 8]),
+        ("blocked receivers", 256 + 80, &[0xff; 4]),
+        ("used slots", 256 + 128, &[0xff; 4]),
+        ("length of the arena", 256 + 136, &[0xff; 4]),
+        ("roots of the order", 512, &[0xff; 64]),
+        ("length of the file", 24, &[1]),
+    ] {
+        let place = Place::new();
+        drop(typed(&place));
+        let path = place.path().join("msg/0");
+        write(&path, offset, bytes);
+        let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+        assert!(
+            !repaired.before.is_healthy() && repaired.after.is_healthy(),
+            "{what}: {repaired:#?}"
+        );
+        let queue = place.open_typed(KEY);
+        let found = drain_typed(&queue);
+        assert_eq!(found.len(), 20, "{what}: {:?}", repaired.done);
+        assert!(found.is_sorted(), "{what}: in another order: {found:?}");
+        typed_works(&queue);
+        assert!(
+            sysv::diagnose(&place.namespace, KEY).unwrap().is_healthy(),
+            "{what}"
+        );
+    }
+}
+
+/// The parts of a file that are memory.
+fn extents(file: &fs::File) -> Vec<(u64, u64)> {
+    use rustix::fs::{SeekFrom, seek};
+    let (mut at, mut found) = (0, Vec::new());
+    while let Ok(begin) = seek(file, SeekFrom::Data(at)) {
+        at = seek(file, SeekFrom::Hole(begin)).unwrap();
+        found.push((begin, at));
+    }
+    found
+}
+
+#[test]
+fn whatever_was_scribbled_a_system_v_queue_that_is_said_to_be_healthy_works() {
+    let mut random = Random::new(9);
+    for round in 0..40 {
+        let place = Place::new();
+        drop(typed(&place));
+        let path = place.path().join("msg/0");
+        let extents = extents(&fs::File::open(&path).unwrap());
+        for _ in 0..1 + random.below(30) {
+            let (begin, end) = extents[random.below(extents.len() as u64) as usize];
+            // Not the header and the rights.
+            let begin = begin.max(256);
+            write(
+                &path,
+                begin + random.below(end - begin - 8),
+                &random.next().to_le_bytes(),
+            );
+        }
+        let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+        if repaired.failed.is_none() {
+            assert!(
+                repaired.after.is_healthy(),
+                "{round}: {:#?}",
+                repaired.after.problems
+            );
+            let queue = place.open_typed(KEY);
+            drain_typed(&queue);
+            typed_works(&queue);
+        }
+    }
+}
