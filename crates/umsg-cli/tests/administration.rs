@@ -92,7 +92,7 @@ fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
     site.umsg(&["limits", "--max-bytes", "32767"]).fails(
         2,
         &[
-            "--max-bytes is 32767: choose at least 32768",
+            "--max-bytes is 32767: choose at least 36864",
             "--max-queues 0",
         ],
     );

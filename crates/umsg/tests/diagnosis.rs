@@ -418,7 +418,7 @@ fn bytes_that_no_operation_could_have_left_are_found_where_they_are() {
         ("messages in the store", 808, &[99]),
         ("second level of the bitmap", 832, &[2]),
         ("receivers that wait", 848, &[0xff; 4]),
-        ("used records of holds", 1044, &[9]),
+        ("used records of holds", 1044, &[99]),
         ("removed", 648, &[77]),
         ("length of a message", cells + 5 * 128 + 16, &[0xff; 4]),
         ("length of the arena", 576, &[0xff; 4]),

@@ -14,7 +14,7 @@ use crate::place;
 use crate::values::{self, Ceiling};
 
 /// Memory of a queue without messages, in bytes.
-const EMPTY_QUEUE: u64 = 32 << 10;
+const EMPTY_QUEUE: u64 = 36 << 10;
 
 /// Show the limits of the namespace, or set them
 ///

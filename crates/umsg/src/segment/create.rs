@@ -1,7 +1,7 @@
 //! Making a segment: a file of full length, its first pages on real memory, its header filled in.
 
 use super::mapped::Segment;
-use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
+use super::{Fixed, Hold, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
 use crate::error::OpenError;
 use crate::slots::Ring;
 use crate::sync::Ordering;
@@ -29,6 +29,8 @@ pub(crate) fn create(
         (layout.nodes, PAGE),
         (layout.ring, PAGE),
         (layout.links, PAGE),
+        // A lease is a way to empty a queue whose file system is full: it needs none.
+        (layout.holds, PAGE),
         (layout.cells, PAGE),
     ] {
         segment.populate(offset, len)?;
@@ -77,6 +79,8 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
         .receiver
         .nodes
         .set((PAGE / size_of::<Node>()).min(NODES) as u32);
+    let holds = (PAGE / size_of::<Hold>()).min(layout.slots);
+    fixed.holding.usable.set(holds as u32);
     let header = &fixed.header;
     header.version.store(VERSION, Ordering::Relaxed);
     header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);
