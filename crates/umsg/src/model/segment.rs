@@ -177,4 +177,6 @@ impl Segment {
     pub(crate) fn prefetch_to_write(&self, _slot: u32) {}
 
     pub(crate) fn prefetch(&self, _slot: u32) {}
+
+    pub(crate) fn prefetch_link(&self, _slot: u32) {}
 }

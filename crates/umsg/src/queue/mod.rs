@@ -15,6 +15,7 @@
 //! does a sender *serve*: it takes the receiver lock too and hands messages over. A thread that holds the sender lock
 //! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
 
+mod ahead;
 pub(crate) mod batch;
 mod bell;
 #[cfg(all(test, not(loom)))]
@@ -51,6 +52,7 @@ pub(crate) use owner::{CLOSED, DISABLED, ENABLED};
 pub(crate) use policy::Chore;
 pub(crate) use receive::{Taken, has_begun};
 
+use self::ahead::Expected;
 use crate::doorbell::Doorbell;
 use crate::error::Trouble;
 use crate::lock::{Held, Left, LockError};
@@ -119,6 +121,7 @@ impl From<Trouble> for Refused {
 pub(crate) struct Engine {
     segment: Segment,
     pub(crate) pacing: Pacing,
+    expected: Expected,
     /// What is to be done for the queue now and then, see [`Chore`].
     chore: Option<Chore>,
     /// Of a ring: how its receiver's descriptor is made readable.
@@ -139,6 +142,7 @@ impl Engine {
             doorbell: Doorbell::new(segment.namespace().cloned()),
             segment,
             pacing: Pacing::default(),
+            expected: Expected::default(),
             chore: None,
             rope: None,
             #[cfg(not(loom))]

@@ -14,9 +14,8 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
-/// How far ahead cells that will be read are fetched, in the ring and in the store.
+/// How far ahead cells that will be read are fetched, in the ring.
 const AHEAD: u64 = 6;
-const STORED_AHEAD: usize = 4;
 /// In a stream, every so many messages the receiver looks how far its senders are.
 const LOOK_AT_SENT: u32 = 8;
 
@@ -366,21 +365,12 @@ impl Engine {
     #[inline]
     pub(super) fn prefetch_stored(&self, found: &Found<'_>) {
         let order = Priorities::of(self.segment());
-        let mut place = Some((found.key, found.slot));
-        for _ in 0..STORED_AHEAD {
-            let Some((priority, slot)) = place else {
-                return;
-            };
-            place = match order.after(priority, slot) {
-                Ok(Some(next)) => Some((priority, next)),
-                _ => order
-                    .next_below(priority)
-                    .and_then(|lower| Some((lower, order.first(lower).ok()?))),
-            };
-        }
-        if let Some((_, slot)) = place {
+        let fetch = |slot| {
             self.segment().prefetch(slot);
-        }
+            // The next receive walks on from there.
+            self.segment().prefetch_link(slot);
+        };
+        self.expected.received(&order, found.key, found.slot, fetch);
     }
 
     /// Moves every published message from the ring into the store.

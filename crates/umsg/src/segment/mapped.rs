@@ -294,6 +294,14 @@ impl Segment {
         }
     }
 
+    /// Begins to fetch what names the slot behind another in a list.
+    #[inline(always)]
+    pub(crate) fn prefetch_link(&self, slot: u32) {
+        if let Ok(link) = self.link(slot) {
+            prefetch_line(std::ptr::from_ref(link).cast());
+        }
+    }
+
     /// Begins to fetch the cell of a slot that is going to be written.
     #[inline(always)]
     pub(crate) fn prefetch_to_write(&self, slot: u32) {
