@@ -2,12 +2,13 @@
 //! tree: one thread, messages of 16 bytes, a queue of 65,528.
 //!
 //! As in the test behind that table (tools/testing/selftests/mqueue/mq_perf_tests.c in the kernel's
-//! sources): a fresh queue is filled up to one message below its depth, then one message is sent and
+//! sources): a queue is filled up to one message below its depth, then one message is sent and
 //! one received, over and over, then it is drained; with priorities that stand still, climb, fall or
-//! jump. Differences: a pair is timed in chunks instead of reading the clock three times a pair, which
-//! would cost more than umsg's operations themselves; the share of the send is taken from a further
-//! pass that does read it; and what each message costs while filling is given in nanoseconds, because
-//! the two sides may differ in depth.
+//! jump. That test has one queue for all four, which is new for the first only. Here each has a new one,
+//! which is filled twice: both times are given. Further differences: a pair is timed in chunks instead of
+//! reading the clock three times a pair, which would cost more than umsg's operations themselves; the
+//! share of the send is taken from a further pass that does read it; and what each message costs while
+//! filling is given in nanoseconds, because the two sides may differ in depth.
 
 mod round;
 
