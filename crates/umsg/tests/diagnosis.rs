@@ -285,10 +285,18 @@ fn an_owner_that_lives_and_does_not_go_on_is_told_of_after_a_second() {
         0
     });
     let pid = child.pid() as u32;
-    file(&place)
-        .write_all_at(&pid.to_le_bytes(), SENDER_LOCK)
-        .unwrap();
-    assert!(problem(&diagnose(&place), ProblemKind::Stuck).contains("does not go on"));
+    for lock in [SENDER_LOCK, RECEIVER_LOCK] {
+        file(&place).write_all_at(&pid.to_le_bytes(), lock).unwrap();
+    }
+    let problems = diagnose(&place).problems;
+    let stuck = |side| {
+        problems.iter().any(|problem| {
+            problem.kind == ProblemKind::Stuck
+                && problem.what.contains(side)
+                && problem.what.contains("does not go on")
+        })
+    };
+    assert!(stuck("senders'") && stuck("receivers'"), "{problems:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::{Diagnosis, arena};
 use crate::error::OpenError;
 use crate::namespace::Namespace;
 use rustix::fd::BorrowedFd;
+use std::cell::OnceCell;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -43,8 +44,10 @@ pub(super) fn examine<S: Subject>(
     let mut diagnosis = view.segment.describe(namespace);
     diagnosis.locks = locks;
     diagnosis.busy = !view.is_still;
+    // One second for all locks: whoever asks may be kept waiting by each of them.
+    let is_stuck = OnceCell::new();
     diagnosis.conclude(findings, |lock| {
-        view::is_stuck::<S>(file) && lock.is_named_in(file)
+        *is_stuck.get_or_init(|| view::is_stuck::<S>(file)) && lock.is_named_in(file)
     });
     Ok(diagnosis)
 }
