@@ -98,7 +98,8 @@ impl Ring {
     }
 
     /// From now on messages of senders that `accept` answers false for are dropped when they are met, and counted in
-    /// [`refused`](Ring::refused). They count as [`available`](Ring::available) before.
+    /// [`refused`](Ring::refused). They count as [`available`](Ring::available) before. A call whose time is over drops at most as
+    /// many as the ring holds, however many come meanwhile.
     pub fn accept_only(&mut self, accept: impl FnMut(Tag) -> bool + Send + 'static) {
         self.filter = Some(Filter(Box::new(accept)));
     }
@@ -227,7 +228,8 @@ impl Ring {
         self.check_owner()?;
         let me = thread::current();
         let engine = &self.shared.engine;
-        let mut waited = false;
+        let at_first = engine.segment().layout().max_messages;
+        let (mut waited, mut dropped) = (false, 0);
         let taken = loop {
             match engine.try_receive(me, &mut self.buffer, deadline) {
                 // Who says that there are messages, where none can be taken, lies.
@@ -256,6 +258,15 @@ impl Ring {
                 Ok(taken) if !lets_in(&mut self.filter, &mut self.refused, taken) => {
                     let button = self.polled.then_some(&*self.shared.button);
                     drop_descriptor(&self.buffer, taken, &mut self.doorbell, button);
+                    dropped += 1;
+                    // No more can have been there at first: senders that go on do not keep a call beyond its time.
+                    if dropped >= at_first && deadline.has_passed() {
+                        self.speak_again();
+                        return Err(match deadline {
+                            Deadline::Passed => RecvError::Empty,
+                            _ => RecvError::TimedOut,
+                        });
+                    }
                 }
                 other => break other.map_err(|refused| error(&self.shared, refused))?,
             }

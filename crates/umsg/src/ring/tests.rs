@@ -325,6 +325,27 @@ fn messages_of_senders_that_are_not_wanted_are_dropped_and_counted() {
 }
 
 #[test]
+fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
+    let mut ring = ring(4, 0);
+    let sender = ring.sender();
+    let send = move || sender.try_send(&Post::new(1));
+    send().unwrap();
+    // Each that is dropped is followed by another.
+    ring.accept_only(move |_| {
+        send().unwrap();
+        false
+    });
+    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    let waited = ring.recv_timeout(Duration::from_millis(1));
+    assert_eq!(waited.unwrap_err(), RecvError::TimedOut);
+    assert!(ring.available() > 0 && ring.refused() > 4);
+    // Who polls is told of what is left.
+    assert!(is_readable(&mut ring));
+    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert!(is_readable(&mut ring));
+}
+
+#[test]
 fn who_polls_and_takes_one_message_at_a_time_misses_none_that_brings_a_descriptor() {
     use std::os::fd::AsFd as _;
     let mut ring = ring(64, 0);
