@@ -163,6 +163,8 @@ points! {
     RING_CLOSED;
     /// A closed ring has lost its doorbell and has its name: the next to make a ring of that name takes it.
     RING_UNHUNG;
+    /// The file of a queue that goes with its last user is found, and not locked: it goes with the others.
+    OPEN_FOUND;
     /// A queue's file is made, has no contents and no name: it vanishes.
     CREATE_EMPTY;
     /// A queue's file has its contents and no name: it vanishes.

@@ -130,7 +130,11 @@ fn a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
         let mut rest = held.iter();
         assert!(
             found.iter().all(|message| rest.any(|held| held == message)),
-            "{what}: in another order: {found:?}"
+            "{what}: in another order: {:?}",
+            found
+                .iter()
+                .map(|message| message.first())
+                .collect::<Vec<_>>()
         );
         works(&queue, 50, 400);
         assert!(
@@ -218,7 +222,8 @@ fn who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew() {
     assert!(wait_until(PATIENCE, || blocked() == 1));
     write(&path(&place), 808, &[99]);
     let repaired = repair(&place);
-    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    let left = &repaired.after.problems;
+    assert!(left.is_empty(), "{left:?}");
     assert_eq!((repaired.kept, repaired.after.blocked.len()), (Some(1), 1));
     assert_eq!(lease.to_vec(), [1; 300]);
     lease.acknowledge().unwrap();

@@ -3,14 +3,12 @@
 mod support;
 
 use std::time::{Duration, Instant};
-use support::child::{Child, Exit};
+use support::child::{Child, Exit, stop};
 use support::place::Place;
-use support::wait_until;
 use umsg::crash;
 use umsg::posix::{Queue, ReceiveError, SendError};
 use umsg::sysv::{self, Want};
 
-const PATIENCE: Duration = Duration::from_secs(10);
 const KEY: i32 = 0x57;
 
 /// A call that does not block gives up after this.
@@ -21,17 +19,6 @@ const TIMED: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 5;
 
-/// Stops this process.
-fn stop() {
-    // SAFETY: a signal to this thread.
-    unsafe { libc::raise(libc::SIGSTOP) };
-}
-
-fn is_stopped(child: &Child) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid()));
-    stat.is_ok_and(|stat| stat.contains(") T "))
-}
-
 /// Has a process stop at a point in which it has a lock, and calls `judge` beside it.
 fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce()) {
     let mut owner = Child::run(|| {
@@ -39,8 +26,7 @@ fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce())
         work();
         0
     });
-    let is_there = wait_until(PATIENCE, || is_stopped(&owner));
-    assert!(is_there, "{point}: nobody came by");
+    owner.expect_to_stop(point);
     judge();
     owner.signal(libc::SIGCONT);
     owner.expect(Exit::Code(0), "the owner that was stopped");

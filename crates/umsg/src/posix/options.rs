@@ -323,6 +323,7 @@ impl OpenOptions {
             if !self.counted {
                 return Ok((None, file));
             }
+            crash_point!(OPEN_FOUND);
             match hold(file.as_fd()).map_err(|e| OpenError::from_errno("flock", e))? {
                 Hold::Held => return Ok((Some(LastClose::new(namespace, name)), file)),
                 Hold::Gone => {}

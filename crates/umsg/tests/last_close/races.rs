@@ -1,6 +1,7 @@
 //! Queues that go while others open them, look at them or are killed: nobody is left with one that others do not find.
 
 use super::*;
+use crate::support::child::stop;
 
 /// How long the hammering tests hammer.
 const HAMMERED: Duration = Duration::from_millis(700);
@@ -79,6 +80,34 @@ fn who_opens_while_the_last_user_closes_has_the_queue_that_others_find() {
     let opened = told.opened.load(Ordering::Relaxed);
     println!("{opened} times opened and closed");
     expect_gone(&place);
+}
+
+#[test]
+fn who_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more() {
+    let _turn = turn();
+    let place = Place::new();
+    let told = Shared::<Told>::new();
+    let mut last = user(&place, &told);
+    let point = "OPEN_FOUND";
+    let mut killed = Child::run(|| {
+        crash::arm(point, 1);
+        open(&place).map_or(1, |_| 0)
+    });
+    killed.expect(Exit::Signal(libc::SIGKILL), point);
+    let mut overtaken = Child::run(|| {
+        crash::arm_fuse(point, stop);
+        match open(&place) {
+            Err(OpenError::NotFound) => 0,
+            Ok(_) => panic!("it has a queue that others do not find"),
+            Err(error) => panic!("{error}"),
+        }
+    });
+    overtaken.expect_to_stop(point);
+    told.end.store(1, Ordering::SeqCst);
+    last.expect(Exit::Code(0), "the last user");
+    expect_gone(&place);
+    overtaken.signal(libc::SIGCONT);
+    overtaken.expect(Exit::Code(0), "who found it");
 }
 
 #[test]

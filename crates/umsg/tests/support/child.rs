@@ -39,6 +39,12 @@ fn portrait(pid: libc::pid_t) -> String {
     text
 }
 
+/// Stops this process until somebody has it go on: of use where [`umsg::crash::arm_fuse`] takes a function.
+pub fn stop() {
+    // SAFETY: a signal to this thread.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
 /// What a child exits with that panicked.
 pub const PANICKED: i32 = 101;
 
@@ -124,6 +130,19 @@ impl Child {
                 unsafe { libc::syscall(libc::SYS_tgkill, self.pid, thread, signal) };
             }
         }
+    }
+
+    /// Waits until the child has [stopped](stop).
+    #[track_caller]
+    pub fn expect_to_stop(&self, what: &str) {
+        let is_stopped = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
+            stat.is_ok_and(|stat| stat.contains(") T "))
+        };
+        assert!(
+            super::wait_until(Duration::from_secs(10), is_stopped),
+            "{what}: nobody came by"
+        );
     }
 
     /// Waits for the child's end.

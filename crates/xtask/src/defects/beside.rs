@@ -36,8 +36,8 @@ pub const DEFECTS: &[Defect] = &[
             "who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew",
         ),
         file: "queue/salvage/lay.rs",
-        old: "            cell.set_stored(*home == Home::Queued);\n",
-        new: "            cell.set_stored(*home != Home::Unsent);\n",
+        old: "            if *home != Home::Queued {\n",
+        new: "            if *home == Home::Unsent {\n",
         finding: &["a slot is in one place only"],
     },
     Defect {
@@ -129,12 +129,12 @@ pub const DEFECTS: &[Defect] = &[
         what: "who opens a queue while its last user removes it has one that others do not find",
         by: By::Test(
             "last_close",
-            "who_opens_while_the_last_user_closes_has_the_queue_that_others_find",
+            "who_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more",
         ),
         file: "namespace/transient/mod.rs",
         old: "        0 => Ok(Hold::Gone),\n",
         new: "        0 => Ok(Hold::Held),\n",
-        finding: &["held, and not found", "two of one name"],
+        finding: &["it has a queue that others do not find"],
     },
     Defect {
         name: "stopped-half-a-second-more",

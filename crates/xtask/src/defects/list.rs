@@ -149,11 +149,11 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-twice",
-        what: "a repair puts a message that was handed over into the order, too",
+        what: "a message that its receiver has accepted is in the queue again after a repair",
         by: By::Soak(Face::Sysv),
         file: "typed/repair.rs",
-        old: "if has_message(seat, node.list.get()) && survey.note(node.slot.get()) =>",
-        new: "if has_message(seat, node.list.get()) && !survey.has(node.slot.get() as usize) =>",
+        old: "                segment.cell(node.slot.get())?.end();\n",
+        new: "",
         finding: &["was received before", "was received 2 times"],
     },
     Defect {
