@@ -23,11 +23,15 @@ const SHORT: [&str; 2] = ["messages_in_place_pass_beside_copies", "threads::ring
 
 /// Where other tests are that need no files, no mappings of them and no other processes. A test there that does says so:
 /// `cfg_attr(miri, ignore = ...)`.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 9] = [
     "order::priority",
     "queue::",
+    "reclaim::",
+    "ring::tests",
     "segment::",
+    "slots::",
     "sys::cut",
+    "typed::tests",
     "waiters::",
 ];
 

@@ -476,6 +476,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        miri,
+        ignore = "Miri remembers so much of each byte that it takes all memory"
+    )]
     fn a_message_of_the_largest_size_finds_room_in_a_fresh_arena() {
         let segment = testing::segment(1, 16 << 20);
         ensure(&segment, 0, &segment.cell(0).unwrap().block, 16 << 20).unwrap();
