@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::harass::{
-    self, CALM, Figures, Leaks, Part, Work, commotion, expect_asleep, expect_prompt, how, rest,
-    take_time, waiting, wakes,
+    self, CALM, Figures, Leaks, Part, Sleeper, Work, commotion, expect_prompt, how, rest,
+    take_time, waiting, wakes_sleeper,
 };
 use support::journal::{Deed, How, Journal};
 use support::place::Place;
@@ -381,10 +381,15 @@ impl Work for Soak {
 /// Who waits for a message or for room, and who polls, is told at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {
     let sender = ring.sender();
-    let mut turn = |receive: &mut dyn FnMut(&mut Ring)| {
+    // Who polls never looks up by itself, and sleeps once.
+    let mut turn = |polls: bool, receive: &mut dyn FnMut(&mut Ring)| {
         let sent = Shared::<AtomicU64>::new();
+        let receiver = Sleeper::this_thread();
         let mut child = Child::run(|| {
-            std::thread::sleep(Duration::from_millis(5));
+            match polls {
+                true => std::thread::sleep(Duration::from_millis(5)),
+                false => receiver.expect_to_fall_asleep(),
+            }
             sent.store(now(), SeqCst);
             i32::from(sender.try_send(&Post::new(1)).is_err())
         });
@@ -394,10 +399,12 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
         told.saturating_sub(sent.load(SeqCst))
     };
     expect_prompt(&format!("{what}: the receiver"), || {
-        turn(&mut |ring| drop(ring.recv_timeout(CALM).expect("a message")))
+        turn(false, &mut |ring| {
+            drop(ring.recv_timeout(CALM).expect("a message"))
+        })
     });
     expect_prompt(&format!("{what}: who polls"), || {
-        turn(&mut |ring| {
+        turn(true, &mut |ring| {
             assert!(
                 poll_readable(ring.pollable(), How::Within(CALM)),
                 "{what}: not told"
@@ -408,11 +415,10 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
     });
     expect_prompt(&format!("{what}: a blocked sender"), || {
         while sender.try_send(&Post::new(2)).is_ok() {}
-        let act = || {
-            expect_asleep(what, || sender.status().blocked_senders == 1);
-            ring.try_recv().expect("a message");
-        };
-        wakes(what, || sender.send(&Post::new(3)).expect("room"), act)
+        let wait = || sender.send(&Post::new(3)).expect("room");
+        let is_waiting = || sender.status().blocked_senders == 1;
+        let act = || drop(ring.try_recv().expect("a message"));
+        wakes_sleeper(what, wait, is_waiting, act)
     });
 }
 

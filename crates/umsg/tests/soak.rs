@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::actor::Actor;
 use support::harass::{
-    self, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_asleep, expect_healthy,
-    expect_prompt, how, rest, take_time, waiting, wakes, wakes_poller,
+    self, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_healthy, expect_prompt, how,
+    rest, take_time, waiting, wakes_poller, wakes_sleeper,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
@@ -362,24 +362,17 @@ impl Soak {
             || queue.try_receive(&mut [0; SIZE]),
         );
         let empty = || while receive().is_ok() {};
-        let blocked = |count: &dyn Fn() -> usize| expect_asleep(what, || count() == 1);
         expect_prompt(&format!("{what}: a blocked receiver"), || {
-            let act = || {
-                blocked(&|| queue.status().blocked_receivers);
-                send().expect("room");
-            };
-            let wait = || {
-                queue.receive(&mut [0; SIZE]).unwrap();
-            };
-            wakes(what, wait, act)
+            let wait = || drop(queue.receive_vec().unwrap());
+            let is_waiting = || queue.status().blocked_receivers == 1;
+            wakes_sleeper(what, wait, is_waiting, || send().expect("room"))
         });
         expect_prompt(&format!("{what}: a blocked sender"), || {
             while send().is_ok() {}
-            let act = || {
-                blocked(&|| queue.status().blocked_senders);
-                receive().expect("a message");
-            };
-            wakes(what, || queue.send(b"calm", 1).unwrap(), act)
+            let wait = || queue.send(b"calm", 1).unwrap();
+            let is_waiting = || queue.status().blocked_senders == 1;
+            let act = || assert!(receive().is_ok(), "a message");
+            wakes_sleeper(what, wait, is_waiting, act)
         });
         expect_prompt(&format!("{what}: a poller"), || {
             empty();

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::clerk::Clerk;
 use support::harass::{
-    self, Figures, Leaks, Part, SUPERVISOR, Work, briefly, commotion, expect_asleep,
-    expect_healthy, expect_prompt, how, rest, waiting, wakes, wakes_poller,
+    self, Figures, Leaks, Part, SUPERVISOR, Work, briefly, commotion, expect_healthy,
+    expect_prompt, how, rest, waiting, wakes_poller, wakes_sleeper,
 };
 use support::journal::{How, Journal};
 use support::place::Place;
@@ -362,30 +362,28 @@ impl Soak {
         let send = |mtype| queue.try_send(mtype, &[7; SIZE]);
         let receive = || queue.try_receive(Want::Any, &mut [0; SIZE]);
         let empty = || while receive().is_ok() {};
-        let blocked = |count: &dyn Fn(&Status) -> usize| {
-            let is_blocked = || self.status().is_some_and(|status| count(&status) == 1);
-            expect_asleep(what, is_blocked);
+        let is_one = |count: fn(&Status) -> usize| {
+            move || self.status().is_some_and(|status| count(&status) == 1)
         };
         expect_prompt(&format!("{what}: a blocked receiver"), || {
             let wait = || {
                 queue.receive(Want::Exactly(3), &mut [0; SIZE]).unwrap();
             };
             let act = || {
-                blocked(&|status| status.blocked_receivers);
                 send(2).expect("room");
                 send(3).expect("room");
             };
-            let took = wakes(what, wait, act);
+            let is_waiting = is_one(|status| status.blocked_receivers);
+            let took = wakes_sleeper(what, wait, is_waiting, act);
             empty();
             took
         });
         expect_prompt(&format!("{what}: a blocked sender"), || {
             while send(1).is_ok() {}
-            let act = || {
-                blocked(&|status| status.blocked_senders);
-                receive().expect("a message");
-            };
-            wakes(what, || queue.send(1, &[7; SIZE]).unwrap(), act)
+            let wait = || queue.send(1, &[7; SIZE]).unwrap();
+            let is_waiting = is_one(|status| status.blocked_senders);
+            let act = || assert!(receive().is_ok(), "a message");
+            wakes_sleeper(what, wait, is_waiting, act)
         });
         expect_prompt(&format!("{what}: a poller"), || {
             empty();

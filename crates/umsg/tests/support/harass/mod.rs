@@ -20,7 +20,7 @@ mod leaks;
 mod rounds;
 mod supervisor;
 
-pub use calm::{CALM, expect_asleep, expect_healthy, expect_prompt, wakes, wakes_poller};
+pub use calm::{CALM, Sleeper, expect_healthy, expect_prompt, wakes_poller, wakes_sleeper};
 pub use crew::commotion;
 pub use figures::Figures;
 pub use leaks::Leaks;
