@@ -3,13 +3,15 @@
 use super::install;
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering};
 use std::thread;
 use umsg::posix::Queue;
 
 /// What the handler works on, and how often it came by.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 static RUNS: AtomicU32 = AtomicU32::new(0);
+/// What the call answers that is trapped.
+static ANSWER: AtomicI64 = AtomicI64::new(0);
 
 /// From now on a system call of this thread fails with SIGSYS.
 fn trap(call: libc::c_long) {
@@ -48,7 +50,18 @@ fn trap(call: libc::c_long) {
     assert!(is_set, "{}", std::io::Error::last_os_error());
 }
 
-extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the context that the kernel gave to this handler.
+    let context = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    let answer = ANSWER.load(Ordering::SeqCst);
+    #[cfg(target_arch = "x86_64")]
+    {
+        context.gregs[libc::REG_RAX as usize] = answer;
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        context.regs[0] = answer as u64;
+    }
     // Its own first call comes by there, too.
     if RUNS.fetch_add(1, Ordering::SeqCst) != 0 {
         return;
@@ -56,6 +69,15 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: stored before the call that is trapped, by the thread that made it, which has the queue.
     let queue = unsafe { &*QUEUE.load(Ordering::SeqCst) };
     queue.try_send(b"from the handler", 0).expect("room");
+}
+
+/// What the calls answer, if they are trapped: the thread's number, or that there is no such call.
+fn answer(call: libc::c_long) -> i64 {
+    match call {
+        // SAFETY: has no preconditions.
+        libc::SYS_gettid => unsafe { libc::gettid() }.into(),
+        _ => -i64::from(libc::ENOSYS),
+    }
 }
 
 #[test]
@@ -68,6 +90,7 @@ fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
             install(libc::SIGSYS, handler, libc::SA_NODEFER);
             QUEUE.store((&raw const queue).cast_mut(), Ordering::SeqCst);
             let send = || {
+                ANSWER.store(answer(call), Ordering::SeqCst);
                 trap(call);
                 queue.try_send(b"from the thread", 0).expect("room");
             };
@@ -79,4 +102,25 @@ fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
         let receive = || queue.try_receive(&mut [0; 64]).expect("a message").len;
         assert_eq!([receive(), receive()], [16, 15]);
     }
+}
+
+/// Its number is not that of its parent, which has used the queue before.
+#[cfg(feature = "crash-points")]
+#[test]
+fn who_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 64);
+    queue.try_send(b"first", 0).unwrap();
+    let mut child = Child::run(|| {
+        install(libc::SIGSYS, handler, libc::SA_NODEFER);
+        QUEUE.store((&raw const queue).cast_mut(), Ordering::SeqCst);
+        ANSWER.store(answer(libc::SYS_gettid), Ordering::SeqCst);
+        umsg::crash::arm("SEND_FILLED", 1);
+        trap(libc::SYS_gettid);
+        queue.try_send(b"never sent", 0).map_or(1, |()| 0)
+    });
+    child.expect(Exit::Signal(libc::SIGKILL), "who is interrupted");
+    queue.try_send(b"next", 0).expect("the lock of the dead");
+    let receive = || queue.try_receive(&mut [0; 64]).expect("a message").len;
+    assert_eq!([receive(), receive()], [5, 4]);
 }
