@@ -1,5 +1,5 @@
-//! Defects that no soak would notice: in what `umsg doctor` says and repairs, in queues that go with their last user, and in how long
-//! something takes. Each has to be noticed by one test of the library.
+//! Defects that no soak would notice: in what `umsg doctor` says and repairs, in queues that go with their last user, in first calls,
+//! and in how long something takes. Each has to be noticed by one test of the library.
 
 use super::list::{By, Defect};
 
@@ -177,5 +177,17 @@ pub const DEFECTS: &[Defect] = &[
         old: "    crash_point!(REPAIR_STORED);\n",
         new: "    std::thread::sleep(std::time::Duration::from_millis(600));\n    crash_point!(REPAIR_STORED);\n",
         finding: &["mapped before: median"],
+    },
+    Defect {
+        name: "thread-known-early",
+        what: "a thread takes itself for known before its number is: a handler takes locks in its parent's name",
+        by: By::Test(
+            "signals",
+            "who_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others",
+        ),
+        file: "sys/thread.rs",
+        old: "            let epoch = process::begin_epoch();\n",
+        new: "            let epoch = process::begin_epoch();\n            self.epoch.set(epoch);\n",
+        finding: &["the lock of the dead: WouldDeadlock"],
     },
 ];
