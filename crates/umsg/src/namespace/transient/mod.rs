@@ -11,7 +11,8 @@
 //! another: somebody unlinked the first and made a second between the two steps. In a directory the file's name is its own for good: the
 //! directory gets its name when the file is in it (rename(2), which takes the place of nothing but an empty directory), no second file ever
 //! comes into it, who removes the file does so through the directory that it has open, and rmdir(2) leaves one with a file in it alone.
-//! It is also the only mark of such a queue that those who may write in its file can't forge.
+//! It is also the only mark of such a queue that those who may write in its file can't forge. What a directory is that is empty, its mode says: one
+//! of another mode was put there by somebody else, and stays.
 //!
 //! Who has the queue open has mapped its file through a descriptor of its own, on which it took a shared flock(2) before. The lock
 //! belongs to the opening and not to its numbers, and the mapping keeps the opening: it stays when the descriptor is closed, is shared by forked
@@ -44,7 +45,7 @@ use rustix::fs::{self, AtFlags, FileType, FlockOperation};
 use rustix::io::{self, Errno};
 
 use super::Namespace;
-use super::directory::Directory;
+use super::directory::{Directory, permissions};
 use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
@@ -59,6 +60,8 @@ pub(crate) use whereabouts::whereabouts;
 
 /// The file in the directory.
 const FILE: &str = "queue";
+/// The directory's. Others find the file, whose own mode says what they may do with it.
+const MODE: u32 = 0o711;
 
 /// What became of a lock on a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,9 +109,7 @@ impl Namespace {
                     let mut home = found?;
                     let opened = open_in(&mut home, FILE.as_ref(), access, nonblocking);
                     return match opened {
-                        Err(FileError::NotFound) if has_other_files(&home) => {
-                            Err(FileError::Directory)
-                        }
+                        Err(FileError::NotFound) if is_foreign(&home) => Err(FileError::Directory),
                         opened => opened.map(|file| (file, true)),
                     };
                 }
@@ -146,7 +147,10 @@ fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
 }
 
 /// Whether a directory is no queue's: as far as the caller may look.
-fn has_other_files(home: &Directory) -> bool {
+fn is_foreign(home: &Directory) -> bool {
+    if home.mode() != MODE {
+        return true;
+    }
     let mut found = false;
     let _ = for_each_entry(home, |entry, _| {
         let name = entry.file_name().to_bytes();
@@ -164,7 +168,26 @@ pub(in crate::namespace) fn file_of(queues: &Directory, name: &OsStr) -> Option<
 }
 
 fn is_directory(queues: &Directory, name: &OsStr) -> bool {
+    mode_of_directory(queues, name).is_some()
+}
+
+/// Whether a name is that of a queue which goes, or what is left of one.
+pub(in crate::namespace) fn is_ones(queues: &Directory, name: &OsStr) -> bool {
+    is_directory(queues, name) && !is_foreign_at(queues, name) && {
+        let home = home(queues, name);
+        file_of(queues, name).is_some() || home.is_ok_and(|home| !is_foreign(&home))
+    }
+}
+
+/// Whether a name is that of a directory which no queue can have had.
+fn is_foreign_at(queues: &Directory, name: &OsStr) -> bool {
+    mode_of_directory(queues, name).is_some_and(|mode| mode != MODE)
+        && file_of(queues, name).is_none()
+}
+
+fn mode_of_directory(queues: &Directory, name: &OsStr) -> Option<u32> {
     let (at, path) = queues.locate(name);
-    fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    is_directory.then(|| permissions(&stat))
 }

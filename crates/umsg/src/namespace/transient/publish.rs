@@ -12,11 +12,9 @@ use super::super::publish::creation_error;
 use super::super::queues::TO_NAMESPACE;
 use super::super::staged::Staged;
 use super::super::temporary::{self, TemporaryName};
-use super::{FILE, file_of, is_directory};
+use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
 use crate::crash::crash_point;
 
-/// Others find the file, whose own mode says what they may do with it.
-const MODE: u32 = 0o711;
 /// How long who is in the way is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a directory is looked at that is not empty and has no queue in it, as others may have made one and removed it between two looks.
@@ -89,6 +87,10 @@ fn publish_through(
         .link_into(queues, &home, OsStr::new(FILE))
         .map_err(|e| creation_error(queues, e))?;
     crash_point!(CREATE_HOUSED);
+    // rename(2) would take the place of any that is empty.
+    if is_foreign_at(queues, name) {
+        return Err(FileError::Directory);
+    }
     let mut patience = Patience::default();
     loop {
         let ((from, old), (to, new)) = (queues.locate(temporary.path()), queues.locate(name));
@@ -120,6 +122,9 @@ pub(in crate::namespace) fn make_way(
 ) -> Result<(), FileError> {
     if file_of(queues, name).is_some() {
         return Err(FileError::AlreadyExists);
+    }
+    if is_foreign_at(queues, name) {
+        return Err(FileError::Directory);
     }
     let (at, path) = queues.locate(name);
     match fs::unlinkat(at, &path, AtFlags::REMOVEDIR) {

@@ -16,7 +16,7 @@ use super::super::names::QueueName;
 use super::super::open::check_regular;
 use super::super::queues::{for_each_entry, most_entries};
 use super::super::{Namespace, caller};
-use super::{FILE, file_of, has_other_files, home};
+use super::{FILE, MODE, file_of, home, is_foreign};
 use crate::crash::crash_point;
 
 /// How many queues are looked at, on the average, for each that is made.
@@ -162,6 +162,9 @@ fn find_unused(
         return Err(FileError::TooManyFiles { errno });
     }
     let file = match open_in_open(&home) {
+        Err(FileError::NotFound) if home.mode() != MODE => {
+            return Ok(Found::Else(Removal::Stays));
+        }
         Err(FileError::NotFound) => return Ok(Found::Empty),
         Err(FileError::Denied) => return Ok(Found::Else(Removal::Denied)),
         other => other?,
@@ -242,7 +245,7 @@ pub(in crate::namespace) fn unlink(queues: &Directory, name: &OsStr) -> Result<(
         return Err(FileError::TooManyFiles { errno });
     }
     match unlink_in(queues, &home, name) {
-        Err(FileError::NotFound) if has_other_files(&home) => Err(FileError::Directory),
+        Err(FileError::NotFound) if is_foreign(&home) => Err(FileError::Directory),
         unlinked => unlinked,
     }
 }
@@ -258,7 +261,8 @@ pub(super) fn unlink_in(
     if unlinked.is_ok() {
         crash_point!(TRANSIENT_EMPTIED);
     }
-    if matches!(unlinked, Ok(()) | Err(FileError::NotFound)) {
+    let was_left = unlinked == Err(FileError::NotFound) && home.mode() == MODE;
+    if unlinked.is_ok() || was_left {
         remove_empty(queues, name);
     }
     unlinked

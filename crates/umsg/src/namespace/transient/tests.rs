@@ -118,14 +118,18 @@ fn what_a_dead_remover_or_maker_left_is_in_nobodys_way() {
     type Make = fn(&Namespace) -> Result<OwnedFd, FileError>;
     let plain: Make =
         |namespace| Unpublished::create(namespace, 0o600)?.publish(&name("/q"), 0o600);
-    for make in [make as Make, plain] {
+    let leave = || {
         std::fs::create_dir(dir.queue("q")).unwrap();
+        chmod(&dir.queue("q"), MODE);
+    };
+    for make in [make as Make, plain] {
+        leave();
         assert!(namespace.queue_names().unwrap().is_empty());
         assert_eq!(open(&namespace).unwrap_err(), FileError::NotFound);
         drop(make(&namespace).unwrap());
         namespace.unlink_queue_file(&name("/q")).unwrap();
     }
-    std::fs::create_dir(dir.queue("q")).unwrap();
+    leave();
     let gone = namespace.unlink_queue_file(&name("/q"));
     assert_eq!(gone, Err(FileError::NotFound));
     assert!(dir.queue_names().is_empty());
@@ -136,14 +140,20 @@ fn a_directory_of_something_else_is_neither_taken_nor_removed() {
     let dir = TestDir::new();
     let namespace = dir.namespace();
     std::fs::create_dir(dir.queue("q")).unwrap();
+    let stays = || {
+        assert_eq!(make(&namespace).unwrap_err(), FileError::Directory);
+        let plain = Unpublished::create(&namespace, 0o600).unwrap();
+        let outcome = plain.publish(&name("/q"), 0o600);
+        assert_eq!(outcome.unwrap_err(), FileError::Directory);
+        assert_eq!(open(&namespace).unwrap_err(), FileError::Directory);
+        let gone = namespace.unlink_queue_file(&name("/q"));
+        assert_eq!(gone, Err(FileError::Directory));
+        assert_eq!(namespace.remove_all_unused(|_| true), Ok(vec![]));
+    };
+    // What is empty may be somebody's all the same, who was about to put something there.
+    stays();
     std::fs::write(dir.queue("q/letter"), b"").unwrap();
-    assert_eq!(make(&namespace).unwrap_err(), FileError::Directory);
-    let plain = Unpublished::create(&namespace, 0o600).unwrap();
-    let outcome = plain.publish(&name("/q"), 0o600);
-    assert_eq!(outcome.unwrap_err(), FileError::Directory);
-    let gone = namespace.unlink_queue_file(&name("/q"));
-    assert_eq!(gone, Err(FileError::Directory));
-    assert_eq!(namespace.remove_all_unused(|_| true), Ok(vec![]));
+    stays();
     assert!(dir.queue("q/letter").exists());
 }
 
