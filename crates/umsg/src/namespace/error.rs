@@ -74,8 +74,7 @@ pub enum NamespaceError {
     },
     /// The caller may not make or remove files in the directory (`EACCES`; `EROFS` for a read-only file system), or nobody can (`ENOENT`:
     /// it is the kernel's, such as /proc).
-    #[error("{path}: this user can't make or remove files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm, or have \
-             an administrator run `umsg setup`", path = .path.display())]
+    #[error("{}", why_not_writable(.path, *.errno))]
     NotWritable {
         /// The directory.
         path: PathBuf,
@@ -257,6 +256,21 @@ fn missing(path: &Path) -> String {
     }
 }
 
+/// What helps where nothing can be made or removed.
+fn why_not_writable(path: &Path, errno: i32) -> String {
+    let path = path.display();
+    if errno == Errno::ROFS.raw_os_error() {
+        return format!(
+            "{path} is on a file system that is mounted read-only: nothing can be made or removed there before it is mounted for writing \
+             (mount -o remount,rw), or set UMSG_DIR to a directory on another"
+        );
+    }
+    format!(
+        "{path}: this user can't make or remove files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm, or have an \
+         administrator run `umsg setup`"
+    )
+}
+
 /// The command with which root mends a namespace.
 fn setup(namespace: Option<&Path>) -> String {
     match namespace {
@@ -275,6 +289,13 @@ fn not_writable(path: &Path, error: Errno) -> NamespaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_only_file_system_is_called_so_whoever_asks() {
+        let told = |error| not_writable(Path::new("/x"), error).to_string();
+        assert!(told(Errno::ROFS).contains("read-only") && !told(Errno::ROFS).contains("user"));
+        assert!(told(Errno::ACCESS).contains("this user can't"));
+    }
 
     #[test]
     fn the_advice_to_set_up_names_the_directory_unless_it_is_the_usual_one() {
