@@ -221,6 +221,17 @@ impl Lock {
         is_taken
     }
 
+    /// Takes the lock from whoever has it, who may live, and wakes all who sleep on it. Only where what it guards is not used any more, whoever
+    /// has it.
+    #[cfg(not(loom))]
+    pub(crate) fn break_up(&self) {
+        // Relaxed: a guess, which `take_from` checks.
+        let owner = self.word.load(Ordering::Relaxed) & TID;
+        if owner != 0 && self.take_from(owner) {
+            futex::wake(&self.word, i32::MAX);
+        }
+    }
+
     /// Who took it last need not have died.
     pub(crate) fn forget_owner(&self) {
         if cfg!(not(loom)) {

@@ -206,6 +206,18 @@ impl Chain<'_> {
         self.words.shown.set(to);
     }
 
+    /// Has the FIFO show this, and all who poll look again, without the queue's lock: nothing is noted in the segment, so that whoever has the lock
+    /// and is in the middle of ringing ends as he would.
+    #[cfg(not(loom))]
+    pub(crate) fn show_unlocked(&self, level: Level) {
+        if self.watched.get() != 0
+            && let Some(gong) = self.bell.gong(self.words.name.get())
+        {
+            gong.hold(packets(level.bits(), held(self.words.shown.get())));
+            gong.nudge();
+        }
+    }
+
     /// Before anything is shown: makes up for a repair by a process that had no descriptor left.
     fn count_if_unknown(&self, now: Level) {
         if self.words.shown.get() & UNKNOWN != 0 {

@@ -8,7 +8,7 @@ use crate::crash::crash_point;
 use crate::namespace::{Limits, Namespace, PATIENCE};
 use crate::sync::Ordering;
 use crate::sys::thread;
-use crate::typed::segment::Fixed;
+use crate::typed::segment::{Fixed, write_removed};
 use crate::typed::{Engine, Refused};
 use rustix::fd::AsFd;
 
@@ -92,7 +92,7 @@ impl Queue {
             Err(OpenError::NoSuchId) => return Err(ControlError::Removed),
             other => other?,
         };
-        let label = registry::label_of(&files, &said)?.unwrap_or_default();
+        let label = registry::label_of(&files, said.key, said.id)?.unwrap_or_default();
         let before = Rights::of(self.engine.segment().fixed());
         let after = change.applied_to(before);
         file_rights::hand_over(&files, file.as_fd(), &label, [before, after])
@@ -157,6 +157,10 @@ impl Queue {
     /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `Removed` (EIDRM) if it was removed
     /// before.
     ///
+    /// # Blocking
+    /// For a lock that is not let go, for a second: then it is removed without. That harms nobody: a call whose process was stopped in it ends
+    /// as one that came before, and keeps the queue's memory until it is done.
+    ///
     /// # If the process dies
     /// The queue is there, or is removed; the names of a removed one are taken away by who needs them next.
     pub fn remove(self) -> Result<(), ControlError> {
@@ -169,18 +173,32 @@ impl Queue {
     }
 }
 
-/// Removes the queue with an identifier. One that is damaged or of another version loses its names: who waits in it is not told.
+/// Removes the queue with an identifier, as [`Queue::remove`] does. One that is damaged or of another version loses its names, whatever its file
+/// holds; that is for the file's owner and root to do. The caller needs no address space for the queue.
 ///
 /// # Errors
 /// See [`Queue::remove`]; `Open` (EINVAL) if there is none.
 pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     match open_own(namespace, id).and_then(Queue::remove) {
-        Err(
-            ControlError::Damaged
-            | ControlError::Open(OpenError::Damaged(_) | OpenError::OtherVersion { .. }),
-        ) => sweep::unusable(namespace, id),
+        Err(ControlError::Damaged) => sweep::unusable(namespace, id, true),
+        Err(ControlError::Open(error)) if registry::is_unusable(&error) => {
+            let is_ours = !matches!(error, OpenError::OtherVersion { .. });
+            sweep::unusable(namespace, id, is_ours)
+        }
+        Err(ControlError::Open(OpenError::NoAddressSpace { .. })) => remove_unmapped(namespace, id),
         outcome => outcome,
     }
+}
+
+/// Removes a queue that can't be mapped by a store in its file: who waits in it finds out at the next slice.
+fn remove_unmapped(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
+    let (file, said) = registry::open_id(&mut namespace.msg_files()?, id)?;
+    if !Rights::of_summary(&said).are_the_callers() {
+        return Err(ControlError::NotOwner);
+    }
+    write_removed(file.as_fd()).map_err(OpenError::from)?;
+    sweep::removed(namespace, id);
+    Ok(())
 }
 
 /// Changes the queue with an identifier.
@@ -201,7 +219,18 @@ fn open_own(namespace: &Namespace, id: i32) -> Result<Queue, ControlError> {
 }
 
 fn remove(engine: &Engine, namespace: Option<&Namespace>, id: i32) -> Result<(), ControlError> {
-    done(engine, engine.remove(thread::current(), may_change))?;
+    use ControlError::{Damaged, NotOwner, Removed, WouldDeadlock};
+    match done(engine, engine.remove(thread::current(), may_change)) {
+        Ok(()) => {}
+        Err(error @ (Removed | NotOwner | WouldDeadlock)) => return Err(error),
+        // Its lock is not to be had, or what that guards makes no sense.
+        Err(error) => match (done(engine, engine.remove_unlocked(may_change)), error) {
+            (Ok(()), _) => {}
+            // Whose it is may have been scribbled over, too.
+            (Err(_), Damaged) => return Err(Damaged),
+            (Err(error), _) => return Err(error),
+        },
+    }
     if let Some(namespace) = namespace {
         sweep::removed(namespace, id);
     }

@@ -5,10 +5,10 @@
 
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
-use super::registry::{index_of, is_labelled, said};
+use super::registry::{Behind, behind, index_of, is_labelled, label_with, said};
 use crate::crash::crash_point;
 use crate::namespace::{Files, Label, Locked, Namespace, PATIENCE, labels};
-use crate::typed::segment::{Summary, mark_removed};
+use crate::typed::segment::{Summary, mark_removed, write_removed};
 use std::os::fd::AsFd;
 
 /// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: who needs one of them later
@@ -26,20 +26,23 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
     }
 }
 
-/// Takes the names of a queue away that can't be removed as others are, whatever is in its file.
+/// Takes the names of a queue away that can't be removed as others are, whatever is in its file. If that is of this version, who has it mapped
+/// finds it removed.
 ///
 /// # Errors
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
-pub(super) fn unusable(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
-    let files = namespace.msg_files()?;
+pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<(), ControlError> {
+    let mut files = namespace.msg_files()?;
     let lock = files.lock(PATIENCE)?;
-    let entries = files.entries()?;
     // An identifier is that of one queue only: its label says which file was meant.
-    let named = entries.iter().find(|entry| entry.id == id);
-    let named = named.ok_or(OpenError::NoSuchId)?;
+    let named = label_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
     let stat = files.stat(named.index)?.ok_or(OpenError::NoSuchId)?;
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
+    }
+    if is_ours && let Ok(file) = files.open(named.index) {
+        // In vain if it is read-only: then it goes on in memory, without a name.
+        let _ = write_removed(file.as_fd());
     }
     take_label(&files, id, named.key);
     let taken = files.take_file(named.index);
@@ -59,7 +62,7 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
         return false;
     };
     match said(&file) {
-        Ok(Some(said)) if index_of(said.id) == index && is_none(files, &said) => {
+        Ok(Some(said)) if index_of(said.id) == index && is_none(files, index, &said) => {
             take_label(files, said.id, said.key);
             crash_point!(MSGCTL_UNLABELLED);
             files.take_file(index)
@@ -69,8 +72,18 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
 }
 
 /// Without its label it was not finished: its maker would hold the lock.
-fn is_none(files: &Files, said: &Summary) -> bool {
-    said.is_removed || matches!(is_labelled(files, said), Ok(false))
+fn is_none(files: &mut Files, index: u32, said: &Summary) -> bool {
+    said.is_removed || matches!(is_labelled(files, said), Ok(false)) && !is_anybodys(files, index)
+}
+
+/// Whether a label leads to a queue at this index, which may be damaged.
+fn is_anybodys(files: &mut Files, index: u32) -> bool {
+    let Ok(mut labels) = files.entries() else {
+        return true;
+    };
+    labels.retain(|label| label.index == index);
+    let mut labels = labels.iter();
+    labels.any(|label| !matches!(behind(files, label), Ok(Behind::Nothing)))
 }
 
 /// Takes a label away, unless there are labels behind it: those would not be found any more.

@@ -74,6 +74,32 @@ impl Engine {
         })
     }
 
+    /// As [`remove`](Self::remove), without the lock: its owner does not let go of it, or what it guards makes no sense. It is one store, behind
+    /// which every call finds the queue removed. Who waits finds out at the next slice.
+    ///
+    /// Then the lock is taken from its owner, who may live, so that who waits for it learns of the removal, too. A call that the owner is in the
+    /// middle of ends as one that came before: nobody else changes what it changes, as whoever gets the lock does nothing but find the queue
+    /// removed ([`lock_slow`](Self::lock_slow), [`enter`](Self::enter)).
+    #[cfg(not(loom))]
+    pub(crate) fn remove_unlocked<E>(
+        &self,
+        may: impl FnOnce(&Fixed) -> Result<(), E>,
+    ) -> Result<Result<(), E>, Refused> {
+        if self.is_removed() {
+            return Err(Refused::Removed);
+        }
+        let result = may(self.fixed());
+        if result.is_ok() {
+            self.show_removal();
+            // Relaxed: as in `remove`. Nothing is handed over with it.
+            self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
+            self.show_removal();
+            // Its compare-and-swap is a release: who gets the lock finds the queue removed.
+            self.fixed().hub.lock.break_up();
+        }
+        Ok(result)
+    }
+
     /// Tells everybody who waits that the queue is gone. Whoever is not told finds out at the next slice.
     pub(super) fn dismiss(&self, wakes: &mut Wakes) {
         for list in [List::Receivers, List::Senders] {

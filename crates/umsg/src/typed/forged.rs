@@ -76,6 +76,60 @@ fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
 }
 
 #[test]
+fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
+    let engine = engine(1000);
+    let lock = &engine.segment().fixed().hub.lock;
+    std::thread::scope(|scope| {
+        let seated = scope.spawn(|| {
+            let ever = call(Deadline::Never);
+            engine.receive(&ever, Want::Any, &mut [0; 8], false)
+        });
+        // Not before it has let go of the lock, which would free it.
+        while engine.waiters().len(List::Receivers) == 0 || lock.word() != 0 {
+            std::thread::yield_now();
+        }
+        lock.forge(SOMEBODY);
+        let outside = scope.spawn(|| engine.send(&call(Deadline::Never), 1, b"message"));
+        while lock.word() & WAITERS == 0 {
+            std::thread::yield_now();
+        }
+        let refused = engine.remove_unlocked(|_| Err(()));
+        assert_eq!((refused, lock.word() & !WAITERS), (Ok(Err(())), SOMEBODY));
+        let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
+        assert_eq!(removed, Ok(Ok(())));
+        assert_eq!(seated.join().unwrap().err(), Some(Refused::Removed));
+        assert_eq!(outside.join().unwrap(), Err(Refused::Removed));
+    });
+    let again = engine.remove_unlocked(|_| Ok::<(), ()>(()));
+    assert_eq!(again, Err(Refused::Removed));
+}
+
+#[test]
+fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
+    let engine = engine(1000);
+    let me = thread::current();
+    let removed = engine.with_lock(me, Deadline::Passed, |_| {
+        // As another process does while this one is stopped here.
+        Ok(engine.remove_unlocked(|_| Ok::<(), ()>(())))
+    });
+    assert_eq!(removed, Ok(Ok(Ok(()))));
+    assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
+    assert_eq!(engine.segment().fixed().hub.lock.word() & !WAITERS, 0);
+}
+
+#[test]
+fn whether_a_queue_was_removed_is_not_told_by_what_was_scribbled_there() {
+    let engine = engine(1000);
+    let state = &engine.segment().fixed().rights.state;
+    for scribbled in [0, 3, u32::MAX] {
+        state.store(scribbled, Ordering::Relaxed);
+        let damaged = Err(Refused::Trouble(Trouble::Damaged));
+        assert_eq!(engine.send(&now(), 1, b"message"), damaged);
+        assert!(!engine.is_removed());
+    }
+}
+
+#[test]
 fn a_repair_looks_at_no_more_slots_than_were_ever_filled_whatever_their_number_says() {
     let engine = engine(1 << 20);
     for n in 0..6000 {

@@ -60,7 +60,7 @@ use crate::sys::futex;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 use crate::wakes::Wakes;
-use segment::{Fixed, LIVE, Segment};
+use segment::{Fixed, LIVE, REMOVED, Segment};
 
 /// Why an attempt did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn is_removed(&self) -> bool {
         // Relaxed: under the lock exact; elsewhere as of a moment ago.
-        self.fixed().rights.state.load(Ordering::Relaxed) != LIVE
+        self.fixed().rights.state.load(Ordering::Relaxed) == REMOVED
     }
 
     /// Takes the lock; if its last owner died, repairs first.
@@ -191,6 +191,11 @@ impl Engine {
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
+            // Nothing is done with it any more, and its owner may live: see `remove_unlocked`.
+            Ok((held, Left::ByTheDead)) if self.is_removed() => {
+                self.mend_doorbell();
+                Ok(held)
+            }
             Ok((held, Left::ByTheDead)) => {
                 repair::repair(self)?;
                 match self.serve(wakes) {
@@ -235,13 +240,23 @@ impl Engine {
     /// What every operation does first: is there still a queue, and is there something to clear away?
     #[inline(always)]
     fn enter(&self, me: &Thread, wakes: &mut Wakes) -> Result<(), Refused> {
-        if self.is_removed() {
-            return Err(Refused::Removed);
+        // Relaxed: under the lock.
+        if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
+            return Err(self.why_not_live());
         }
         if self.waiters().len(List::Offered) != 0 {
             self.reap(me, wakes)?;
         }
         Ok(())
+    }
+
+    /// Why there is no queue to work with: it was removed, or somebody scribbled where it says whether it was.
+    #[cold]
+    fn why_not_live(&self) -> Refused {
+        match self.is_removed() {
+            true => Refused::Removed,
+            false => Refused::Trouble(Trouble::Damaged),
+        }
     }
 
     /// Refuses a caller that was judged by what does not hold any more. Under the lock.

@@ -314,7 +314,10 @@ impl Engine {
                 Slept::Interrupted => return End::Interrupted,
                 Slept::TimedOut if call.deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut => {
-                    if self.look_around(call, me, list) == Err(Refused::Removed) {
+                    // Also beside a lock that is not to be had.
+                    if self.is_removed()
+                        || self.look_around(call, me, list) == Err(Refused::Removed)
+                    {
                         return End::Removed;
                     }
                 }

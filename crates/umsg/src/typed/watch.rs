@@ -63,6 +63,12 @@ impl Engine {
         }
     }
 
+    /// As [`foretell_removal`](Self::foretell_removal), without the lock.
+    #[cfg(not(loom))]
+    pub(super) fn show_removal(&self) {
+        self.chain().show_unlocked(Level::new(1, 1));
+    }
+
     /// Shows what is. Under the lock, before it is dropped.
     #[inline(always)]
     pub(super) fn settle_doorbell(&self) {

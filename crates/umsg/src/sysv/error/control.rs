@@ -46,8 +46,8 @@ pub enum ControlError {
     /// ENOMEM: no memory left.
     #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
-    /// EAGAIN: the queue's lock is held by a stopped process.
-    #[error("the queue's lock is held by a stopped process")]
+    /// EAGAIN: the queue's lock is not let go: a process was stopped in the middle of a call, or somebody wrote its number there.
+    #[error("the queue's lock is not let go")]
     Busy,
     /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
     #[error("called from a signal handler that interrupted a call on the same queue")]

@@ -2,10 +2,13 @@
 
 use super::{Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, VERSION};
 use crate::error::OpenError;
-use crate::segment::set_length;
+use crate::segment::{OUT_OF_RANGE, set_length};
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use std::mem::offset_of;
+
+/// What a file that does not begin as others do is told apart by.
+const NO_MAGIC: &str = "the file does not begin with the magic number";
 
 /// Maps the segment in a file that is open for reading and writing.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
@@ -54,6 +57,21 @@ pub(crate) fn mark_removed(file: BorrowedFd<'_>) -> Result<(), OpenError> {
         true => set_length(file, removed_len(summary.layout.len)),
         false => Ok(()),
     }
+}
+
+/// Says in a queue's file, open for writing, that the queue is removed, for those who have it mapped: see
+/// [`Engine::remove_unlocked`](crate::typed::Engine::remove_unlocked). One that is too short has nobody who could read it there.
+pub(crate) fn write_removed(file: BorrowedFd<'_>) -> Result<(), OpenError> {
+    use super::fixed::{REMOVED, Rights};
+    let at = offset_of!(Fixed, rights) + offset_of!(Rights, state);
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    if (stat.st_size as u64) < (at + size_of_val(&REMOVED)) as u64 {
+        return Ok(());
+    }
+    let written = rustix::io::pwrite(file, &REMOVED.to_ne_bytes(), at as u64);
+    written
+        .map(drop)
+        .map_err(|e| OpenError::from_errno("pwrite", e))
 }
 
 /// Checks that a file that is open for reading is a System V queue's segment, and says what is in its header.
@@ -125,22 +143,25 @@ impl Bytes {
 
     fn layout(&self) -> Result<Layout, OpenError> {
         use super::fixed::Header;
-        if self.u64_at(offset_of!(Header, magic)) != MAGIC {
-            return Err(OpenError::NotAQueue(
-                "the file does not begin with the magic number",
-            ));
-        }
         let version = self.u32_at(offset_of!(Header, version));
-        if version != VERSION || self.u32_at(offset_of!(Header, layout_hash)) != LAYOUT_HASH {
-            return Err(OpenError::OtherVersion {
-                found: version,
-                expected: VERSION,
-            });
+        let layout_hash = self.u32_at(offset_of!(Header, layout_hash));
+        let is_ours = (version, layout_hash) == (VERSION, LAYOUT_HASH);
+        match (self.u64_at(offset_of!(Header, magic)) == MAGIC, is_ours) {
+            (true, true) => {}
+            (true, false) => {
+                return Err(OpenError::OtherVersion {
+                    found: version,
+                    expected: VERSION,
+                });
+            }
+            // One word alone: a repair writes it.
+            (false, true) => return Err(OpenError::Damaged(NO_MAGIC)),
+            (false, false) => return Err(OpenError::NotAQueue(NO_MAGIC)),
         }
         let capacity = self.u64_at(offset_of!(Header, capacity));
         let msgmax = self.u32_at(offset_of!(Header, msgmax));
         if capacity > MOST_BYTES || msgmax > LONGEST {
-            return Err(OpenError::Damaged("the header's limits are out of range"));
+            return Err(OpenError::Damaged(OUT_OF_RANGE));
         }
         let layout = Layout::new(capacity, msgmax as usize);
         if self.u64_at(offset_of!(Header, len)) != layout.len as u64 {

@@ -25,13 +25,13 @@ mod layout;
 mod mapped;
 
 #[cfg(not(loom))]
-pub(crate) use attach::{Summary, attach, is_marked_removed, mark_removed, summary};
+pub(crate) use attach::{Summary, attach, is_marked_removed, mark_removed, summary, write_removed};
 pub(crate) use cell::{Cell, Seat};
 #[cfg(not(loom))]
 pub(crate) use create::{Identity, create};
 pub(crate) use fixed::{Fixed, LIVE, REMOVED};
 #[cfg(not(loom))]
-pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION};
+pub(crate) use fixed::{Header, LAYOUT_HASH, MAGIC, VERSION};
 #[cfg(not(loom))]
 pub(crate) use layout::CELL;
 pub(crate) use layout::Layout;
