@@ -407,6 +407,12 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
     let place = Place::new();
     let path = place.path().join("msg/0");
     make(&place.namespace, KEY).unwrap();
+    let at_index = |index: u32| place.path().join(format!("msg/{index}")).exists();
+    // The next that is made begins anew at index 0.
+    let next: Vec<u8> = [63_u32, 0, 0, 0]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
     let good = fs::File::options()
         .read(true)
         .write(true)
@@ -419,15 +425,27 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
         good.write_all_at(&[byte], at).unwrap();
         was[0]
     };
-    for (at, errno) in [(0, libc::EINVAL), (8, libc::EINVAL), (16, libc::EBADMSG)] {
+    // Magic number, version, capacity, length, longest message, identifier, key.
+    for at in [0, 8, 16, 24, 32, 36, 37, 39, 40, 43] {
         let was = change(at, 0x5a);
         let by_id = options(&place.namespace).open_id(0).unwrap_err();
-        assert_eq!(by_id.errno(), errno, "byte {at}: {by_id}");
-        // What is no queue's at all is not one; others are there, and that is all that is known.
+        let expected = match at {
+            8 => libc::EINVAL,
+            _ => libc::EBADMSG,
+        };
+        assert_eq!(by_id.errno(), expected, "byte {at}: {by_id}");
+        for by_key in [find, make] {
+            let refused = by_key(&place.namespace, KEY).unwrap_err();
+            assert_eq!(refused.errno(), expected, "byte {at}: {refused}");
+        }
+        // It is there, and that is all that is known.
         let listed = sysv::list(&place.namespace).unwrap();
         let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
-        assert_eq!(known, &[(KEY, false)][..usize::from(at != 0)], "byte {at}");
+        assert_eq!(known, [(KEY, false)], "byte {at}");
+        // Nobody takes its index, either.
+        fs::write(place.path().join("msg/.next"), &next).unwrap();
         let own = make(&place.namespace, KEY + 1).unwrap();
+        assert!(own.id() % 32_768 != 0 && at_index(0));
         own.remove().unwrap();
         change(at, was);
     }
@@ -443,15 +461,15 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
 #[test]
 fn a_queue_that_can_not_be_used_can_be_removed() {
     let place = Place::new();
-    for at in [8, 16] {
-        let queue = make(&place.namespace, KEY).unwrap();
-        let path = place.path().join(format!("msg/{}", queue.id()));
+    for at in [0, 8, 16, 36, 40] {
+        let id = make(&place.namespace, KEY).unwrap().id();
+        let path = place.path().join(format!("msg/{id}"));
         let file = fs::File::options().write(true).open(path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &[0x5a], at).unwrap();
-        let wrong = queue.id() + 32_768;
+        let wrong = id + 32_768;
         let error = sysv::remove(&place.namespace, wrong).unwrap_err();
         assert_eq!(error.errno(), libc::EINVAL, "{error}");
-        sysv::remove(&place.namespace, queue.id()).unwrap();
+        sysv::remove(&place.namespace, id).unwrap();
         assert_eq!(
             find(&place.namespace, KEY).unwrap_err().errno(),
             libc::ENOENT

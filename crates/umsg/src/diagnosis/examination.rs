@@ -27,10 +27,7 @@ pub(super) fn examine<S: Subject>(
 ) -> Result<Diagnosis, OpenError> {
     let mut findings = Findings::default();
     let Some(layout) = S::header(file, id, &mut findings)? else {
-        // All that can be said if nothing is known but that the header is wrong.
-        let mut diagnosis = Diagnosis::default();
-        diagnosis.conclude(findings, |_| false);
-        return Ok(diagnosis);
+        return Ok(Diagnosis::of_header(findings));
     };
     let (mut view, locks) = look::<S>(file, layout, namespace)?;
     let mut inside = check(file, layout, &mut view, &locks)?;

@@ -4,11 +4,28 @@ use super::findings::Findings;
 use super::ring::is_beyond;
 use crate::holds::{Keeping, State};
 use crate::segment::Segment;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock;
 
 /// Nobody postpones a look at the holders for longer, in nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;
+
+/// Permission bits, as chmod(2) knows them.
+const MODES: u32 = 0o7777;
+
+/// Checks who may use the queue, as far as there is something to check. Of queues of both kinds.
+pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
+    // Relaxed: nobody writes a copy.
+    let found = mode.load(Ordering::Relaxed);
+    if found > MODES {
+        findings.add(
+            "the queue's mode consists of permission bits",
+            mode,
+            format_args!("at most {MODES:04o}"),
+            format_args!("{found:o}"),
+        );
+    }
+}
 
 /// Checks what the senders' side remembers, while nobody holds a lock.
 pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {

@@ -61,6 +61,26 @@ pub(super) fn check(segment: &impl Lobby, survey: &mut Survey, findings: &mut Fi
     }
 }
 
+/// Whether what blocked senders want to send is no longer than a message can be. `len_of` is where a slot's cell says how long it is, and what it says.
+pub(super) fn check_messages<'a, S: Lobby, W: 'a>(
+    segment: &'a S,
+    len_of: impl Fn(u32) -> Option<(&'a W, u32)>,
+    longest: u32,
+    findings: &mut Findings,
+) {
+    let senders = all(segment).filter(|(_, node)| List::of(node) == List::Senders);
+    for (word, len) in senders.filter_map(|(_, node)| len_of(node.slot.get())) {
+        if len > longest {
+            findings.add(
+                "a blocked sender's message is no longer than the queue allows",
+                word,
+                format_args!("at most {longest}"),
+                len,
+            );
+        }
+    }
+}
+
 fn check_lists(segment: &impl Lobby, findings: &mut Findings) {
     let usable = usable(segment, findings);
     let mut listed = vec![false; usable as usize];

@@ -68,6 +68,10 @@ impl Subject for Segment {
         Segment::copy_of(file, layout)
     }
 
+    fn len(layout: &Layout) -> usize {
+        layout.len
+    }
+
     fn pulse() -> Range<usize> {
         offset_of!(Fixed, run)..offset_of!(Fixed, arena)
     }
@@ -86,6 +90,7 @@ impl Subject for Segment {
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
         let rules = &self.fixed().rules;
+        hints::check_mode(&self.fixed().header.mode, findings);
         if Policy::read(rules).is_none() {
             findings.add(
                 "the queue's policy makes sense",
@@ -149,10 +154,12 @@ impl Subject for Segment {
 
     fn mend_header(
         file: BorrowedFd<'_>,
+        _: (),
         layout: &Layout,
         repaired: &mut Repaired,
     ) -> Result<(), OpenError> {
         repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
+        repair::mend_mode(file, offset_of!(Fixed, header.mode) as u64, repaired)?;
         let rules = offset_of!(Fixed, rules) as u64;
         if repaired.header_finding(rules).is_some() {
             repair::write(file, &[0; Rules::REMOVAL], rules)?;
@@ -234,6 +241,12 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
     holds::check_list(segment, &count, findings);
     hints::check_holding(segment, findings);
     nodes::check(segment, survey, findings);
+    let longest = segment.layout().message_size as u32;
+    let len = |slot| {
+        let len = &segment.cell(slot).ok()?.len;
+        Some((len, len.get()))
+    };
+    nodes::check_messages(segment, len, longest, findings);
     if before && findings.is_empty() {
         store::check_counts(segment, count.held(), findings);
         survey.check_lost(&segment.fixed().geometry.slots, findings);

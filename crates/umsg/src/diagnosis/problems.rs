@@ -33,11 +33,23 @@ pub enum ProblemKind {
 }
 
 impl Diagnosis {
+    /// All that can be said where nothing follows from the header, as its words make no sense: no repair can, either.
+    pub(super) fn of_header(findings: Findings) -> Diagnosis {
+        let (list, _) = findings.into_parts();
+        Diagnosis {
+            problems: list
+                .into_iter()
+                .map(|finding| damage(finding, REMOVE))
+                .collect(),
+            ..Diagnosis::default()
+        }
+    }
+
     /// Adds what follows from the rest.
     pub(super) fn conclude(&mut self, findings: Findings, is_stuck: impl Fn(&Lock) -> bool) {
         let mut problems: Vec<Problem> = Vec::new();
         let (list, more) = findings.into_parts();
-        problems.extend(list.into_iter().map(damage));
+        problems.extend(list.into_iter().map(|finding| damage(finding, REPAIR)));
         if more != 0 {
             problems.push(Problem::new(
                 ProblemKind::Damaged,
@@ -106,6 +118,7 @@ impl Diagnosis {
 }
 
 const REPAIR: &str = "`umsg doctor --repair` keeps what messages are whole and makes the rest anew";
+const REMOVE: &str = "`umsg rm` removes the queue with its messages: what all else follows from is lost, and no repair can know what stood there";
 const UNSEEN: &str = "whether it uses this queue can't be seen, and its number may have been written there by somebody: ask again as root or as its user, in the PID namespace that it is in, before you end it";
 const NOW: &str = "`umsg doctor --repair` does it now";
 
@@ -120,7 +133,7 @@ impl Problem {
     }
 }
 
-fn damage(finding: Finding) -> Problem {
+fn damage(finding: Finding, advice: &str) -> Problem {
     let what = format!(
         "damaged at byte {}: {}, but there is {} where {} was expected",
         finding.offset, finding.check, finding.found, finding.expected
@@ -128,7 +141,7 @@ fn damage(finding: Finding) -> Problem {
     Problem {
         kind: ProblemKind::Damaged,
         what,
-        advice: REPAIR.to_owned(),
+        advice: advice.to_owned(),
         finding: Some(finding),
     }
 }

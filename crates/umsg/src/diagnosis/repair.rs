@@ -218,7 +218,7 @@ pub(super) fn mend<S: Subject>(
     }
     let layout = S::header(file, id, &mut Findings::default())?;
     if let Some(layout) = &layout {
-        S::mend_header(file, layout, &mut repaired)?;
+        S::mend_header(file, id, layout, &mut repaired)?;
     }
     match S::attach(file, Quota::of(namespace.clone())) {
         Ok(engine) => {
@@ -231,7 +231,11 @@ pub(super) fn mend<S: Subject>(
             )?;
             repaired.note_loans();
         }
-        Err(error) => repaired.failed = Some(format!("{error}; it can only be removed")),
+        Err(error @ (OpenError::Damaged(_) | OpenError::NotAQueue(_))) => {
+            repaired.failed = Some(format!("{error}; it can only be removed"));
+        }
+        // Such as a limit of the caller's.
+        Err(error) => repaired.failed = Some(error.to_string()),
     }
     Ok(repaired)
 }
@@ -280,6 +284,21 @@ pub(super) fn mend_beginning(
     if stat.st_size != len as i64 {
         set_length(file, len)?;
         repaired.note("gave the file its length: what lay behind its end is lost");
+    }
+    Ok(())
+}
+
+/// Writes a mode that follows from the file's, where the queue's has bits that are none of a mode's: whoever may map the file may do both.
+pub(super) fn mend_mode(
+    file: BorrowedFd<'_>,
+    at: u64,
+    repaired: &mut Repaired,
+) -> Result<(), OpenError> {
+    if repaired.header_finding(at).is_some() {
+        let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        let mode = stat.st_mode & 0o777;
+        write(file, &mode.to_ne_bytes(), at)?;
+        repaired.note(format!("set the mode to {mode:04o}, that of the file"));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::ops::Range;
 
 /// A segment that is looked at: a private copy of what is in the file.
 pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
-    /// What is known of the queue besides its file: the identifier of a System V queue.
+    /// What is known of the queue besides its file: identifier and key of a System V queue.
     type Id: Copy;
     type Layout: Copy;
     type Engine: Salvage;
@@ -28,7 +28,7 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
     /// Checks the header, and says what follows from it. None if nothing does.
     ///
     /// # Errors
-    /// `NotAQueue`, also if it is the queue of another identifier; `OtherVersion`.
+    /// `NotAQueue`, `OtherVersion`.
     fn header(
         file: BorrowedFd<'_>,
         id: Self::Id,
@@ -36,6 +36,9 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
     ) -> Result<Option<Self::Layout>, OpenError>;
 
     fn copy(file: BorrowedFd<'_>, layout: Self::Layout) -> Result<Self, Errno>;
+
+    /// How long a copy is, in bytes.
+    fn len(layout: &Self::Layout) -> usize;
 
     /// The first and the last byte of what every operation changes.
     fn pulse() -> Range<usize>;
@@ -63,7 +66,7 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
     /// Checks what is right or wrong even while the queue is being used.
     ///
     /// # Errors
-    /// `NotAQueue` if it was removed.
+    /// `NotFound` if it was removed.
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError>;
 
     /// Checks where each slot is, and all that belongs to locks that nobody holds, but for the arena. None if nothing more can be said.
@@ -90,6 +93,7 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
     /// Mends what keeps others from attaching, as far as one word follows from others.
     fn mend_header(
         file: BorrowedFd<'_>,
+        id: Self::Id,
         layout: &Self::Layout,
         repaired: &mut Repaired,
     ) -> Result<(), OpenError>;

@@ -21,8 +21,8 @@ use crate::segment::{GRANULE, Hold, Node, Quota};
 use crate::sync::{Guarded32, Ordering};
 use crate::typed::Engine;
 use crate::typed::segment::{
-    CELL, Fixed, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Seat, Segment,
-    VERSION, attach,
+    CELL, Fixed, Header, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Seat,
+    Segment, VERSION, attach,
 };
 use crate::typed::wait::want_of;
 use crate::waiters::List;
@@ -31,16 +31,24 @@ use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ops::Range;
 
+/// What the label of a queue says of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labelled {
+    pub(crate) id: i32,
+    /// 0 of a queue without one.
+    pub(crate) key: i32,
+}
+
 /// Looks at the queue in a file that is open for reading.
 ///
 /// # Errors
-/// `NotAQueue`, also if it is the queue of another identifier; `OtherVersion`; `NoMemory` if there is none for a copy.
+/// `NotAQueue`, `OtherVersion`; `NotFound` if it was removed; `NoMemory` and `NoAddressSpace` if there is none for a copy.
 pub(crate) fn examine(
     file: BorrowedFd<'_>,
     namespace: &Namespace,
-    id: i32,
+    label: Labelled,
 ) -> Result<Diagnosis, OpenError> {
-    examination::examine::<Segment>(file, namespace, id)
+    examination::examine::<Segment>(file, namespace, label)
 }
 
 /// Repairs the queue in a file that is open for reading and writing.
@@ -50,26 +58,30 @@ pub(crate) fn examine(
 pub(crate) fn mend(
     file: BorrowedFd<'_>,
     namespace: &Namespace,
-    id: i32,
+    label: Labelled,
 ) -> Result<Repaired, OpenError> {
-    repair::mend::<Segment>(file, namespace, id)
+    repair::mend::<Segment>(file, namespace, label)
 }
 
 impl Subject for Segment {
-    type Id = i32;
+    type Id = Labelled;
     type Layout = Layout;
     type Engine = Engine;
 
     fn header(
         file: BorrowedFd<'_>,
-        id: i32,
+        label: Labelled,
         findings: &mut Findings,
     ) -> Result<Option<Layout>, OpenError> {
-        header(file, id, findings)
+        header(file, label, findings)
     }
 
     fn copy(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
         Segment::copy_of(file, layout)
+    }
+
+    fn len(layout: &Layout) -> usize {
+        layout.len
     }
 
     fn pulse() -> Range<usize> {
@@ -89,7 +101,7 @@ impl Subject for Segment {
         // Relaxed, here and below: nobody writes a copy.
         let state = fixed.rights.state.load(Ordering::Relaxed);
         if state == REMOVED {
-            return Err(OpenError::NotAQueue("removed"));
+            return Err(OpenError::NotFound);
         }
         if state != LIVE {
             findings.add(
@@ -99,6 +111,7 @@ impl Subject for Segment {
                 state,
             );
         }
+        hints::check_mode(&fixed.rights.mode, findings);
         let (qbytes, capacity) = (&fixed.hub.capacity, self.layout().capacity);
         let bytes = qbytes.load(Ordering::Relaxed);
         if bytes > capacity {
@@ -144,10 +157,19 @@ impl Subject for Segment {
 
     fn mend_header(
         file: BorrowedFd<'_>,
+        label: Labelled,
         layout: &Layout,
         repaired: &mut Repaired,
     ) -> Result<(), OpenError> {
-        repair::mend_beginning(file, MAGIC, layout.len, repaired)
+        repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
+        repair::mend_mode(file, offset_of!(Fixed, rights.mode) as u64, repaired)?;
+        for (at, word, what) in [(ID, label.id, "identifier"), (KEY, label.key, "key")] {
+            if repaired.header_finding(at).is_some() {
+                repair::write(file, &word.to_ne_bytes(), at)?;
+                repaired.note(format!("wrote the {what} of the queue's label"));
+            }
+        }
+        Ok(())
     }
 
     fn attach(file: BorrowedFd<'_>, quota: Quota) -> Result<Engine, OpenError> {
@@ -158,9 +180,14 @@ impl Subject for Segment {
 
     fn mend_words(engine: &Engine, repaired: &mut Repaired) {
         let state = &engine.segment().fixed().rights.state;
-        // Relaxed: nothing is handed over with it.
-        if state.load(Ordering::Relaxed) != LIVE {
-            state.store(LIVE, Ordering::Relaxed);
+        // Relaxed: nothing is handed over with it. One that was removed since it was looked at stays so.
+        let relaxed = Ordering::Relaxed;
+        let wrong = state.load(relaxed);
+        if ![LIVE, REMOVED].contains(&wrong)
+            && state
+                .compare_exchange(wrong, LIVE, relaxed, relaxed)
+                .is_ok()
+        {
             repaired.note("wrote that the queue exists");
         }
     }
@@ -185,17 +212,31 @@ impl Subject for Segment {
     }
 }
 
+/// Where identifier and key stand in the header.
+const ID: u64 = offset_of!(Header, id) as u64;
+const KEY: u64 = offset_of!(Header, key) as u64;
+
 /// Checks the header, and says what follows from it. None if nothing does.
 fn header(
     file: BorrowedFd<'_>,
-    id: i32,
+    label: Labelled,
     findings: &mut Findings,
 ) -> Result<Option<Layout>, OpenError> {
     let beginning = Beginning::read(file)?;
     beginning.check_kind(MAGIC, VERSION, LAYOUT_HASH, findings)?;
-    if beginning.u32_at(36) as i32 != id {
-        return Err(OpenError::NotAQueue("the queue of another identifier"));
-    }
+    findings.equal_at(
+        "the header has the identifier of the queue's label",
+        ID,
+        label.id,
+        beginning.u32_at(ID as usize) as i32,
+    );
+    let hex = |key: i32| format!("{key:#010x}");
+    findings.equal_at(
+        "the header has the key of the queue's label",
+        KEY,
+        hex(label.key),
+        hex(beginning.u32_at(KEY as usize) as i32),
+    );
     let (capacity, msgmax) = (beginning.u64_at(16), beginning.u32_at(32));
     if capacity > MOST_BYTES {
         findings.add_at(
@@ -253,6 +294,12 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     holds::check_list(segment, &count, findings);
     hints::check_holding(segment, findings);
     nodes::check(segment, survey, findings);
+    let longest = segment.layout().msgmax as u32;
+    let len = |slot| {
+        let len = &segment.cell(slot).ok()?.len;
+        Some((len, len.get()))
+    };
+    nodes::check_messages(segment, len, longest, findings);
     let hub = &segment.fixed().hub;
     // Relaxed: nobody writes a copy.
     findings.equal(

@@ -44,7 +44,7 @@ pub(super) fn take<S: Subject>(
     let mut held = None;
     for look in 0..LOOKS {
         let before = pulse::<S>(file);
-        let segment = S::copy(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+        let segment = copy::<S>(file, layout)?;
         let is_still = before.is_some() && pulse::<S>(file) == before;
         match (is_still, segment.is_held()) {
             (true, false) => return Ok(View::new(segment, is_still, before)),
@@ -57,8 +57,12 @@ pub(super) fn take<S: Subject>(
         // Longer and longer: a busy machine may let the queue's users run only now and then.
         sleep(Duration::from_millis(u64::from(look) + 1));
     }
-    let segment = S::copy(file, layout).map_err(|e| OpenError::from_errno("mmap", e))?;
+    let segment = copy::<S>(file, layout)?;
     Ok(View::new(segment, false, None))
+}
+
+fn copy<S: Subject>(file: BorrowedFd<'_>, layout: S::Layout) -> Result<S, OpenError> {
+    S::copy(file, layout).map_err(|e| OpenError::of_mapping(e, S::len(&layout)))
 }
 
 /// What every operation changes. None if the file does not have it any more.

@@ -6,6 +6,8 @@ mod open;
 
 pub use notify::NotifyError;
 #[cfg(not(loom))]
+pub(crate) use open::other_version;
+#[cfg(not(loom))]
 pub use open::{OpenError, UnlinkError};
 
 /// What can go wrong inside the engine, whatever the operation.

@@ -1,6 +1,7 @@
 //! Why there is no handle of a queue, or no end of its name.
 
 use crate::namespace::NamespaceError;
+use crate::segment::OUT_OF_RANGE;
 
 /// Why a queue was not opened, created or attached to.
 #[derive(Debug, thiserror::Error)]
@@ -92,13 +93,11 @@ pub enum OpenError {
     #[error("{0}: not a message queue of umsg")]
     NotAQueue(&'static str),
     /// EINVAL: a segment of another version or layout.
-    #[error(
-        "the queue was made by another version of umsg (format {found}, this is {expected}); remove it with `umsg rm`"
-    )]
+    #[error("{}", other_version(*.found, *.expected))]
     OtherVersion {
         /// Version of the format in the file.
         found: u32,
-        /// Version of this library's format.
+        /// Version of this library's format; the same if the layouts differ, whose number stands behind that of the format.
         expected: u32,
     },
     /// EBADMSG: the header contradicts itself or the file's length.
@@ -139,6 +138,20 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     }
 }
 
+/// What is told of a queue whose format or layout is another: the field of its header that says so.
+pub(crate) fn other_version(found: u32, expected: u32) -> String {
+    match found == expected {
+        true => format!(
+            "the queue was made by another build of umsg, of the same format ({expected}) with another layout, or bytes 12 to 15 of its file, which \
+             say so, were scribbled over; remove it with `umsg rm`"
+        ),
+        false => format!(
+            "the queue was made by another version of umsg (format {found}, this is {expected}), or bytes 8 to 11 of its file, which say so, were \
+             scribbled over; remove it with `umsg rm`"
+        ),
+    }
+}
+
 /// What a limit of so many queues says to who wants another.
 fn too_many(limit: u32) -> String {
     match limit {
@@ -151,6 +164,12 @@ fn too_many(limit: u32) -> String {
 }
 
 impl OpenError {
+    /// Whether [`repair`](crate::posix::repair) may mend the queue that was refused. A damaged one that it can't mend has lost what all else follows
+    /// from, and can only be removed.
+    pub fn is_repairable(&self) -> bool {
+        matches!(self, OpenError::Damaged(what) if *what != OUT_OF_RANGE)
+    }
+
     /// The error number that mq_open(3) gives, or would give, for it.
     pub fn errno(&self) -> i32 {
         match self {

@@ -448,13 +448,7 @@ impl Queue {
 
     /// The queue's permission bits.
     pub fn mode(&self) -> u32 {
-        // Relaxed: a single word.
-        self.engine
-            .segment()
-            .fixed()
-            .header
-            .mode
-            .load(Ordering::Relaxed)
+        status::mode(self.engine.segment().fixed())
     }
 
     /// Changes the queue's permission bits, as fchmod(2) on its descriptor does.

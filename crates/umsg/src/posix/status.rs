@@ -3,7 +3,7 @@
 use super::notify::{self, Registered};
 use crate::counters::Event;
 use crate::queue::Engine;
-use crate::segment::OnFull;
+use crate::segment::{Fixed, OnFull};
 use crate::slots::arena;
 use crate::sync::Ordering;
 use crate::waiters::{List, Waiters};
@@ -120,6 +120,12 @@ pub(super) fn attributes(engine: &Engine) -> Attributes {
     }
 }
 
+/// A queue's permission bits, whatever else was scribbled there.
+pub(super) fn mode(fixed: &Fixed) -> u32 {
+    // Relaxed: a single word.
+    fixed.header.mode.load(Ordering::Relaxed) & 0o7777
+}
+
 pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
     let fixed = engine.segment().fixed();
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
@@ -127,7 +133,7 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
     let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
     Status {
         attributes: attributes(engine),
-        mode: fixed.header.mode.load(Ordering::Relaxed),
+        mode: mode(fixed),
         uid,
         gid,
         creator: fixed.header.creator.load(Ordering::Relaxed),

@@ -11,6 +11,9 @@ pub(crate) const MOST_MESSAGES: u32 = 1_048_576;
 /// Bytes.
 pub(crate) const LARGEST_MESSAGE: u32 = 16 << 20;
 
+/// Why a queue can't be repaired: all else follows from these words, and nothing says what stood there.
+pub(crate) const OUT_OF_RANGE: &str = "the header's attributes are out of range";
+
 /// The beginning of a header, as read from the file: `segment/fixed.rs`, [`super::Header`].
 const HEADER_BYTES: usize = 32;
 
@@ -71,9 +74,7 @@ fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
         || message_size == 0
         || message_size > LARGEST_MESSAGE
     {
-        return Err(OpenError::Damaged(
-            "the header's attributes are out of range",
-        ));
+        return Err(OpenError::Damaged(OUT_OF_RANGE));
     }
     let layout = Layout::new(max_messages as usize, message_size as usize);
     if u64_at(24) != layout.len as u64 {

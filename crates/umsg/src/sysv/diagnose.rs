@@ -1,10 +1,11 @@
 //! What is the matter with a queue.
 
 use super::error::OpenError;
-use super::registry::{index_of, is_no_file};
+use super::registry::{Behind, behind, label_with, labelled};
+use crate::diagnosis::sysv::Labelled;
 use crate::diagnosis::{self, Diagnosis, Repaired};
 use crate::error;
-use crate::namespace::{Files, Label, Namespace, labels};
+use crate::namespace::{Entry, Files, Label, Namespace, labels};
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// Looks at the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does: it takes no lock and changes nothing, and the
@@ -14,7 +15,8 @@ use rustix::fd::{AsFd, BorrowedFd};
 /// As [`posix::diagnose`](crate::posix::diagnose).
 ///
 /// # Errors
-/// As [`OpenOptions::open`](super::OpenOptions::open) of a queue that exists, but for [`OpenError::Damaged`].
+/// As [`OpenOptions::open`](super::OpenOptions::open) of a queue that exists, but for [`OpenError::Damaged`]; `NotAQueue` if so little of its
+/// header is left that nothing can be said of it.
 pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError> {
     of_key(namespace, key, diagnosis::sysv::examine)
 }
@@ -24,12 +26,7 @@ pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError>
 /// # Errors
 /// As [`diagnose`]; [`OpenError::NoSuchId`].
 pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenError> {
-    of_id(
-        &mut namespace.msg_files()?,
-        namespace,
-        id,
-        diagnosis::sysv::examine,
-    )
+    of_id(namespace, id, diagnosis::sysv::examine)
 }
 
 /// Repairs the queue of a key, as [`posix::repair`](crate::posix::repair) does. A blocked sender whose message made no sense any more
@@ -52,16 +49,11 @@ pub fn repair(namespace: &Namespace, key: i32) -> Result<Repaired, OpenError> {
 /// # Errors
 /// As [`repair`]; [`OpenError::NoSuchId`].
 pub fn repair_id(namespace: &Namespace, id: i32) -> Result<Repaired, OpenError> {
-    of_id(
-        &mut namespace.msg_files()?,
-        namespace,
-        id,
-        diagnosis::sysv::mend,
-    )
+    of_id(namespace, id, diagnosis::sysv::mend)
 }
 
 /// What is done to a queue's file.
-type Treat<T> = fn(BorrowedFd<'_>, &Namespace, i32) -> Result<T, error::OpenError>;
+type Treat<T> = fn(BorrowedFd<'_>, &Namespace, Labelled) -> Result<T, error::OpenError>;
 
 fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, OpenError> {
     let mut files = namespace.msg_files()?;
@@ -69,7 +61,7 @@ fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, Open
         match files.label(&name)? {
             Label::Missing => break,
             Label::Foreign => {}
-            Label::Of(id) => match of_id(&mut files, namespace, id, treat) {
+            Label::Of(id) => match of_label(&mut files, namespace, &labelled(id, key), treat) {
                 Err(OpenError::NoSuchId) => {}
                 other => return other,
             },
@@ -78,22 +70,26 @@ fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, Open
     Err(OpenError::NotFound)
 }
 
-fn of_id<T>(
+fn of_id<T>(namespace: &Namespace, id: i32, treat: Treat<T>) -> Result<T, OpenError> {
+    let mut files = namespace.msg_files()?;
+    let label = label_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
+    of_label(&mut files, namespace, &label, treat)
+}
+
+fn of_label<T>(
     files: &mut Files,
     namespace: &Namespace,
-    id: i32,
+    label: &Entry,
     treat: Treat<T>,
 ) -> Result<T, OpenError> {
-    if id < 0 {
-        return Err(OpenError::NoSuchId);
-    }
-    let file = match files.open(index_of(id)) {
-        Ok(file) => file,
-        Err(error) if is_no_file(&error) => return Err(OpenError::NoSuchId),
-        Err(error) => return Err(error.into()),
+    let file = match behind(files, label)? {
+        Behind::Nothing => return Err(OpenError::NoSuchId),
+        Behind::Closed => return Err(OpenError::PermissionDenied),
+        Behind::Queue(file, _) | Behind::Unusable(file, _) => file,
     };
-    match treat(file.as_fd(), namespace, id) {
-        Err(error::OpenError::NotAQueue(_)) => Err(OpenError::NoSuchId),
+    let (id, key) = (label.id, label.key);
+    match treat(file.as_fd(), namespace, Labelled { id, key }) {
+        Err(error::OpenError::NotFound) => Err(OpenError::NoSuchId),
         other => Ok(other?),
     }
 }

@@ -3,13 +3,13 @@
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
-use super::registry::{index_of, is_labelled, is_marked, is_no_file, said};
+use super::registry::{Behind, behind, index_of, is_labelled, is_marked, is_no_file, said};
 use super::status::TO_LOOK;
 use crate::namespace::{self, FileError, Files, INDICES, Namespace};
 use crate::typed::segment::Summary;
 
-/// The queues of a namespace, by index. Those that the caller may not read are there too, with what is known of them; see
-/// [`Entry::readable`].
+/// The queues of a namespace, by index. Those that the caller may not read are there too, and those whose files are damaged, whatever bytes
+/// these hold, with what is known of them; see [`Entry::readable`].
 ///
 /// # Errors
 /// If the namespace can't be read.
@@ -43,24 +43,27 @@ pub(super) fn entry_at(
 
 fn find(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
     match files.open(index) {
-        Ok(file) => Ok(match said(&file)? {
-            Some(said) if is_live(files, index, &said)? => Some(Entry::of_summary(&said)),
-            _ => None,
-        }),
-        // Labels say which queue that is; there are no names of them by index.
+        Ok(file) => match said(&file)? {
+            Some(said) if said.is_removed => Ok(None),
+            Some(said) if is_its_own(files, index, &said)? => Ok(Some(Entry::of_summary(&said))),
+            _ => by_label(files, index),
+        },
         Err(FileError::Denied) if is_marked(files, index)? => Ok(None),
-        Err(FileError::Denied) => {
-            let labels = files.entries()?;
-            let label = labels.iter().rfind(|label| label.index == index);
-            label.map_or(Ok(None), |label| entry(files, label))
-        }
+        Err(FileError::Denied) => by_label(files, index),
         Err(error) if is_no_file(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-fn is_live(files: &Files, index: u32, said: &Summary) -> Result<bool, OpenError> {
-    Ok(!said.is_removed && index_of(said.id) == index && is_labelled(files, said)?)
+fn is_its_own(files: &Files, index: u32, said: &Summary) -> Result<bool, OpenError> {
+    Ok(index_of(said.id) == index && is_labelled(files, said)?)
+}
+
+/// The queue of which a label alone says that it has the index; there are no names of them by index.
+fn by_label(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
+    let labels = files.entries()?;
+    let label = labels.iter().rfind(|label| label.index == index);
+    label.map_or(Ok(None), |label| entry(files, label))
 }
 
 fn may_look(entry: &Entry) -> bool {
@@ -76,19 +79,11 @@ fn may_look(entry: &Entry) -> bool {
 
 /// The queue of a label; None if there is none by now, or never was.
 fn entry(files: &mut Files, label: &namespace::Entry) -> Result<Option<Entry>, OpenError> {
-    let told = match files.open(label.index) {
-        Ok(file) => said(&file),
-        Err(FileError::Denied) if is_marked(files, label.index)? => return Ok(None),
-        Err(FileError::Denied) => Err(OpenError::PermissionDenied),
-        Err(error) if is_no_file(&error) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    match told {
-        Ok(said) => Ok(said
-            .filter(|said| said.id == label.id && said.key == label.key && !said.is_removed)
-            .map(|said| Entry::of_summary(&said))),
-        // Not for the caller, damaged, or of another version: it is there all the same.
-        Err(_) => Ok(files
+    match behind(files, label)? {
+        Behind::Nothing => Ok(None),
+        Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
+        // It is there all the same.
+        Behind::Closed | Behind::Unusable(..) => Ok(files
             .stat(label.index)?
             .map(|stat| Entry::of_file(label.id, label.key, &stat))),
     }

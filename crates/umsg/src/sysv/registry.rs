@@ -5,12 +5,13 @@
 //! ```
 //!
 //! Looking takes no lock. Names may change meanwhile: then one of the answers is given that was right at some moment during the
-//! call. That a queue exists is said by its label and its header together, see the table in `namespace/msg/mod.rs`.
+//! call. That a queue exists is said by its label and its file, see the table in `namespace/msg/mod.rs`. The header only says whether it was
+//! removed meanwhile, or the file is that of another queue; one that says neither is damaged, and its queue is there nevertheless.
 
 use super::create;
 use super::error::OpenError;
 use super::permission::Rights;
-use crate::namespace::{FileError, Files, INDICES, Label, Namespace, labels};
+use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, labels};
 use crate::segment::Quota;
 use crate::sync::Ordering;
 use crate::typed::segment::{Segment, Summary, attach, is_marked_removed, summary};
@@ -116,6 +117,9 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
 
 /// The queue of a key, if there is one: that of the first label that leads to one. Not of the last: whoever may write in the directory could
 /// put a label behind another's, and have the key. One that the caller may not open counts if there is none that he may.
+///
+/// # Errors
+/// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
     let mut denied = None;
     for name in labels(key, 0) {
@@ -134,19 +138,81 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenErr
 
 /// The queue with this identifier and key, if there is one.
 fn look(files: &mut Files, id: i32, key: i32) -> Result<Option<Found>, OpenError> {
-    let file = match files.open(index_of(id)) {
+    let file = match behind(files, &labelled(id, key))? {
+        Behind::Nothing => return Ok(None),
+        Behind::Closed => None,
+        Behind::Queue(file, said) => Some((file, said)),
+        Behind::Unusable(_, error) => return Err(error),
+    };
+    Ok(Some(Found { id, file }))
+}
+
+/// What stands behind a label.
+pub(super) enum Behind {
+    /// No queue, or none any more; or another, or one that was never finished.
+    Nothing,
+    /// A queue that the system does not let the caller open.
+    Closed,
+    /// A queue, and what its header says.
+    Queue(OwnedFd, Summary),
+    /// A queue that can't be used, and why: `NotAQueue`, `Damaged`, `OtherVersion`.
+    Unusable(OwnedFd, OpenError),
+}
+
+/// What the label of a queue with this identifier and key says.
+pub(super) fn labelled(id: i32, key: i32) -> Entry {
+    Entry {
+        index: index_of(id),
+        id,
+        key,
+    }
+}
+
+/// Looks behind a label, which was read before.
+///
+/// # Errors
+/// `TooManyFiles`, `Namespace`, `System`.
+pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenError> {
+    let file = match files.open(label.index) {
         Ok(file) => file,
-        Err(FileError::Denied) if is_marked(files, index_of(id))? => return Ok(None),
-        Err(FileError::Denied) => return Ok(Some(Found { id, file: None })),
-        Err(error) if is_no_file(&error) => return Ok(None),
+        Err(FileError::Denied) if is_marked(files, label.index)? => return Ok(Behind::Nothing),
+        Err(FileError::Denied) => return Ok(Behind::Closed),
+        Err(error) if is_no_file(&error) => return Ok(Behind::Nothing),
         Err(error) => return Err(error.into()),
     };
-    Ok(said(&file)?
-        .filter(|said| said.id == id && said.key == key && !said.is_removed)
-        .map(|said| Found {
-            id,
-            file: Some((file, said)),
-        }))
+    let error = match summary(file.as_fd()).map_err(OpenError::from) {
+        Ok(said) if said.is_removed || is_anothers(files, &said, label)? => {
+            return Ok(Behind::Nothing);
+        }
+        Ok(said) if said.id == label.id && said.key == label.key => {
+            return Ok(Behind::Queue(file, said));
+        }
+        Ok(_) => OpenError::Damaged("its header has another key or identifier than its label"),
+        Err(error) if is_unusable(&error) => error,
+        Err(error) => return Err(error),
+    };
+    Ok(Behind::Unusable(file, error))
+}
+
+/// Whether a header that makes sense is not that of a label's queue: it is that of a queue with a label of its own, or of one that was never
+/// finished, or the label is gone. If it says something else that nothing bears out, somebody scribbled there.
+fn is_anothers(files: &Files, said: &Summary, label: &Entry) -> Result<bool, OpenError> {
+    if said.id == label.id && said.key == label.key {
+        return Ok(false);
+    }
+    let is_unfinished =
+        index_of(said.id) == label.index && said.id != label.id && said.key != label.key;
+    Ok(is_unfinished
+        || is_labelled(files, said)?
+        || label_of(files, label.key, label.id)?.is_none())
+}
+
+/// What can be wrong with a queue's file.
+pub(super) fn is_unusable(error: &OpenError) -> bool {
+    matches!(
+        error,
+        OpenError::NotAQueue(_) | OpenError::Damaged(_) | OpenError::OtherVersion { .. }
+    )
 }
 
 /// Maps the queue with an identifier.
@@ -172,18 +238,34 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
         Err(error) if is_no_file(&error) => return Err(OpenError::NoSuchId),
         Err(error) => return Err(error.into()),
     };
-    match said(&file)? {
-        Some(said) if said.id == id && !said.is_removed && is_labelled(files, &said)? => {
-            Ok((file, said))
+    if let Ok(said) = summary(file.as_fd()) {
+        let is_labelled = index_of(said.id) == index_of(id) && is_labelled(files, &said)?;
+        if said.is_removed || is_labelled {
+            return match said.id == id && !said.is_removed {
+                true => Ok((file, said)),
+                false => Err(OpenError::NoSuchId),
+            };
         }
-        _ => Err(OpenError::NoSuchId),
     }
+    // What the header says is not to be believed: labels say whose file it is.
+    let label = label_with(files, id)?.ok_or(OpenError::NoSuchId)?;
+    match behind(files, &label)? {
+        Behind::Nothing => Err(OpenError::NoSuchId),
+        Behind::Closed => Err(OpenError::PermissionDenied),
+        Behind::Queue(file, said) => Ok((file, said)),
+        Behind::Unusable(_, error) => Err(error),
+    }
+}
+
+/// The label of the queue with an identifier.
+pub(super) fn label_with(files: &Files, id: i32) -> Result<Option<Entry>, OpenError> {
+    let entries = files.entries()?;
+    Ok(entries.into_iter().find(|entry| entry.id == id))
 }
 
 /// Whether an identifier is not for the caller, or no more.
 fn denied(files: &Files, id: i32) -> Result<OpenError, OpenError> {
-    let is =
-        !is_marked(files, index_of(id))? && files.entries()?.iter().any(|entry| entry.id == id);
+    let is = !is_marked(files, index_of(id))? && label_with(files, id)?.is_some();
     Ok(match is {
         true => OpenError::PermissionDenied,
         false => OpenError::NoSuchId,
@@ -198,26 +280,29 @@ pub(super) fn is_marked(files: &Files, index: u32) -> Result<bool, OpenError> {
 
 /// Whether a queue has its label, without which it was not finished.
 pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenError> {
-    label_of(files, said).map(|label| label.is_some())
+    label_of(files, said.key, said.id).map(|label| label.is_some())
 }
 
 /// The name of a queue's label.
-pub(super) fn label_of(files: &Files, said: &Summary) -> Result<Option<String>, OpenError> {
-    for name in labels(said.key, index_of(said.id)) {
+pub(super) fn label_of(files: &Files, key: i32, id: i32) -> Result<Option<String>, OpenError> {
+    for name in labels(key, index_of(id)) {
         match files.label(&name)? {
             Label::Missing => return Ok(None),
-            Label::Of(id) if id == said.id => return Ok(Some(name)),
+            Label::Of(found) if found == id => return Ok(Some(name)),
             _ => {}
         }
     }
     Ok(None)
 }
 
-/// What a file says of its queue; None if it is no queue's.
+/// What a file says of its queue; None if that makes no sense.
+///
+/// # Errors
+/// `System`.
 pub(super) fn said(file: &OwnedFd) -> Result<Option<Summary>, OpenError> {
     match summary(file.as_fd()).map_err(OpenError::from) {
         Ok(said) => Ok(Some(said)),
-        Err(OpenError::NotAQueue(_)) => Ok(None),
+        Err(error) if is_unusable(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

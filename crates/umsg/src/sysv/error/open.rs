@@ -1,6 +1,7 @@
 //! Finding and making queues.
 
 use crate::namespace::{FileError, NamespaceError};
+use crate::segment::OUT_OF_RANGE;
 
 /// Why a queue was not found or made (msgget).
 #[derive(Debug, thiserror::Error)]
@@ -67,13 +68,11 @@ pub enum OpenError {
     #[error("{0}: not a System V queue of umsg")]
     NotAQueue(&'static str),
     /// EINVAL: a segment of another version or layout.
-    #[error(
-        "the queue was made by another version of umsg (format {found}, this is {expected}); remove it with `umsg rm`"
-    )]
+    #[error("{}", crate::error::other_version(*.found, *.expected))]
     OtherVersion {
         /// Version of the format in the file.
         found: u32,
-        /// Version of this library's format.
+        /// Version of this library's format; the same if the layouts differ, whose number stands behind that of the format.
         expected: u32,
     },
     /// EBADMSG: the header contradicts itself or the file's length.
@@ -107,6 +106,12 @@ fn too_many(limit: u32) -> String {
 }
 
 impl OpenError {
+    /// Whether [`repair`](crate::sysv::repair) may mend the queue that was refused. A damaged one that it can't mend has lost what all else follows
+    /// from, and can only be removed.
+    pub fn is_repairable(&self) -> bool {
+        matches!(self, OpenError::Damaged(what) if *what != OUT_OF_RANGE)
+    }
+
     /// The error number that msgget(2) gives, or would give, for it.
     pub fn errno(&self) -> i32 {
         match self {
