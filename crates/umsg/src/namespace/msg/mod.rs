@@ -16,7 +16,7 @@
 //! |---|---|---|
 //! | no | no | there is no queue |
 //! | yes | no | its maker died: there is no queue. Who comes to the index next takes it, if he may unlink the file |
-//! | yes | yes | there is a queue, unless its header says that it was removed, or has another identifier |
+//! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is damaged |
 //! | no | yes | somebody interfered: there is no queue |
 //!
 //! A label can be read by who may not open the file: to the kernel the identifier of a queue is no secret, and it tells an
@@ -31,7 +31,12 @@ mod lock;
 mod names;
 mod next;
 
+use std::ffi::CStr;
+
+use rustix::fs::{self, Stat};
+
 use super::Namespace;
+use super::directory::Directory;
 use super::error::NamespaceError;
 use super::queues::{SYSV, allocated};
 
@@ -41,6 +46,25 @@ pub(crate) use files::{Files, NewFile};
 pub(crate) use label::Label;
 pub(crate) use lock::{Locked, PATIENCE};
 pub(crate) use names::{INDICES, labels};
+
+/// What stands there, if it is neither a queue's file, nor a label, nor the file that counts identifiers.
+pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {
+    let what = super::intruders::what(stat);
+    let is_label = || {
+        let (at, path) = queues.locate(name.to_str().ok()?);
+        let text = fs::readlinkat(at, &path, []).ok()?;
+        label::identifier(text.to_bytes())
+    };
+    match what {
+        None if name.to_bytes() == names::NEXT.as_bytes() => None,
+        None => match names::index_of(name) {
+            Some(_) => None,
+            None => Some("a file with a name that no queue has"),
+        },
+        Some(_) if names::key_of(name).is_some() && is_label().is_some() => None,
+        what => what,
+    }
+}
 
 impl Namespace {
     /// Memory that the System V queues take up now, in bytes. Where there is no directory of them that can be trusted,
