@@ -45,11 +45,28 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return tell(&help),
+    };
+    inherited::take_large_files_for_errors();
     // In vain where it is not allowed: then a queue whose file is cut short ends the command.
     let _ = umsg::signals::catch_truncation();
     match commands::perform(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => place::advise(&cli, failure).report(),
+    }
+}
+
+/// Prints help, or the version, which is no success unless it could be.
+fn tell(help: &clap::Error) -> ExitCode {
+    use std::io::Write;
+    let told = streams::check_output()
+        .and_then(|()| help.print())
+        .and_then(|()| std::io::stdout().flush());
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::Failure::from(error).report(),
     }
 }

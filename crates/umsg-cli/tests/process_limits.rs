@@ -4,7 +4,7 @@ mod support;
 
 use std::os::unix::process::CommandExt;
 
-use support::{Outcome, Site, finish};
+use support::{Outcome, Site, end, finish, start};
 
 /// Runs the command with a limit, such as `RLIMIT_AS`.
 fn limited(site: &Site, resource: libc::__rlimit_resource_t, most: u64, line: &str) -> Outcome {
@@ -47,4 +47,34 @@ fn a_dump_that_would_be_too_long_for_a_file_leaves_none() {
     limited(&site, libc::RLIMIT_FSIZE, 8192, &line).fails(1, &["ulimit -f"]);
     assert_eq!(files.path().read_dir().unwrap().count(), 0);
     limited(&site, libc::RLIMIT_FSIZE, 1 << 20, &line).text();
+}
+
+#[test]
+fn limits_that_can_not_be_written_leave_no_file_and_are_an_error() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let refused = limited(&site, libc::RLIMIT_FSIZE, 0, "limits --max-queues 10");
+    refused.fails(1, &["File too large"]);
+    let left = site.umsg(&["gc", "--leftovers"]);
+    assert_eq!(left.text(), "nothing is left over\n");
+    assert_ne!(site.umsg(&["limits", "--json"]).json()["max_queues"], 10);
+}
+
+#[test]
+fn a_system_v_queue_is_removed_by_who_can_not_map_it() {
+    let site = Site::new();
+    for line in ["rm key:5", "rm id:1", "gc * --remove"] {
+        site.umsg(&["create", "key:5"]).text();
+        let asked = limited(&site, libc::RLIMIT_AS, 1000 << 20, "doctor key:5");
+        asked.fails(1, &["address space", "ulimit -v"]);
+        let waiting = start(&mut site.command(&["recv", "key:5"]));
+        site.wait_for("key:5", "blocked_receivers", 1);
+        let line = match line.contains("gc") {
+            true => "gc * --remove --in-use",
+            false => line,
+        };
+        limited(&site, libc::RLIMIT_AS, 1000 << 20, line).text();
+        end(waiting).fails(4, &["was removed"]);
+        assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
+    }
 }

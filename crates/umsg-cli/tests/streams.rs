@@ -237,3 +237,29 @@ fn who_waits_for_a_queue_that_is_replaced_is_told_so() {
     );
     assert_eq!(messages(&site), "");
 }
+
+#[test]
+fn a_queue_that_could_not_be_shown_is_taken_back_if_it_is_new() {
+    let site = site_with(&["kept"]);
+    for queue in ["/new", "key:5", "key:0"] {
+        let outcome = site.umsg_into_full_disk(&["create", queue, "--json"]);
+        outcome.fails(1, &["standard output: No space left", "was taken back"]);
+        assert_eq!(site.umsg(&["ls", "-q"]).text(), "/q\n");
+    }
+    let outcome = site.umsg_into_full_disk(&["create", "/q", "--json"]);
+    outcome.fails(1, &["standard output: No space left"]);
+    assert!(!outcome.errors.contains("taken back"), "{outcome:?}");
+    assert_eq!(messages(&site), "kept\n");
+}
+
+#[test]
+fn help_that_nobody_could_read_is_no_success() {
+    let site = Site::new();
+    for command in ["help", "--version", "help ls", "ls --help"] {
+        shell(&site, &format!("umsg {command} > /dev/full"))
+            .fails(1, &["standard output: No space left"]);
+        shell(&site, &format!("umsg {command} >&-")).fails(1, &["standard output: it is closed"]);
+        assert!(!shell(&site, &format!("umsg {command}")).text().is_empty());
+        shell(&site, &format!("umsg {command} | true")).text();
+    }
+}

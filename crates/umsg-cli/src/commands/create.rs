@@ -1,11 +1,12 @@
 //! `umsg create`.
 
+use std::fmt::Display;
 use std::io::Write;
 
 use clap::Args;
 use rustix::fs::Mode;
 use umsg::Namespace;
-use umsg::posix::{OpenError, OpenOptions, Queue, Status};
+use umsg::posix::{self, OpenError, OpenOptions, Queue, Status};
 use umsg::sysv::PRIVATE;
 
 use super::create_typed::{self, Wanted};
@@ -90,14 +91,16 @@ impl Create {
         if self.qbytes.is_some() {
             return Err(name.has_no("--qbytes", "--max-messages and --message-size"));
         }
-        let status = self.open(namespace, name)?.status();
+        let (queue, is_new) = self.open(namespace, name)?;
+        let status = queue.status();
         self.compare(name, &status)?;
-        if self.format.json {
-            let mut out = output::standard()?;
-            json::print(&mut out, &json::Queue::new(&name.lossy(), &status))?;
-            out.flush()?;
+        match self.format.json {
+            true => tell_named(name, &status).map_err(|failure| match is_new {
+                true => taken_back(failure, name, || unlink(namespace, name, &queue)),
+                false => failure,
+            }),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn create_labelled(&self, cli: &Cli, label: Label) -> Result {
@@ -120,16 +123,16 @@ impl Create {
             streams::check_output()?;
         }
         let namespace = place::namespace(cli)?;
-        let created = wanted.create(&namespace, label)?;
+        let (created, is_new) = wanted.create(&namespace, label)?;
         let told = match self.format.json || is_nameless {
             true => self.tell(&namespace, &created),
             false => Ok(()),
         };
-        if told.is_err() && is_nameless {
-            // Nobody knows of it, or could find it.
-            let _ = created.queue.remove();
-        }
-        told
+        // Of one without a key nobody knows, or could find it.
+        told.map_err(|failure| match is_new {
+            true => taken_back(failure, label, || created.queue.remove().is_ok()),
+            false => failure,
+        })
     }
 
     /// Prints what a System V queue is, or its identifier, which a key does not stand for.
@@ -145,23 +148,32 @@ impl Create {
         Ok(out.flush()?)
     }
 
-    fn open(&self, namespace: &Namespace, name: &Name) -> Result<Queue> {
+    /// The queue, and whether it was made now.
+    fn open(&self, namespace: &Namespace, name: &Name) -> Result<(Queue, bool)> {
         name.check()?;
         self.policy.check(namespace, name)?;
-        match self.create(OpenOptions::new().namespace(namespace), name) {
+        let create = |exclusive| {
+            let mut options = OpenOptions::new();
+            self.create(options.namespace(namespace).exclusive(exclusive), name)
+        };
+        match create(true) {
+            Ok(queue) => return Ok((queue, true)),
+            Err(OpenError::AlreadyExists) if !self.exclusive => {}
+            Err(error) => return Err(refused(name, &error)),
+        }
+        match create(false) {
             // There is one, whose mode does not let us do both; to compare it, either will do.
-            Err(OpenError::PermissionDenied) if !self.exclusive => {
-                Ok(Opened::open(namespace, name, Purpose::Look)?.queue)
+            Err(OpenError::PermissionDenied) => {
+                Ok((Opened::open(namespace, name, Purpose::Look)?.queue, false))
             }
             Err(error) => Err(refused(name, &error)),
-            Ok(queue) => Ok(queue),
+            Ok(queue) => Ok((queue, false)),
         }
     }
 
     fn create(&self, options: &mut OpenOptions, name: &Name) -> Result<Queue, OpenError> {
         // Not ours to use: one that goes with its last user waits for the first.
         options.read(true).write(true).create(true).counted(false);
-        options.exclusive(self.exclusive);
         if let Some(messages) = self.max_messages {
             options.max_messages(messages);
         }
@@ -203,6 +215,39 @@ impl Create {
         );
         Err(Failure::new(Code::Failed, line))
     }
+}
+
+fn tell_named(name: &Name, status: &Status) -> Result {
+    let mut out = output::standard()?;
+    json::print(&mut out, &json::Queue::new(&name.lossy(), status))?;
+    Ok(out.flush()?)
+}
+
+/// What is said of a new queue that could not be shown: it is removed again, so that who repeats this after the failure finds nothing. Whoever had
+/// enough of the output has a queue.
+fn taken_back(failure: Failure, subject: impl Display, remove: impl FnOnce() -> bool) -> Failure {
+    match failure {
+        Failure::Because { code, line } => {
+            let fate = match remove() {
+                true => "was taken back",
+                false => "was made, and could not be taken back",
+            };
+            Failure::new(code, format_args!("{line}; {subject} {fate}"))
+        }
+        other => other,
+    }
+}
+
+/// Removes a queue, unless its name is another's by now.
+fn unlink(namespace: &Namespace, name: &Name, queue: &Queue) -> bool {
+    let mut options = OpenOptions::new();
+    let found = options
+        .read(true)
+        .counted(false)
+        .namespace(namespace)
+        .open(name);
+    found.is_ok_and(|found| found.identity() == queue.identity())
+        && posix::unlink_in(namespace, name).is_ok()
 }
 
 fn refused(name: &Name, error: &OpenError) -> Failure {

@@ -16,8 +16,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The queue of a key, which is made if there is none; what differs from what is asked for is an error.
-    pub fn create(&self, namespace: &Namespace, label: Label) -> Result<Attached> {
+    /// The queue of a key, which is made if there is none, and whether it was; what differs from what is asked for is an error.
+    pub fn create(&self, namespace: &Namespace, label: Label) -> Result<(Attached, bool)> {
         let Label::Key(key) = label else {
             let line = format!(
                 "{label}: identifiers are given by umsg; create a queue by its key, such as key:0x1234, or with key:0 one that has none"
@@ -26,11 +26,11 @@ impl Wanted {
         };
         self.check(namespace)?;
         match self.make(namespace, key) {
-            Ok(queue) => Ok(Attached::new(namespace, queue, label)),
+            Ok(queue) => Ok((Attached::new(namespace, queue, label), true)),
             Err(OpenError::AlreadyExists) if !self.exclusive => {
                 let found = Attached::open(namespace, label)?;
                 self.compare(label, &entry(namespace, &found)?)?;
-                Ok(found)
+                Ok((found, false))
             }
             Err(error) => Err(Failure::of(label, error)),
         }

@@ -64,8 +64,8 @@ impl Direct {
         }
     }
 
-    /// Whether so many bytes more would make the file longer than `ulimit -f` allows: SIGXFSZ would kill this process with the
-    /// message in its hands.
+    /// Whether so many bytes more would make the file longer than `ulimit -f` allows: of a message a part would be written, and the rest
+    /// refused.
     fn would_exceed_limit(self, more: usize) -> bool {
         let Some(limit) = getrlimit(Resource::Fsize).current else {
             return false;
