@@ -60,15 +60,28 @@ impl Attached {
         self.not_received(error).coded(Code::Failed)
     }
 
+    /// Why the queue does not say what it holds, with what to do.
+    pub fn not_told(&self, error: ControlError) -> Failure {
+        match error {
+            ControlError::Busy => Failure::new(
+                Code::Failed,
+                format_args!("{}: {}", self.label, self.lock()),
+            ),
+            error => Failure::of(self.label, error),
+        }
+    }
+
     /// Who is stopped with the queue's lock, if somebody is.
     pub fn held_up(&self) -> Option<String> {
         match self.queue.status() {
-            Err(ControlError::Busy) => {
-                let id = self.queue.id();
-                Some(held_up::labelled(&self.namespace, id, self.label))
-            }
+            Err(ControlError::Busy) => Some(self.lock()),
             _ => None,
         }
+    }
+
+    /// Why the lock is not to be had.
+    fn lock(&self) -> String {
+        held_up::labelled(&self.namespace, self.queue.id(), self.label)
     }
 }
 

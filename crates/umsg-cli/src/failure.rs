@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use rustix::io::Errno;
 use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
 use umsg::ring::RingError;
 use umsg::{Limits, NamespaceError, sysv};
@@ -156,7 +157,8 @@ fn with_hint(text: String, error: &OpenError) -> String {
         OpenError::PermissionDenied => AS_OWNER,
         OpenError::NotAQueue("a directory") => "remove it from the namespace's directory",
         OpenError::NotAQueue(_) => NO_QUEUE,
-        OpenError::Damaged(_) => DAMAGED_FILE,
+        error if error.is_repairable() => DAMAGED_FILE,
+        OpenError::Damaged(_) => LOST_FILE,
         _ => return text,
     };
     format!("{text}; {hint}")
@@ -166,11 +168,15 @@ impl Explain for UnlinkError {
     fn explain(&self) -> String {
         match self {
             UnlinkError::Name(error) => error.explain(),
-            UnlinkError::Namespace(NamespaceError::NotWritable { path, .. }) => format!(
-                "{}: this user can't remove files there; run this as the directory's owner, who has to be allowed to write in it \
-                 (chmod u+w), or as root",
-                path.display()
-            ),
+            UnlinkError::Namespace(NamespaceError::NotWritable { path, errno })
+                if *errno != Errno::ROFS.raw_os_error() =>
+            {
+                format!(
+                    "{}: this user can't remove files there; run this as the directory's owner, who has to be allowed to write in it \
+                     (chmod u+w), or as root",
+                    path.display()
+                )
+            }
             UnlinkError::Namespace(error) => error.explain(),
             UnlinkError::PermissionDenied => format!("{self}; run this as that user or as root"),
             UnlinkError::System(_) => {
@@ -244,8 +250,9 @@ impl Explain for sysv::OpenError {
                 "leave --exclusive out to use it, or `umsg rm` it first"
             }
             sysv::OpenError::PermissionDenied => AS_OWNER,
-            sysv::OpenError::NotAQueue(_) => "remove it from the namespace's directory, under msg",
-            sysv::OpenError::Damaged(_) => DAMAGED_FILE,
+            sysv::OpenError::NotAQueue(_) => NO_QUEUE,
+            error if error.is_repairable() => DAMAGED_FILE,
+            sysv::OpenError::Damaged(_) => LOST_FILE,
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
@@ -301,9 +308,7 @@ impl Explain for sysv::ControlError {
             sysv::ControlError::Open(error) => return error.explain(),
             sysv::ControlError::PermissionDenied => AS_OWNER,
             sysv::ControlError::Damaged => DAMAGED,
-            sysv::ControlError::Busy => {
-                "or it was scribbled over: `umsg doctor` says which, and what to do"
-            }
+            sysv::ControlError::Busy => "`umsg doctor` says why, and what to do",
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
@@ -328,6 +333,7 @@ const AS_OWNER: &str = "run this as the queue's owner or as root";
 const DAMAGED: &str = "see `umsg doctor`, which can repair it";
 const DAMAGED_FILE: &str =
     "`umsg doctor --repair` keeps what messages are whole, `umsg rm` removes it with all";
+const LOST_FILE: &str = "`umsg rm` removes it with its messages, which no repair can find";
 const NO_QUEUE: &str = "`umsg rm` removes it";
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub fn labelled(namespace: &Namespace, id: i32, label: impl Display) -> String {
     diagnosis
         .and_then(|diagnosis| of(&diagnosis, &label))
         .unwrap_or_else(|| {
-            format!("a process is stopped with the queue's lock; see `umsg doctor {label}`")
+            format!("the queue's lock was not let go for a second; see `umsg doctor {label}`")
         })
 }
 

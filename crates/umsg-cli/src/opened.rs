@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
+use umsg::posix::{Attributes, OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
 use crate::failure::{Code, Explain, Failure, Result};
@@ -53,6 +53,9 @@ impl<'a> Opened<'a> {
     pub fn explain_send(&self, error: &SendError) -> String {
         let status = self.queue.status();
         let attributes = status.attributes;
+        if is_nonsense(&attributes) {
+            return SendError::Damaged.explain();
+        }
         let taken = attributes.messages + attributes.leased + attributes.reserved;
         if matches!(error, SendError::Full | SendError::TimedOut)
             && taken < attributes.max_messages
@@ -77,7 +80,11 @@ impl<'a> Opened<'a> {
 
     /// Why no message was received, with what to do.
     pub fn not_received(&self, error: &ReceiveError) -> Failure {
-        let leased = self.queue.attributes().leased;
+        let attributes = self.queue.attributes();
+        let leased = attributes.leased;
+        if is_nonsense(&attributes) {
+            return Failure::of(self.name, ReceiveError::Damaged);
+        }
         let empty = matches!(error, ReceiveError::Empty | ReceiveError::TimedOut);
         if empty && let Some(why) = self.held_up() {
             return Failure::new(error.code(), format_args!("{}: {why}", self.name));
@@ -136,6 +143,13 @@ impl<'a> Opened<'a> {
             format_args!("{}: {how}", self.name),
         ))
     }
+}
+
+/// Whether there is more in a queue than it can hold: somebody scribbled there. Each figure is read for itself, and may be a moment older than
+/// another.
+fn is_nonsense(attributes: &Attributes) -> bool {
+    let figures = [attributes.messages, attributes.leased, attributes.reserved];
+    figures.iter().any(|count| *count > attributes.max_messages)
 }
 
 /// In one of the ways that serve the purpose.

@@ -3,47 +3,17 @@
 mod support;
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::patients::{Killed, stopped};
 use support::{Outcome, Site, start};
 
 /// Where the locks of a POSIX queue and that of a System V queue lie: docs/format.md.
 const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;
-
-/// A process that is killed and reaped with the test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A process that is stopped while it has a queue open, which lies in this file.
-fn stopped(site: &Site, name: &str, file: &str) -> Killed {
-    // It waits for lines to send.
-    let process = Killed(start(&mut site.command(&["send", name])));
-    let pid = process.0.id().to_string();
-    let maps = format!("/proc/{pid}/maps");
-    while !std::fs::read_to_string(&maps).unwrap().contains(file) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let status = Command::new("kill").args(["-STOP", &pid]).status();
-    assert!(status.unwrap().success());
-    process
-}
-
-fn write(site: &Site, file: &str, offset: u64, bytes: &[u8]) {
-    let path = site.path().join(file);
-    let file = File::options().write(true).open(path).unwrap();
-    file.write_all_at(bytes, offset).unwrap();
-}
 
 /// What it says of the only queue, and its exit code.
 fn report(site: &Site, arguments: &[&str]) -> (Option<i32>, Value) {
@@ -150,7 +120,7 @@ fn a_stopped_owner_is_named_with_what_to_do() {
     site.umsg(&["create", "/q"]).text();
     let owner = stopped(&site, "/q", "mq/q");
     let pid = owner.0.id();
-    write(&site, "mq/q", SENDER_LOCK, &pid.to_le_bytes());
+    site.scribble("mq/q", SENDER_LOCK, &pid.to_le_bytes());
     let shown = site.umsg(&["doctor", "/q"]);
     assert_eq!(shown.code, Some(5));
     let text = String::from_utf8(shown.output).unwrap();
@@ -185,7 +155,7 @@ fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
     };
     let told = |code, command: &[&str]| told_of(&owner, code, command);
     let set = |owner: &Killed, file, offset| {
-        write(&site, file, offset, &owner.0.id().to_le_bytes());
+        site.scribble(file, offset, &owner.0.id().to_le_bytes());
     };
     set(&owner, "mq/q", SENDER_LOCK);
     told(3, &["send", "/q", "x", "--timeout", "50ms"]);
@@ -197,7 +167,7 @@ fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
     // That there is none is right, whoever is stopped.
     let none = site.umsg(&["recv", "/q", "--timeout", "50ms"]);
     none.fails(3, &["timed out waiting for a message"]);
-    write(&site, "mq/q", SENDER_LOCK, &[0; 4]);
+    site.scribble("mq/q", SENDER_LOCK, &[0; 4]);
     site.umsg(&["send", "/q", "here"]).text();
     set(&owner, "mq/q", RECEIVER_LOCK);
     told(3, &["recv", "/q", "--timeout", "50ms"]);
@@ -214,7 +184,7 @@ fn a_lock_that_names_who_does_not_use_the_queue_is_said_to_be_wrong_and_nobody_i
     site.umsg(&["create", "/q"]).text();
     let stranger = Killed(start(Command::new("sleep").arg("60")));
     let pid = stranger.0.id();
-    write(&site, "mq/q", SENDER_LOCK, &pid.to_le_bytes());
+    site.scribble("mq/q", SENDER_LOCK, &pid.to_le_bytes());
     let shown = site.umsg(&["doctor", "/q"]);
     let text = String::from_utf8(shown.output).unwrap();
     let says = format!("wrong: names process {pid} (sleep), which does not use it");
@@ -241,7 +211,7 @@ fn a_queue_whose_lock_names_nobody_is_unwell_and_can_be_used_and_removed() {
         site.umsg(&["create", "key:7"]).text();
         let listed = site.umsg(&["ls", "--quiet"]);
         let id: u32 = listed.text().trim_end()[3..].parse().unwrap();
-        let forge = || write(&site, &format!("msg/{}", id % 32_768), QUEUE_LOCK, &NOBODY);
+        let forge = || site.scribble(&format!("msg/{}", id % 32_768), QUEUE_LOCK, &NOBODY);
         forge();
         let (code, queue) = report(&site, &["key:7"]);
         let lock = &queue["locks"][0];
@@ -290,7 +260,7 @@ fn damage_is_told_with_its_place() {
     site.umsg(&["create", "key:7"]).text();
     // Cursors: messages ever sent, and number of the last message.
     for (name, file, offset) in [("/q", "mq/q", 528), ("key:7", "msg/0", 256 + 8)] {
-        write(&site, file, offset, &[0xff; 6]);
+        site.scribble(file, offset, &[0xff; 6]);
         let (code, queue) = report(&site, &[name]);
         let problem = &queue["problems"][0];
         assert_eq!(
@@ -313,7 +283,7 @@ fn a_repair_says_what_was_done_and_keeps_the_messages() {
     for message in ["one", "two"] {
         site.umsg(&["send", "/q", message]).text();
     }
-    write(&site, "mq/q", 528, &[0xff; 4]);
+    site.scribble("mq/q", 528, &[0xff; 4]);
     let shown = site.umsg(&["doctor", "/q", "--repair"]);
     let text = shown.text();
     assert!(
@@ -327,7 +297,7 @@ fn a_repair_says_what_was_done_and_keeps_the_messages() {
     assert_eq!(site.umsg(&["recv", "/q"]).text(), "one\n");
     let (code, queue) = report(&site, &["/q", "--repair"]);
     assert_eq!((code, &queue["repair"]["done"]), (Some(0), &json!([])));
-    write(&site, "mq/q", 0, b"nonsense");
+    site.scribble("mq/q", 0, b"nonsense");
     let (code, queue) = report(&site, &["/q", "--repair"]);
     assert_eq!(
         (code, &queue["healthy"]),
@@ -443,7 +413,7 @@ fn what_can_not_be_looked_at_is_an_error() {
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
     // What is wrong is worse.
-    write(&site, "mq/q", 528, &[0xff; 4]);
+    site.scribble("mq/q", 528, &[0xff; 4]);
     let outcome = site.umsg(&["doctor", "--all"]);
     outcome.fails(5, &["/letter: "]);
 }

@@ -292,8 +292,12 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
     site.umsg(&["stat", "/bad"])
         .fails(1, &["umsg: /bad: ", "not a message queue"]);
     site.umsg(&["rm", "/bad"]).text();
-    // An empty one has no queue's name.
     std::fs::create_dir(site.path().join("mq/directory")).unwrap();
+    for goes in [&[][..], &["--remove-on-last-close"]] {
+        site.umsg(&[&["create", "/directory"], goes].concat())
+            .fails(1, &["/directory: a directory: not a message queue"]);
+    }
+    site.umsg(&["ls"]).text();
     std::fs::write(site.path().join("mq/directory/letter"), b"").unwrap();
     site.umsg(&["rm", "/directory"])
         .fails(1, &["/directory: ", "Is a directory", "; look at it"]);

@@ -1,6 +1,7 @@
 //! `umsg doctor`.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use umsg::diagnosis::{Diagnosis, Repaired};
@@ -9,9 +10,9 @@ use umsg::{Namespace, posix, ring, sysv};
 use super::doctor_text;
 use crate::address::{Address, Label, Subject, subject};
 use crate::cli::Cli;
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::names::Name;
-use crate::output::{self, Format, json, json_doctor};
+use crate::output::{self, Format, json, json_doctor, text};
 use crate::{place, streams};
 
 /// Say what is the matter with a queue or ring, and what to do about it
@@ -27,7 +28,11 @@ use crate::{place, streams};
 /// is not known, no lock is taken from a process, and whoever asks should do so again as root before ending one.
 ///
 /// A look takes no lock, waits for nobody and changes nothing. Nothing is wrong if the exit code is 0; it is 5 if something is. What can't be looked at, such
-/// as the queue of another user or a file that is none, is named on standard error, and the others are looked at.
+/// as the queue of another user or a file that is none, is named on standard error, and the others are looked at; with --all also a link, a FIFO or a
+/// directory that lies where a queue could be.
+///
+/// With --json, `healthy` is true if the exit code is 0, of a queue if nothing is wrong with it; `damaged` is null unless one of its problems is
+/// damage, and says who met that first, and when, if a process has.
 ///
 /// With --repair, what the dead have left is taken up at once, and locks are taken from whoever can't have them; and a queue whose bytes make no sense is made anew of the messages that are whole, in
 /// their order. Leases and those who wait stay. It says how many messages are kept, and how many made no sense. A queue is left alone
@@ -96,10 +101,13 @@ impl Doctor {
             true => all(&namespace)?,
             false => self.queues.clone(),
         };
-        let patients: Vec<Patient> = subjects
+        let mut patients: Vec<Patient> = subjects
             .iter()
             .map(|subject| self.examine(&namespace, subject))
             .collect();
+        if self.all {
+            patients.extend(intruders(&namespace)?);
+        }
         let mut out = output::standard()?;
         match self.format.json {
             true => json::print(&mut out, &json_doctor::Report::new(&patients))?,
@@ -163,6 +171,25 @@ fn verdict(patients: &[Patient]) -> Result {
         (false, true) => Err(Failure::Reported(Code::Failed)),
         (false, false) => Ok(()),
     }
+}
+
+/// What stands where a queue could be, and is none.
+fn intruders(namespace: &Namespace) -> Result<Vec<Patient>> {
+    let all = namespace.intruders()?.into_iter();
+    Ok(all
+        .map(|found| {
+            let name = text::on_one_line(found.path.as_os_str().as_bytes());
+            let what = found.what;
+            let line =
+                format!("{name}: {what}, and no queue: remove it, then a queue can have its name");
+            say(&line);
+            Patient {
+                name,
+                found: Err(line),
+                repair: None,
+            }
+        })
+        .collect())
 }
 
 /// All that there are.

@@ -28,7 +28,8 @@ use crate::{place, streams, values};
 /// queues go with other commands, too, such as `umsg ls`.
 ///
 /// LAST USED is when a message was last sent or received, or else the queue made; of a ring when it was made. CREATOR is the process that
-/// made it, `dead` if it has ended.
+/// made it, `dead` if it has ended. A process of its number that began more than an hour after the queue was made is another one; one that began within
+/// that hour is taken for the creator, since the clock may have been set meanwhile.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),

@@ -8,7 +8,7 @@ use umsg::sysv::{Entry, Status};
 use super::stat::moment;
 use crate::address::Label;
 use crate::attached::Attached;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::json;
 use crate::output::json_typed::TypedQueue;
 use crate::output::owner::Owners;
@@ -20,15 +20,16 @@ const TYPES: usize = 16;
 type Types = Vec<(i64, u32)>;
 
 pub fn print(namespace: &Namespace, label: Label, as_json: bool, out: &mut impl Write) -> Result {
-    let queue = Attached::open(namespace, label)?.queue;
-    let status = queue.status().map_err(|error| Failure::of(label, error))?;
+    let attached = Attached::open(namespace, label)?;
+    let queue = &attached.queue;
+    let status = queue.status().map_err(|error| attached.not_told(error))?;
     let most = match as_json {
         true => usize::try_from(status.entry.messages).unwrap_or(usize::MAX),
         false => TYPES + 1,
     };
     let types = queue
         .types(most)
-        .map_err(|error| Failure::of(label, error))?;
+        .map_err(|error| attached.not_seen(&error))?;
     match as_json {
         true => json::print(
             out,

@@ -129,7 +129,8 @@ struct RepairEntry {
 
 #[derive(Serialize)]
 struct DamageEntry {
-    found_by: u32,
+    /// null if no process has met it.
+    found_by: Option<u32>,
     at: Option<String>,
 }
 
@@ -196,14 +197,22 @@ impl Known {
                 .collect(),
             pollers: diagnosis.pollers.iter().map(Who::new).collect(),
             repairs: diagnosis.repairs.iter().map(RepairsEntry::new).collect(),
-            damaged: diagnosis.damage.as_ref().map(|damage| DamageEntry {
-                found_by: damage.by.pid,
-                at: damage.at.map(utc),
-            }),
+            damaged: damage(diagnosis),
             problems: diagnosis.problems.iter().map(ProblemEntry::new).collect(),
             repair: None,
         }
     }
+}
+
+/// Which process has noted damage, if any has; None if there is none.
+fn damage(diagnosis: &Diagnosis) -> Option<DamageEntry> {
+    let mut problems = diagnosis.problems.iter();
+    let is_damaged = problems.any(|problem| problem.kind == ProblemKind::Damaged);
+    let noted = diagnosis.damage.as_ref();
+    is_damaged.then(|| DamageEntry {
+        found_by: noted.map(|damage| damage.by.pid),
+        at: noted.and_then(|damage| damage.at).map(utc),
+    })
 }
 
 impl Who {

@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod compiler;
+pub mod patients;
 
 use std::io::{Read, Write};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -128,6 +129,14 @@ impl Site {
         command.envs(variables.iter().copied());
         command.uid(NOBODY).gid(NOBODY).current_dir("/");
         Some(finish(&mut command, b""))
+    }
+
+    /// Writes bytes into a queue's file, such as mq/q, from a place on.
+    pub fn scribble(&self, file: &str, offset: u64, bytes: &[u8]) {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(self.path().join(file));
+        file.unwrap().write_all_at(bytes, offset).unwrap();
     }
 
     /// Waits until `umsg stat NAME` shows this number in this field.

@@ -1,0 +1,273 @@
+//! Queues whose files somebody has scribbled over: listed, told of and removed, whatever bytes they hold.
+
+mod support;
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use support::patients::{Killed, stopped};
+use support::{Site, end, start};
+
+const KEY: &str = "key:0x00000007";
+/// Where the lock of a System V queue lies: docs/format.md.
+const QUEUE_LOCK: u64 = 256;
+/// More than any count or number can be.
+const LARGE: [u8; 4] = [0xff, 0xff, 0xff, 0x3f];
+
+fn site_with(queues: &[&str]) -> Site {
+    let site = Site::new();
+    for queue in queues {
+        site.umsg(&["create", queue]).text();
+        site.umsg(&["send", queue, "kept"]).text();
+    }
+    site
+}
+
+/// Makes a header say something else; and whether a repair can know what it said.
+type Scribble = (fn(&Site), bool);
+
+/// Ways to make the header of a System V queue's file say something else.
+const HEADERS: [Scribble; 7] = [
+    (|site| site.scribble("msg/0", 0, b"X"), true),
+    (|site| site.scribble("msg/0", 36, &[9]), true),
+    (|site| site.scribble("msg/0", 40, &[1]), true),
+    (|site| site.scribble("msg/0", 36, &[0xff; 4]), true),
+    (|site| site.scribble("msg/0", 32, &LARGE), false),
+    (|site| site.scribble("msg/0", 0, &[0; 64]), false),
+    (
+        |site| std::fs::write(site.path().join("msg/0"), b"").unwrap(),
+        false,
+    ),
+];
+
+#[test]
+fn a_system_v_queue_is_listed_and_told_of_whatever_its_header_says() {
+    for (n, (scribble, is_repairable)) in HEADERS.into_iter().enumerate() {
+        let site = site_with(&[KEY]);
+        scribble(&site);
+        assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "id:0\n", "{n}");
+        let listed = site.umsg(&["gc", "*"]);
+        assert!(listed.text().contains("id:0"), "{n}: {listed:?}");
+        for subject in [KEY, "id:0", "--all"] {
+            let found = site.umsg(&["doctor", subject]);
+            assert_ne!(found.code, Some(0), "{n}: {found:?}");
+        }
+        let told = match is_repairable {
+            true => "`umsg doctor --repair` keeps",
+            false => "`umsg rm` removes it",
+        };
+        for command in ["send", "recv", "stat", "create"] {
+            site.umsg_with_input(&[command, KEY], b"x")
+                .fails(1, &[told]);
+        }
+        let repaired = site.umsg(&["doctor", KEY, "--repair"]);
+        assert_eq!(repaired.code == Some(0), is_repairable, "{n}: {repaired:?}");
+        if is_repairable {
+            let received = site.umsg(&["recv", KEY, "--nonblocking"]);
+            assert_eq!(received.text(), "kept\n", "{n}");
+        }
+    }
+}
+
+#[test]
+fn a_system_v_queue_is_removed_whatever_its_header_says() {
+    let removals = [&["rm", KEY][..], &["rm", "id:0"], &["gc", "*", "--remove"]];
+    for (scribble, _) in HEADERS {
+        for remove in removals {
+            let site = site_with(&[KEY]);
+            scribble(&site);
+            site.umsg(remove).text();
+            let left = std::fs::read_dir(site.path().join("msg")).unwrap();
+            let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(left, [".next"]);
+            site.umsg(&["create", KEY, "--exclusive"]).text();
+        }
+    }
+}
+
+#[test]
+fn who_waits_in_a_scribbled_system_v_queue_is_told_that_it_is_removed() {
+    let site = Site::new();
+    site.umsg(&["create", KEY]).text();
+    let waiting = start(&mut site.command(&["recv", KEY]));
+    site.wait_for(KEY, "blocked_receivers", 1);
+    site.scribble("msg/0", 0, b"X");
+    site.umsg(&["rm", KEY]).text();
+    end(waiting).fails(4, &["was removed"]);
+}
+
+/// Ways to have the lock of a System V queue held by somebody who does not let it go; the process lives as long as it is kept.
+const HOLDERS: [fn(&Site) -> Killed; 3] = [
+    // A stranger, who lives.
+    |site| {
+        let stranger = Killed(start(Command::new("sleep").arg("60")));
+        site.scribble("msg/0", QUEUE_LOCK, &stranger.0.id().to_le_bytes());
+        stranger
+    },
+    // One who is gone.
+    |site| {
+        let mut gone = Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        site.scribble("msg/0", QUEUE_LOCK, &gone.id().to_le_bytes());
+        Killed(gone)
+    },
+    // One who uses the queue, and was stopped.
+    |site| {
+        let user = stopped(site, KEY, "msg/0");
+        site.scribble("msg/0", QUEUE_LOCK, &user.0.id().to_le_bytes());
+        user
+    },
+];
+
+/// A queue that somebody holds so is told of, with the right reason, and removed by this command.
+fn removed_without_its_lock(hold: fn(&Site) -> Killed, remove: &[&str]) {
+    let site = site_with(&[KEY]);
+    let _holder = hold(&site);
+    // Nobody is called stopped who is not, as `umsg doctor` knows.
+    let asked = site.umsg(&["stat", KEY]);
+    asked.fails(1, &["the lock of the queue"]);
+    site.umsg(remove).text();
+    assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
+    site.umsg(&["create", KEY, "--exclusive"]).text();
+}
+
+#[test]
+fn a_system_v_queue_whose_lock_nobody_lets_go_is_removed_without_it() {
+    let removals = [
+        &["rm", KEY][..],
+        &["gc", "*", "--remove"],
+        &["gc", "*", "--remove", "--in-use"],
+    ];
+    // Each waits for a second, now and then.
+    std::thread::scope(|scope| {
+        for (hold, remove) in HOLDERS.into_iter().zip(removals) {
+            scope.spawn(move || removed_without_its_lock(hold, remove));
+        }
+    });
+}
+
+#[test]
+fn who_waits_learns_that_a_queue_was_removed_whose_lock_nobody_lets_go() {
+    let site = Site::new();
+    site.umsg(&["create", KEY]).text();
+    let waiting = start(&mut site.command(&["recv", KEY]));
+    site.wait_for(KEY, "blocked_receivers", 1);
+    let holder = HOLDERS[0](&site);
+    site.umsg(&["rm", KEY]).text();
+    end(waiting).fails(4, &["was removed"]);
+    drop(holder);
+}
+
+#[test]
+fn what_can_only_be_removed_is_not_said_to_be_repairable() {
+    let site = site_with(&["/q", KEY]);
+    for (queue, file, offset) in [("/q", "mq/q", 16), (KEY, "msg/0", 32)] {
+        site.scribble(file, offset, &LARGE);
+        for options in [&[][..], &["--repair"]] {
+            let shown = site.umsg(&[&["doctor", queue], options].concat());
+            let text = String::from_utf8(shown.output).unwrap();
+            assert!(
+                text.contains("`umsg rm`") && !text.contains("doctor --repair"),
+                "{text}"
+            );
+        }
+        let shown = site.umsg(&["doctor", queue, "--json"]);
+        let shown: Value = serde_json::from_slice(&shown.output).unwrap();
+        let advice = shown["queues"][0]["problems"][0]["advice"].as_str();
+        assert!(advice.unwrap().starts_with("`umsg rm`"), "{shown}");
+        for command in ["stat", "send", "recv", "peek"] {
+            let refused = site.umsg(&[command, queue]);
+            refused.fails(1, &["`umsg rm` removes it"]);
+            assert!(!refused.errors.contains("doctor"), "{refused:?}");
+        }
+        let listed = site.umsg(&["ls"]);
+        assert!(!listed.text().contains("--repair"), "{listed:?}");
+    }
+}
+
+#[test]
+fn what_differs_in_a_header_of_another_version_is_named() {
+    let site = site_with(&["/q", KEY]);
+    for (queue, file) in [("/q", "mq/q"), (KEY, "msg/0")] {
+        site.scribble(file, 12, &LARGE);
+        site.umsg(&["stat", queue])
+            .fails(1, &["another layout", "bytes 12 to 15", "`umsg rm`"]);
+        site.scribble(file, 8, &[9]);
+        site.umsg(&["stat", queue])
+            .fails(1, &["format 9, this is 1", "bytes 8 to 11", "`umsg rm`"]);
+    }
+}
+
+#[test]
+fn what_is_no_queue_is_named_among_all() {
+    let site = site_with(&["/q", KEY]);
+    let at = |name: &str| site.path().join(name);
+    std::os::unix::fs::symlink("q", at("mq/link")).unwrap();
+    std::fs::create_dir(at("ring/directory")).unwrap();
+    let place = rustix::fs::CWD;
+    rustix::fs::mkfifoat(place, at("msg/9"), rustix::fs::Mode::RWXU).unwrap();
+    let looked = site.umsg(&["doctor", "--all"]);
+    assert_eq!(looked.code, Some(1), "{looked:?}");
+    let named: Vec<&str> = looked.errors.lines().collect();
+    assert_eq!(named.len(), 3, "{looked:?}");
+    for (line, says) in named.iter().zip([
+        "mq/link: a symbolic link, and no queue",
+        "msg/9: a FIFO",
+        "ring/directory: a directory",
+    ]) {
+        assert!(line.contains(says), "{line}");
+    }
+    let shown = site.umsg(&["doctor", "--all", "--json"]);
+    let shown: Value = serde_json::from_slice(&shown.output).unwrap();
+    assert_eq!(shown["queues"].as_array().unwrap().len(), 5);
+    assert_eq!(shown["healthy"], false, "as the exit code says");
+}
+
+#[test]
+fn figures_that_can_not_be_are_damage() {
+    let site = site_with(&["/q"]);
+    site.umsg(&["recv", "/q"]).text();
+    let waiting = start(&mut site.command(&["recv", "/q", "--timeout", "2"]));
+    site.wait_for("/q", "blocked_receivers", 1);
+    site.scribble("mq/q", 0, &vec![0xff; 100_000]);
+    end(waiting).fails(1, &["is damaged", "`umsg doctor`"]);
+}
+
+#[test]
+fn zeroes_over_a_system_v_queue_are_damage_and_no_removal() {
+    let site = Site::new();
+    site.umsg(&["create", KEY]).text();
+    let waiting = start(&mut site.command(&["recv", KEY, "--timeout", "2"]));
+    site.wait_for(KEY, "blocked_receivers", 1);
+    site.scribble("msg/0", 0, &vec![0; 100_000]);
+    end(waiting).fails(1, &["is damaged"]);
+}
+
+#[test]
+fn bits_that_no_mode_has_are_damage_that_a_repair_takes_away() {
+    let site = site_with(&["/q", KEY]);
+    for (queue, file, offset) in [("/q", "mq/q", 32), (KEY, "msg/0", 128 + 24)] {
+        site.scribble(file, offset, &LARGE);
+        let found = site.umsg(&["doctor", queue]);
+        assert_eq!(found.code, Some(5), "{found:?}");
+        let mode = site.umsg(&["stat", queue, "--json"]).json()["mode"].take();
+        assert!(mode.as_str().unwrap().len() == 4, "{mode}");
+        site.umsg(&["doctor", queue, "--repair"]).text();
+        let mode = site.umsg(&["stat", queue, "--json"]).json()["mode"].take();
+        assert_eq!(mode, "0600");
+        assert_eq!(site.umsg(&["recv", queue]).text(), "kept\n");
+    }
+}
+
+#[test]
+fn damage_that_nobody_has_met_yet_is_damage_to_programs_too() {
+    let site = site_with(&["/q"]);
+    let healthy = site.umsg(&["doctor", "/q", "--json"]).json();
+    assert_eq!(healthy["queues"][0]["damaged"], json!(null));
+    site.scribble("mq/q", 528, &[0xff; 4]);
+    let shown = site.umsg(&["doctor", "/q", "--json"]);
+    let shown: Value = serde_json::from_slice(&shown.output).unwrap();
+    let damaged = &shown["queues"][0]["damaged"];
+    assert_eq!(damaged, &json!({"found_by": null, "at": null}));
+    assert_eq!(shown["healthy"], false);
+}

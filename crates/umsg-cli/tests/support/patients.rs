@@ -1,0 +1,30 @@
+//! Processes that a queue's users wait for.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use super::{Site, start};
+
+/// A process that is killed and reaped with the test.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that is stopped while it has a queue open, which lies in this file.
+pub fn stopped(site: &Site, name: &str, file: &str) -> Killed {
+    // It waits for lines to send.
+    let process = Killed(start(&mut site.command(&["send", name])));
+    let pid = process.0.id().to_string();
+    let maps = format!("/proc/{pid}/maps");
+    while !std::fs::read_to_string(&maps).unwrap().contains(file) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let status = Command::new("kill").args(["-STOP", &pid]).status();
+    assert!(status.unwrap().success());
+    process
+}
