@@ -11,6 +11,7 @@ use crate::commands::patience::Patience;
 use crate::failure::Result;
 use crate::opened::Opened;
 
+#[allow(clippy::large_enum_variant, reason = "a command has one, on its stack")]
 pub enum Inlet<'a> {
     Posix(Opened<'a>),
     SystemV { from: Attached, want: Want },

@@ -8,6 +8,7 @@ use crate::commands::patience::Patience;
 use crate::failure::{self, Code, Explain, Result};
 use crate::opened::Opened;
 
+#[allow(clippy::large_enum_variant, reason = "a command has one, on its stack")]
 pub enum Outlet<'a> {
     Posix { to: Opened<'a>, priority: u32 },
     SystemV { to: Attached, mtype: i64 },

@@ -116,7 +116,7 @@ fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
 #[test]
 fn the_least_limit_of_bytes_has_room_for_a_queue_and_a_short_message() {
     let site = Site::new();
-    site.umsg(&["limits", "--max-bytes", "32K"]).text();
+    site.umsg(&["limits", "--max-bytes", "36K"]).text();
     site.umsg(&["create", "/q"]).text();
     site.umsg(&["send", "/q", "short"]).text();
     site.umsg(&["send", "/q", &"long".repeat(100)])
@@ -131,7 +131,7 @@ fn limits_that_are_reached_already_are_set_with_a_warning() {
     }
     let outcome = site.umsg(&["limits", "--max-queues", "2"]);
     outcome.fails(0, &["there are 3 queues already", "fewer than 2"]);
-    let outcome = site.umsg(&["limits", "--max-bytes", "32K"]);
+    let outcome = site.umsg(&["limits", "--max-bytes", "36K"]);
     outcome.fails(0, &["bytes already", "grow no further"]);
     site.umsg(&["limits", "--max-queues", "4", "--max-bytes", "1M"])
         .text();

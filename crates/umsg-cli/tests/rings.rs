@@ -193,7 +193,7 @@ fn commands_that_are_for_queues_say_so() {
 fn rings_count_for_the_limit_of_bytes() {
     let site = Site::new();
     let rings = [make(&site, "/jobs"), make(&site, "/others")];
-    let outcome = site.umsg(&["limits", "--max-bytes", "32K"]);
+    let outcome = site.umsg(&["limits", "--max-bytes", "36K"]);
     outcome.fails(0, &["queues and rings take", "grow no further"]);
     site.umsg(&["create", "/orders"])
         .fails(1, &["the namespace's limit of bytes", "umsg limits"]);

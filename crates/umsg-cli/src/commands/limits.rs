@@ -43,7 +43,7 @@ pub struct Limits {
     /// How long a message of a queue may be whose maker does not say, from 1 to --max-message-size bytes [default: 8K]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     default_message_size: Option<u32>,
-    /// The most bytes of memory of all queues, and rings with names, together, charged when they are used, from 32K up; or `none` [default: none]
+    /// The most bytes of memory of all queues, and rings with names, together, charged when they are used, from 36K up; or `none` [default: none]
     #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_negative_numbers = true)]
     max_bytes: Option<Ceiling>,
     /// System V: the longest message of queues made from then on, from 0 to 16M bytes [default: 8K]
