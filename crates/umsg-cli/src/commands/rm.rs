@@ -18,7 +18,8 @@ use crate::place;
 /// Remove queues, and rings that their owners have left
 ///
 /// The messages in them are lost. A name or a key is free at once. A POSIX queue that programs still have open lives on, without a
-/// name, until the last of them closes it; a System V queue is gone for everybody, and who waits in it is told so.
+/// name, until the last of them closes it; a System V queue is gone for everybody, and who waits in it is told so. Neither depends on what the queue's
+/// file holds, nor on its lock: where a process was stopped with that, a System V queue is removed without it after a second.
 ///
 /// A ring goes with its owner, the process that receives from it; one whose owner was killed stays until its name is used again, or
 /// until it is removed. One whose owner lives is only removed with --force: the owner and those who have it open keep it, and nobody

@@ -119,7 +119,7 @@ impl Diagnosis {
 
 const REPAIR: &str = "`umsg doctor --repair` keeps what messages are whole and makes the rest anew";
 const REMOVE: &str = "`umsg rm` removes the queue with its messages: what all else follows from is lost, and no repair can know what stood there";
-const UNSEEN: &str = "whether it uses this queue can't be seen, and its number may have been written there by somebody: ask again as root or as its user, in the PID namespace that it is in, before you end it";
+const UNSEEN: &str = "whether it uses this queue can't be seen, and its number may have been written there by somebody: ask again as root or as its user, in the PID namespace that it is in, before you end it; `umsg rm` removes the queue all the same";
 const NOW: &str = "`umsg doctor --repair` does it now";
 
 impl Problem {
@@ -226,7 +226,7 @@ fn of_owner(
             ProblemKind::Stuck,
             format!("{thread} has had the lock of {side} for a second and does not go on"),
             format!(
-                "see what it does, in a debugger or in /proc/{pid}/stack; if it is not in a call on this queue, somebody wrote its number there"
+                "see what it does, in a debugger or in /proc/{pid}/stack; if it is not in a call on this queue, somebody wrote its number there; `umsg rm` removes the queue all the same"
             ),
         )),
         Life::Alive => None,

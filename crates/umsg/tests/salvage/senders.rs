@@ -149,3 +149,22 @@ fn a_sender_whose_waiting_message_makes_no_sense_gives_up_in_time_and_leaves_no_
         "{what}: {found:?}"
     );
 }
+
+#[test]
+fn a_waiting_message_that_is_longer_than_any_can_be_is_damage_by_itself() {
+    for len in [401, u32::MAX] {
+        let place = Place::new();
+        let queue = full(&place);
+        let mut sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
+        assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+        let path = path(&place);
+        let at = cell(&path, 300) + LEN;
+        write(&path, at, &len.to_ne_bytes());
+        let found = posix::diagnose(&place.namespace, "/q").unwrap();
+        let mut findings = found.problems.iter().filter_map(|one| one.finding.as_ref());
+        assert!(findings.any(|finding| finding.offset == at), "{found:#?}");
+        assert!(repair(&place).after.is_healthy(), "{len}");
+        assert_eq!(queue.receive_vec().unwrap().data, [0; 200]);
+        sender.expect(Exit::Code(0), "a sender");
+    }
+}
