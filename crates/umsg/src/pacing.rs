@@ -9,7 +9,8 @@
 //! *When* it looks matters too. Two cores that pass a cache line to and fro for each message move some three million
 //! messages a second; a receiver that lets a few gather moves several times as many. So a receiver that finds nothing
 //! in the middle of a stream looks away for half a microsecond. Whether it is one, it knows from how many messages it
-//! got since it last waited; in a ping-pong that is always one, and it looks without a pause.
+//! got since it last waited; in a ping-pong that is always one, and it looks without a pause. A sender that finds no room
+//! does the same: its looks would take the line away on which each receive says that there is some.
 
 use crate::lock::SLICE;
 use crate::sync::spin_hint;
@@ -25,7 +26,8 @@ pub enum Waiting {
     /// Spins for some microseconds as long as that has paid lately and there is another processor, then sleeps.
     #[default]
     Adaptive,
-    /// Gives way to other threads a few times, then sleeps: the least CPU time.
+    /// Gives way to other threads a few times, then sleeps: the least CPU time. A sender in a stream looks away for some
+    /// microseconds before that, which costs less than a sleep for each message.
     Blocking,
     /// Spins until the deadline: the least latency, and a processor's whole time.
     Spinning,
@@ -49,6 +51,8 @@ const LOOKS: u32 = 16;
 const GATHER_EACH: u64 = 20;
 /// ... and at most so long.
 const GATHER: u64 = 500;
+/// A stream's sender: the queue is full, and nobody waits for what it sends.
+const GATHER_ROOM: u64 = 4_000;
 /// In a ping-pong, every so many waits it is tried whether messages gather after all.
 const TRIAL: u32 = 64;
 
@@ -69,6 +73,10 @@ pub(crate) struct Pacing {
     last_streak: AtomicU32,
     /// 0: let messages gather. Otherwise after how many waits to try it.
     trial: AtomicU32,
+    /// The same of room.
+    room_trial: AtomicU32,
+    /// How many messages had been sent when a sender last found no room.
+    sent: AtomicU64,
     /// Nanoseconds of a spin that paid, until they are counted: not while its message waits to be received.
     uncounted: AtomicU64,
 }
@@ -83,6 +91,8 @@ impl Default for Pacing {
             streak: AtomicU32::new(0),
             last_streak: AtomicU32::new(0),
             trial: AtomicU32::new(TRIAL),
+            room_trial: AtomicU32::new(TRIAL),
+            sent: AtomicU64::new(0),
             uncounted: AtomicU64::new(0),
         }
     }
@@ -190,18 +200,33 @@ impl Pacing {
 
     /// How long a receiver that found nothing looks away, in nanoseconds.
     pub(crate) fn gathering_time(&self, max_messages: usize) -> u64 {
-        let streaming = self.last_streak.load(Relaxed) > 1;
-        let gather = match (streaming, self.trial.load(Relaxed)) {
-            (true, _) | (false, 1) => 0,
-            (false, 0) => TRIAL,
-            (false, left) => left - 1,
-        };
-        self.trial.store(gather, Relaxed);
-        if gather == 0 {
-            (max_messages as u64 * GATHER_EACH).min(GATHER)
-        } else {
-            0
+        let is_streaming = self.last_streak.load(Relaxed) > 1;
+        gathering_time(&self.trial, is_streaming, max_messages, GATHER)
+    }
+
+    /// How long a sender that found no room looks away, when so many messages have been sent.
+    pub(crate) fn room_gathering_time(&self, sent: u64, max_messages: usize) -> u64 {
+        if cpu::available() < 2 {
+            return 0;
         }
+        let before = self.sent.load(Relaxed);
+        self.sent.store(sent, Relaxed);
+        let is_streaming = sent.wrapping_sub(before) > 1;
+        gathering_time(&self.room_trial, is_streaming, max_messages, GATHER_ROOM)
+    }
+}
+
+/// How long to look away: in a stream always, in a ping-pong once in a while.
+fn gathering_time(trial: &AtomicU32, is_streaming: bool, max_messages: usize, most: u64) -> u64 {
+    let next = match (is_streaming, trial.load(Relaxed)) {
+        (true, _) | (false, 1) => 0,
+        (false, 0) => TRIAL,
+        (false, left) => left - 1,
+    };
+    trial.store(next, Relaxed);
+    match next {
+        0 => (max_messages as u64 * GATHER_EACH).min(most),
+        _ => 0,
     }
 }
 
@@ -298,6 +323,27 @@ mod tests {
         assert_eq!([0, 3_000].map(trial), [AGAIN; 2]);
         assert_eq!([20_000, 40_000].map(trial), [25_000, 50_000]);
         assert_eq!([40_001 * 4, 1_000_000, u64::MAX / 2].map(trial), [AGAIN; 3]);
+    }
+
+    #[test]
+    fn a_sender_lets_room_gather_in_a_stream_and_now_and_then_in_a_ping_pong() {
+        if cpu::available() < 2 {
+            return; // Nobody makes room meanwhile.
+        }
+        let pacing = Pacing::default();
+        let mut sent = 0;
+        let mut wait_after = |messages| {
+            sent += messages;
+            pacing.room_gathering_time(sent, 1_000)
+        };
+        let long = GATHER_ROOM;
+        assert_eq!([8, 8, 2].map(&mut wait_after), [long; 3]);
+        // One message a wait: a trial, which is the last for a while unless it pays.
+        let times: Vec<u64> = (0..=TRIAL).map(|_| wait_after(1)).collect();
+        assert_eq!(times[0], 0);
+        assert_eq!(times.iter().filter(|&&time| time != 0).count(), 1);
+        assert_eq!(wait_after(8), long);
+        assert_eq!(pacing.room_gathering_time(sent + 8, 10), 10 * GATHER_EACH);
     }
 
     #[test]
