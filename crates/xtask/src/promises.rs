@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 16] = [
+const PLACES: [&str; 18] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",
     "crates/umsg/tests/diagnosis",
@@ -25,6 +25,8 @@ const PLACES: [&str; 16] = [
     "crates/umsg/src/typed",
     "crates/umsg-preload/tests",
     "crates/umsg-cli/tests",
+    "crates/umsg-cli/tests/run",
+    "crates/umsg-cli/tests/sysv",
     "crates/umsg-conformance/tests",
     "crates/umsg-conformance/src/cases",
     "crates/umsg-conformance/src/sysv/cases",
@@ -39,7 +41,7 @@ fn tests_by_file(root: &Path) -> HashMap<String, String> {
             if path.extension().is_some_and(|ending| ending == "rs") {
                 let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
                 let text = fs::read_to_string(&path).unwrap();
-                if let Some((_, program)) = place.split_once("umsg/tests/") {
+                if let Some((_, program)) = place.split_once("/tests/") {
                     *texts.entry(program.to_owned()).or_default() += &text;
                 }
                 *texts.entry(name).or_default() += &text;
