@@ -325,6 +325,7 @@ fn messages_of_senders_that_are_not_wanted_are_dropped_and_counted() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it polls")]
 fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
     let mut ring = ring(4, 0);
     let sender = ring.sender();
