@@ -26,8 +26,7 @@ pub enum Waiting {
     /// Spins for some microseconds as long as that has paid lately and there is another processor, then sleeps.
     #[default]
     Adaptive,
-    /// Gives way to other threads a few times, then sleeps: the least CPU time. A sender in a stream looks away for some
-    /// microseconds before that, which costs less than a sleep for each message.
+    /// Gives way to other threads a few times, then sleeps: the least CPU time.
     Blocking,
     /// Spins until the deadline: the least latency, and a processor's whole time.
     Spinning,
@@ -57,7 +56,7 @@ const GATHER_ROOM: u64 = 4_000;
 const TRIAL: u32 = 64;
 
 /// What a handle remembers of its waits. Private to the process; a race between its threads costs a wrong guess. On lines
-/// of its own: receivers write it, and what lies beside it in a handle is read by senders too.
+/// of its own: who waits writes it, and what lies beside it in a handle is read by everybody.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Pacing {
@@ -73,10 +72,8 @@ pub(crate) struct Pacing {
     last_streak: AtomicU32,
     /// 0: let messages gather. Otherwise after how many waits to try it.
     trial: AtomicU32,
-    /// The same of room.
+    /// The same of room: after how many waits less one.
     room_trial: AtomicU32,
-    /// How many messages had been sent when a sender last found no room.
-    sent: AtomicU64,
     /// Nanoseconds of a spin that paid, until they are counted: not while its message waits to be received.
     uncounted: AtomicU64,
 }
@@ -91,8 +88,7 @@ impl Default for Pacing {
             streak: AtomicU32::new(0),
             last_streak: AtomicU32::new(0),
             trial: AtomicU32::new(TRIAL),
-            room_trial: AtomicU32::new(TRIAL),
-            sent: AtomicU64::new(0),
+            room_trial: AtomicU32::new(0),
             uncounted: AtomicU64::new(0),
         }
     }
@@ -200,33 +196,37 @@ impl Pacing {
 
     /// How long a receiver that found nothing looks away, in nanoseconds.
     pub(crate) fn gathering_time(&self, max_messages: usize) -> u64 {
-        let is_streaming = self.last_streak.load(Relaxed) > 1;
-        gathering_time(&self.trial, is_streaming, max_messages, GATHER)
-    }
-
-    /// How long a sender that found no room looks away, when so many messages have been sent.
-    pub(crate) fn room_gathering_time(&self, sent: u64, max_messages: usize) -> u64 {
-        if cpu::available() < 2 {
-            return 0;
+        let streaming = self.last_streak.load(Relaxed) > 1;
+        let gather = match (streaming, self.trial.load(Relaxed)) {
+            (true, _) | (false, 1) => 0,
+            (false, 0) => TRIAL,
+            (false, left) => left - 1,
+        };
+        self.trial.store(gather, Relaxed);
+        if gather == 0 {
+            (max_messages as u64 * GATHER_EACH).min(GATHER)
+        } else {
+            0
         }
-        let before = self.sent.load(Relaxed);
-        self.sent.store(sent, Relaxed);
-        let is_streaming = sent.wrapping_sub(before) > 1;
-        gathering_time(&self.room_trial, is_streaming, max_messages, GATHER_ROOM)
     }
-}
 
-/// How long to look away: in a stream always, in a ping-pong once in a while.
-fn gathering_time(trial: &AtomicU32, is_streaming: bool, max_messages: usize, most: u64) -> u64 {
-    let next = match (is_streaming, trial.load(Relaxed)) {
-        (true, _) | (false, 1) => 0,
-        (false, 0) => TRIAL,
-        (false, left) => left - 1,
-    };
-    trial.store(next, Relaxed);
-    match next {
-        0 => (max_messages as u64 * GATHER_EACH).min(most),
-        _ => 0,
+    /// How long a sender that found no room looks away, in nanoseconds. What came of it is to be
+    /// [learned](Self::learn_of_room).
+    pub(crate) fn room_gathering_time(&self, max_messages: usize) -> u64 {
+        let left = self.room_trial.load(Relaxed).saturating_sub(1);
+        self.room_trial.store(left, Relaxed);
+        if left == 0 && cpu::available() > 1 {
+            (max_messages as u64 * GATHER_EACH).min(GATHER_ROOM)
+        } else {
+            0
+        }
+    }
+
+    /// Draws the lesson from having looked away: whether room has gathered for more than was wanted. If not, the receiver is
+    /// slow, or shares a processor with this sender, or other senders took the room.
+    pub(crate) fn learn_of_room(&self, has_gathered: bool) {
+        self.room_trial
+            .store(if has_gathered { 0 } else { TRIAL }, Relaxed);
     }
 }
 
@@ -326,24 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_lets_room_gather_in_a_stream_and_now_and_then_in_a_ping_pong() {
+    fn a_sender_lets_room_gather_as_long_as_that_pays_then_now_and_then() {
         if cpu::available() < 2 {
             return; // Nobody makes room meanwhile.
         }
         let pacing = Pacing::default();
-        let mut sent = 0;
-        let mut wait_after = |messages| {
-            sent += messages;
-            pacing.room_gathering_time(sent, 1_000)
+        let wait = |pays| {
+            let time = pacing.room_gathering_time(1_000);
+            if time != 0 {
+                pacing.learn_of_room(pays);
+            }
+            time
         };
-        let long = GATHER_ROOM;
-        assert_eq!([8, 8, 2].map(&mut wait_after), [long; 3]);
-        // One message a wait: a trial, which is the last for a while unless it pays.
-        let times: Vec<u64> = (0..=TRIAL).map(|_| wait_after(1)).collect();
-        assert_eq!(times[0], 0);
-        assert_eq!(times.iter().filter(|&&time| time != 0).count(), 1);
-        assert_eq!(wait_after(8), long);
-        assert_eq!(pacing.room_gathering_time(sent + 8, 10), 10 * GATHER_EACH);
+        assert_eq!([true, true, false].map(wait), [GATHER_ROOM; 3]);
+        let in_vain = (0..2 * TRIAL).filter(|_| wait(false) != 0).count();
+        assert_eq!(in_vain, 2);
+        assert!((0..TRIAL).any(|_| wait(true) != 0));
+        assert_eq!(wait(true), GATHER_ROOM);
+        assert_eq!(pacing.room_gathering_time(10), 10 * GATHER_EACH);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use super::Engine;
 use crate::counters::Event;
 use crate::pacing::{give_way, look_away, spin_until};
-use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Calm;
 
@@ -29,15 +28,23 @@ impl Engine {
     /// Looks for room for so many messages as long as the handle's pacing says. True if it is worth another attempt.
     pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
         let budget = self.pacing.allowance();
-        // One that only spins wants to send the next message at once, not many. One that hardly spins may wait long for the next.
+        // One that only spins wants to send the next message at once, not many. One that hardly spins may be in a stream, too.
         if budget != u32::MAX && !cfg!(loom) {
-            let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
-            // Relaxed: a guess whether this is a stream.
-            let sent = fixed.sender.sent.load(Ordering::Relaxed);
-            look_away(self.pacing.room_gathering_time(sent, layout.max_messages));
+            self.let_room_gather(messages);
         }
         let ready = || self.seems_roomy(messages);
         self.spin(budget, calm, deadline, ready) || give_way(ready)
+    }
+
+    fn let_room_gather(&self, messages: u64) {
+        let time = self
+            .pacing
+            .room_gathering_time(self.segment().layout().max_messages);
+        if time != 0 {
+            look_away(time);
+            let more = messages.saturating_add(1);
+            self.pacing.learn_of_room(self.seems_roomy(more));
+        }
     }
 
     fn spin(
