@@ -47,22 +47,43 @@ impl Expected {
         order: &Priorities<'_>,
         key: usize,
         slot: u32,
-        fetch: impl Fn(u32),
+        fetch: impl Fn(u32) + Copy,
     ) {
-        let next = self.next.load(Relaxed) as usize % AHEAD;
-        let expected = self.places[next].load(Relaxed);
-        if expected == pack(key, slot) {
-            let last = self.places[(next + AHEAD - 1) % AHEAD].load(Relaxed);
-            let place = step(order, last);
-            self.places[next].store(place, Relaxed);
-            self.next.store(((next + 1) % AHEAD) as u32, Relaxed);
-            if place != NONE {
-                fetch(place as u32);
-            }
-        } else if step(order, pack(key, slot)) != expected {
-            self.begin(order, pack(key, slot), fetch);
+        let (next, got) = (self.next.load(Relaxed) as usize % AHEAD, pack(key, slot));
+        if self.places[next].load(Relaxed) == got {
+            self.walk_on(order, next, fetch);
+        } else {
+            self.find_again(order, next, got, fetch);
         }
-        // Else a better one came in between: those that are expected still come.
+    }
+
+    /// The one that was expected next has come: another one comes in its place, behind the last.
+    #[inline(always)]
+    fn walk_on(&self, order: &Priorities<'_>, next: usize, fetch: impl Fn(u32)) {
+        let last = self.places[(next + AHEAD - 1) % AHEAD].load(Relaxed);
+        let place = step(order, last);
+        self.places[next].store(place, Relaxed);
+        self.next.store(((next + 1) % AHEAD) as u32, Relaxed);
+        if place != NONE {
+            fetch(place as u32);
+        }
+    }
+
+    /// Another one has come: others received those before it, or it is better than they, or nothing is as it was.
+    fn find_again(
+        &self,
+        order: &Priorities<'_>,
+        next: usize,
+        got: u64,
+        fetch: impl Fn(u32) + Copy,
+    ) {
+        let expected = |ahead: usize| (next + ahead) % AHEAD;
+        let gone = (1..AHEAD).find(|&ahead| self.places[expected(ahead)].load(Relaxed) == got);
+        match gone {
+            Some(gone) => (0..=gone).for_each(|ahead| self.walk_on(order, expected(ahead), fetch)),
+            None if step(order, got) == self.places[next].load(Relaxed) => {}
+            None => self.begin(order, got, fetch),
+        }
     }
 
     /// Expects those behind a message.
@@ -185,6 +206,19 @@ mod tests {
         for slot in 11..40 {
             assert_eq!(store.receive(), (slot, true));
         }
+    }
+
+    #[test]
+    fn who_takes_turns_with_another_receiver_finds_its_messages_fetched() {
+        let store = Store::of(&[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        let order = Priorities::of(&store.segment);
+        assert_eq!(store.receive(), (0, false));
+        for turn in 0..4 {
+            order.pop(8 - 2 * turn).unwrap();
+            assert_eq!(store.receive(), (2 * turn as u32 + 2, true));
+        }
+        // Each was fetched once.
+        assert_eq!(store.fetched.borrow().len(), 9);
     }
 
     #[test]
