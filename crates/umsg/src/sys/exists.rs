@@ -14,7 +14,7 @@ pub(crate) fn thread(tid: u32) -> bool {
     is_found(unsafe { libc::syscall(libc::SYS_tkill, tid, 0) })
 }
 
-/// A thread of this process.
+/// A thread of the process `pid`.
 pub(crate) fn thread_of(pid: u32, tid: u32) -> bool {
     // SAFETY: as above.
     is_found(unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) })
