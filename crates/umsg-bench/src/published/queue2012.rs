@@ -46,7 +46,7 @@ pub fn table(document: &Document) -> Table {
         origin: "Published in 2012 with the change of the kernel's queue from a sorted array to a tree \
                  (mq_perf_tests). The published times of filling and draining, in seconds, are divided by the number of \
                  messages. That test has one queue for all orders: it is new for the first, constant priority, so that its \
-                 memory comes into use, and was full before for the others. What these take in a new queue is beside them. \
+                 memory comes into use, and was full before, of the orders above, for the others. What these take in a new queue is beside them. \
                  The kernel's column is taken at the deepest queue that it allows the caller.",
         goal: "Each row at least 10 times the kernel's speed; an empty queue at most 45 ns for both; a neighbour at most 0.5 % slower.",
         more: [

@@ -28,6 +28,17 @@ impl Order {
             Self::Random => "random",
         }
     }
+
+    /// In which orders that test has filled its queue before, besides this one for the first.
+    pub fn before(self) -> &'static [Self] {
+        let all = &Self::ALL;
+        match self {
+            Self::Constant => &all[..1],
+            Self::Increasing => &all[..1],
+            Self::Decreasing => &all[..2],
+            Self::Random => &all[..3],
+        }
+    }
 }
 
 /// An endless series, the same each time. `next` is compiled into the loop that it stands in.

@@ -4,8 +4,8 @@
 //! As in the test behind that table (tools/testing/selftests/mqueue/mq_perf_tests.c in the kernel's
 //! sources): a queue is filled up to one message below its depth, then one message is sent and
 //! one received, over and over, then it is drained; with priorities that stand still, climb, fall or
-//! jump. That test has one queue for all four, which is new for the first only. Here each has a new one,
-//! which is filled twice: both times are given. Further differences: a pair is timed in chunks instead of
+//! jump. That test has one queue for all four, which is new for the first only. Here each order has a new
+//! queue, and another that was full before in the orders that come before it in that test: both times are given. Further differences: a pair is timed in chunks instead of
 //! reading the clock three times a pair, which would cost more than umsg's operations themselves; the
 //! share of the send is taken from a further pass that does read it; and what each message costs while
 //! filling is given in nanoseconds, because the two sides may differ in depth.
@@ -113,25 +113,26 @@ fn measure(
 ) -> Result<Sides, Failure> {
     let mut sides = sides(plan, kernel_depth);
     let shallow = *kernel_depth.as_ref().unwrap_or(&DEPTH);
+    let before = order.before();
     for round in 0..plan.rounds {
         plan.progress(&format!("mqueue: full, {}", order.name()), round);
         let budget = plan.budget;
         sides
             .umsg
-            .round(|| with_order!(order, full::<UmsgQueue>(DEPTH, budget)));
+            .round(|| with_order!(order, full::<UmsgQueue>(DEPTH, budget, before)));
         sides
             .kernel
-            .round(|| with_order!(order, full::<KernelQueue>(shallow, budget)));
+            .round(|| with_order!(order, full::<KernelQueue>(shallow, budget, before)));
         sides
             .umsg_shallow
-            .round(|| with_order!(order, full::<UmsgQueue>(shallow, budget)));
+            .round(|| with_order!(order, full::<UmsgQueue>(shallow, budget, before)));
         sides
             .dropin
-            .round(|| with_order!(order, full::<DropinQueue>(DEPTH, budget)));
+            .round(|| with_order!(order, full::<DropinQueue>(DEPTH, budget, before)));
         if round < arrays {
             sides
                 .array
-                .round(|| with_order!(order, full::<ArrayQueue>(DEPTH, budget)));
+                .round(|| with_order!(order, full::<ArrayQueue>(DEPTH, budget, &[order])));
         }
     }
     sides.check()?;
@@ -203,7 +204,7 @@ fn full_rows(order: Order, sides: &Sides) -> Vec<Row> {
 fn fill_rows(order: Order, sides: &Sides) -> Vec<Row> {
     let order = order.name();
     let fresh = "ns a message; the queue is new, so its memory comes into use";
-    let again = "ns a message; the queue was full before";
+    let again = "ns a message; the queue was full before, in the orders that the published test has before this one";
     vec![
         sides
             .row(format!("fill, {order}"), |figures| figures.fill)

@@ -6,7 +6,7 @@ use crate::backends::{MessageQueue, Spec};
 use crate::clock;
 use crate::failure::Failure;
 use crate::suites::pairs::{self, Extent, MESSAGE_SIZE};
-use crate::suites::priorities::{Constant, Priorities};
+use crate::suites::priorities::{Constant, Order, Priorities, with_order};
 
 /// Queues shallower than this are filled and drained several times, for the clock's sake.
 const SHALLOW: u32 = 2_000;
@@ -48,21 +48,24 @@ pub fn empty<Q: MessageQueue>(depth: u32, budget: Duration) -> Result<Figures, F
     })
 }
 
-/// Fills a fresh queue up to one below its depth, drains it, fills it again, sends and receives at
-/// that depth, and drains it. A shallow queue is filled and drained many times over.
+/// Fills a new queue up to one below its depth and drains it. Then another that was full before, of these orders: that is filled,
+/// sent to and received from at that depth, and drained. With a shallow queue, filling and draining is done many times over.
 pub fn full<Q: MessageQueue, P: Priorities>(
     depth: u32,
     budget: Duration,
+    before: &[Order],
 ) -> Result<Figures, Failure> {
     let cycles = (SHALLOW / depth).max(1);
     let mut times = Times::default();
-    for _ in 1..cycles {
+    for _ in 0..cycles {
         let queue = Q::make(&spec(depth))?;
         times.first.add(fill_and_drain::<Q, P>(&queue, depth - 1)?);
+    }
+    for _ in 1..cycles {
+        let queue = used::<Q>(depth, before)?;
         times.again.add(fill_and_drain::<Q, P>(&queue, depth - 1)?);
     }
-    let queue = Q::make(&spec(depth))?;
-    times.first.add(fill_and_drain::<Q, P>(&queue, depth - 1)?);
+    let queue = used::<Q>(depth, before)?;
     let mut priorities = P::FIRST;
     times.again.fill += timed(|| pairs::fill(&queue, depth - 1, &mut priorities))?;
     let extent = Extent::published(budget);
@@ -78,6 +81,15 @@ pub fn full<Q: MessageQueue, P: Priorities>(
         refill: each(times.again.fill),
         redrain: each(times.again.drain),
     })
+}
+
+/// A queue that was filled and drained in these orders.
+fn used<Q: MessageQueue>(depth: u32, before: &[Order]) -> Result<Q, Failure> {
+    let queue = Q::make(&spec(depth))?;
+    for &order in before {
+        with_order!(order, fill_and_drain::<Q>(&queue, depth - 1))?;
+    }
+    Ok(queue)
 }
 
 /// Nanoseconds, summed over the cycles.
