@@ -102,7 +102,7 @@ impl Engine {
         self.dismiss_nonsense();
         crash_point!(SALVAGE_SURVEYED);
         self.lay_arena(real, &mut nonsense)?;
-        self.mend_sequence()?;
+        self.mend_sequence(nonsense.len() as u64)?;
         crash_point!(SALVAGE_NUMBERED);
         rebuild(self)?;
         let hub = &self.fixed().hub;
@@ -227,10 +227,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Numbers the messages that were sent from 1 on, in the order that they had. Where the number of the last one can't be that, it is the
-    /// greatest that a message has.
-    fn mend_sequence(&self) -> Result<(), Trouble> {
-        let segment = self.segment();
+    /// Numbers the messages that were sent from 1 on, in the order that they had. The greatest number that a message has is the last one's,
+    /// if what stands for that can't be: too far away, or smaller than those of messages that were counted as sent.
+    fn mend_sequence(&self, nonsense: u64) -> Result<(), Trouble> {
+        let (segment, hub) = (self.segment(), &self.fixed().hub);
         let mut queued = Vec::new();
         for slot in 0..segment.places() {
             if segment.cell(slot)?.is_queued() {
@@ -239,8 +239,13 @@ impl Engine {
         }
         queued.sort_unstable();
         let greatest = queued.last().map_or(0, |(number, _)| *number);
-        let mut last = self.fixed().hub.sequence.get();
-        if last.abs_diff(greatest) > NEAR {
+        // Relaxed: under the lock.
+        let counted = u64::from(hub.messages.load(Ordering::Relaxed))
+            .saturating_add(hub.held.load(Ordering::Relaxed))
+            .saturating_sub(nonsense);
+        let mut last = hub.sequence.get();
+        let sent = queued.partition_point(|(number, _)| *number <= last);
+        if last.abs_diff(greatest) > NEAR || (sent as u64) < counted.min(queued.len() as u64) {
             last = greatest;
         }
         let mut number = 0;
@@ -254,7 +259,7 @@ impl Engine {
             segment.place(slot)?.sequence.set(number);
             crash_point!(SALVAGE_RENUMBERED);
         }
-        self.fixed().hub.sequence.set(number);
+        hub.sequence.set(number);
         Ok(())
     }
 }

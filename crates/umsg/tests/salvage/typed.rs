@@ -62,6 +62,7 @@ fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_or
         ("free slots", 256 + 8, &[0xff; 4][..]),
         ("messages", 256 + 12, &[0xff; 4]),
         ("number of the last message", 256 + 16, &[0xff; 8]),
+        ("a smaller number", 256 + 16, &[7, 0, 0, 0, 0, 0, 0, 0]),
         ("bytes", 256 + 24, &[0xff; 8]),
         ("blocked receivers", 256 + 80, &[0xff; 4]),
         ("used slots", 256 + 128, &[0xff; 4]),
@@ -88,6 +89,20 @@ fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_or
             "{what}"
         );
     }
+}
+
+#[test]
+fn messages_that_were_sent_after_the_number_of_the_last_one_was_scribbled_over_are_kept_with_the_others()
+ {
+    let place = Place::new();
+    let queue = typed(&place);
+    write(&place.path().join("msg/0"), 256 + 16, &[0; 8]);
+    queue.try_send(1, &[25]).unwrap();
+    let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    let mut found = drain_typed(&queue);
+    found.sort_unstable();
+    assert_eq!(found, (5..=25).collect::<Vec<_>>());
 }
 
 /// The parts of a file that are memory.
