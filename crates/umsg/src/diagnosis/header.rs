@@ -73,8 +73,9 @@ impl Beginning {
         Ok(())
     }
 
-    /// Checks the length of the file, and what the header says of it.
-    pub(super) fn check_len(&self, said_at: usize, len: u64, findings: &mut Findings) {
+    /// Checks the length of the file, and what the header says of it. False if these two agree on another than follows from the header's
+    /// other fields: then those are what is wrong, and who cut the file to them would throw messages away.
+    pub(super) fn check_len(&self, said_at: usize, len: u64, findings: &mut Findings) -> bool {
         findings.equal_at(
             "the header has the length that follows from its other fields",
             said_at as u64,
@@ -88,5 +89,6 @@ impl Beginning {
             len,
             self.file_len,
         );
+        self.file_len == len || self.file_len != self.u64_at(said_at)
     }
 }

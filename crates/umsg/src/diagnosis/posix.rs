@@ -229,8 +229,8 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
         return Ok(None);
     }
     let layout = Layout::new(messages as usize, size as usize);
-    beginning.check_len(24, layout.len as u64, findings);
-    Ok(Some(layout))
+    let is_known = beginning.check_len(24, layout.len as u64, findings);
+    Ok(is_known.then_some(layout))
 }
 
 /// What belongs to the holder of the receiver lock, while nobody holds it.

@@ -258,8 +258,8 @@ fn header(
         return Ok(None);
     }
     let layout = Layout::new(capacity, msgmax as usize);
-    beginning.check_len(24, layout.len as u64, findings);
-    Ok(Some(layout))
+    let is_known = beginning.check_len(24, layout.len as u64, findings);
+    Ok(is_known.then_some(layout))
 }
 
 /// How many slots were ever used. None if that can't be.

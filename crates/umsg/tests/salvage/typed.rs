@@ -105,6 +105,23 @@ fn messages_that_were_sent_after_the_number_of_the_last_one_was_scribbled_over_a
     assert_eq!(found, (5..=25).collect::<Vec<_>>());
 }
 
+#[test]
+fn a_queue_whose_capacity_was_scribbled_over_is_not_cut_to_it() {
+    let place = Place::new();
+    drop(typed(&place));
+    let path = place.path().join("msg/0");
+    let mut capacity = [0; 8];
+    let file = fs::File::open(&path).unwrap();
+    file.read_exact_at(&mut capacity, 16).unwrap();
+    write(&path, 16, &[0; 8]);
+    let repaired = sysv::repair(&place.namespace, KEY).unwrap();
+    let why = repaired.failed.unwrap();
+    assert!(why.contains("can only be removed"), "{why}");
+    // Who knows the capacity has all messages again.
+    write(&path, 16, &capacity);
+    assert_eq!(drain_typed(&place.open_typed(KEY)).len(), 20);
+}
+
 /// The parts of a file that are memory.
 fn extents(file: &fs::File) -> Vec<(u64, u64)> {
     use rustix::fs::{SeekFrom, seek};
