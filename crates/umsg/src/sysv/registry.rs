@@ -181,7 +181,7 @@ pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenErr
         Err(error) => return Err(error.into()),
     };
     let error = match summary(file.as_fd()).map_err(OpenError::from) {
-        Ok(said) if said.is_removed || is_anothers(files, &said, label)? => {
+        Ok(said) if said.is_removed || is_anothers(files, &file, &said, label)? => {
             return Ok(Behind::Nothing);
         }
         Ok(said) if said.id == label.id && said.key == label.key => {
@@ -194,17 +194,30 @@ pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenErr
     Ok(Behind::Unusable(file, error))
 }
 
-/// Whether a header that makes sense is not that of a label's queue: it is that of a queue with a label of its own, or of one that was never
-/// finished, or the label is gone. If it says something else that nothing bears out, somebody scribbled there.
-fn is_anothers(files: &Files, said: &Summary, label: &Entry) -> Result<bool, OpenError> {
+/// Whether a header that makes sense is not that of a label's queue: the file is that of a queue with a label of its own, also where that has
+/// another index and the file two names; or of one that was never finished; or the label is gone. If it says something else that nothing bears out, somebody scribbled there.
+fn is_anothers(
+    files: &Files,
+    file: &OwnedFd,
+    said: &Summary,
+    label: &Entry,
+) -> Result<bool, OpenError> {
     if said.id == label.id && said.key == label.key {
         return Ok(false);
     }
-    let is_unfinished =
-        index_of(said.id) == label.index && said.id != label.id && said.key != label.key;
+    let is_here = index_of(said.id) == label.index;
+    let is_unfinished = is_here && said.id != label.id && said.key != label.key;
     Ok(is_unfinished
-        || is_labelled(files, said)?
+        || is_labelled(files, said)? && (is_here || is_at(files, file, index_of(said.id))?)
         || label_of(files, label.key, label.id)?.is_none())
+}
+
+/// Whether an open file is the one at an index. One that only holds the same header is not.
+fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
+    let open =
+        rustix::fs::fstat(file).map_err(|e| crate::error::OpenError::from_errno("fstat", e))?;
+    let there = files.stat(index)?;
+    Ok(there.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
 }
 
 /// What can be wrong with a queue's file.
