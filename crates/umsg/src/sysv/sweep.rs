@@ -9,7 +9,7 @@ use super::registry::{Behind, behind, index_of, is_labelled, label_with, said};
 use crate::crash::crash_point;
 use crate::namespace::{Files, Label, Locked, Namespace, PATIENCE, labels};
 use crate::typed::segment::{Summary, mark_removed, write_removed};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: who needs one of them later
 /// does what is left.
@@ -26,8 +26,8 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
     }
 }
 
-/// Takes the names of a queue away that can't be removed as others are, whatever is in its file. If that is of this version, who has it mapped
-/// finds it removed.
+/// Takes the names of a queue away that can't be removed as others are, whatever is in its file. If that is of this version and has no other
+/// name, who has it mapped finds it removed.
 ///
 /// # Errors
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
@@ -40,7 +40,10 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
     }
-    if is_ours && let Ok(file) = files.open(named.index) {
+    if is_ours
+        && let Ok(file) = files.open(named.index)
+        && has_one_name(&file)
+    {
         // In vain if it is read-only: then it goes on in memory, without a name.
         let _ = write_removed(file.as_fd());
     }
@@ -51,6 +54,11 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
         true => Ok(()),
         false => Err(ControlError::NotOwner),
     }
+}
+
+/// Whether a file has no name elsewhere, where it could be anything else: whoever may write in the directory can give it one here.
+fn has_one_name(file: &OwnedFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 1)
 }
 
 /// Whether an index is free: takes the file there away if it is no queue's, but was to be or has been one's.
