@@ -9,6 +9,8 @@ use support::patients::{Killed, stopped};
 use support::{Site, end, start};
 
 const KEY: &str = "key:0x00000007";
+/// A queue beside it.
+const OTHER: &str = "key:0x00000008";
 /// Where the lock of a System V queue lies: docs/format.md.
 const QUEUE_LOCK: u64 = 256;
 /// More than any count or number can be.
@@ -27,11 +29,19 @@ fn site_with(queues: &[&str]) -> Site {
 type Scribble = (fn(&Site), bool);
 
 /// Ways to make the header of a System V queue's file say something else.
-const HEADERS: [Scribble; 7] = [
+const HEADERS: [Scribble; 8] = [
     (|site| site.scribble("msg/0", 0, b"X"), true),
     (|site| site.scribble("msg/0", 36, &[9]), true),
     (|site| site.scribble("msg/0", 40, &[1]), true),
     (|site| site.scribble("msg/0", 36, &[0xff; 4]), true),
+    // The header of the queue beside it.
+    (
+        |site| {
+            let other = std::fs::read(site.path().join("msg/1")).unwrap();
+            site.scribble("msg/0", 0, &other[..64]);
+        },
+        true,
+    ),
     (|site| site.scribble("msg/0", 32, &LARGE), false),
     (|site| site.scribble("msg/0", 0, &[0; 64]), false),
     (
@@ -43,14 +53,19 @@ const HEADERS: [Scribble; 7] = [
 #[test]
 fn a_system_v_queue_is_listed_and_told_of_whatever_its_header_says() {
     for (n, (scribble, is_repairable)) in HEADERS.into_iter().enumerate() {
-        let site = site_with(&[KEY]);
+        let site = site_with(&[KEY, OTHER]);
         scribble(&site);
-        assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "id:0\n", "{n}");
+        let listed = site.umsg(&["ls", "--quiet"]);
+        assert_eq!(listed.text(), "id:0\nid:1\n", "{n}");
         let listed = site.umsg(&["gc", "*"]);
         assert!(listed.text().contains("id:0"), "{n}: {listed:?}");
         for subject in [KEY, "id:0", "--all"] {
             let found = site.umsg(&["doctor", subject]);
             assert_ne!(found.code, Some(0), "{n}: {found:?}");
+            let text = String::from_utf8(found.output).unwrap() + &found.errors;
+            let is_told =
+                text.contains("`umsg doctor --repair` keeps") || text.contains("`umsg rm`");
+            assert!(is_told, "{n}: {subject}: {text}");
         }
         let told = match is_repairable {
             true => "`umsg doctor --repair` keeps",
@@ -74,9 +89,13 @@ fn a_system_v_queue_is_removed_whatever_its_header_says() {
     let removals = [&["rm", KEY][..], &["rm", "id:0"], &["gc", "*", "--remove"]];
     for (scribble, _) in HEADERS {
         for remove in removals {
-            let site = site_with(&[KEY]);
+            let site = site_with(&[KEY, OTHER]);
             scribble(&site);
             site.umsg(remove).text();
+            if remove[0] == "rm" {
+                site.umsg(&["recv", OTHER]).text();
+                site.umsg(&["rm", OTHER]).text();
+            }
             let left = std::fs::read_dir(site.path().join("msg")).unwrap();
             let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
             assert_eq!(left, [".next"]);
@@ -94,6 +113,19 @@ fn who_waits_in_a_scribbled_system_v_queue_is_told_that_it_is_removed() {
     site.scribble("msg/0", 0, b"X");
     site.umsg(&["rm", KEY]).text();
     end(waiting).fails(4, &["was removed"]);
+}
+
+#[test]
+fn a_removal_writes_into_no_file_that_has_a_name_elsewhere() {
+    let site = site_with(&[KEY]);
+    let (file, elsewhere) = (site.path().join("msg/0"), site.path().join("elsewhere"));
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&elsewhere, [b'Y'; 4096]).unwrap();
+    std::fs::hard_link(&elsewhere, &file).unwrap();
+    site.umsg(&["rm", KEY]).text();
+    assert!(!file.exists());
+    let is_unchanged = std::fs::read(&elsewhere).unwrap() == [b'Y'; 4096];
+    assert!(is_unchanged);
 }
 
 /// Ways to have the lock of a System V queue held by somebody who does not let it go; the process lives as long as it is kept.
