@@ -17,6 +17,7 @@
 use crate::crash::crash_point;
 use crate::sync::{AtomicU32, Ordering, fence_after_rmw, spin_hint};
 use crate::sys::clock::{self, Deadline};
+use crate::sys::futex::Slept;
 use crate::sys::thread::{Outer, Thread};
 use crate::sys::{cpu, futex};
 
@@ -64,7 +65,7 @@ pub(crate) enum Left {
 /// Why a lock was not got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockError {
-    /// Not within the caller's patience.
+    /// Not within the caller's patience, or not before it was not needed any more.
     TimedOut,
     /// The calling thread holds it: a signal handler that did not defer.
     OwnedByCaller,
@@ -88,6 +89,18 @@ impl Lock {
         thread: &'a Thread,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
+        self.lock_unless(thread, deadline, || false)
+    }
+
+    /// As [`lock`](Self::lock), of a lock that nobody needs any more once `is_over` says so. It is asked after each slice that was slept: then
+    /// the lock was not got.
+    #[inline(always)]
+    pub(crate) fn lock_unless<'a>(
+        &'a self,
+        thread: &'a Thread,
+        deadline: Deadline,
+        is_over: impl Fn() -> bool,
+    ) -> Result<(Held<'a>, Left), LockError> {
         thread.critical.enter();
         let outer = thread.name(&self.word);
         // Acquire: pairs with the release in `unlock`: what the last owner did is seen.
@@ -106,7 +119,7 @@ impl Lock {
                 Left::InOrder,
             ));
         }
-        self.lock_slow(thread, outer, deadline)
+        self.lock_slow(thread, outer, deadline, is_over)
     }
 
     #[cold]
@@ -115,8 +128,9 @@ impl Lock {
         thread: &'a Thread,
         outer: Outer,
         deadline: Deadline,
+        is_over: impl Fn() -> bool,
     ) -> Result<(Held<'a>, Left), LockError> {
-        match self.contend(thread, deadline) {
+        match self.contend(thread, deadline, &is_over) {
             Ok(left) => {
                 if left == Left::InOrder {
                     self.note_owner(thread);
@@ -138,9 +152,14 @@ impl Lock {
         }
     }
 
-    fn contend(&self, thread: &Thread, deadline: Deadline) -> Result<Left, LockError> {
+    fn contend(
+        &self,
+        thread: &Thread,
+        deadline: Deadline,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Left, LockError> {
         let mut wait = None;
-        let result = self.contend_until(thread, deadline, &mut wait);
+        let result = self.contend_until(thread, deadline, is_over, &mut wait);
         if let Some((began, _)) = wait {
             thread.stall.note(began, clock::monotonic());
         }
@@ -152,6 +171,7 @@ impl Lock {
         &self,
         thread: &Thread,
         deadline: Deadline,
+        is_over: &dyn Fn() -> bool,
         wait: &mut Option<(u64, Deadline)>,
     ) -> Result<Left, LockError> {
         let mut spins = if cpu::available() > 1 { SPINS } else { 0 };
@@ -177,7 +197,9 @@ impl Lock {
                 thread.critical.leave();
                 let slept = self.sleep(word, patience);
                 thread.critical.enter();
-                slept?;
+                if slept? == Slept::TimedOut && is_over() {
+                    return Err(LockError::TimedOut);
+                }
                 mine = thread.tid() | WAITERS;
             }
         }
@@ -223,12 +245,16 @@ impl Lock {
 
     /// Takes the lock from whoever has it, who may live, and wakes all who sleep on it. Only where what it guards is not used any more, whoever
     /// has it.
-    #[cfg(not(loom))]
+    #[cfg(any(not(loom), test))]
     pub(crate) fn break_up(&self) {
         // Relaxed: a guess, which `take_from` checks.
-        let owner = self.word.load(Ordering::Relaxed) & TID;
-        if owner != 0 && self.take_from(owner) {
-            futex::wake(&self.word, i32::MAX);
+        let word = || self.word.load(Ordering::Relaxed) & TID;
+        let owner = word();
+        // Others add WAITERS meanwhile; who gets the lock after this owner is in nobody's way.
+        while owner != 0 && word() == owner {
+            if self.take_from(owner) {
+                futex::wake(&self.word, i32::MAX);
+            }
         }
     }
 
@@ -247,12 +273,18 @@ impl Lock {
         thread: &'a Thread,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
+        self.free_of_nobody();
+        self.lock(thread, deadline)
+    }
+
+    /// Makes it a dead owner's if it names nobody that there could be.
+    #[cold]
+    pub(crate) fn free_of_nobody(&self) {
         // Relaxed: as in `take_from`. No thread can have the lock meanwhile: its word would be another.
         let word = self.word.load(Ordering::Relaxed);
         if is_nobodys(word) {
             self.take_from(word & TID);
         }
-        self.lock(thread, deadline)
     }
 
     /// What the word says.
@@ -280,7 +312,7 @@ impl Lock {
     }
 
     /// Sleeps on a held lock for a slice.
-    fn sleep(&self, word: u32, patience: Deadline) -> Result<(), LockError> {
+    fn sleep(&self, word: u32, patience: Deadline) -> Result<Slept, LockError> {
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
@@ -292,13 +324,13 @@ impl Lock {
                 .compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed)
                 .is_err()
         {
-            return Ok(());
+            return Ok(Slept::Awake);
         }
         let slept = futex::wait(&self.word, marked, patience.or_slice(SLICE));
-        if slept == futex::Slept::TimedOut && is_nobodys(marked) {
+        if slept == Slept::TimedOut && is_nobodys(marked) {
             return Err(LockError::Nobodys);
         }
-        Ok(())
+        Ok(slept)
     }
 
     /// What a peer may do that scribbles; and who has a segment for himself.

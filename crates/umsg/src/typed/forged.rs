@@ -1,6 +1,7 @@
 //! What a peer may write in a segment ends every call that has a deadline, and has none of them ask for memory without end.
 
 use super::Refused;
+use super::segment::REMOVED;
 use super::tests::{call, engine, now};
 use crate::error::Trouble;
 use crate::holds::Holds;
@@ -115,6 +116,28 @@ fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
     assert_eq!(removed, Ok(Ok(Ok(()))));
     assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
     assert_eq!(engine.segment().fixed().hub.lock.word() & !WAITERS, 0);
+}
+
+#[test]
+fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_file_says() {
+    let engine = engine(1000);
+    let fixed = engine.segment().fixed();
+    fixed.hub.lock.forge(SOMEBODY);
+    let end = Deadline::after(Duration::from_secs(20));
+    let soon = || call(end);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| engine.send(&soon(), 1, b"message"));
+        while fixed.hub.lock.word() & WAITERS == 0 {
+            std::thread::yield_now();
+        }
+        // As who can't map the queue does, through the file.
+        fixed.rights.state.store(REMOVED, Ordering::Relaxed);
+        assert_eq!(waiting.join().unwrap(), Err(Refused::Removed));
+    });
+    // And whoever comes later.
+    assert_eq!(engine.send(&soon(), 1, b"message"), Err(Refused::Removed));
+    assert!(!end.has_passed(), "they waited for the lock");
+    assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
 }
 
 #[test]

@@ -164,15 +164,17 @@ impl Engine {
         self.fixed().rights.state.load(Ordering::Relaxed) == REMOVED
     }
 
-    /// Takes the lock; if its last owner died, repairs first.
+    /// Takes the lock; if its last owner died, repairs first. Who waits for it gives that up at the end of a slice, if the queue was removed: it
+    /// need not be let go any more.
     #[inline(always)]
     fn lock<'a>(
         &'a self,
         me: &'a Thread,
         deadline: Deadline,
         wakes: &mut Wakes,
-    ) -> Result<Held<'a>, Trouble> {
-        match self.fixed().hub.lock.lock(me, deadline) {
+    ) -> Result<Held<'a>, Refused> {
+        let lock = &self.fixed().hub.lock;
+        match lock.lock_unless(me, deadline, || self.is_removed()) {
             Ok((held, Left::InOrder)) => Ok(held),
             other => self.lock_slow(me, deadline, other, wakes),
         }
@@ -185,9 +187,11 @@ impl Engine {
         deadline: Deadline,
         mut attempt: Result<(Held<'a>, Left), LockError>,
         wakes: &mut Wakes,
-    ) -> Result<Held<'a>, Trouble> {
+    ) -> Result<Held<'a>, Refused> {
         if let Err(LockError::Nobodys) = attempt {
-            attempt = self.fixed().hub.lock.lock_anyway(me, deadline);
+            let lock = &self.fixed().hub.lock;
+            lock.free_of_nobody();
+            attempt = lock.lock_unless(me, deadline, || self.is_removed());
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
@@ -199,15 +203,16 @@ impl Engine {
             Ok((held, Left::ByTheDead)) => {
                 repair::repair(self)?;
                 match self.serve(wakes) {
-                    Err(Trouble::Damaged) => return Err(Trouble::Damaged),
+                    Err(Trouble::Damaged) => return Err(Trouble::Damaged.into()),
                     // Without memory who waits is not served yet; others can take what there is.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
                 self.mend_doorbell();
                 Ok(held)
             }
-            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy),
-            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller),
+            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller.into()),
+            Err(_) if self.is_removed() => Err(Refused::Removed),
+            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy.into()),
         }
     }
 

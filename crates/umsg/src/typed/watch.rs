@@ -117,7 +117,6 @@ impl Engine {
 mod polled {
     use super::*;
     use crate::doorbell::{Admit, GRACE, PATIENCE, why_not};
-    use crate::error::Trouble;
     use crate::lock::Held;
     use crate::sys::clock::Deadline;
     use crate::sys::thread::Thread;
@@ -162,7 +161,7 @@ mod polled {
         }
 
         /// This process polls no more; if it was the last, nobody rings any more. Of a removed queue too.
-        fn stop_polling(&self, me: &Thread) -> Result<(), Trouble> {
+        fn stop_polling(&self, me: &Thread) -> Result<(), Refused> {
             if self.doorbell.close_polled() {
                 let mut wakes = Wakes::default();
                 let held = self.lock(me, Deadline::after(GRACE), &mut wakes)?;

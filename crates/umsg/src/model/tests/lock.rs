@@ -5,6 +5,7 @@
 //! | taking the lock, or letting go, orders nothing | a race on what the lock guards |
 //! | a sleeper does not say WAITERS; one that has slept forgets that others may sleep; a loan ends without a wake-up | a deadlock |
 //! | a lender marks a word that was free and sleeps on it | a deadlock |
+//! | a lock is broken up by one attempt, while somebody marks it | a deadlock |
 //! | a dead owner's lock is got like any other | a half-done change is seen |
 //! | the word is not named before it is taken, or no longer while its sleeper is being woken | a deadlock |
 
@@ -62,6 +63,28 @@ fn owners_exclude_each_other_and_no_sleeper_is_forgotten() {
             assert_eq!(alive(thread), Left::InOrder);
         }
         assert_eq!(guarded.first.get(), 3);
+    });
+}
+
+#[test]
+fn who_sleeps_on_a_lock_that_is_broken_up_gets_it_though_its_owner_is_stopped() {
+    explore("lock: broken up", 100, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        thread::live(3, |me| {
+            let (held, _) = guarded.lock.lock(me, Deadline::Never).expect("the lock");
+            let waiter = {
+                let guarded = Arc::clone(&guarded);
+                thread::spawn(1, move |me| {
+                    let got = guarded.lock.lock(me, Deadline::Never);
+                    let (held, left) = got.expect("the lock");
+                    held.unlock();
+                    left
+                })
+            };
+            guarded.lock.break_up();
+            assert_eq!(alive(waiter), Left::ByTheDead);
+            held.unlock();
+        });
     });
 }
 
