@@ -7,6 +7,7 @@ use crate::error::Trouble;
 use crate::holds::Holds;
 use crate::lock::{LENT, OWNER_DIED, WAITERS};
 use crate::order::{Shelf, Want};
+use crate::salvage::Salvage as _;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
@@ -138,6 +139,29 @@ fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_fi
     assert_eq!(engine.send(&soon(), 1, b"message"), Err(Refused::Removed));
     assert!(!end.has_passed(), "they waited for the lock");
     assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
+}
+
+#[test]
+fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_owner() {
+    let engine = engine(1000);
+    engine.send(&now(), 1, b"message").unwrap();
+    // What a salvage would end.
+    let cell = engine.segment().cell(0).unwrap();
+    cell.mtype.set(0);
+    let lock = &engine.segment().fixed().hub.lock;
+    lock.forge(SOMEBODY);
+    let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
+    assert_eq!(removed, Ok(Ok(())));
+    let nothing = "nothing is to be changed";
+    let salvaged = engine.salvage(
+        thread::current(),
+        Deadline::Passed,
+        || panic!("{nothing}"),
+        |_| panic!("{nothing}"),
+    );
+    assert_eq!(salvaged, Err(Trouble::Busy));
+    assert!(cell.is_queued() && !engine.damage().is_noted());
+    assert_eq!(lock.word() & !WAITERS, 0);
 }
 
 #[test]

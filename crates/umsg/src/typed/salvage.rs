@@ -41,6 +41,11 @@ impl salvage::Salvage for Engine {
         let lock = &self.fixed().hub.lock;
         // How it was left does not matter: from the mark on, whatever a dead owner has left is made anew, by us or by another salvage.
         let (held, _) = lock.lock_anyway(me, deadline).map_err(|_| Trouble::Busy)?;
+        // Whoever had the lock may live, and goes on beside us: see `remove_unlocked`.
+        if self.is_removed() {
+            held.unlock();
+            return Err(Trouble::Busy);
+        }
         lock.note_owner(me);
         let damage = &self.fixed().header.damage;
         damage.begin_to_mend();
