@@ -2,7 +2,7 @@
 //!
 //! As in `two_deaths`. There is one lock, so whatever the first was about, the second finds it. It dies at each of `REPAIR`, and after
 //! `MSG_ADMITTED` at `MSG_SENT`, too; of real processes a repairer dies at each point that one was seen to come by
-//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`).
+//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`). A queue that was removed is not repaired: who comes to it leaves.
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
@@ -184,20 +184,5 @@ fn who_waits_is_judged_again_though_who_changed_the_rights_and_who_repairs_are_d
         assert_eq!(queue.empty(), [(1, 5)]);
         queue.audit();
         is_second_dead
-    });
-}
-
-#[test]
-fn who_waits_learns_that_the_queue_is_gone_though_who_removed_it_and_who_repairs_are_dead() {
-    let first = Point::MSG_REMOVED;
-    dies_at("a removal", first, &REPAIR, move |second| {
-        let queue = Queue::new(1);
-        let receiver = queue.spawn(2, |queue, me| queue.receive(me, Want::Any, Deadline::Never));
-        assert!(dies(first, |me| queue.remove(me)));
-        world::doom(1, Death::At(second), 1);
-        let victim = thread::live(1, |me| queue.send(me, (1, 5), LATER));
-        assert!(matches!(victim, None | Some(Err(Refused::Removed))));
-        assert_eq!(alive(receiver), Err(Refused::Removed));
-        victim.is_none()
     });
 }
