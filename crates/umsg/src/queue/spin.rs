@@ -28,7 +28,8 @@ impl Engine {
     /// Looks for room for so many messages as long as the handle's pacing says. True if it is worth another attempt.
     pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
         let budget = self.pacing.allowance();
-        // One that only spins wants to send the next message at once, not many. One that hardly spins may be in a stream, too.
+        // One that only spins wants to send the next message at once, not many. One that hardly spins may be in a stream, too. The threads of
+        // a model have nothing to gain by time.
         if budget != u32::MAX && !cfg!(loom) {
             self.let_room_gather(messages);
         }

@@ -1,6 +1,7 @@
 //! Queues that go with their last user, and descriptors: how many they take, and what a descriptor is worth; and which calls they make.
 
 use super::*;
+use support::seccomp::filter_calls;
 
 #[test]
 fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
@@ -159,20 +160,7 @@ fn forbid_the_calls() {
             libc::SECCOMP_RET_KILL_PROCESS.into(),
         ),
     ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: settings of this process; the program is read during the call.
-    let set = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const program,
-            ) == 0
-    };
-    assert!(set, "{}", std::io::Error::last_os_error());
+    filter_calls(&mut filter);
 }
 
 #[test]

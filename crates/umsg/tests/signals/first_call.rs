@@ -3,6 +3,7 @@
 use super::install;
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
+use crate::support::seccomp::filter_calls;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering};
 use std::thread;
 use umsg::posix::Queue;
@@ -34,20 +35,7 @@ fn trap(call: libc::c_long) {
         statement(ret, 0, 0, libc::SECCOMP_RET_TRAP),
         statement(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: settings of this thread; the program is read during the call.
-    let is_set = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const program,
-            ) == 0
-    };
-    assert!(is_set, "{}", std::io::Error::last_os_error());
+    filter_calls(&mut filter);
 }
 
 extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -15,6 +15,7 @@ pub mod killing;
 pub mod place;
 pub mod points;
 pub mod scarce;
+pub mod seccomp;
 pub mod shared;
 #[cfg(feature = "crash-points")]
 pub mod stage;
