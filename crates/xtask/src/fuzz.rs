@@ -32,7 +32,7 @@ pub fn run(workspace: &Workspace, targets: &[String], seconds: u64) -> Result<()
         steps.skip("fuzz", toolchain::REMEDY);
         return Ok(());
     };
-    steps.run("fuzz targets", &mut build(workspace, &nightly))?;
+    steps.need("fuzz targets", &mut build(workspace, &nightly))?;
     let all = TARGETS.map(String::from);
     let targets = if targets.is_empty() { &all } else { targets };
     for target in targets {
@@ -42,8 +42,7 @@ pub fn run(workspace: &Workspace, targets: &[String], seconds: u64) -> Result<()
         feed.env("UMSG_FUZZ_DIR", directory.path());
         steps.run(target, &mut feed)?;
     }
-    steps.finish();
-    Ok(())
+    steps.finish()
 }
 
 fn build(workspace: &Workspace, nightly: &Nightly) -> Command {

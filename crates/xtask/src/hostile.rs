@@ -14,11 +14,11 @@ pub const SECONDS: u64 = 60;
 pub fn run(workspace: &Workspace, seconds: u64, asan: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     if !asan {
-        return steps.run("hostile", &mut attack(workspace, seconds));
+        return steps.need("hostile", &mut attack(workspace, seconds));
     }
     let what = "hostile, AddressSanitizer";
     match Nightly::find() {
-        Some(nightly) => steps.run(what, &mut with_asan(workspace, &nightly, seconds)),
+        Some(nightly) => steps.need(what, &mut with_asan(workspace, &nightly, seconds)),
         None => {
             steps.skip(what, toolchain::REMEDY);
             Ok(())

@@ -65,8 +65,7 @@ pub fn run(workspace: &Workspace, filter: Option<&str>, seeds: u32) -> Result<()
             steps.run("Miri, threads", &mut threads)?;
         }
     }
-    steps.finish();
-    Ok(())
+    steps.finish()
 }
 
 /// One schedule of some threads, where Miri has been used before: to build its standard library takes minutes.

@@ -85,8 +85,7 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
         Some(face) => steps.run(face.test(), &mut wish.command(workspace, face))?,
         None => beside_each_other(workspace, wish, &mut steps)?,
     }
-    steps.finish();
-    Ok(())
+    steps.finish()
 }
 
 /// All faces at the same time: they mostly wait, for each other and for what was done to them.
@@ -96,7 +95,7 @@ pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) 
     for face in Face::ALL {
         build.args(["--test", face.test()]);
     }
-    steps.run("building the soak", &mut build)?;
+    steps.need("building the soak", &mut build)?;
     let [first, others @ ..] = Face::ALL;
     let mut beside = Vec::new();
     for face in others {

@@ -16,18 +16,27 @@ pub const OPERATIONS: u64 = 100_000;
 /// How long the soak of each face takes, in minutes: all faces at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
-/// Runs all tests; `quick` leaves out what takes longest.
+/// Runs all tests and lists those that failed; `quick` leaves out what takes longest. Stops at once only if something does not build.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     // Ctrl-C ends the step that runs; then what runs beside it is ended here.
     interrupt::install();
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_release())?;
+    steps.need("release build", &mut workspace.build_release())?;
+    let build = |mut tests: Command| {
+        tests.arg("--no-run");
+        tests
+    };
+    steps.need(
+        "building the library's tests",
+        &mut build(library(workspace)),
+    )?;
     let models = match quick {
         true => None,
         false => Some(steps.begin("loom models", &mut models(workspace))?),
     };
     steps.run("library, with crash points", &mut library(workspace))?;
-    steps.run("installing the C library", &mut c_library(workspace))?;
+    steps.need("installing the C library", &mut c_library(workspace))?;
+    steps.need("building all other tests", &mut build(others(workspace)))?;
     steps.run("all other crates", &mut others(workspace))?;
     note_missing_programs(&mut steps);
     let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
@@ -44,8 +53,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
             soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), &mut steps)?;
         }
     }
-    steps.finish();
-    Ok(())
+    steps.finish()
 }
 
 /// The tests skip what is not installed, in the midst of all that they print; with CI set they fail instead.
@@ -70,8 +78,9 @@ fn note_missing_programs(steps: &mut Steps) {
 /// `cargo xtask compare`: only the comparison.
 pub fn compare(workspace: &Workspace, operations: u64) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_release())?;
-    compare_both(workspace, operations, &mut steps)
+    steps.need("release build", &mut workspace.build_release())?;
+    compare_both(workspace, operations, &mut steps)?;
+    steps.finish()
 }
 
 /// Compares POSIX and System V queues with the kernel's.
@@ -85,7 +94,8 @@ fn compare_both(workspace: &Workspace, operations: u64, steps: &mut Steps) -> Re
 /// The library's unit, integration and documentation tests, with real SIGKILL at every named point; the soak that counts
 /// comes later and in a release build.
 fn library(workspace: &Workspace) -> Command {
-    let mut library = workspace.cargo(&["test", "-p", "umsg", "--features", "crash-points,tokio"]);
+    let mut library = workspace.cargo(&["test", "--no-fail-fast", "-p", "umsg"]);
+    library.args(["--features", "crash-points,tokio"]);
     library.env("UMSG_SOAK_SECONDS", "2");
     library
 }
@@ -100,8 +110,9 @@ fn c_library(workspace: &Workspace) -> Command {
 /// The tests of everything else, conformance and real programs among them, on the drop-in and the C library as they are
 /// installed.
 fn others(workspace: &Workspace) -> Command {
-    let mut others = workspace.cargo(&["test", "--workspace", "--exclude", "umsg"]);
+    let mut others = workspace.cargo(&["test", "--no-fail-fast", "--workspace"]);
     others
+        .args(["--exclude", "umsg"])
         .env("UMSG_PRELOAD_LIBRARY", drop_in(workspace))
         .env("UMSG_C_PREFIX", c_prefix(workspace));
     others
@@ -122,7 +133,7 @@ fn models(workspace: &Workspace) -> Command {
     models
         .arg("--adjustment=10")
         .arg(workspace.cargo(&[]).get_program())
-        .args(["test", "-p", "umsg", "--release", "--lib", "model"])
+        .args(["test", "-p", "umsg", "--release", "--lib", "--", "model"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.target.join("loom"));
     models
@@ -132,7 +143,7 @@ fn models(workspace: &Workspace) -> Command {
 fn repair_time(workspace: &Workspace) -> Command {
     let mut test = soak::tests(workspace);
     test.args(["--test", "repair_time", "--test", "waiter_table"]);
-    test.args(["--", "--nocapture"]);
+    test.args(["--no-fail-fast", "--", "--nocapture"]);
     test
 }
 

@@ -53,8 +53,7 @@ pub fn run(workspace: &Workspace, minutes: f64) -> Result<()> {
         integration.args(["--test", test]);
     }
     steps.run("ThreadSanitizer, integration tests", &mut integration)?;
-    steps.finish();
-    Ok(())
+    steps.finish()
 }
 
 fn tests(workspace: &Workspace, nightly: &Nightly) -> Command {

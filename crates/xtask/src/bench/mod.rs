@@ -25,35 +25,29 @@ const RUNS: usize = 3;
 /// Runs the suites one after another.
 pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_benchmarks())?;
+    steps.need("release build", &mut workspace.build_benchmarks())?;
     if suites
         .iter()
         .any(|suite| suite == "peers" || suite == "all")
     {
-        build_peers(&mut steps, workspace);
+        build_peers(&mut steps, workspace)?;
     }
-    let mut failed = Vec::new();
     for suite in suites {
         let mut bench = workspace.command(workspace.release("umsg-bench"));
         bench.arg(suite).args(quick.then_some("--quick"));
         // One that can't be measured here does not keep the others from it.
-        if let Err(failure) = steps.run(suite, &mut bench) {
-            failed.push(failure.to_string());
-        }
+        steps.run(suite, &mut bench)?;
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(failed.join("\n"))),
-    }
+    steps.finish()
 }
 
 /// Measures everything and writes the figures, the page and the document that lie in `docs`, and the table of the README; with `again`
 /// only makes page, document and table of the figures that lie there.
 pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_benchmarks())?;
+    steps.need("release build", &mut workspace.build_benchmarks())?;
     if !again {
-        build_peers(&mut steps, workspace);
+        build_peers(&mut steps, workspace)?;
     }
     let mut bench = workspace.command(workspace.release("umsg-bench"));
     match again {
@@ -65,17 +59,16 @@ pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     if let Some(commit) = commit(workspace) {
         bench.env("UMSG_BENCH_COMMIT", commit);
     }
-    steps.run("benchmarks", &mut bench)?;
+    steps.need("benchmarks", &mut bench)?;
     readme::renew(workspace, DOCUMENT)
 }
 
 /// Builds iceoryx2, which is not of this workspace, as what `umsg-bench peers` loads. Where that can't be done, as without a network,
 /// it does without.
-fn build_peers(steps: &mut Steps, workspace: &Workspace) {
+fn build_peers(steps: &mut Steps, workspace: &Workspace) -> Result<()> {
     let mut build = workspace.build_peers();
-    if let Err(failure) = steps.run("build of iceoryx2", &mut build) {
-        println!("{failure}\n    umsg-bench peers does without iceoryx2");
-    }
+    let otherwise = "umsg-bench peers does without iceoryx2";
+    steps.try_run("build of iceoryx2", &mut build, otherwise)
 }
 
 /// What was built: the commit, with a mark if files differ from it.
@@ -90,7 +83,7 @@ fn commit(workspace: &Workspace) -> Option<String> {
 pub fn check(workspace: &Workspace) -> Result<()> {
     let accepted = accepted(workspace)?;
     let mut steps = Steps::new(workspace.root.clone());
-    steps.run("release build", &mut workspace.build_benchmarks())?;
+    steps.need("release build", &mut workspace.build_benchmarks())?;
     let mut drops = accepted.drops(&measure(workspace)?);
     for run in 1..RUNS {
         if drops.is_empty() {

@@ -1,0 +1,288 @@
+//! A list of commands, run one after another: how long each took, how many tests it ran, and which failed.
+
+mod again;
+mod output;
+
+use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use self::output::{Output, Tests};
+use crate::failure::{Context as _, Failure, Result};
+use crate::interrupt;
+use crate::shell;
+
+/// The steps so far. A step that fails is noted, and [`finish`](Self::finish) lists it; the steps after it run all the same.
+pub struct Steps {
+    root: PathBuf,
+    start: Instant,
+    done: Vec<Done>,
+    skipped: Vec<String>,
+}
+
+/// A command that runs beside the others, as they leave it time.
+pub struct Beside {
+    what: String,
+    start: Instant,
+    child: Child,
+    output: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    /// The commands to be printed if this one fails.
+    line: String,
+    again: again::Command,
+}
+
+struct Done {
+    what: String,
+    took: Duration,
+    tests: Tests,
+    failed: Option<Failed>,
+}
+
+struct Failed {
+    status: ExitStatus,
+    /// Command lines that repeat what failed.
+    again: Vec<String>,
+}
+
+impl Steps {
+    /// An empty list; commands to repeat are given from `root`.
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            start: Instant::now(),
+            done: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Runs a command without which the following steps make no sense. Fails if the command does.
+    pub fn need(&mut self, what: &str, command: &mut Command) -> Result<()> {
+        self.run(what, command)?;
+        match self.done.last() {
+            Some(Done {
+                failed: Some(_), ..
+            }) => self.finish(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a command, and only notes its failure. Fails if a signal said to stop.
+    pub fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
+        let done = self.perform(what, command)?;
+        self.done.push(done);
+        Ok(())
+    }
+
+    /// Runs a command whose failure leaves something out, which is said.
+    pub fn try_run(&mut self, what: &str, command: &mut Command, otherwise: &str) -> Result<()> {
+        let done = self.perform(what, command)?;
+        match done.failed {
+            None => self.done.push(done),
+            Some(failed) => self.skip(what, &format!("failed ({}); {otherwise}", failed.status)),
+        }
+        Ok(())
+    }
+
+    /// Runs a command, passes on what it prints, and reads it.
+    fn perform(&self, what: &str, command: &mut Command) -> Result<Done> {
+        self.announce(what, &shell::line(command));
+        let start = Instant::now();
+        let (mut child, printed) = spawn(command)?;
+        let mut output = Output::default();
+        for line in BufReader::new(printed).split(b'\n') {
+            let line = line.context(what)?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            output.add(&line);
+        }
+        let status = child.wait().context(what)?;
+        let again = again::Command::of(command);
+        done(what, start, output, status, &again)
+    }
+
+    /// Begins to run a command beside those that follow; what it prints is kept for [`end`](Self::end).
+    pub fn begin(&mut self, what: &str, command: &mut Command) -> Result<Beside> {
+        let line = shell::line(command);
+        self.announce(&format!("{what}, beside what follows"), &line);
+        let (child, mut printed) = spawn(command.process_group(0))?;
+        let output = std::thread::spawn(move || {
+            let mut output = Vec::new();
+            printed.read_to_end(&mut output).map(|_| output)
+        });
+        Ok(Beside {
+            what: what.to_owned(),
+            start: Instant::now(),
+            child,
+            output: Some(output),
+            line,
+            again: again::Command::of(command),
+        })
+    }
+
+    /// Waits for the end of a command that was begun, and notes its failure.
+    pub fn end(&mut self, beside: Beside) -> Result<()> {
+        self.announce(&beside.what, &beside.line);
+        let done = beside.end()?;
+        self.done.push(done);
+        Ok(())
+    }
+
+    /// Notes that something was left out, and why.
+    pub fn skip(&mut self, what: &str, why: &str) {
+        println!("\n==> {what}: skipped: {why}");
+        self.skipped.push(format!("{what}: {why}"));
+    }
+
+    fn announce(&self, what: &str, line: &str) {
+        let elapsed = seconds(self.start.elapsed());
+        println!("\n==> {what} (after {elapsed})\n    {line}");
+    }
+
+    /// Prints what was done, what failed and how to repeat that, in the end in the form in which cargo's test programs report.
+    /// Fails if a step did.
+    pub fn finish(&self) -> Result<()> {
+        self.print_table();
+        for skipped in &self.skipped {
+            println!("skipped: {skipped}");
+        }
+        let failed = self.print_failures();
+        self.print_result(failed);
+        match failed {
+            0 => Ok(()),
+            _ => Err(Failure::new(format!(
+                "{failed} of {} steps failed",
+                self.done.len()
+            ))),
+        }
+    }
+
+    fn print_table(&self) {
+        let width = self.done.iter().map(|done| done.what.len()).max();
+        let width = width.unwrap_or(0).max(4);
+        println!("\n{:width$}  {:>7}  {:>6}", "step", "time", "tests");
+        for done in &self.done {
+            let tests = match done.tests.passed + done.tests.failed {
+                0 => String::new(),
+                run => run.to_string(),
+            };
+            let failed = match done.failed {
+                None => "",
+                Some(_) => "  FAILED",
+            };
+            let Done { what, took, .. } = done;
+            println!("{what:width$}  {:>7}  {tests:>6}{failed}", seconds(*took));
+        }
+        println!("{:width$}  {:>7}", "all", seconds(self.start.elapsed()));
+    }
+
+    /// Answers how many steps failed.
+    fn print_failures(&self) -> usize {
+        let failures = self
+            .done
+            .iter()
+            .filter_map(|done| Some((&done.what, done.failed.as_ref()?)));
+        let mut count = 0;
+        for (what, Failed { status, again }) in failures {
+            let root = self.root.display();
+            println!("\nfailed: {what} ({status}); to repeat it, in {root}:");
+            again.iter().for_each(|line| println!("    {line}"));
+            count += 1;
+        }
+        count
+    }
+
+    fn print_result(&self, failed_steps: usize) {
+        let mut all = Tests::default();
+        self.done.iter().for_each(|done| all.add(done.tests));
+        if all == Tests::default() {
+            return;
+        }
+        println!(
+            "\ntest result: {}. {} passed; {} failed; {} ignored; 0 measured; {} filtered out; finished in {:.2}s",
+            if failed_steps == 0 { "ok" } else { "FAILED" },
+            all.passed,
+            all.failed,
+            all.ignored,
+            all.filtered,
+            self.start.elapsed().as_secs_f64()
+        );
+    }
+}
+
+/// Starts a command; both of its outputs come out of one pipe, in the order of the writes.
+fn spawn(command: &mut Command) -> Result<(Child, PipeReader)> {
+    let line = shell::line(command);
+    let (reader, writer) = io::pipe().context(&line)?;
+    let twin = writer.try_clone().context(&line)?;
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(twin)
+        .stderr(writer)
+        .spawn();
+    // The command keeps the pipe's end for its next child: without this, the pipe would never end.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    Ok((child.context(&line)?, reader))
+}
+
+/// The record of a command that has ended. Fails if a signal said to stop.
+fn done(
+    what: &str,
+    start: Instant,
+    output: Output,
+    status: ExitStatus,
+    again: &again::Command,
+) -> Result<Done> {
+    let took = start.elapsed();
+    let result = if status.success() { "" } else { ", FAILED" };
+    println!("<== {what}: {}{result}", seconds(took));
+    interrupt::check()?;
+    Ok(Done {
+        what: what.to_owned(),
+        took,
+        tests: output.tests,
+        failed: (!status.success()).then(|| Failed {
+            status,
+            again: again.lines(&output.failed),
+        }),
+    })
+}
+
+impl Beside {
+    fn end(mut self) -> Result<Done> {
+        let printed = self.output.take().and_then(|thread| thread.join().ok());
+        let printed = printed.unwrap_or_else(|| Ok(Vec::new()));
+        let printed = printed.context(&self.what)?;
+        let printed = String::from_utf8_lossy(&printed);
+        print!("{printed}");
+        let mut output = Output::default();
+        printed.lines().for_each(|line| output.add(line));
+        let status = self.child.wait().context(&self.what)?;
+        done(&self.what, self.start, output, status, &self.again)
+    }
+}
+
+impl Drop for Beside {
+    /// Ends it, if something else failed meanwhile, and what it has started.
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let group = Pid::from_child(&self.child);
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        short @ 0..60 => format!("{short}.{} s", time.subsec_millis() / 100),
+        long => format!("{}m{:02} s", long / 60, long % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests;

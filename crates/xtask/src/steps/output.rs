@@ -1,0 +1,148 @@
+//! What the output of a step says about its tests.
+
+/// Counts and failures, gathered line by line.
+#[derive(Default)]
+pub struct Output {
+    pub tests: Tests,
+    /// Programs of tests that failed, as cargo names them.
+    pub failed: Vec<Program>,
+    /// The list of names that the current test program prints last, below "failures:".
+    names: Vec<String>,
+    in_list: bool,
+}
+
+/// A program of tests that failed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The options of `cargo test` that select the program.
+    pub options: String,
+    /// Its tests that failed; none if the program ended before it could name them.
+    pub tests: Vec<String>,
+}
+
+/// Numbers of tests.
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tests {
+    pub passed: u64,
+    pub failed: u64,
+    pub ignored: u64,
+    pub filtered: u64,
+}
+
+impl Output {
+    /// Reads one more line.
+    pub fn add(&mut self, line: &str) {
+        self.tests.add(Tests::of_line(line));
+        // A test program prints "failures:" twice: above what each failed test printed, and above the names.
+        if line == "failures:" {
+            self.names.clear();
+            self.in_list = true;
+        } else if line.starts_with("test result: ") {
+            self.in_list = false;
+        } else if let Some(options) = options_to_repeat(line) {
+            self.failed.push(Program {
+                options: options.to_owned(),
+                tests: std::mem::take(&mut self.names),
+            });
+        } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.in_list) {
+            self.names.push(name.to_owned());
+        }
+    }
+}
+
+/// The options that cargo prints after a program that failed: "error: test failed, to rerun pass `-p umsg --test ring`".
+fn options_to_repeat(line: &str) -> Option<&str> {
+    let (_, options) = line.split_once("test failed, to rerun pass `")?;
+    options.split_once('`').map(|(options, _)| options)
+}
+
+impl Tests {
+    /// The counts in the last line of a test program: "test result: ok. 3 passed; 0 failed; ...". None in any other.
+    fn of_line(line: &str) -> Self {
+        let mut tests = Self::default();
+        let Some(counts) = line.strip_prefix("test result: ") else {
+            return tests;
+        };
+        let counts = counts.trim_start_matches(|c: char| !c.is_ascii_digit());
+        for count in counts.split("; ") {
+            let Some((number, what)) = count.split_once(' ') else {
+                continue;
+            };
+            let Ok(number) = number.parse() else { continue };
+            match what {
+                "passed" => tests.passed = number,
+                "failed" => tests.failed = number,
+                "ignored" => tests.ignored = number,
+                "filtered out" => tests.filtered = number,
+                _ => {}
+            }
+        }
+        tests
+    }
+
+    pub fn add(&mut self, more: Self) {
+        self.passed += more.passed;
+        self.failed += more.failed;
+        self.ignored += more.ignored;
+        self.filtered += more.filtered;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Output {
+        let mut output = Output::default();
+        text.lines().for_each(|line| output.add(line));
+        output
+    }
+
+    #[test]
+    fn tests_are_counted_from_the_last_line_of_a_test_program() {
+        let line = "test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; 4 filtered out; finished in 0.01s";
+        let expected = Tests {
+            passed: 12,
+            failed: 0,
+            ignored: 3,
+            filtered: 4,
+        };
+        assert_eq!(read(line).tests, expected);
+        assert_eq!(read("running 12 tests").tests, Tests::default());
+    }
+
+    #[test]
+    fn failed_tests_are_named_with_their_program() {
+        let output = read(
+            "\
+failures:
+
+---- a_test stdout ----
+    left: 1
+failures:
+    a_test
+    another_test
+
+test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+
+error: test failed, to rerun pass `-p umsg-cli --test gc`
+     Running tests/run.rs (target/debug/deps/run-0)
+error: test failed, to rerun pass `-p umsg-cli --test run`
+
+Caused by:
+  process didn't exit successfully: `run-0` (signal: 6, SIGABRT: process abort signal)
+    not_a_test
+",
+        );
+        let program = |options: &str, tests: &[&str]| Program {
+            options: options.to_owned(),
+            tests: tests.iter().map(|name| name.to_string()).collect(),
+        };
+        let expected = [
+            program("-p umsg-cli --test gc", &["a_test", "another_test"]),
+            program("-p umsg-cli --test run", &[]),
+        ];
+        assert_eq!(output.failed, expected);
+        assert_eq!(output.tests.failed, 2);
+    }
+}
