@@ -53,7 +53,8 @@ unsafe fn begins(path: *const c_char) -> bool {
     !pointer::is_bad(path)
         && (0..BEGINNING.len()).all(|index| {
             // SAFETY: the bytes before this one are none that ends the string.
-            unsafe { *path.add(index) }.cast_unsigned() == BEGINNING[index]
+            let byte = unsafe { *path.cast::<u8>().add(index) };
+            byte == BEGINNING[index]
         })
 }
 

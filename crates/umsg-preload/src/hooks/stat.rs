@@ -172,7 +172,8 @@ fn disguise(held: &Held, status: &mut stat) {
     status.st_mode = libc::S_IFREG | held.queue.mode();
     status.st_size = SIZE;
     status.st_blocks = 0;
-    status.st_blksize = BLOCK.into();
+    // The type has 32 or 64 bits, as the architecture wants.
+    status.st_blksize = BLOCK as libc::blksize_t;
 }
 
 #[cold]

@@ -73,9 +73,9 @@ impl Directory {
         self.fd.is_some()
     }
 
-    /// Links to it, where the file system counts those of directories.
-    pub(super) fn links(&self) -> u64 {
-        self.stat.st_nlink
+    /// Whether no directory lies in it, as far as the file system counts the links of directories: its name and its `.`.
+    pub(super) fn has_two_links(&self) -> bool {
+        self.stat.st_nlink == 2
     }
 
     /// Others than the owner may make files in it.

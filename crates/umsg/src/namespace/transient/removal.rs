@@ -106,7 +106,7 @@ impl Namespace {
 fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceError> {
     let mut names = Vec::new();
     // Where links to directories are counted, each has one from its parent, one from itself, and one from each directory in it.
-    if queues.links() == 2 {
+    if queues.has_two_links() {
         return Ok(names);
     }
     for_each_entry(queues, |entry, is_file| {
