@@ -318,6 +318,7 @@ struct umsg_mq_options {
  *   not 0 and dead_letter is NULL; or flags has a bit that this version of the library does not know.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ * - EPERM: dead_letter names a queue of another user.
  *
  * If the process dies:
  * As with umsg_mq_open(3).

@@ -167,6 +167,8 @@ points! {
     OPEN_FOUND;
     /// A queue's file is made, has no contents and no name: it vanishes.
     CREATE_EMPTY;
+    /// A queue's file, which has no name, has a label that names its dead-letter queue: the file vanishes, a sweep removes the label.
+    CREATE_LABELLED;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
     /// The file of a queue that goes with its last user is in a directory that has no queue's name: the next who makes one removes it.

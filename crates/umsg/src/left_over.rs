@@ -13,7 +13,7 @@ pub struct LeftOver {
     pub queues: Vec<OsString>,
     /// How many FIFOs by which queues were polled.
     pub doorbells: usize,
-    /// How many files and directories that were to become queues or limits.
+    /// How many files and directories that were to become queues or limits, and labels of dead-letter queues whose queues are gone.
     pub temporary: usize,
 }
 
@@ -52,7 +52,7 @@ impl Namespace {
         Ok(LeftOver::new(
             all_unused(self)?,
             self.left_bells()?,
-            self.left_temporary()?,
+            self.left_temporary()? + self.left_labels()?,
         ))
     }
 
@@ -72,7 +72,7 @@ impl Namespace {
         Ok(LeftOver::new(
             remove_all_unused(self)?,
             self.remove_left_bells()?,
-            self.remove_left_temporary()?,
+            self.remove_left_temporary()? + self.remove_left_labels()?,
         ))
     }
 }

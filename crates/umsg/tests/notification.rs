@@ -153,7 +153,7 @@ fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_r
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     // As docs/format.md has it: eight records in the fixed part, 1024 at the end of the file. The process lives.
     let len = file.metadata().unwrap().len();
-    let all = (0..8).map(|index| 7040 + index * 64);
+    let all = (0..8).map(|index| 6784 + index * 64);
     for record in all.chain((0..1024).map(|index| len - 65_536 + index * 64)) {
         write(own_pid(), record + 12);
         write(FIRED, record);
@@ -332,7 +332,7 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     for pid in [bystander.pid().cast_unsigned(), own_pid()] {
         // As docs/format.md has it: a registration by a signal that kills, and the flags that have it fired.
-        const NOTICES: u64 = 7040;
+        const NOTICES: u64 = 6784;
         for (at, value) in [
             (4, 0),
             (8, libc::SIGKILL as u32),
@@ -364,7 +364,7 @@ fn who_was_held_up_by_one_process_that_does_not_raise_its_signal_is_not_by_the_n
     let hold_up = || {
         // As if this process were registered for a signal, and got no processor.
         for (at, value) in [(4, 0), (8, 10), (12, own_pid()), (24, 9), (0, 4 | 1)] {
-            write(value, 7040 + at);
+            write(value, 6784 + at);
         }
         write(1 | 2, 888);
         write(2, 128);
@@ -399,7 +399,7 @@ fn a_forged_record_of_one_queue_does_not_fire_a_registration_with_another() {
         // The first registrations of their process, each in the first record of its queue and with its first turn.
         for ticket in [1, 2] {
             for (at, value) in [(4, 2), (12, own_pid()), (24, ticket), (0, 4 | 1)] {
-                write(value, 7040 + at);
+                write(value, 6784 + at);
             }
             write(1 | 2, 888);
             write(2, 128);
@@ -462,7 +462,7 @@ fn scribbled_records_make_errors_and_nothing_worse() {
             let at = match random.below(4) {
                 0 => 888,
                 1 => 128,
-                _ => 7040 + random.below(128) * 4,
+                _ => 6784 + random.below(128) * 4,
             };
             let value = match random.below(3) {
                 0 => random.below(16) as u32,

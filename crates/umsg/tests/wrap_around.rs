@@ -68,7 +68,7 @@ mod posix_format {
     /// `freed_seen`, `freed`.
     pub const AT_FREED: [u64; 2] = [552, 640];
     pub const DRAINED: u64 = 784;
-    pub const NOTICES: u64 = 7040;
+    pub const NOTICES: u64 = 6784;
     pub const RING: u64 = 536_576;
 }
 
@@ -285,7 +285,7 @@ fn a_ring_whose_counters_pass_their_ends_wakes_and_is_woken() {
 }
 
 /// Section 2 of docs/format.md, Ownership.
-const DESCRIPTORS: u64 = 6948;
+const DESCRIPTORS: u64 = 6692;
 
 #[test]
 fn tickets_of_descriptors_begin_anew_and_are_never_negative() {

@@ -27,7 +27,7 @@ pub struct Policy {
     #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The queue that gets what is too old or was delivered too often. If there is none it is made along with this one, of the
-    /// same --max-messages, --message-size and mode; it stays until it is removed, also if this one goes
+    /// same --max-messages, --message-size and mode; it stays until it is removed, also if this one goes. Both must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
     /// Remove the queue, messages and all, when no process has it open any more; from the first on that opens it

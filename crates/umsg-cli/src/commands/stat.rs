@@ -88,6 +88,16 @@ fn registered_process(registered: Registered) -> String {
     format!("process {}, {how}", registered.pid)
 }
 
+/// The dead-letter queue, and why messages are not moved there.
+fn dead_letters(status: &Status) -> String {
+    let shown = |name: &OsString| text::on_one_line(name.as_bytes());
+    let name = status.dead_letter.as_ref().map_or("none".to_owned(), shown);
+    match status.undelivered {
+        Some(why) => format!("{name}; messages stay set aside, because {why}"),
+        None => name,
+    }
+}
+
 fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     let (attributes, counted) = (status.attributes, status.statistics);
     let owner = Owners::read().name(status.uid);
@@ -111,12 +121,7 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     let most = |most| format!("at most {most}");
     let any = || "any number".to_owned();
     line("deliveries", status.max_deliveries.map_or_else(any, most))?;
-    let shown = |name: &OsString| text::on_one_line(name.as_bytes());
-    let none = || "none".to_owned();
-    line(
-        "dead letters",
-        status.dead_letter.as_ref().map_or_else(none, shown),
-    )?;
+    line("dead letters", dead_letters(status))?;
     let end = match status.remove_on_last_close {
         true => "when nobody has it open any more",
         false => "by hand: `umsg rm`",

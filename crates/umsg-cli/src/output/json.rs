@@ -53,6 +53,7 @@ pub struct Queue {
     pub ttl_seconds: Option<f64>,
     pub max_deliveries: Option<u32>,
     pub dead_letter: Option<String>,
+    pub undelivered: Option<String>,
     pub remove_on_last_close: bool,
     pub damaged: bool,
     pub statistics: Statistics,
@@ -116,6 +117,7 @@ impl Queue {
                 .dead_letter
                 .as_ref()
                 .map(|name| name.to_string_lossy().into_owned()),
+            undelivered: status.undelivered.map(|why| why.to_string()),
             remove_on_last_close: status.remove_on_last_close,
             damaged: status.damaged,
             statistics: Statistics::new(&status.statistics),

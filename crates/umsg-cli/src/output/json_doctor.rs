@@ -345,6 +345,7 @@ impl ProblemEntry {
             kind: match problem.kind {
                 ProblemKind::Damaged => "damaged",
                 ProblemKind::Stuck => "stuck",
+                ProblemKind::Undelivered => "undelivered",
                 _ => "died",
             },
             what: problem.what.clone(),

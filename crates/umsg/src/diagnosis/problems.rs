@@ -30,6 +30,8 @@ pub enum ProblemKind {
     Stuck,
     /// Somebody died; the next call that needs to repairs what he left.
     Died,
+    /// Messages are set aside for a dead-letter queue that the caller can't send to.
+    Undelivered,
 }
 
 impl Diagnosis {
@@ -79,6 +81,17 @@ impl Diagnosis {
         self.problems = problems;
     }
 
+    /// Adds why messages stay set aside.
+    pub(crate) fn note_undelivered(&mut self, messages: usize, why: &str) {
+        self.problems.push(Problem::new(
+            ProblemKind::Undelivered,
+            format!(
+                "messages set aside for the dead-letter queue: {messages}; they stay, because {why}"
+            ),
+            UNDELIVERED.to_owned(),
+        ));
+    }
+
     fn of_waiters(&self) -> Option<Problem> {
         let dead = self
             .blocked
@@ -119,6 +132,7 @@ impl Diagnosis {
 
 const REPAIR: &str = "`umsg doctor --repair` keeps what messages are whole and makes the rest anew";
 const REMOVE: &str = "`umsg rm` removes the queue with its messages: what all else follows from is lost, and no repair can know what stood there";
+const UNDELIVERED: &str = "the next call moves them once queue, label and dead-letter queue have one owner and the dead-letter queue exists; `umsg stat` names it";
 const UNSEEN: &str = "whether it uses this queue can't be seen, and its number may have been written there by somebody: ask again as root or as its user, in the PID namespace that it is in, before you end it; `umsg rm` removes the queue all the same";
 const NOW: &str = "`umsg doctor --repair` does it now";
 

@@ -57,6 +57,11 @@ pub enum OpenError {
     /// EINVAL: the dead-letter queue exists and has a smaller message size.
     #[error("the dead-letter queue's message size is smaller than this queue's")]
     DeadLetterQueueTooSmall,
+    /// EPERM: the dead-letter queue exists and belongs to another user.
+    #[error(
+        "the dead-letter queue belongs to another user: name one of your own, or a new one; receivers of this queue would write to it with their rights"
+    )]
+    DeadLetterQueueOfAnother,
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error("{}", too_many(*.0))]
     TooManyQueues(u32),
@@ -182,6 +187,7 @@ impl OpenError {
             OpenError::DeniedName
             | OpenError::PermissionDenied
             | OpenError::ModeNotEnforced { .. } => libc::EACCES,
+            OpenError::DeadLetterQueueOfAnother => libc::EPERM,
             OpenError::NameTooLong => libc::ENAMETOOLONG,
             OpenError::NotFound => libc::ENOENT,
             OpenError::AlreadyExists => libc::EEXIST,

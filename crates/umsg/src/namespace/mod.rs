@@ -4,6 +4,7 @@
 //! /dev/shm/umsg              root's, mode 1777: the namespace of all users, if an administrator made it
 //! ├── .namespace             limits and PID namespace: 96 bytes, see `record.rs`
 //! ├── .bell-0123456789abcdef the doorbell of a queue that is polled: a FIFO, see `bells.rs`
+//! ├── .dead-04d2-... -> mq/log names the dead-letter queue of a queue: see `dead_letters.rs`
 //! ├── mq                     root's, mode 1777
 //! │   ├── work               the queue /work: a regular file of the user who made it
 //! │   ├── log
@@ -49,6 +50,7 @@
 mod bells;
 mod claim;
 mod contents;
+mod dead_letters;
 mod directory;
 mod error;
 mod file_error;
@@ -75,6 +77,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use bells::random;
+pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use intruders::Intruder;

@@ -18,7 +18,7 @@
 //!
 //! A name from Rust may hold a NUL byte, which C cannot pass: `EINVAL`.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
@@ -67,6 +67,13 @@ impl QueueName {
             _ if component.len() > COMPONENT_MAX => Err(NameError::TooLong),
             _ => Ok(QueueName(name)),
         }
+    }
+
+    /// The name as programs give it, slash included.
+    pub(crate) fn with_slash(&self) -> OsString {
+        let mut whole = OsString::from("/");
+        whole.push(self.as_os_str());
+        whole
     }
 
     /// A name that a directory listing gave: the kernel made sure that it is one component.

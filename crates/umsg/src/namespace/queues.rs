@@ -226,8 +226,19 @@ pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     tmpfs.then(|| u64::try_from(stat.st_size).unwrap_or(0) / TMPFS_ENTRY)
 }
 
+/// What lstat(2) says of the file of a POSIX queue, whichever of the two forms the queue has.
+pub(super) fn file_of_queue(queues: &Directory, name: &OsStr) -> Option<fs::Stat> {
+    let (at, path) = queues.locate(name);
+    let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Some(stat),
+        FileType::Directory => transient::file_of(queues, name),
+        _ => None,
+    }
+}
+
 /// Calls `visit` with each regular file in the directory, and among POSIX queues with each directory of one.
-fn for_each_queue(
+pub(super) fn for_each_queue(
     queues: &Directory,
     mut visit: impl FnMut(&Directory, QueueName) -> Result<(), NamespaceError>,
 ) -> Result<(), NamespaceError> {

@@ -1,14 +1,27 @@
 //! The dead-letter queue: where a queue's messages go that it could not keep or deliver.
+//!
+//! The caller that moves a message acts with its own rights, and every process that may use the queue can have written
+//! what the caller reads in the segment. Two things keep the caller from acting for such a process:
+//!
+//! - the name comes from a label that only the owner of the queue's file can have made (`namespace/dead_letters.rs`);
+//! - the dead-letter queue belongs to the same owner as the queue. So nobody's messages are sent on to another user's
+//!   queue: neither by a queue that was made to do that, nor because another user has taken the name meanwhile.
+//!
+//! A message stays set aside as long as one of these does not hold; [`Undelivered`] says which.
 
 use super::options::OpenOptions;
 use super::queue::Queue;
+use crate::error::OpenError;
 use crate::in_place::InPlace;
-use crate::namespace::Namespace;
+use crate::namespace::{DeadLetterLabel, Namespace};
 use crate::queue::{Chore, Engine, Grip};
+use crate::segment::{self, Segment};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use rustix::fd::BorrowedFd;
+use rustix::fs::Stat;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +36,8 @@ const MOST: u32 = 16;
 struct Mover {
     name: OsString,
     namespace: Namespace,
+    /// The user who owns the file of the queue, and must own that of the dead-letter queue.
+    owner: u32,
     /// CLOCK_MONOTONIC of the last attempt that failed, in nanoseconds: one a tick of the coarse clock is enough.
     failed_at: AtomicU64,
     /// Moves whose end could not be noted yet, and whether they succeeded.
@@ -30,14 +45,112 @@ struct Mover {
 }
 
 /// The chore of moving, for a queue that has a dead-letter queue.
-pub(super) fn chore(engine: &Engine) -> Option<Chore> {
+pub(super) fn chore(engine: &Engine, owner: u32) -> Option<Chore> {
     let mover = Mover {
+        owner,
         name: OsString::from_vec(engine.policy().dead_letter.clone()?),
         namespace: engine.segment().namespace()?.clone(),
         failed_at: AtomicU64::new(0),
         unfinished: Mutex::default(),
     };
     Some(Chore::new(move |engine| mover.run(engine)))
+}
+
+/// Reads the label of a queue.
+pub(super) fn believe(segment: &mut Segment, file: &Stat) {
+    let label = DeadLetterLabel {
+        inode: file.st_ino,
+        number: segment.policy().label,
+    };
+    if let Some(namespace) = segment.namespace().filter(|_| label.number != 0) {
+        let name = name(namespace, label, file.st_uid);
+        segment.set_dead_letter(name.map(OsString::into_vec));
+    }
+}
+
+fn name(namespace: &Namespace, label: DeadLetterLabel, owner: u32) -> Option<OsString> {
+    Some(namespace.dead_letters(label, owner)?.with_slash())
+}
+
+/// Why messages stay set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Undelivered {
+    /// The queue's owner has named no dead-letter queue, though the queue's memory says so: a process wrote that there, or the
+    /// file or its label changed hands.
+    #[error(
+        "its owner has named no dead-letter queue, or the queue's file has another owner since"
+    )]
+    Unnamed,
+    /// There is no dead-letter queue.
+    #[error("the dead-letter queue does not exist")]
+    Missing,
+    /// The dead-letter queue belongs to another user than the queue.
+    #[error("the dead-letter queue belongs to another user than the queue")]
+    OtherOwner,
+    /// The caller may not send to the dead-letter queue.
+    #[error("the dead-letter queue's mode does not let this user send to it")]
+    Denied,
+    /// The dead-letter queue can't be used.
+    #[error("the dead-letter queue can't be opened")]
+    Unusable,
+}
+
+/// What keeps the caller from moving what a queue has set aside. None: nothing, as long as the dead-letter queue has room.
+pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
+    let segment = queue.engine.segment();
+    let policy = segment.policy();
+    // Relaxed: a figure for people.
+    let aside = segment.fixed().holding.aside.load(Ordering::Relaxed);
+    let is_any = policy.sets_aside() && aside != 0;
+    if !is_any {
+        return None;
+    }
+    match (&policy.dead_letter, segment.namespace()) {
+        (Some(name), Some(namespace)) => {
+            open(OsStr::from_bytes(name), namespace, queue.owner.0).err()
+        }
+        _ => Some(Undelivered::Unnamed),
+    }
+}
+
+/// As [`undelivered`], of a queue's file.
+pub(super) fn undelivered_of(file: BorrowedFd<'_>, namespace: &Namespace) -> Option<Undelivered> {
+    let label = segment::dead_letter_label(file)?;
+    let owner = rustix::fs::fstat(file).ok()?.st_uid;
+    match name(namespace, label, owner) {
+        Some(name) => open(&name, namespace, owner).err(),
+        None => Some(Undelivered::Unnamed),
+    }
+}
+
+/// Writes the number of the queue's label into its file, if the label is there and another number was scribbled over it.
+/// Whether it did.
+pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
+    let Ok(stat) = rustix::fs::fstat(file) else {
+        return false;
+    };
+    let is = segment::dead_letter_label(file);
+    match namespace.label_of(stat.st_ino, stat.st_uid) {
+        Some(label) if is != Some(label) => segment::set_dead_letter_label(file, label),
+        _ => false,
+    }
+}
+
+/// Opens a dead-letter queue to send to it. It was there when the queue was created; a caller that finds it missing does
+/// not make another one, because that would belong to the first caller.
+fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undelivered> {
+    let mut options = OpenOptions::new();
+    options.write(true).counted(false).namespace(namespace);
+    let queue = options.open(name).map_err(|error| match error {
+        OpenError::NotFound => Undelivered::Missing,
+        OpenError::PermissionDenied => Undelivered::Denied,
+        _ => Undelivered::Unusable,
+    })?;
+    match queue.owner.0 == owner {
+        true => Ok(queue),
+        false => Err(Undelivered::OtherOwner),
+    }
 }
 
 impl Mover {
@@ -56,7 +169,7 @@ impl Mover {
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
         // Opened each time: who keeps it would go on sending to one that was removed.
-        let queue = self.open()?;
+        let queue = open(&self.name, &self.namespace, self.owner).ok()?;
         let me = thread::current();
         for _ in 0..MOST {
             let by = Deadline::after(PATIENCE);
@@ -69,17 +182,6 @@ impl Mover {
             sent.then_some(())?;
         }
         Some(())
-    }
-
-    /// The dead-letter queue. It was there when the queue was created; who finds it missing does not make another one,
-    /// because that would belong to whoever comes first.
-    fn open(&self) -> Option<Queue> {
-        let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .counted(false)
-            .namespace(&self.namespace);
-        options.open(&self.name).ok()
     }
 
     /// Notes the end of a move, now or later.

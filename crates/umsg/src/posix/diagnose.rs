@@ -1,9 +1,10 @@
 //! What is the matter with a queue.
 
-use crate::diagnosis::{self, Diagnosis, Repaired};
+use super::dead_letter;
+use crate::diagnosis::{self, Diagnosis, HoldKind, Repaired};
 use crate::error::OpenError;
 use crate::namespace::{FileAccess, Namespace, QueueName};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
 
 /// Looks at a queue: who is blocked, who holds its locks and lives or not, what was repaired, what is wrong with its bytes. Nothing is
@@ -18,7 +19,9 @@ use std::ffi::OsStr;
 pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::Read, false)?;
-    diagnosis::posix::examine(file.as_fd(), namespace)
+    let mut diagnosis = diagnosis::posix::examine(file.as_fd(), namespace)?;
+    note_undelivered(&mut diagnosis, file.as_fd(), namespace);
+    Ok(diagnosis)
 }
 
 /// Repairs what [`diagnose`] finds wrong with a queue, as far as that can be done.
@@ -40,5 +43,24 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::ReadWrite, false)?;
-    diagnosis::posix::mend(file.as_fd(), namespace)
+    let mut repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
+    if dead_letter::relabel(file.as_fd(), namespace) {
+        let done = "wrote which label names the dead-letter queue; programs that have the queue open have to open it again";
+        repaired.done.push(done.to_owned());
+    }
+    for diagnosis in [&mut repaired.before, &mut repaired.after] {
+        note_undelivered(diagnosis, file.as_fd(), namespace);
+    }
+    Ok(repaired)
+}
+
+/// Adds why messages stay set aside, if there are any.
+fn note_undelivered(diagnosis: &mut Diagnosis, file: BorrowedFd<'_>, namespace: &Namespace) {
+    let aside = diagnosis.holds.iter();
+    let count = aside.filter(|hold| hold.kind == HoldKind::SetAside).count();
+    if count != 0
+        && let Some(why) = dead_letter::undelivered_of(file, namespace)
+    {
+        diagnosis.note_undelivered(count, &why.to_string());
+    }
 }

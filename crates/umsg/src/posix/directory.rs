@@ -3,8 +3,12 @@
 use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::error::{OpenError, UnlinkError};
-use crate::namespace::{FileError, Namespace, NamespaceError, QueueName};
+use crate::namespace::{
+    DeadLetterLabel, FileAccess, FileError, Namespace, NamespaceError, QueueName,
+};
+use crate::segment;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Removes a queue's name from the namespace that [`Namespace::resolve`] gives.
 ///
@@ -25,8 +29,10 @@ pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
 pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
     let name = QueueName::parse(name.as_ref())
         .map_err(|error| UnlinkError::Name(OpenError::from(error)))?;
+    let labelled = Labelled::of(namespace, &name);
     namespace
         .unlink_queue_file(&name)
+        .inspect(|()| labelled.iter().for_each(Labelled::remove_label))
         .map_err(|error| match error {
             FileError::NotFound => UnlinkError::NotFound,
             FileError::Denied => UnlinkError::PermissionDenied,
@@ -70,15 +76,39 @@ fn list_with(namespace: &Namespace, options: &OpenOptions) -> Result<Vec<Listed>
     Ok(names
         .iter()
         .map(|name| Listed {
-            name: with_slash(name),
+            name: name.with_slash(),
             queue: options.open_named(namespace, name),
         })
         .filter(|listed| !matches!(listed.queue, Err(OpenError::NotFound)))
         .collect())
 }
 
-fn with_slash(name: &QueueName) -> OsString {
-    let mut whole = OsString::from("/");
-    whole.push(name.as_os_str());
-    whole
+/// A queue that is being removed, which has a label that names its dead-letter queue.
+struct Labelled<'a> {
+    namespace: &'a Namespace,
+    file: OwnedFd,
+    label: DeadLetterLabel,
+}
+
+impl<'a> Labelled<'a> {
+    /// None if the queue has none, or the caller can't read it: what stays is swept later.
+    fn of(namespace: &'a Namespace, name: &QueueName) -> Option<Labelled<'a>> {
+        let file = namespace
+            .open_queue_file(name, FileAccess::Read, true)
+            .ok()?;
+        let label = segment::dead_letter_label(file.as_fd())?;
+        Some(Labelled {
+            namespace,
+            file,
+            label,
+        })
+    }
+
+    fn remove_label(&self) {
+        // The name may have led to another queue by then.
+        let is_gone = rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0);
+        if is_gone {
+            self.namespace.remove_label(self.label);
+        }
+    }
 }

@@ -52,6 +52,7 @@ pub use crate::segment::OnFull;
 pub use crate::until::Until;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};
+pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
 pub use lease::Lease;

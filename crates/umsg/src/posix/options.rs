@@ -5,8 +5,8 @@ use super::queue::Queue;
 use crate::crash::crash_point;
 use crate::error::OpenError;
 use crate::namespace::{
-    FileAccess, FileError, Hold, Limits, NameError, Namespace, Patience, QueueName, Removal,
-    Unpublished, hold, hold_unnamed,
+    FileAccess, FileError, Hold, Limits, NameError, Namespace, NewDeadLetterLabel, Patience,
+    QueueName, Removal, Unpublished, hold, hold_unnamed,
 };
 use crate::segment::last_close::{self, LastClose};
 use crate::segment::{self, Layout, OnFull, Policy, Quota};
@@ -150,10 +150,14 @@ impl OpenOptions {
 
     /// The queue that gets what a queue that is created could not keep or deliver, with the same priority: in the same
     /// namespace, and created along with this one, with the same attributes and mode and no policy of its own, if there is none. It is not
-    /// made again later, for then it would belong to whoever comes first, and stays when this queue goes. Whoever finds such
-    /// a message sends it there, and must be allowed to. While that is not possible, the message stays set aside: it takes
-    /// memory, but no place in its queue, as long as there are no more than 1,024 of them. A process that dies while it moves
-    /// a message may leave it in both.
+    /// made again later, for then it would belong to the user who comes first, and stays when this queue goes. The process that
+    /// finds such a message sends it there with its own rights. While that is not possible, the message stays set aside: it takes
+    /// memory, but no place in its queue, as long as there are no more than 1,024 of them;
+    /// [`Status::undelivered`](super::Status::undelivered) says why. A process that dies while it moves a message may leave it in both.
+    ///
+    /// Both queues must belong to the same user, when this one is created and when a message is moved: so no queue has its
+    /// receivers write to a queue of another user. If the file of either changes hands, messages stay set aside until both have one
+    /// owner, which must also be that of this queue's label (`chown -h`; see `docs/format.md`).
     pub fn dead_letter(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.policy.dead_letter = Some(name.as_ref().as_bytes().to_vec());
         self
@@ -384,9 +388,10 @@ impl OpenOptions {
         if self.policy.remove_on_last_close {
             last_close::remove_some_unused(namespace)?;
         }
-        self.provide_dead_letter_queue(namespace, &layout)?;
         let new = Unpublished::create(namespace, self.mode)?;
         crash_point!(CREATE_EMPTY);
+        let label = self.provide_dead_letter_queue(namespace, &layout, new.file())?;
+        crash_point!(CREATE_LABELLED);
         let quota = Quota::of(namespace.clone());
         if !quota.allows(0) {
             let gone = last_close::remove_all_unused(namespace)?;
@@ -398,7 +403,9 @@ impl OpenOptions {
         if !limits.allow_mode(mode) {
             return Err(OpenError::ModeNotEnforced { mode });
         }
-        let mut segment = segment::create(new.file(), layout, mode, &self.policy)?;
+        let mut policy = self.policy.clone();
+        policy.label = label.as_ref().map_or(0, NewDeadLetterLabel::number);
+        let mut segment = segment::create(new.file(), layout, mode, &policy)?;
         segment.set_quota(quota);
         if self.policy.remove_on_last_close && self.counted {
             hold_unnamed(new.file()).map_err(|e| OpenError::from_errno("flock", e))?;
@@ -407,12 +414,22 @@ impl OpenOptions {
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         crash_point!(CREATE_UNNAMED);
         let queue = Queue::new(segment, self.access, &stat);
-        Ok(Unnamed { new, queue, mode })
+        Ok(Unnamed {
+            new,
+            label,
+            queue,
+            mode,
+        })
     }
 
     /// Gives a queue its name.
     fn publish(&self, unnamed: Unnamed, name: &QueueName) -> Result<Opened, OpenError> {
-        let Unnamed { new, queue, mode } = unnamed;
+        let Unnamed {
+            new,
+            label,
+            queue,
+            mode,
+        } = unnamed;
         let goes = self.policy.remove_on_last_close;
         let descriptor = match self.file_access() {
             // That opening holds the queue, as long as it is mapped and no longer.
@@ -424,6 +441,9 @@ impl OpenOptions {
             false => new.publish(name, file_mode(mode))?,
         };
         crash_point!(CREATE_NAMED);
+        if let Some(label) = label {
+            label.keep();
+        }
         let descriptor = match descriptor {
             Some(descriptor) => lower(file, descriptor)?,
             None => file,
@@ -459,15 +479,18 @@ impl OpenOptions {
         Ok(())
     }
 
-    /// Makes the dead-letter queue if there is none, and looks whether an existing one can take every message.
+    /// Makes the dead-letter queue if there is none, looks whether an existing one has the same owner and can take every
+    /// message, and labels the file of the new queue with its name.
     fn provide_dead_letter_queue(
         &self,
         namespace: &Namespace,
         layout: &Layout,
-    ) -> Result<(), OpenError> {
+        file: BorrowedFd<'_>,
+    ) -> Result<Option<NewDeadLetterLabel>, OpenError> {
         let Some(name) = &self.policy.dead_letter else {
-            return Ok(());
+            return Ok(None);
         };
+        let file = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
         let opened = OpenOptions::new()
             .write(true)
             .create(true)
@@ -479,12 +502,17 @@ impl OpenOptions {
             .open(OsStr::from_bytes(name));
         match opened {
             Ok(queue) if queue.attributes().message_size < layout.message_size => {
-                Err(OpenError::DeadLetterQueueTooSmall)
+                return Err(OpenError::DeadLetterQueueTooSmall);
             }
-            // Others may be allowed to send there.
-            Ok(_) | Err(OpenError::PermissionDenied) => Ok(()),
-            Err(error) => Err(error),
+            // Its mode may suit the processes that will send there.
+            Ok(_) | Err(OpenError::PermissionDenied) => {}
+            Err(error) => return Err(error),
         }
+        let name = QueueName::parse(OsStr::from_bytes(name))?;
+        if namespace.owner_of(&name)? != Some(file.st_uid) {
+            return Err(OpenError::DeadLetterQueueOfAnother);
+        }
+        Ok(Some(NewDeadLetterLabel::make(namespace, &file, &name)?))
     }
 
     fn file_access(&self) -> FileAccess {
@@ -505,6 +533,7 @@ enum Opened {
 /// A whole queue that nobody else can see yet.
 struct Unnamed {
     new: Unpublished,
+    label: Option<NewDeadLetterLabel>,
     queue: Queue,
     mode: u32,
 }

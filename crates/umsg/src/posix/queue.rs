@@ -53,9 +53,10 @@ pub struct Message {
 }
 
 impl Queue {
-    pub(super) fn new(segment: Segment, access: Access, stat: &Stat) -> Queue {
+    pub(super) fn new(mut segment: Segment, access: Access, stat: &Stat) -> Queue {
+        dead_letter::believe(&mut segment, stat);
         let mut engine = Engine::new(segment);
-        engine.set_chore(dead_letter::chore(&engine));
+        engine.set_chore(dead_letter::chore(&engine, stat.st_uid));
         let identity = (stat.st_dev, stat.st_ino);
         engine.set_identity(identity);
         Queue {
@@ -433,7 +434,7 @@ impl Queue {
     /// As [`attributes`](Self::attributes).
     pub fn status(&self) -> Status {
         self.engine.mend(thread::current());
-        status::status(&self.engine, self.owner.0, self.owner.1)
+        status::status(self)
     }
 
     /// Chooses how calls on this handle wait.

@@ -1,6 +1,8 @@
 //! What a queue says of itself.
 
+use super::dead_letter::{self, Undelivered};
 use super::notify::{self, Registered};
+use super::queue::Queue;
 use crate::counters::Event;
 use crate::queue::Engine;
 use crate::segment::{Fixed, OnFull};
@@ -71,6 +73,8 @@ pub struct Status {
     pub remove_on_last_close: bool,
     /// Messages on their way there.
     pub set_aside: usize,
+    /// Why the caller can't move them there. None if it can, as soon as there is room.
+    pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
     /// Whether something was found in the queue's memory that no operation could have left there.
@@ -126,7 +130,8 @@ pub(super) fn mode(fixed: &Fixed) -> u32 {
     fixed.header.mode.load(Ordering::Relaxed) & 0o7777
 }
 
-pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
+pub(super) fn status(queue: &Queue) -> Status {
+    let (engine, (uid, gid)) = (&queue.engine, queue.owner);
     let fixed = engine.segment().fixed();
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
     // Relaxed: each figure for itself is right; together they are a snapshot only of a queue at rest.
@@ -151,6 +156,7 @@ pub(super) fn status(engine: &Engine, uid: u32, gid: u32) -> Status {
         max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
         dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
         remove_on_last_close: policy.remove_on_last_close,
+        undelivered: dead_letter::undelivered(queue),
         set_aside: fixed.holding.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
         damaged: fixed.header.damage.is_noted(),

@@ -79,7 +79,7 @@ impl Engine {
     /// Takes a message out that is too old.
     fn expire(&self, found: &Found<'_>) -> Result<(), Trouble> {
         self.segment().fixed().counters.count(Event::Expired);
-        if self.policy().dead_letter.is_some() {
+        if self.policy().sets_aside() {
             return self.set_aside(found);
         }
         self.drop_message(found)
@@ -109,7 +109,7 @@ impl Engine {
     pub(super) fn is_undeliverable(&self, hold: &Hold) -> bool {
         let policy = self.policy();
         policy.max_deliveries != 0
-            && policy.dead_letter.is_some()
+            && policy.sets_aside()
             && hold.deliveries.get() >= policy.max_deliveries
     }
 

@@ -3,13 +3,15 @@
 
 use super::fixed::Fixed;
 use super::{MAGIC, Rules};
-use crate::namespace::{FileError, Namespace, NamespaceError, QueueName, Removal};
+use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};
 use rustix::fd::BorrowedFd;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::mem::offset_of;
 
-/// Where [`Rules::removal`] lies in a file.
-const AT: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;
+/// Where these words of [`Rules`] lie in a file.
+const REMOVAL: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;
+const LABEL: usize = offset_of!(Fixed, rules) + Rules::LABEL;
 
 /// Dropped by who has let go of a queue: the last one removes it.
 #[derive(Debug)]
@@ -36,12 +38,29 @@ impl Drop for LastClose {
 
 /// Removes a queue if it is one that goes, and nobody has it open any more.
 pub(crate) fn remove_unused(namespace: &Namespace, name: &QueueName) -> Result<Removal, FileError> {
-    namespace.remove_unused(name, is_due)
+    let label = Cell::new(None);
+    let removal = namespace.remove_unused(name, |file| {
+        label.set(dead_letter_label(file));
+        is_due(file)
+    })?;
+    if let (Removal::Gone, Some(label)) = (removal, label.take()) {
+        namespace.remove_label(label);
+    }
+    Ok(removal)
 }
 
 /// Removes all queues that go and that nobody has open any more. Answers which, without slashes.
 pub(crate) fn remove_all_unused(namespace: &Namespace) -> Result<Vec<OsString>, NamespaceError> {
-    namespace.remove_all_unused(is_due)
+    let labels = RefCell::new(Vec::new());
+    let gone = namespace.remove_all_unused(|file| {
+        let is_due = is_due(file);
+        labels
+            .borrow_mut()
+            .extend(dead_letter_label(file).filter(|_| is_due));
+        is_due
+    })?;
+    namespace.remove_labels_of_gone(&labels.into_inner())?;
+    Ok(gone)
 }
 
 /// Those that [`remove_all_unused`] would remove.
@@ -51,15 +70,37 @@ pub(crate) fn all_unused(namespace: &Namespace) -> Result<Vec<OsString>, Namespa
 
 /// Removes some queues that go and that nobody has open any more, if there are any.
 pub(crate) fn remove_some_unused(namespace: &Namespace) -> Result<(), NamespaceError> {
-    namespace.remove_some_unused(is_due)
+    match namespace.should_look_for_unused()? {
+        true => remove_all_unused(namespace).map(drop),
+        false => Ok(()),
+    }
 }
 
-/// Whether somebody has had a queue open. Read, not mapped: the file may be anything.
+/// Whether somebody has had a queue open.
 fn is_due(file: BorrowedFd<'_>) -> bool {
+    word(file, REMOVAL).is_some_and(|word| word as u32 == Rules::DUE)
+}
+
+/// Which label a queue has that names its dead-letter queue.
+pub(crate) fn dead_letter_label(file: BorrowedFd<'_>) -> Option<DeadLetterLabel> {
+    let number = word(file, LABEL).filter(|number| *number != 0)?;
+    let inode = rustix::fs::fstat(file).ok()?.st_ino;
+    Some(DeadLetterLabel { inode, number })
+}
+
+/// Writes the number of a label where it was scribbled over.
+pub(crate) fn set_dead_letter_label(file: BorrowedFd<'_>, label: DeadLetterLabel) -> bool {
+    let bytes = label.number.to_le_bytes();
+    rustix::io::pwrite(file, &bytes, LABEL as u64) == Ok(bytes.len())
+}
+
+/// A word of a queue's rules. Read, not mapped: the file may be anything.
+fn word(file: BorrowedFd<'_>, at: usize) -> Option<u64> {
     let word = |at: usize| {
         let mut bytes = [0; 8];
         let read = rustix::io::pread(file, &mut bytes, at as u64);
         (read == Ok(bytes.len())).then(|| u64::from_le_bytes(bytes))
     };
-    word(0) == Some(MAGIC) && word(AT).is_some_and(|word| word as u32 == Rules::DUE)
+    word(0).filter(|magic| *magic == MAGIC)?;
+    word(at)
 }

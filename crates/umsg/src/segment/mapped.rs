@@ -79,6 +79,11 @@ impl Segment {
         self.policy = policy;
     }
 
+    /// Notes the dead-letter queue that the queue's label names.
+    pub(crate) fn set_dead_letter(&mut self, name: Option<Vec<u8>>) {
+        self.policy.dead_letter = name;
+    }
+
     #[inline(always)]
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy

@@ -50,6 +50,8 @@ pub(crate) use fixed::{
 };
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};
+#[cfg(not(loom))]
+pub(crate) use last_close::{dead_letter_label, set_dead_letter_label};
 pub(crate) use layout::{GRANULE, Layout, MORE_NOTICES, NODES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;

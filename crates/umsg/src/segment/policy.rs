@@ -16,19 +16,18 @@ pub enum OnFull {
     DropOldest,
 }
 
-/// Bytes of the longest name of a queue, its slash included.
-const NAME: usize = 256;
-
 /// The policy as it lies in a segment. Written at creation, read once on attaching.
 #[repr(C, align(128))]
+#[derive(Default)]
 pub(crate) struct Rules {
     /// 0 block, 1 fail, 2 drop the oldest.
     on_full: AtomicU32,
     max_deliveries: AtomicU32,
     /// Nanoseconds; 0 for ever.
     time_to_live: AtomicU64,
-    /// The name of the dead-letter queue, slash included, filled up with zeros; all zeros for none.
-    dead_letter: [AtomicU64; NAME / 8],
+    /// The number of the label that names the dead-letter queue; 0: there is none. A name in the segment could be
+    /// written by every process that may send or receive: see `namespace/dead_letters.rs`.
+    label: AtomicU64,
     /// Whether the queue goes when nobody has it open any more: 0, it does not; 1, it does, and nobody has had it open yet;
     /// [`Rules::DUE`].
     pub(super) removal: AtomicU32,
@@ -40,6 +39,9 @@ const WAITS: u32 = 1;
 impl Rules {
     /// [`Rules::removal`]: it goes, and somebody has it open, or had.
     pub(crate) const DUE: u32 = 2;
+
+    /// Where the number of the label is.
+    pub(crate) const LABEL: usize = std::mem::offset_of!(Rules, label);
 
     /// Where it says whether the queue goes.
     pub(crate) const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
@@ -59,18 +61,6 @@ impl Rules {
     }
 }
 
-impl Default for Rules {
-    fn default() -> Self {
-        Rules {
-            on_full: AtomicU32::default(),
-            max_deliveries: AtomicU32::default(),
-            time_to_live: AtomicU64::default(),
-            dead_letter: std::array::from_fn(|_| AtomicU64::default()),
-            removal: AtomicU32::default(),
-        }
-    }
-}
-
 /// The policy of a queue, as a process knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
@@ -79,13 +69,30 @@ pub(crate) struct Policy {
     pub(crate) time_to_live: u64,
     /// A message that was leased and came back so often is set aside; 0: none is.
     pub(crate) max_deliveries: u32,
-    /// The name of the queue that gets what is set aside, slash included.
+    /// The number of the label that names the queue for what is set aside; 0: nothing is.
+    pub(crate) label: u64,
+    /// The name of that queue, slash included, if the label is believed.
     pub(crate) dead_letter: Option<Vec<u8>>,
     /// Whether it is removed when nobody has it open any more.
     pub(crate) remove_on_last_close: bool,
 }
 
 impl Policy {
+    /// Whether messages that can't be kept or delivered are set aside for another queue.
+    #[inline(always)]
+    pub(crate) fn sets_aside(&self) -> bool {
+        self.label != 0
+    }
+
+    /// The policy for another queue, which has a label of its own. A limit of deliveries needs a dead-letter queue.
+    pub(crate) fn without_label(mut self) -> Policy {
+        self.label = 0;
+        if self.dead_letter.is_none() {
+            self.max_deliveries = 0;
+        }
+        self
+    }
+
     /// Writes the policy into a new segment.
     pub(crate) fn write(&self, rules: &Rules) {
         // Relaxed: nobody else sees the segment yet.
@@ -98,34 +105,15 @@ impl Policy {
         let store = Ordering::Relaxed;
         rules.max_deliveries.store(self.max_deliveries, store);
         rules.time_to_live.store(self.time_to_live, store);
-        let mut name = [0_u8; NAME];
-        if let Some(dead_letter) = &self.dead_letter {
-            name[..dead_letter.len()].copy_from_slice(dead_letter);
-        }
-        for (word, bytes) in rules.dead_letter.iter().zip(name.chunks_exact(8)) {
-            let bytes = bytes.try_into().expect("chunks of 8 bytes");
-            word.store(u64::from_le_bytes(bytes), store);
-        }
+        rules.label.store(self.label, store);
         let removal = if self.remove_on_last_close { WAITS } else { 0 };
         rules.removal.store(removal, store);
     }
 
-    /// Reads the policy of a segment. None if it makes no sense.
+    /// Reads the policy of a segment, but for the name that a label bears. None if it makes no sense.
     pub(crate) fn read(rules: &Rules) -> Option<Policy> {
         // Relaxed: written once, before anybody could attach.
         let load = Ordering::Relaxed;
-        let mut name = Vec::with_capacity(NAME);
-        for word in &rules.dead_letter {
-            name.extend_from_slice(&word.load(load).to_le_bytes());
-        }
-        let len = name
-            .iter()
-            .rposition(|&byte| byte != 0)
-            .map_or(0, |last| last + 1);
-        name.truncate(len);
-        if len != 0 && (name[0] != b'/' || name.contains(&0)) {
-            return None;
-        }
         Some(Policy {
             on_full: match rules.on_full.load(load) {
                 0 => OnFull::Block,
@@ -135,7 +123,8 @@ impl Policy {
             },
             time_to_live: rules.time_to_live.load(load),
             max_deliveries: rules.max_deliveries.load(load),
-            dead_letter: (len != 0).then_some(name),
+            label: rules.label.load(load),
+            dead_letter: None,
             // Relaxed: whoever changes it changes nothing else.
             remove_on_last_close: match rules.removal.load(load) {
                 0 => false,
@@ -152,13 +141,13 @@ mod tests {
 
     #[test]
     fn a_policy_is_read_as_it_was_written() {
-        let long = [&b"/"[..], &[b'x'; 255]].concat();
-        for dead_letter in [None, Some(b"/dead".to_vec()), Some(long)] {
+        for label in [0, 1, u64::MAX] {
             let policy = Policy {
                 on_full: OnFull::DropOldest,
                 time_to_live: 5_000_000_000,
                 max_deliveries: 3,
-                dead_letter,
+                label,
+                dead_letter: None,
                 remove_on_last_close: true,
             };
             let rules = Rules::default();
@@ -177,9 +166,6 @@ mod tests {
         assert_eq!(Policy::read(&rules), None);
         rules.on_full.store(0, Ordering::Relaxed);
         rules.removal.store(3, Ordering::Relaxed);
-        assert_eq!(Policy::read(&rules), None);
-        rules.removal.store(0, Ordering::Relaxed);
-        rules.dead_letter[0].store(u64::from_le_bytes(*b"/a\0b\0\0\0\0"), Ordering::Relaxed);
         assert_eq!(Policy::read(&rules), None);
     }
 }

@@ -174,6 +174,7 @@ fn who_is_killed_while_it_makes_or_removes_one_is_in_nobodys_way() {
     let _turn = turn();
     for point in [
         "CREATE_EMPTY",
+        "CREATE_LABELLED",
         "CREATE_UNNAMED",
         "CREATE_HOUSED",
         "CREATE_NAMED",

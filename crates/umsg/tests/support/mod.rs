@@ -20,6 +20,7 @@ pub mod shared;
 #[cfg(feature = "crash-points")]
 pub mod stage;
 pub mod turns;
+pub mod users;
 pub mod written;
 
 use journal::How;

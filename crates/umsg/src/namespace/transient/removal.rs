@@ -53,20 +53,14 @@ impl Namespace {
         remove_unused_in(&self.queues()?, name.as_os_str(), &is_due)
     }
 
-    /// As [`remove_all_unused`](Self::remove_all_unused), but of many queues not each time: together with each queue that is made, a few are
-    /// looked at.
+    /// Whether a process that makes a queue should [remove all that are unused](Self::remove_all_unused): not each time where there are many, so
+    /// that a few are looked at for each that is made.
     ///
     /// # Errors
     /// Those of the namespace.
-    pub(crate) fn remove_some_unused(
-        &self,
-        is_due: impl Fn(BorrowedFd<'_>) -> bool,
-    ) -> Result<(), NamespaceError> {
+    pub(crate) fn should_look_for_unused(&self) -> Result<bool, NamespaceError> {
         let entries = most_entries(&self.queues()?).unwrap_or(0);
-        if entries <= FEW || random() % entries < FEW {
-            self.remove_all_unused(is_due)?;
-        }
-        Ok(())
+        Ok(entries <= FEW || random() % entries < FEW)
     }
 
     /// Removes all queues that go, of which nobody has any open. Answers which, without slashes. Costs a walk over all queues, unless there are

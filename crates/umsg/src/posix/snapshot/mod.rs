@@ -143,7 +143,7 @@ impl Snapshot {
             message_size: layout.message_size as u32,
             mode: queue.mode(),
             taken: clock::realtime(),
-            policy: queue.engine.policy().clone(),
+            policy: queue.engine.policy().clone().without_label(),
             name: Vec::new(),
             look,
         })

@@ -1,0 +1,290 @@
+//! The labels that name dead-letter queues: symbolic links in the namespace's directory, `.dead-INODE-NUMBER`.
+//!
+//! ```text
+//! .dead-00000000000004d2-8c1f0e5b7a3d9246 -> mq/failed      of the user who owns the queue's file
+//!       inode of that file, number in its segment
+//! ```
+//!
+//! Every process that may write to a queue's file can write any name into its segment. A receiver that believed the name
+//! would send messages with its own rights to a queue that the writer chose. So the segment holds a number only, and the
+//! name is the text of a link. The text of a link never changes, and its owner is the user who made it.
+//!
+//! | the link | is believed |
+//! |---|---|
+//! | belongs to the owner of the queue's file, and bears the inode of that file | yes |
+//! | belongs to another user: forged, or the queue's file has changed hands since | no |
+//! | bears the inode of another file: another queue's | no; the caller computes the inode, a writer of the segment chooses the number only |
+//! | is missing: removed, or the number was overwritten | no |
+//!
+//! **If a process dies** between the label and the name of its queue, the label stays until
+//! [`Namespace::remove_left_labels`]: it removes labels of files that no queue has, if they are older than [`YOUNG`].
+//! The creator looks for its label once the queue has its name, and makes it again if a clock that was set had it removed.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::{self, Errno};
+
+use super::bells::random;
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::file_error::FileError;
+use super::names::QueueName;
+use super::publish::creation_error;
+use super::queues::{POSIX, file_of_queue, for_each_queue};
+use super::{Namespace, caller};
+use crate::sys::clock;
+
+const PREFIX: &str = ".dead-";
+/// Hexadecimal digits of the inode, and of the number.
+const DIGITS: usize = 16;
+/// The longest text of a link that is believed, in bytes.
+const LONGEST: usize = POSIX.len() + 1 + 255;
+/// The age below which a label without a queue may be that of a queue in the making.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// Whether a file in the namespace's directory is called like a label.
+pub(super) fn is_label(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(PREFIX.as_bytes())
+}
+
+/// Which label a queue has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label {
+    /// The inode number of the queue's file.
+    pub(crate) inode: u64,
+    /// From the queue's segment; 0 is none.
+    pub(crate) number: u64,
+}
+
+impl Label {
+    fn file_name(self) -> OsString {
+        let Label { inode, number } = self;
+        format!("{PREFIX}{inode:0DIGITS$x}-{number:0DIGITS$x}").into()
+    }
+
+    fn parse(name: &OsStr) -> Option<Label> {
+        let (inode, number) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+        let label = Label {
+            inode: u64::from_str_radix(inode, 16).ok()?,
+            number: u64::from_str_radix(number, 16).ok()?,
+        };
+        (label.file_name() == name).then_some(label)
+    }
+}
+
+/// A label of a queue that has no name yet: removed when dropped, unless the queue was published.
+#[derive(Debug)]
+pub(crate) struct NewLabel {
+    namespace: Namespace,
+    label: Label,
+    dead_letters: QueueName,
+    /// It is to be removed.
+    is_made: bool,
+}
+
+impl NewLabel {
+    /// Names the dead-letter queue of a file.
+    ///
+    /// # Errors
+    /// Those of making a file in the namespace's directory.
+    pub(crate) fn make(
+        namespace: &Namespace,
+        file: &Stat,
+        dead_letters: &QueueName,
+    ) -> Result<NewLabel, FileError> {
+        let directory = Directory::open(namespace.path())?;
+        loop {
+            let mut new = NewLabel {
+                namespace: namespace.clone(),
+                label: Label {
+                    inode: file.st_ino,
+                    number: random(),
+                },
+                dead_letters: dead_letters.clone(),
+                is_made: false,
+            };
+            match new.link(&directory) {
+                Err(Errno::EXIST) => {}
+                made => {
+                    made.map_err(|e| creation_error(&directory, e))?;
+                    new.is_made = true;
+                    return Ok(new);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.label.number
+    }
+
+    /// The queue has its name: the label stays.
+    pub(crate) fn keep(mut self) {
+        self.is_made = false;
+        if let Ok(directory) = Directory::open(self.namespace.path()) {
+            // EEXIST, unless a sweep took the label of a queue that was long in the making.
+            let _ = self.link(&directory);
+        }
+    }
+
+    fn link(&self, directory: &Directory) -> io::Result<()> {
+        let mut text = OsString::from(POSIX);
+        text.push("/");
+        text.push(self.dead_letters.as_os_str());
+        let (at, path) = directory.locate(self.label.file_name());
+        fs::symlinkat(&text, at, &path)
+    }
+}
+
+impl Drop for NewLabel {
+    fn drop(&mut self) {
+        if self.is_made {
+            self.namespace.remove_label(self.label);
+        }
+    }
+}
+
+impl Namespace {
+    /// The dead-letter queue of the queue whose file `owner` owns. None: there is no label, or none that is believed.
+    pub(crate) fn dead_letters(&self, label: Label, owner: u32) -> Option<QueueName> {
+        let directory = Directory::open(self.path()).ok()?;
+        let (at, path) = directory.locate(label.file_name());
+        // One look at one file: what follows is about the link that was opened, whatever its name leads to by then.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let link = fs::openat(at, &path, flags, Mode::empty()).ok()?;
+        let stat = fs::fstat(&link).ok()?;
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !is_link || stat.st_uid != owner {
+            return None;
+        }
+        let text = fs::readlinkat(&link, "", Vec::with_capacity(LONGEST + 1)).ok()?;
+        let name = text.to_bytes().strip_prefix(POSIX.as_bytes())?;
+        QueueName::parse(OsStr::from_bytes(name)).ok()
+    }
+
+    /// The label of a queue whose segment was scribbled over. None: there is none that is believed, or there are several.
+    pub(crate) fn label_of(&self, inode: u64, owner: u32) -> Option<Label> {
+        let directory = Directory::open(self.path()).ok()?;
+        let is_its = |label: &Label| {
+            let stat = look(&directory, &label.file_name());
+            label.inode == inode && stat.is_some_and(|stat| stat.st_uid == owner)
+        };
+        let mut found = labels(&directory).ok()?.into_iter().filter(is_its);
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    /// Removes a label, if it is there and the caller may.
+    pub(crate) fn remove_label(&self, label: Label) {
+        if let Ok(directory) = Directory::open(self.path()) {
+            remove(&directory, label);
+        }
+    }
+
+    /// Removes those of some labels whose queues are gone.
+    ///
+    /// # Errors
+    /// If the queues can't be listed.
+    pub(crate) fn remove_labels_of_gone(&self, labels: &[Label]) -> Result<(), NamespaceError> {
+        if labels.is_empty() {
+            return Ok(());
+        }
+        let inodes = inodes(&self.queues()?)?;
+        let gone = labels.iter().filter(|label| !inodes.contains(&label.inode));
+        gone.for_each(|label| self.remove_label(*label));
+        Ok(())
+    }
+
+    /// The user who owns a queue's file. None: there is no such queue.
+    ///
+    /// # Errors
+    /// Those of the namespace.
+    pub(crate) fn owner_of(&self, name: &QueueName) -> Result<Option<u32>, NamespaceError> {
+        let file = file_of_queue(&self.queues()?, name.as_os_str());
+        Ok(file.map(|stat| stat.st_uid))
+    }
+
+    /// Removes the labels of queues that are gone. Answers how many.
+    ///
+    /// # Errors
+    /// If the namespace can't be listed.
+    pub(crate) fn remove_left_labels(&self) -> Result<usize, NamespaceError> {
+        let directory = Directory::open(self.path())?;
+        let left = self.labels_left(&directory)?.into_iter();
+        Ok(left.filter(|label| remove(&directory, *label)).count())
+    }
+
+    /// How many [`remove_left_labels`](Self::remove_left_labels) would remove.
+    ///
+    /// # Errors
+    /// As it.
+    pub(crate) fn left_labels(&self) -> Result<usize, NamespaceError> {
+        let directory = Directory::open(self.path())?;
+        let is_ours = |label: &Label| {
+            let owner = look(&directory, &label.file_name()).map(|stat| stat.st_uid);
+            owner.is_some_and(|owner| [0, owner, self.owner()].contains(&caller()))
+        };
+        let left = self.labels_left(&directory)?;
+        Ok(left.iter().filter(|label| is_ours(label)).count())
+    }
+
+    fn labels_left(&self, directory: &Directory) -> Result<Vec<Label>, NamespaceError> {
+        let old =
+            old_labels(directory).map_err(|e| NamespaceError::looking("open", self.path(), e))?;
+        if old.is_empty() {
+            return Ok(old);
+        }
+        // Looked at after the labels: a queue that got its name meanwhile is among them.
+        let inodes = inodes(&self.queues()?)?;
+        let left = old.into_iter();
+        Ok(left
+            .filter(|label| !inodes.contains(&label.inode))
+            .collect())
+    }
+}
+
+fn remove(directory: &Directory, label: Label) -> bool {
+    let (at, path) = directory.locate(label.file_name());
+    fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
+}
+
+/// The labels that no process is about to publish a queue for.
+fn old_labels(directory: &Directory) -> io::Result<Vec<Label>> {
+    let now = Duration::from_nanos(clock::realtime()).as_secs();
+    let is_old = |stat: Stat| now.saturating_sub(stat.st_mtime as u64) >= YOUNG.as_secs();
+    let mut labels = labels(directory)?;
+    labels.retain(|label| look(directory, &label.file_name()).is_some_and(is_old));
+    Ok(labels)
+}
+
+fn labels(directory: &Directory) -> io::Result<Vec<Label>> {
+    let (at, here) = directory.locate(".");
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut labels = Vec::new();
+    for entry in Dir::new(fs::openat(at, &here, flags, Mode::empty())?)? {
+        labels.extend(Label::parse(OsStr::from_bytes(
+            entry?.file_name().to_bytes(),
+        )));
+    }
+    Ok(labels)
+}
+
+/// What lstat(2) says of a symbolic link.
+fn look(directory: &Directory, name: &OsStr) -> Option<Stat> {
+    let (at, path) = directory.locate(name);
+    let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    (FileType::from_raw_mode(stat.st_mode) == FileType::Symlink).then_some(stat)
+}
+
+/// The inode numbers of the files of all queues.
+fn inodes(queues: &Directory) -> Result<BTreeSet<u64>, NamespaceError> {
+    let mut inodes = BTreeSet::new();
+    for_each_queue(queues, |queues, name| {
+        inodes.extend(file_of_queue(queues, name.as_os_str()).map(|stat| stat.st_ino));
+        Ok(())
+    })?;
+    Ok(inodes)
+}

@@ -1,0 +1,75 @@
+//! Several users in one namespace.
+
+use super::child::{Child, Exit};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use umsg::Namespace;
+use umsg::posix::{OpenOptions, Queue};
+
+/// A namespace of all users, which root has made; gone when dropped.
+pub struct Everybodys {
+    dir: TempDir,
+    pub namespace: Namespace,
+}
+
+impl Everybodys {
+    /// None where the test can't act as several users; says so.
+    pub fn new() -> Option<Everybodys> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("left out: takes root");
+            return None;
+        }
+        let dir = tempfile::Builder::new()
+            .prefix("umsg-test-")
+            .tempdir_in("/dev/shm")
+            .expect("a directory in /dev/shm");
+        // Whatever the umask.
+        let everybody = Permissions::from_mode(0o1777);
+        std::fs::set_permissions(dir.path(), everybody).expect("its mode");
+        let namespace = Namespace::at(dir.path()).expect("a namespace");
+        Some(Everybodys { dir, namespace })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The file of a POSIX queue.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path().join("mq").join(&name[1..])
+    }
+
+    /// Options for a queue of a few short messages, for both directions.
+    pub fn options(&self, mode: u32) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(mode);
+        options.max_messages(10).message_size(64);
+        options.namespace(&self.namespace);
+        options
+    }
+
+    /// Opens a queue that exists.
+    pub fn open(&self, name: &str) -> Queue {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).namespace(&self.namespace);
+        options.open(name).expect("an existing queue")
+    }
+}
+
+/// Runs `work` in a process of another user, without groups, until it ends.
+pub fn as_user(user: u32, what: &str, work: impl FnOnce()) {
+    let mut child = Child::run(|| {
+        // SAFETY: settings of this process, which has one thread that counts.
+        unsafe {
+            assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+            assert_eq!(libc::setgid(user), 0);
+            assert_eq!(libc::setuid(user), 0);
+            libc::umask(0);
+        }
+        work();
+        0
+    });
+    child.expect(Exit::Code(0), what);
+}
