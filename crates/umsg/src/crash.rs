@@ -314,6 +314,11 @@ mod armed {
     static REACHED: [AtomicU64; POINTS.len().div_ceil(64)] =
         [const { AtomicU64::new(0) }; POINTS.len().div_ceil(64)];
 
+    /// Has this process read CLOCK_REALTIME as if it had been set, by so many nanoseconds: a test can't set the machine's clock.
+    pub fn step_realtime(nanoseconds: i64) {
+        crate::sys::clock::step::set(nanoseconds);
+    }
+
     /// Arms the named point: the process is killed when it passes it for the `nth` time (1 is the next).
     ///
     /// # Panics
@@ -370,7 +375,7 @@ mod armed {
     }
 }
 #[cfg(all(feature = "crash-points", not(loom)))]
-pub use armed::{arm, arm_fuse, forget, passed, reached};
+pub use armed::{arm, arm_fuse, forget, passed, reached, step_realtime};
 
 #[cfg(loom)]
 pub(crate) use crate::model::crash::reached;

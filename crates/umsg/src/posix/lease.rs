@@ -1,12 +1,11 @@
 //! Receiving in place: leases.
 
 use super::queue::Queue;
-use super::status;
 use crate::error::{LeaseError, ReceiveError, Trouble};
 use crate::holds::{Holds, State};
 use crate::in_place::{InPlace, Leased};
 use crate::queue::{Engine, Grip, Refused};
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
 use crate::until::realtime;
 use std::sync::atomic::Ordering;
@@ -148,7 +147,7 @@ impl Lease<'_> {
 
     /// When it was sent, to a few milliseconds.
     pub fn sent(&self) -> SystemTime {
-        status::time(self.grip.sent_at).unwrap_or(SystemTime::UNIX_EPOCH)
+        clock::shown(self.grip.sent_at)
     }
 
     /// Where the message lies. Valid as long as the lease.

@@ -1,10 +1,9 @@
 //! Looking at messages that stay in the queue.
 
 use super::queue::Queue;
-use super::status;
 use crate::error::ReceiveError;
 use crate::queue::{Look, Seen};
-use crate::sys::thread;
+use crate::sys::{clock, thread};
 use std::time::{Duration, SystemTime};
 
 /// A message that was looked at and stays in the queue.
@@ -29,7 +28,7 @@ impl Peeked {
             data: bytes.to_vec(),
             priority: seen.key as u32,
             pid: seen.pid,
-            sent: status::time(seen.sent_at).unwrap_or(SystemTime::UNIX_EPOCH),
+            sent: clock::shown(seen.sent_at),
             returns: seen.returns,
         }
     }

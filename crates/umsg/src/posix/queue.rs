@@ -12,7 +12,7 @@ use crate::queue::{Engine, Refused, Taken};
 use crate::segment::last_close::LastClose;
 use crate::segment::{self, Quota, Segment};
 use crate::sync::Ordering;
-use crate::sys::clock::{self, Deadline};
+use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use crate::until::realtime;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -528,9 +528,5 @@ pub fn name_of_file(path: &Path) -> Option<OsString> {
 
 /// When an attempt of a call with this deadline gives up waiting for a stopped process.
 fn no_later_than(deadline: SystemTime) -> Deadline {
-    let stopped = clock::realtime_coarse().saturating_add(STOPPED);
-    match realtime(deadline) {
-        Deadline::Realtime(at) => Deadline::Realtime(at.min(stopped)),
-        other => other,
-    }
+    realtime(deadline).or_slice(STOPPED)
 }

@@ -8,6 +8,7 @@ use crate::queue::Engine;
 use crate::segment::{Fixed, OnFull};
 use crate::slots::arena;
 use crate::sync::Ordering;
+use crate::sys::clock;
 use crate::waiters::{List, Waiters};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -146,8 +147,8 @@ pub(super) fn status(queue: &Queue) -> Status {
             .unwrap_or(SystemTime::UNIX_EPOCH),
         blocked_senders: waiters.living(List::Senders),
         blocked_receivers: waiters.living(List::Receivers) + waiters.living(List::Offered),
-        last_send: time(fixed.sender.last_send.load(Ordering::Relaxed)),
-        last_receive: time(fixed.receiver.last_receive.load(Ordering::Relaxed)),
+        last_send: moment(fixed.sender.last_send.load(Ordering::Relaxed)),
+        last_receive: moment(fixed.receiver.last_receive.load(Ordering::Relaxed)),
         slots,
         memory: engine.segment().memory(slots) + arena::allocated(engine.segment()) as u64,
         statistics: statistics(engine),
@@ -180,6 +181,11 @@ fn statistics(engine: &Engine) -> Statistics {
         sender_repairs: fixed.receiver.repairs[0].load(Ordering::Relaxed),
         receiver_repairs: fixed.receiver.repairs[1].load(Ordering::Relaxed),
     }
+}
+
+/// A reading of the machine's clock as a time; 0 is never.
+fn moment(at: u64) -> Option<SystemTime> {
+    (at != 0).then(|| clock::shown(at))
 }
 
 /// Nanoseconds since 1970 as a time; 0 is never.

@@ -36,7 +36,7 @@ pub(crate) struct Seen {
     pub(crate) len: usize,
     pub(crate) key: usize,
     pub(crate) pid: u32,
-    /// Nanoseconds since 1970.
+    /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
     pub(crate) sent_at: u64,
     /// How often it was leased and came back.
     pub(crate) returns: u32,

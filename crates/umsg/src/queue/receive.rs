@@ -521,7 +521,7 @@ impl Engine {
             .fixed()
             .receiver
             .last_receive
-            .store(clock::realtime_coarse(), Ordering::Relaxed);
+            .store(clock::monotonic_coarse(), Ordering::Relaxed);
     }
 
     /// Gives an offered message its place in the order, for the case that it has to come back.

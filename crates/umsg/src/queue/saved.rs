@@ -3,11 +3,11 @@
 use super::{Engine, Refused, Seen};
 use crate::slots::Ring;
 use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
 impl Engine {
-    /// Sends a message as it was sent once, by that process and at that time. Only while nobody else can see the queue: what is
+    /// Sends a message as it was sent once, by that process and at that time, which is one of CLOCK_REALTIME. Only while nobody else can see the queue: what is
     /// changed after the send is still there.
     pub(crate) fn send_saved(
         &self,
@@ -20,7 +20,7 @@ impl Engine {
         let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
         let (_, cell) = Ring::of(self.segment()).slot(sent.wrapping_sub(1))?;
         cell.pid.set(seen.pid);
-        cell.sent_at.set(seen.sent_at);
+        cell.sent_at.set(clock::at_shown(seen.sent_at));
         cell.set_returns(seen.returns, false);
         Ok(())
     }

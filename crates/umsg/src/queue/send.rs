@@ -247,7 +247,7 @@ impl Engine {
     /// Writes the header of a message whose bytes stand in a slot that is the caller's.
     #[inline(always)]
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
-        let now = clock::realtime_coarse();
+        let now = clock::monotonic_coarse();
         write_header(me, cell, len, key, now);
         // Relaxed: a time for people.
         self.segment()

@@ -98,7 +98,7 @@ impl Engine {
             crash_point!(ADMIT_ACCEPTED);
             let found = self.in_hand(node.slot.get())?;
             // It is as old as its place in the queue.
-            found.cell.sent_at.set(clock::realtime_coarse());
+            found.cell.sent_at.set(clock::monotonic_coarse());
             self.store(&found)?;
             waiters.remove(node)?;
             wakes.add(index);

@@ -446,8 +446,7 @@ fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
 
 /// How long the end of a wait waits for the lock: what was settled is worth waiting for until the deadline.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
-    let is_far = deadline.or_slice(GRACE.as_nanos() as u64) != deadline;
-    if end == End::Settled && is_far {
+    if end == End::Settled && !deadline.is_within(GRACE.as_nanos() as u64) {
         deadline
     } else {
         Deadline::after(GRACE)

@@ -24,7 +24,7 @@ use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 /// First eight bytes of every segment: "umsg-mq" and a zero.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
 /// Version of the format; another one is refused.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
 #[cfg(not(loom))]
 pub(crate) const LAYOUT_HASH: u32 = layout_hash();

@@ -33,6 +33,7 @@ pub(crate) use real::{MOST_WORDS, wait, wait_for_any, wait_in_calm, wake, wake_o
 #[cfg(not(loom))]
 mod real {
     use super::{AtomicU32, Calm, Deadline, Slept};
+    use crate::sys::clock;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const FUTEX_32: u32 = 2;
@@ -114,64 +115,57 @@ mod real {
         for (place, &(address, value)) in all.iter_mut().zip(words) {
             *place = Waitv::new(address, value, 0);
         }
-        let Some((clock, timeout)) = until(deadline) else {
+        let Some(timeout) = until(deadline) else {
             return;
         };
         let len = words.len().min(MOST_WORDS);
         let is_refused = NO_WAITV.load(Ordering::Relaxed)
             || matches!(
-                waitv(&all[..len], address(&timeout), clock),
+                waitv(&all[..len], address(&timeout)),
                 Err(libc::ENOSYS | libc::EPERM)
             );
         if is_refused && let Some((first, value)) = words.first() {
-            let (clock, timeout) = match until(deadline.or_slice(POLL)) {
+            let timeout = match until(deadline.or_slice(POLL)) {
                 Some(until) if words.len() > 1 => until,
-                _ => (clock, timeout),
+                _ => timeout,
             };
-            let _ = wait_bitset(*first, *value, address(&timeout), clock);
+            let _ = wait_bitset(*first, *value, address(&timeout));
         }
     }
 
     /// Sleeps on `words`, or where the kernel can't, on the first of them: `word`.
     fn sleep(word: &AtomicU32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
-        let Some((clock, timeout)) = until(deadline) else {
+        let Some(timeout) = until(deadline) else {
             return Slept::TimedOut;
         };
         // Relaxed: a hint that never goes back; whoever misses it asks the kernel once more.
         if !NO_WAITV.load(Ordering::Relaxed) {
-            match waitv(words, address(&timeout), clock) {
+            match waitv(words, address(&timeout)) {
                 Err(libc::ENOSYS | libc::EPERM) => NO_WAITV.store(true, Ordering::Relaxed),
                 other => return outcome(other),
             }
         }
-        outcome(wait_bitset(
-            word.as_ptr(),
-            expected,
-            address(&timeout),
-            clock,
-        ))
+        outcome(wait_bitset(word.as_ptr(), expected, address(&timeout)))
     }
 
     /// Sleeps on a word until any handler has run, given that there is a deadline.
     fn sleep_on_one(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
         match until(deadline) {
             None => Slept::TimedOut,
-            Some((clock, timeout)) => outcome(wait_bitset(
-                word.as_ptr(),
-                expected,
-                address(&timeout),
-                clock,
-            )),
+            Some(timeout) => outcome(wait_bitset(word.as_ptr(), expected, address(&timeout))),
         }
     }
 
-    /// A clock, and a time on it unless the deadline never comes; `None` if it has passed.
-    fn until(deadline: Deadline) -> Option<(i32, Option<libc::timespec>)> {
-        match deadline {
+    /// A time of CLOCK_MONOTONIC, unless the deadline never comes; `None` if it has passed.
+    ///
+    /// A sleep until a time of CLOCK_REALTIME is as long as that is away now: the callers sleep in slices and look again.
+    fn until(deadline: Deadline) -> Option<Option<libc::timespec>> {
+        match deadline.or_slice(u64::MAX) {
             Deadline::Passed => None,
-            Deadline::Never => Some((libc::CLOCK_MONOTONIC, None)),
-            Deadline::Monotonic(at) => Some((libc::CLOCK_MONOTONIC, Some(timespec(at)))),
-            Deadline::Realtime(at) => Some((libc::CLOCK_REALTIME, Some(timespec(at)))),
+            Deadline::Monotonic(at) if deadline != Deadline::Never => {
+                Some(Some(timespec(clock::for_kernel(at))))
+            }
+            _ => Some(None),
         }
     }
 
@@ -196,7 +190,7 @@ mod real {
         }
     }
 
-    fn waitv(words: &[Waitv], timeout: *const libc::timespec, clock: i32) -> Result<(), i32> {
+    fn waitv(words: &[Waitv], timeout: *const libc::timespec) -> Result<(), i32> {
         // SAFETY: `words` are so many initialised entries that outlive the call; the kernel checks their addresses, and only
         // reads them; `timeout` is null or points to a timespec of our caller that outlives the call.
         let result = unsafe {
@@ -206,7 +200,7 @@ mod real {
                 words.len() as u32,
                 0_u32,
                 timeout,
-                clock,
+                libc::CLOCK_MONOTONIC,
             )
         };
         answer(result)
@@ -216,20 +210,14 @@ mod real {
         word: *mut u32,
         expected: u32,
         timeout: *const libc::timespec,
-        clock: i32,
     ) -> Result<(), i32> {
-        let realtime = if clock == libc::CLOCK_REALTIME {
-            libc::FUTEX_CLOCK_REALTIME
-        } else {
-            0
-        };
         // SAFETY: the kernel checks the address, and only reads it; `timeout` as above; the other pointer is not used by
         // this operation.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 word,
-                libc::FUTEX_WAIT_BITSET | realtime,
+                libc::FUTEX_WAIT_BITSET,
                 expected,
                 timeout,
                 std::ptr::null::<u32>(),

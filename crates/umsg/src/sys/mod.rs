@@ -24,6 +24,8 @@ pub(crate) mod scratch;
 #[cfg(not(loom))]
 pub(crate) mod stat;
 pub(crate) mod thread;
+#[cfg(not(loom))]
+mod time_namespace;
 
 /// The calling thread's errno.
 #[cfg(not(loom))]

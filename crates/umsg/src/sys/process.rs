@@ -35,6 +35,15 @@ mod real {
         unsafe { (*page).load(Ordering::Relaxed) }
     }
 
+    /// A number that this process keeps until it forks, beside its epoch: 0 at first and in a forked child. None before the first epoch.
+    #[inline(always)]
+    pub(crate) fn until_fork() -> Option<&'static AtomicU64> {
+        // Acquire: as in `epoch`.
+        let page = PAGE.load(Ordering::Acquire);
+        // SAFETY: as in `epoch`; the page has room for more than one number.
+        (!page.is_null()).then(|| unsafe { &*page.add(1) })
+    }
+
     /// The epoch of this process; begins one where there is none.
     #[cold]
     pub(crate) fn begin_epoch() -> u64 {

@@ -136,7 +136,10 @@ impl Snapshot {
     /// # Errors
     /// As [`Queue::messages`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
-        let look = queue.look(0, usize::MAX)?;
+        let mut look = queue.look(0, usize::MAX)?;
+        for seen in &mut look.messages {
+            seen.sent_at = clock::shown_nanoseconds(seen.sent_at);
+        }
         let layout = queue.engine.segment().layout();
         Ok(Snapshot {
             max_messages: layout.max_messages as u32,

@@ -274,7 +274,7 @@ impl Engine {
     ) -> Filled<'_> {
         let fixed = self.segment().fixed();
         let ring = Ring::of(self.segment());
-        let now = clock::realtime_coarse();
+        let now = clock::monotonic_coarse();
         let free = fixed.sender.freed_seen.get();
         let mut filled = Filled {
             count: 0,

@@ -1,0 +1,62 @@
+//! By how much CLOCK_MONOTONIC differs in this process's time namespace from the machine's own: time_namespaces(7).
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// The inode of the initial time namespace. Source: linux/proc_ns.h, PROC_TIME_INIT_INO.
+const INITIAL: u64 = 0xEFFF_FFFA;
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// Nanoseconds that the kernel adds to CLOCK_MONOTONIC for this process. 0 if /proc does not tell.
+///
+/// /proc tells the offsets of the namespace that the process's children will be in. Only a process that is itself in
+/// a namespace with an offset, and has made another one with another offset, is told a wrong number.
+///
+/// # Errors
+/// There was no descriptor or no memory to ask with; a later call may succeed.
+pub(super) fn monotonic_offset() -> Result<i64, Errno> {
+    let Ok(own) = rustix::fs::stat("/proc/self/ns/time") else {
+        return Ok(0);
+    };
+    if own.st_ino == INITIAL {
+        return Ok(0);
+    }
+    let mut text = [0_u8; 128];
+    match read("/proc/self/timens_offsets", &mut text) {
+        Ok(len) => Ok(parse(&text[..len]).unwrap_or(0)),
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error),
+        Err(_) => Ok(0),
+    }
+}
+
+fn read(path: &str, text: &mut [u8]) -> Result<usize, Errno> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::read(&file, text)
+}
+
+/// The line `monotonic SECONDS NANOSECONDS`.
+fn parse(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("monotonic"))?;
+    let mut numbers = line.split_ascii_whitespace().map(str::parse::<i64>);
+    let (seconds, nanoseconds) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    seconds.checked_mul(NANOSECONDS)?.checked_add(nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn the_offset_of_the_monotonic_clock_is_read_as_the_kernel_writes_it() {
+        let text = b"monotonic       86400         5\nboottime             7         0\n";
+        assert_eq!(parse(text), Some(86_400_000_000_005));
+        let behind = b"monotonic          -1 500000000\nboottime             0         0\n";
+        assert_eq!(parse(behind), Some(-500_000_000));
+        for other in [&b""[..], b"monotonic", b"monotonic x 0", b"boottime 1 1"] {
+            assert_eq!(parse(other), None);
+        }
+    }
+}
