@@ -10,7 +10,7 @@ use umsg::posix::{OpenError, Queue, name_of_file};
 
 use crate::attachments::{self, Attached};
 use crate::table::{self, Held};
-use crate::{fd, process};
+use crate::{fd, process, signals};
 
 /// Attaches to the queue that a descriptor leads to, and enters it into the table.
 ///
@@ -29,6 +29,7 @@ pub(crate) fn adopt(number: c_int) -> Result<Option<Held>, c_int> {
     let Some(name) = name_of(number) else {
         return Ok(None);
     };
+    signals::announce();
     match Queue::from_fd(descriptor) {
         Ok(queue) => hold_new(descriptor, number, Attached::new(queue, &name)).map(Some),
         // The latter two: it was closed meanwhile, in another thread.

@@ -5,7 +5,7 @@ use umsg::posix::Queue;
 use umsg::reclaim::{Slot, Slots};
 
 use crate::bells::Bells;
-use crate::{signals, waiting};
+use crate::waiting;
 
 /// What a descriptor of ours leads to.
 pub(crate) struct Attached {
@@ -39,7 +39,6 @@ static SLOTS: Slots<Attached> = Slots::new();
 
 /// Attaches; the caller has the first count. `None` if there is no room.
 pub(crate) fn attach(attached: Attached) -> Option<&'static Slot<Attached>> {
-    signals::begin();
     SLOTS.fill(attached)
 }
 

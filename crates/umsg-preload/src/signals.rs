@@ -2,7 +2,7 @@
 //! critical section of the library (`umsg::signals::defer`).
 //!
 //! The program's handlers are remembered (`wanted`), and the kernel is given ours in their place; whoever asks for a
-//! handler is told the program's. This begins when the process first has a queue, with the handlers that are installed by
+//! handler is told the program's. This begins before the process first maps a queue, with the handlers that are installed by
 //! then. Signals that an instruction raises itself are left alone: they can't wait. All but SIGBUS, which a queue raises whose file
 //! a peer has cut short: ours mends that, whether or not the program has a handler, and hands on what is not ours.
 //!
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 
 use crate::wanted::{ALL, Before, SIGNALS, Turn, before, set_mask, settled, wanted};
-use crate::{errno, next};
+use crate::{errno, next, process};
 
 /// A handler of the program's, called as one with SA_SIGINFO: one without ignores the further arguments.
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
@@ -29,20 +29,40 @@ type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 /// Whether the process has, or had, a queue.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
+/// Whether our handler of SIGBUS is installed.
+static GUARDED: AtomicBool = AtomicBool::new(false);
+
 /// Flags that differ between what the program asked for and what the kernel is given.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
-/// Takes the place of the handlers that are installed by now, and from now on.
+/// Has the library call [`begin`] before each mapping of a queue. For calls that may come before the library's constructor.
 #[inline(always)]
-pub(crate) fn begin() {
-    if !BEGUN.load(Ordering::Relaxed) {
+pub(crate) fn announce() {
+    if !crate::start::is_done() {
+        umsg::signals::guard_mappings(begin);
+    }
+}
+
+/// Takes the place of the handlers that are installed by now, and from now on.
+fn begin() {
+    // Acquire: pairs with the release below; the handler is installed.
+    if !GUARDED.load(Ordering::Acquire) {
         begin_slow();
     }
 }
 
 #[cold]
 fn begin_slow() {
-    if !BEGUN.swap(true, Ordering::Relaxed) {
+    if !process::owns_table() {
+        // A vfork child has handlers of its own: the parent's begin when the parent maps a queue.
+        take_place(libc::SIGBUS);
+        return;
+    }
+    let is_first = !BEGUN.swap(true, Ordering::Relaxed);
+    // Each thread that maps a queue before this is done does it itself: none may touch its mapping before.
+    take_place(libc::SIGBUS);
+    GUARDED.store(true, Ordering::Release);
+    if is_first {
         (1..SIGNALS as c_int).for_each(take_place);
         umsg::signals::all_handlers_defer();
     }

@@ -28,6 +28,7 @@ extern "C" fn start() {
     crate::hooks::dlopen::resolve();
     umsg::reclaim::notes::start();
     crate::process::start();
+    crate::signals::announce();
     crate::arrivals::inherited();
     DONE.store(true, Ordering::Relaxed);
 }

@@ -20,13 +20,11 @@ cases_on_both! { "handlers":
     of_several_signals_that_come_at_once_none_is_lost,
 }
 
-/// The program finds the file of its queue in the namespace.
-#[test]
-fn a_queue_whose_file_is_cut_short_is_an_error() {
-    let namespace = Namespace::new();
-    let mut command = namespace.command(compile("handlers"));
-    command.arg("a_queue_whose_file_is_cut_short_is_an_error");
-    succeed(command.env("LD_PRELOAD", library()));
+// These find the file of their queue in the namespace.
+cases_on_umsg! { "handlers":
+    a_queue_whose_file_is_cut_short_is_an_error,
+    a_queue_that_is_cut_short_during_the_first_open_kills_no_program,
+    a_vfork_child_that_opens_a_queue_leaves_its_parent_guarded,
 }
 
 /// The allocator ends the program when it is called inside of itself.

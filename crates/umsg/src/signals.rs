@@ -24,7 +24,7 @@ pub use real::{Caller, all_handlers_defer, can_wait, defer, defer_with_flags};
 #[cfg(not(loom))]
 mod truncation;
 #[cfg(not(loom))]
-pub use truncation::{catch_truncation, mend_truncation};
+pub use truncation::{catch_truncation, guard_mappings, mend_truncation};
 
 #[cfg(not(loom))]
 mod real {

@@ -13,7 +13,7 @@ use crate::{errno, pointer, signals};
 /// Tells of System V queues, changes and removes them.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) -> c_int {
-    signals::begin();
+    signals::announce();
     // SAFETY: the caller's promises to libc's msgctl are handed on.
     unsafe { control(id, command, data) }.unwrap_or_else(errno::fail)
 }

@@ -10,7 +10,7 @@ use crate::{debug, errno, signals};
 /// The identifier of a key's System V queue, which is made if the flags say so.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
-    signals::begin();
+    signals::announce();
     raw::get(key, flags).unwrap_or_else(|error| {
         debug::explain("msgget", format!("{key:#x}").as_bytes(), &error);
         errno::fail(error.errno())

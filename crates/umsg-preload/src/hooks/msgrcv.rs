@@ -50,7 +50,7 @@ impl Call {
     /// an address that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self) -> Result<ssize_t, c_int> {
-        signals::begin();
+        signals::announce();
         if self.len > isize::MAX.cast_unsigned() {
             return Err(libc::EINVAL);
         }

@@ -40,7 +40,7 @@ impl Call {
     /// an address that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self) -> Result<c_int, c_int> {
-        signals::begin();
+        signals::announce();
         if pointer::is_bad(self.message) {
             return Err(libc::EFAULT);
         }

@@ -325,3 +325,73 @@ CASE(a_queue_whose_file_is_cut_short_is_an_error) {
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADMSG);
     EXPECT(runs == 0);
 }
+
+/* What a program does that has had no queue so far. */
+CASE(the_first_open_of_a_program) {
+    mqd_t first = mq_open(getenv("QUEUE"), O_RDWR | O_NONBLOCK);
+    struct mq_attr attributes;
+    if (first >= 0) mq_getattr(first, &attributes);
+}
+
+/* Offsets of the two lock words: docs/format.md. */
+enum { SENDER_LOCK = 384, RECEIVER_LOCK = 768, LEFT_BY_THE_DEAD = 0x40000000 };
+
+/* Leaves locks as the dead do, so that who opens the queue repairs it, and cuts the file to two pages and back. */
+static void cut_for_ever(const char *path) {
+    int file = open(path, O_RDWR);
+    struct stat status;
+    EXPECT(file >= 0 && fstat(file, &status) == 0);
+    volatile unsigned *words = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT(words != MAP_FAILED);
+    for (;;) {
+        words[SENDER_LOCK / 4] = words[RECEIVER_LOCK / 4] = LEFT_BY_THE_DEAD;
+        EXPECT(ftruncate(file, 8192) == 0 && ftruncate(file, status.st_size) == 0);
+        usleep(20);
+    }
+}
+
+CASE(a_queue_that_is_cut_short_during_the_first_open_kills_no_program) {
+    char path[300];
+    queue = create(O_RDWR, 1000);
+    for (int sent = 0; sent < 100; sent++) EXPECT(mq_send(queue, "x", 1, sent % 3) == 0);
+    EXPECT(snprintf(path, sizeof path, "%s/mq%s", getenv("UMSG_DIR"), queue_name) > 0);
+    EXPECT(setenv("QUEUE", queue_name, 1) == 0);
+    pid_t cutter = fork();
+    if (cutter == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(60);
+        cut_for_ever(path);
+    }
+    int dead = 0;
+    for (int start = 0; start < 200; start++) {
+        pid_t opener = vfork();
+        if (opener == 0) {
+            execl("/proc/self/exe", "opener", "the_first_open_of_a_program", NULL);
+            _exit(2);
+        }
+        int status;
+        EXPECT(waitpid(opener, &status, 0) == opener);
+        dead += WIFSIGNALED(status);
+    }
+    EXPECT(kill(cutter, SIGKILL) == 0 && waitpid(cutter, NULL, 0) == cutter);
+    EXPECT(dead == 0);
+}
+
+CASE(a_vfork_child_that_opens_a_queue_leaves_its_parent_guarded) {
+    char path[300], buffer[16];
+    EXPECT(snprintf(path, sizeof path, "%s/mq%s", getenv("UMSG_DIR"), name()) > 0);
+    pid_t maker = fork();
+    if (maker == 0) {
+        create(O_RDWR, 4);
+        _exit(0);
+    }
+    expect_success(maker);
+    pid_t child = vfork();
+    if (child == 0) _exit(mq_open(queue_name, O_RDWR) < 0);
+    expect_success(child);
+    struct sigaction told;
+    EXPECT(sigaction(SIGBUS, NULL, &told) == 0 && told.sa_handler == SIG_DFL);
+    queue = mq_open(queue_name, O_RDWR);
+    EXPECT(queue >= 0 && mq_send(queue, "x", 1, 0) == 0 && truncate(path, 0) == 0);
+    EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADMSG);
+}

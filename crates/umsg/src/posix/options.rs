@@ -135,7 +135,8 @@ impl OpenOptions {
 
     /// How long a message of a queue that is created stays worth delivering: one that is older is dropped when it is met,
     /// or goes to the [dead-letter queue](Self::dead_letter). Zero, the default, is for ever. Until they are met, messages
-    /// that are too old count as queued. The age is measured on the system's clock, to a few milliseconds.
+    /// that are too old count as queued. The age is measured on a clock that no process can
+    /// set, to a few milliseconds, without the time that the machine is suspended.
     pub fn time_to_live(&mut self, time: Duration) -> &mut Self {
         self.policy.time_to_live = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self

@@ -1,4 +1,22 @@
-//! SIGBUS: a queue's file was cut short under its mapping.
+//! SIGBUS: a page of a queue's file can't be had.
+//!
+//! | cause | result |
+//! |---|---|
+//! | a process cuts the file short, and the page lies behind its end | mended |
+//! | the page is a hole, never used or punched, and the file system or its quota has no room for it | mended |
+//! | the file system, or swap, can't read or write the page: a disk, FUSE, or a network file system under `UMSG_DIR` | mended |
+//! | the page's memory is broken (BUS_MCEERR_AR) | not mended: the machine has failed, and the process ends |
+//! | the file lies on hugetlbfs, and its pool is empty | not mended: the kernel replaces no part of a large page |
+//! | the thread blocks SIGBUS | not mended: the kernel ends the process without asking a handler |
+//! | a memory control group has no memory left | no SIGBUS: the kernel kills a process of the group, and a repair follows |
+//!
+//! *Mended* means: in this process a page of zeroes takes the page's place, the call fails with `Damaged` (EBADMSG), and so does
+//! every later call on this queue. Other processes are not affected. A system call on such a page fails with EFAULT and raises no
+//! signal.
+//!
+//! The header is read with pread(2) before the file is mapped. The drop-in and the command mend from before the first mapping
+//! on ([`guard_mappings`]). A program that uses the library or the C library decides for itself: without [`catch_truncation`],
+//! or a call of [`mend_truncation`] in its own handler, each of these causes ends the process.
 
 use crate::sys::cut;
 use std::io;
@@ -6,6 +24,12 @@ use std::sync::OnceLock;
 
 /// The kernel's word for "the file has no such page".
 const BUS_ADRERR: i32 = 2;
+
+/// From now on `guard` is called before each mapping of a queue's file: it makes sure that a handler of SIGBUS is installed, so that no
+/// access to a queue's memory comes before its handler. For programs that install handlers only if they use queues at all.
+pub fn guard_mappings(guard: fn()) {
+    cut::guard_by(guard);
+}
 
 /// To be called first in a handler of SIGBUS: answers whether the handler has to return at once, because a queue's file was cut
 /// short and what was touched was a page that it does not have any more. The call on the queue then fails with

@@ -9,7 +9,7 @@
 use crate::reclaim::{Chunks, Zeroed};
 use crate::sys::map::PAGE;
 use rustix::mm::{MapFlags, ProtFlags};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// A mapping that may be cut short.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Range {
 unsafe impl Zeroed for Range {}
 
 const CHUNK: usize = 256;
-/// Mappings that can be mended; further ones are not.
+/// Mappings that can be mended; further ones are refused.
 const MOST: usize = 1 << 20;
 
 static RANGES: Chunks<Range, CHUNK, { MOST / CHUNK }> = Chunks::new();
@@ -39,7 +39,7 @@ struct Cuts(AtomicU32);
 static CUTS: Cuts = Cuts(AtomicU32::new(0));
 
 impl Range {
-    /// Enters a mapping. None if there is no memory for it: then it is not mended.
+    /// Enters a mapping. None if there is no memory for it.
     pub(crate) fn enter(start: usize, len: usize) -> Option<&'static Range> {
         let mut index = LOWEST.load(Ordering::Relaxed);
         loop {
@@ -111,6 +111,25 @@ impl Range {
             CUTS.0.fetch_add(1, Ordering::Relaxed);
         }
         replaced.is_ok()
+    }
+}
+
+/// What makes a handler of SIGBUS ready; null: nothing.
+static GUARD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// From now on `guard` is called before each mapping of a queue's file.
+pub(crate) fn guard_by(guard: fn()) {
+    // Relaxed: a function is there from the start.
+    GUARD.store(guard as *mut (), Ordering::Relaxed);
+}
+
+/// Before a file is mapped: no access to a mapping comes before the handler that mends it.
+pub(crate) fn guard() {
+    let guard = GUARD.load(Ordering::Relaxed);
+    if !guard.is_null() {
+        // SAFETY: `guard_by` stored it, a function of this type.
+        let guard = unsafe { std::mem::transmute::<*mut (), fn()>(guard) };
+        guard();
     }
 }
 

@@ -30,11 +30,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of a file, shared, for reading and writing.
+    /// Maps the first `len` bytes of a file, shared, for reading and writing. A mapping that no handler of SIGBUS could mend is
+    /// refused (`NOMEM`).
     pub(crate) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
         if cfg!(miri) {
             return Mapping::scratch(len);
         }
+        cut::guard();
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let base = unsafe {
@@ -47,11 +49,14 @@ impl Mapping {
                 0,
             )?
         };
-        Ok(Mapping {
+        let mut mapping = Mapping {
             base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
             len,
-            range: Range::enter(base.expose_provenance(), len),
-        })
+            range: None,
+        };
+        let range = Range::enter(base.expose_provenance(), len).ok_or(Errno::NOMEM)?;
+        mapping.range = Some(range);
+        Ok(mapping)
     }
 
     /// Maps a page of a file so that it can be found among this process's mappings. Nobody may touch it: the file may be empty.
