@@ -6,9 +6,9 @@ mod open;
 
 pub use notify::NotifyError;
 #[cfg(not(loom))]
-pub(crate) use open::other_version;
-#[cfg(not(loom))]
 pub use open::{OpenError, UnlinkError};
+#[cfg(not(loom))]
+pub(crate) use open::{call_refused, other_version};
 
 /// What can go wrong inside the engine, whatever the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -117,6 +117,14 @@ pub enum OpenError {
         "a process has been removing the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
     )]
     Leaving,
+    /// The errno of the call: the kernel or a sandbox refuses a system call that no queue works without.
+    #[error("{}", call_refused(call, error))]
+    CallRefused {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        error: std::io::Error,
+    },
     /// The namespace can't be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -155,6 +163,13 @@ pub(crate) fn other_version(found: u32, expected: u32) -> String {
              scribbled over; remove it with `umsg rm`"
         ),
     }
+}
+
+/// What is said of a system call that is refused.
+pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
+    format!(
+        "{call}(2) is refused ({error}), and no queue works without it. Allow it in the sandbox, for example in its seccomp filter."
+    )
 }
 
 /// What a limit of so many queues says to who wants another.
@@ -199,7 +214,9 @@ impl OpenError {
             OpenError::TooManyFiles(errno) => *errno,
             OpenError::Leaving => libc::EAGAIN,
             OpenError::Namespace(error) => error.errno(),
-            OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+            OpenError::System { error, .. } | OpenError::CallRefused { error, .. } => {
+                error.raw_os_error().unwrap_or(libc::EIO)
+            }
         }
     }
 
@@ -217,7 +234,9 @@ impl OpenError {
         match errno {
             Errno::NOENT => OpenError::NotFound,
             Errno::EXIST => OpenError::AlreadyExists,
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => OpenError::PermissionDenied,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS if takes_a_path(call) => {
+                OpenError::PermissionDenied
+            }
             Errno::NOSPC | Errno::DQUOT => OpenError::NoSpace,
             Errno::NOMEM => OpenError::NoMemory,
             Errno::MFILE | Errno::NFILE => OpenError::TooManyFiles(errno.raw_os_error()),
@@ -228,6 +247,22 @@ impl OpenError {
             },
         }
     }
+}
+
+#[cfg(not(loom))]
+impl From<crate::sys::required::Refused> for OpenError {
+    fn from(refused: crate::sys::required::Refused) -> OpenError {
+        OpenError::CallRefused {
+            call: refused.call,
+            error: refused.errno.into(),
+        }
+    }
+}
+
+/// Whether a call can be denied by modes. A call on a descriptor that is open can only be refused by a sandbox, which the error must
+/// not blame on the queue.
+fn takes_a_path(call: &str) -> bool {
+    matches!(call, "open" | "bind")
 }
 
 /// Why a queue was not unlinked.

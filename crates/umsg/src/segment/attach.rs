@@ -20,8 +20,7 @@ const HEADER_BYTES: usize = 32;
 /// Maps the segment in a file that is open for reading and writing.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
     let layout = check(file)?;
-    let mut segment =
-        Segment::map(file, layout).map_err(|e| OpenError::of_mapping(e, layout.len))?;
+    let mut segment = Segment::map(file, layout)?;
     let policy = Policy::read(&segment.fixed().rules)
         .ok_or(OpenError::Damaged("the queue's policy makes no sense"))?;
     segment.set_policy(policy);

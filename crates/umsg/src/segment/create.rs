@@ -19,8 +19,7 @@ pub(crate) fn create(
     policy: &Policy,
 ) -> Result<Segment, OpenError> {
     set_length(file, layout.len)?;
-    let mut segment =
-        Segment::map(file, layout).map_err(|e| OpenError::of_mapping(e, layout.len))?;
+    let mut segment = Segment::map(file, layout)?;
     let slots = (PAGE / layout.cell_len).min(layout.slots);
     for (offset, len) in [
         (0, size_of::<Fixed>()),

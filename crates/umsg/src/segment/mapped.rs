@@ -6,9 +6,10 @@ use super::{
     Cell, Fifo, Fixed, GRANULE, Hold, Layout, MORE_NOTICES, Memory, NODES, Node, Notice,
     PRIORITIES, Policy,
 };
-use crate::error::Trouble;
+use crate::error::{OpenError, Trouble};
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
+use crate::sys::required;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -24,9 +25,12 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Maps a file that is known to have this layout.
-    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
+    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, OpenError> {
+        required::check()?;
+        let memory =
+            Memory::map(file, layout.len).map_err(|e| OpenError::of_mapping(e, layout.len))?;
         Ok(Segment {
-            memory: Memory::map(file, layout.len)?,
+            memory,
             layout,
             policy: Policy::default(),
         })

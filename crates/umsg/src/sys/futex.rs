@@ -28,7 +28,7 @@ pub(crate) enum Slept {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::{MOST_WORDS, wait, wait_for_any, wait_in_calm, wake, wake_own};
+pub(crate) use real::{MOST_WORDS, probe, wait, wait_for_any, wait_in_calm, wake, wake_own};
 
 #[cfg(not(loom))]
 mod real {
@@ -232,6 +232,21 @@ mod real {
             return Ok(());
         }
         Err(crate::sys::errno())
+    }
+
+    /// Whether futex(2) is allowed. Asked once a process.
+    pub(crate) fn probe() -> Result<(), rustix::io::Errno> {
+        static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
+        // Relaxed: a hint; a thread that misses it asks the kernel once more.
+        if IS_ALLOWED.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let word = std::sync::atomic::AtomicU32::new(0);
+        // SAFETY: as in `wake_own`.
+        let result = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+        answer(result).map_err(rustix::io::Errno::from_raw_os_error)?;
+        IS_ALLOWED.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Wakes the thread that sleeps on a word of this process's own.

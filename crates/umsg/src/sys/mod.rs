@@ -20,6 +20,10 @@ pub(crate) mod map;
 #[cfg(not(loom))]
 pub(crate) mod mask;
 pub(crate) mod process;
+#[cfg(not(loom))]
+pub(crate) mod required;
+#[cfg(not(loom))]
+pub(crate) mod robust;
 pub(crate) mod scratch;
 #[cfg(not(loom))]
 pub(crate) mod stat;

@@ -175,16 +175,9 @@ mod real {
     use crate::signals;
     use crate::sync::AtomicU32;
     use crate::sys::process;
+    use crate::sys::robust::{self, Head};
+    use rustix::io::Errno;
     use std::cell::Cell;
-    use std::ptr::null_mut;
-
-    /// `struct robust_list_head` of linux/futex.h.
-    #[repr(C)]
-    struct RobustListHead {
-        list: Cell<*mut RobustListHead>,
-        futex_offset: Cell<libc::c_long>,
-        list_op_pending: Cell<*mut u8>,
-    }
 
     /// What a thread had named to the kernel before it named a word of ours.
     #[derive(Clone, Copy)]
@@ -199,8 +192,10 @@ mod real {
         /// The process's id, and when the thread was started (0 until asked for).
         pid: Cell<u32>,
         birth: Cell<u64>,
-        /// The robust list head that the kernel has for this thread: libc's, or our own below.
-        robust: Cell<*const RobustListHead>,
+        /// The robust list head that the kernel has for this thread: libc's, or our own below. Our own, too, if the kernel has none.
+        robust: Cell<*const Head>,
+        /// Why the kernel has no head for this thread; 0 if it has one.
+        unmarked: Cell<i32>,
         /// How many critical sections the thread is in: signals are deferred while it is not 0.
         pub(crate) critical: signals::Depth,
         /// How often its calls were interrupted.
@@ -210,7 +205,7 @@ mod real {
         /// How many signals of notifications the process had raised when the thread took what it was sent; see [`crate::notice`].
         pub(crate) raised: Cell<u32>,
         /// Head for a thread that libc did not register one for (made by a bare clone).
-        own: RobustListHead,
+        own: Head,
     }
 
     thread_local! {
@@ -221,16 +216,13 @@ mod real {
                 pid: Cell::new(0),
                 birth: Cell::new(0),
                 robust: Cell::new(std::ptr::null()),
+                unmarked: Cell::new(0),
                 critical: signals::Depth::new(),
                 interruptions: Interruptions::none(),
                 taken_up: TakenUp::none(),
                 stall: Stall::none(),
                 raised: Cell::new(0),
-                own: RobustListHead {
-                    list: Cell::new(null_mut()),
-                    futex_offset: Cell::new(0),
-                    list_op_pending: Cell::new(null_mut()),
-                },
+                own: Head::new(),
             }
         };
     }
@@ -259,32 +251,28 @@ mod real {
                 .set(rustix::process::getpid().as_raw_nonzero().get() as u32);
             self.birth.set(0);
             self.critical.reset();
-            self.robust.set(self.find_robust_list());
+            self.find_robust_list();
             // Last: a handler that runs on the way, and uses a queue, finds out everything itself.
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
             self.epoch.set(epoch);
         }
 
-        /// The head that libc registered, or ours, registered now.
-        fn find_robust_list(&self) -> *const RobustListHead {
-            if cfg!(miri) {
-                return &raw const self.own;
-            }
-            let mut head: *const RobustListHead = std::ptr::null();
-            let mut length = 0_usize;
-            // SAFETY: pid 0 is the calling thread; both pointers are to locals that the kernel fills.
-            let result = unsafe {
-                libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length)
+        fn find_robust_list(&self) {
+            let (head, unmarked) = match robust::registered(&self.own) {
+                Ok(head) => (head, 0),
+                Err(errno) => (&raw const self.own, errno.raw_os_error()),
             };
-            if result == 0 && !head.is_null() && length == size_of::<RobustListHead>() {
-                return head;
+            self.robust.set(head);
+            self.unmarked.set(unmarked);
+        }
+
+        /// # Errors
+        /// The errno of set_robust_list(2), if the kernel marks no lock that this thread dies with.
+        pub(crate) fn is_marked_at_death(&self) -> Result<(), Errno> {
+            match self.unmarked.get() {
+                0 => Ok(()),
+                errno => Err(Errno::from_raw_os_error(errno)),
             }
-            let own = &raw const self.own;
-            self.own.list.set(own.cast_mut());
-            // SAFETY: `own` is a well-formed empty list (it points to itself) in storage that lives as long as the
-            // thread, which is how long the kernel keeps the address.
-            unsafe { libc::syscall(libc::SYS_set_robust_list, own, size_of::<RobustListHead>()) };
-            own
         }
 
         /// The kernel's id of the thread.
@@ -308,7 +296,7 @@ mod real {
         }
 
         #[inline(always)]
-        fn robust(&self) -> &RobustListHead {
+        fn robust(&self) -> &Head {
             // SAFETY: `introduce` stored a head that libc or we keep alive as long as the thread; Cells only.
             unsafe { &*self.robust.get() }
         }

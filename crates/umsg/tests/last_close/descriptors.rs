@@ -1,7 +1,7 @@
 //! Queues that go with their last user, and descriptors: how many they take, and what a descriptor is worth; and which calls they make.
 
 use super::*;
-use support::seccomp::filter_calls;
+use support::seccomp::act_on;
 
 #[test]
 fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
@@ -139,28 +139,10 @@ fn who_may_not_remove_a_queue_locks_it_at_no_time() {
 
 /// From now on the calls by which queues go with their last users kill this process.
 fn forbid_the_calls() {
-    let statement = |code: u32, k: i64| libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k: k as u32,
-    };
-    let is = |call: i64, skip: u8| libc::sock_filter {
-        jt: skip,
-        ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call)
-    };
-    let mut filter = [
-        // The number of the call, which comes first.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        is(libc::SYS_flock, 2),
-        is(libc::SYS_mkdirat, 1),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW.into()),
-        statement(
-            libc::BPF_RET | libc::BPF_K,
-            libc::SECCOMP_RET_KILL_PROCESS.into(),
-        ),
-    ];
-    filter_calls(&mut filter);
+    act_on(
+        &[libc::SYS_flock, libc::SYS_mkdirat],
+        libc::SECCOMP_RET_KILL_PROCESS,
+    );
 }
 
 #[test]

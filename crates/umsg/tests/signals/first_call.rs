@@ -3,7 +3,7 @@
 use super::install;
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
-use crate::support::seccomp::filter_calls;
+use crate::support::seccomp::act_on;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering};
 use std::thread;
 use umsg::posix::Queue;
@@ -16,26 +16,7 @@ static ANSWER: AtomicI64 = AtomicI64::new(0);
 
 /// From now on a system call of this thread fails with SIGSYS.
 fn trap(call: libc::c_long) {
-    let statement = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let ret = libc::BPF_RET | libc::BPF_K;
-    let mut filter = [
-        // The number of the call, which comes first.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            call as u32,
-        ),
-        statement(ret, 0, 0, libc::SECCOMP_RET_TRAP),
-        statement(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    filter_calls(&mut filter);
+    act_on(&[call], libc::SECCOMP_RET_TRAP);
 }
 
 extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {

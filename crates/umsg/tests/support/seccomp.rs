@@ -1,8 +1,89 @@
 //! Filters of system calls (seccomp): a test's own processes and threads, of which some calls fail or kill.
 
+/// What is filtered: a system call, or only the uses of it that have this 32-bit value as the argument of this index.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub number: libc::c_long,
+    pub argument: Option<(u8, u32)>,
+}
+
+impl From<libc::c_long> for Call {
+    fn from(number: libc::c_long) -> Call {
+        Call {
+            number,
+            argument: None,
+        }
+    }
+}
+
+/// From now on these calls fail for this thread, and for the threads and processes that it starts.
+#[track_caller]
+pub fn refuse(calls: &[Call], errno: i32) {
+    filter_calls(&mut program(
+        calls,
+        libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
+    ));
+}
+
+/// From now on these calls have another action than to be made.
+#[track_caller]
+pub fn act_on(calls: &[libc::c_long], action: u32) {
+    let calls: Vec<Call> = calls.iter().copied().map(Call::from).collect();
+    filter_calls(&mut program(&calls, action));
+}
+
+/// From now on only these calls are made; all others fail.
+#[track_caller]
+pub fn allow_only(calls: &[libc::c_long], errno: i32) {
+    let calls: Vec<Call> = calls.iter().copied().map(Call::from).collect();
+    let mut filter = program(&calls, libc::SECCOMP_RET_ALLOW);
+    filter.pop();
+    filter.push(ret(libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()));
+    filter_calls(&mut filter);
+}
+
+/// A filter with an action for some calls, and none for all others.
+pub fn program(calls: &[Call], action: u32) -> Vec<libc::sock_filter> {
+    /// Where `struct seccomp_data` has its arguments: linux/seccomp.h. The lower half comes first.
+    const ARGUMENTS: u32 = 16;
+    let load = |at| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at);
+    let skip_unless = |value, skipped| libc::sock_filter {
+        jf: skipped,
+        ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value)
+    };
+    let mut filter = vec![];
+    for call in calls {
+        // The number of the call comes first.
+        filter.push(load(0));
+        if let Some((index, value)) = call.argument {
+            filter.push(skip_unless(call.number as u32, 3));
+            filter.push(load(ARGUMENTS + 8 * u32::from(index)));
+            filter.push(skip_unless(value, 1));
+        } else {
+            filter.push(skip_unless(call.number as u32, 1));
+        }
+        filter.push(ret(action));
+    }
+    filter.push(ret(libc::SECCOMP_RET_ALLOW));
+    filter
+}
+
+fn ret(action: u32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, action)
+}
+
+fn statement(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    }
+}
+
 /// Judges all later system calls of this thread by a filter.
 #[track_caller]
-pub fn filter_calls(filter: &mut [libc::sock_filter]) {
+fn filter_calls(filter: &mut [libc::sock_filter]) {
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),

@@ -81,6 +81,14 @@ pub enum OpenError {
     /// EMFILE or ENFILE: no descriptor left. None is kept, but some are needed for a moment.
     #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
+    /// The errno of the call: the kernel or a sandbox refuses a system call that no queue works without.
+    #[error("{}", crate::error::call_refused(call, error))]
+    CallRefused {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        error: std::io::Error,
+    },
     /// The namespace can't be used; EBUSY if a process was stopped while it made or removed a queue.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -127,7 +135,9 @@ impl OpenError {
             OpenError::Damaged(_) => libc::EBADMSG,
             OpenError::TooManyFiles(errno) => *errno,
             OpenError::Namespace(error) => error.errno(),
-            OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+            OpenError::System { error, .. } | OpenError::CallRefused { error, .. } => {
+                error.raw_os_error().unwrap_or(libc::EIO)
+            }
         }
     }
 }
@@ -172,6 +182,7 @@ impl From<crate::error::OpenError> for OpenError {
             Other::TooManyFiles(errno) => OpenError::TooManyFiles(errno),
             Other::Namespace(error) => OpenError::Namespace(error),
             Other::System { call, error } => OpenError::System { call, error },
+            Other::CallRefused { call, error } => OpenError::CallRefused { call, error },
             // Of names, attributes and dead-letter queues, which segments have nothing to do with.
             _ => OpenError::System {
                 call: "open",

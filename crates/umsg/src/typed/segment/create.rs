@@ -33,7 +33,7 @@ pub(crate) fn create(
     identity: &Identity,
 ) -> Result<Segment, OpenError> {
     set_length(file, layout.len)?;
-    let segment = Segment::map(file, layout).map_err(|e| OpenError::of_mapping(e, layout.len))?;
+    let segment = Segment::map(file, layout)?;
     segment.provide(0, size_of::<Fixed>())?;
     segment.provide(layout.seats, PAGE)?;
     // A lease is a way to empty a queue whose namespace has no memory left: it needs none.

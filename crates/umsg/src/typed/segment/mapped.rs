@@ -2,12 +2,13 @@
 
 use super::layout::CELL;
 use super::{Cell, Fixed, Layout, Seat};
-use crate::error::Trouble;
+use crate::error::{OpenError, Trouble};
 use crate::namespace::Namespace;
 use crate::order::{Kind, KindRoots, Place, Shelf};
 use crate::segment::{ArenaRoots, GRANULE, Hold, Holding, Links, Memory, NODES, Node, Quota};
 use crate::slots::arena;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+use crate::sys::required;
 use crate::{holds, waiters};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -25,11 +26,11 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Maps a file that is known to have this layout.
-    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
-        Ok(Segment {
-            memory: Memory::map(file, layout.len)?,
-            layout,
-        })
+    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, OpenError> {
+        required::check()?;
+        let memory =
+            Memory::map(file, layout.len).map_err(|e| OpenError::of_mapping(e, layout.len))?;
+        Ok(Segment { memory, layout })
     }
 
     /// A private copy of a file's segment as it is now, but for what its blocks hold: for who only looks.

@@ -1,0 +1,165 @@
+//! The robust list head that the kernel has for the calling thread.
+//!
+//! A thread has one head. libc registers its own for robust mutexes, so this library must never replace that head: the program's
+//! mutexes would lose their marks. Where a sandbox refuses get_robust_list(2), libc's head is found without the kernel: a robust
+//! mutex that the thread holds points back to it. Registering the same head again changes nothing, and shows whether
+//! set_robust_list(2) is allowed. musl registers its head with the first robust mutex that a thread takes, which the same step provokes.
+//!
+//! | get_robust_list | libc's head | set_robust_list | the head |
+//! |---|---|---|---|
+//! | a head | - | - | that one |
+//! | none, or refused | found | allowed | libc's |
+//! | none | not found | allowed | the library's own |
+//! | refused | not found | - | none |
+//! | none, or refused | - | refused | none |
+
+use rustix::io::Errno;
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `struct robust_list_head` of linux/futex.h.
+#[repr(C)]
+pub(crate) struct Head {
+    list: Cell<*mut Head>,
+    pub(crate) futex_offset: Cell<libc::c_long>,
+    pub(crate) list_op_pending: Cell<*mut u8>,
+}
+
+impl Head {
+    /// Not a list yet: an empty one points to itself.
+    pub(crate) const fn new() -> Head {
+        Head {
+            list: Cell::new(null_mut()),
+            futex_offset: Cell::new(0),
+            list_op_pending: Cell::new(null_mut()),
+        }
+    }
+}
+
+/// The calling thread's head, registered: libc's, or else `own`, which must live as long as the thread.
+///
+/// # Errors
+/// The errno of set_robust_list(2), or of get_robust_list(2) if libc's head could not be found either.
+pub(crate) fn registered(own: &Head) -> Result<*const Head, Errno> {
+    if cfg!(miri) {
+        return Ok(own);
+    }
+    let asked = ask();
+    if let Ok(head) = asked
+        && !head.is_null()
+    {
+        return Ok(head);
+    }
+    let head = match (of_libc(), asked) {
+        (Some(head), _) => head,
+        (None, Ok(_)) => {
+            own.list.set((&raw const *own).cast_mut());
+            own
+        }
+        (None, Err(errno)) => return Err(errno),
+    };
+    register(head).map(|()| head)
+}
+
+/// What get_robust_list(2) answers for the calling thread: null if no head is registered.
+fn ask() -> Result<*const Head, Errno> {
+    let mut head: *const Head = std::ptr::null();
+    let mut length = 0_usize;
+    // SAFETY: pid 0 is the calling thread; both pointers are to locals that the kernel fills.
+    let result =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    match result {
+        0 if length == size_of::<Head>() => Ok(head),
+        0 => Ok(std::ptr::null()),
+        _ => Err(Errno::from_raw_os_error(super::errno())),
+    }
+}
+
+/// `head` is a well-formed list in storage that lives as long as the thread.
+fn register(head: *const Head) -> Result<(), Errno> {
+    // SAFETY: the kernel keeps the address as long as the thread lives, and so does the list: the caller says so.
+    let result = unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<Head>()) };
+    match result {
+        0 => Ok(()),
+        _ => Err(Errno::from_raw_os_error(super::errno())),
+    }
+}
+
+/// libc's head of the calling thread. It lies in libc's description of the thread, for all threads at the same distance from its
+/// beginning.
+fn of_libc() -> Option<*const Head> {
+    /// 0 until it is known.
+    static DISTANCE: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: has no preconditions.
+    let this = unsafe { libc::pthread_self() } as usize;
+    // Relaxed: the number is the whole message. Two threads, or a thread and its handler, may find it at once.
+    let mut distance = DISTANCE.load(Ordering::Relaxed);
+    if distance == 0 {
+        distance = head_of_held_mutex()?.wrapping_sub(this);
+        DISTANCE.store(distance, Ordering::Relaxed);
+    }
+    Some(std::ptr::with_exposed_provenance(
+        this.wrapping_add(distance),
+    ))
+}
+
+/// The address of the head, which libc writes into a robust mutex while the calling thread holds it. None if libc has no robust
+/// mutexes here: glibc has none where its own set_robust_list(2) was refused. Allocates nothing, and makes no system call but in musl.
+fn head_of_held_mutex() -> Option<usize> {
+    if cfg!(not(target_pointer_width = "64")) {
+        return None;
+    }
+    let mutex = UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER);
+    let mut attributes = MaybeUninit::uninit();
+    let attributes = attributes.as_mut_ptr();
+    // SAFETY: the attributes are initialised before they are used and destroyed after it. The mutex is initialised where it stays,
+    // is known to no other thread, is locked once and unlocked once, and is destroyed before its memory goes.
+    unsafe {
+        let is_robust = libc::pthread_mutexattr_init(attributes) == 0
+            && libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST) == 0
+            && libc::pthread_mutex_init(mutex.get(), attributes) == 0
+            && libc::pthread_mutexattr_destroy(attributes) == 0;
+        if !is_robust || libc::pthread_mutex_trylock(mutex.get()) != 0 {
+            return None;
+        }
+        let head = head_in(&mutex);
+        libc::pthread_mutex_unlock(mutex.get());
+        libc::pthread_mutex_destroy(mutex.get());
+        head
+    }
+}
+
+/// What a robust mutex that was locked last has as `__prev`, if that is a head that leads to the mutex.
+///
+/// In glibc and in musl a mutex has `__prev` at byte 24 and `__next` at byte 32, and the list leads to `__next`.
+/// Sources: glibc, nptl/descr.h, ENQUEUE_MUTEX; musl, src/thread/pthread_mutex_trylock.c.
+fn head_in(mutex: &UnsafeCell<libc::pthread_mutex_t>) -> Option<usize> {
+    const PREVIOUS: usize = 24;
+    const NEXT: usize = 32;
+    let base = mutex.get().cast::<u8>();
+    // SAFETY: inside the mutex and aligned for a pointer: both libcs give it 40 bytes or more, aligned to 8.
+    let previous = unsafe { base.add(PREVIOUS).cast::<*const Head>().read() };
+    if previous.is_null() || !previous.is_aligned() {
+        return None;
+    }
+    // SAFETY: libc has just linked the mutex behind what `previous` points to, which is aligned and begins with a pointer.
+    let first = unsafe { previous.cast::<*const u8>().read() };
+    // The lowest bit says that the mutex inherits priorities.
+    let leads_here = first.addr() & !1 == base.addr() + NEXT;
+    leads_here.then(|| previous.expose_provenance())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no robust list")]
+    fn the_head_that_a_held_mutex_leads_to_is_the_one_that_the_kernel_has() {
+        let of_this_thread = || assert_eq!(of_libc(), ask().ok());
+        of_this_thread();
+        std::thread::spawn(of_this_thread).join().unwrap();
+    }
+}
