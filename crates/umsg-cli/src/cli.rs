@@ -20,7 +20,7 @@ use crate::commands::{
 #[derive(Parser, Debug)]
 #[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
 pub struct Cli {
-    /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if it exists, else /dev/shm/umsg-UID]
+    /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if root made it, else /dev/shm/umsg-UID]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -89,7 +89,8 @@ Numbers:
 Where the queues are:
   In the directory given with --dir; else in $UMSG_DIR; else in /dev/shm/umsg
   if an administrator made it (`umsg setup`); else in the user's own
-  /dev/shm/umsg-UID. `umsg ls` says which one is in use.
+  /dev/shm/umsg-UID, or umsg-UID- and 16 random digits if another user has
+  taken that name. `umsg ls` says which one is in use.
 
 JSON:
   Commands that print something have --json: one object, or for messages one

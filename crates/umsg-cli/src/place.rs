@@ -1,8 +1,9 @@
 //! The namespace that a command works in.
 
+use std::io::Write;
 use std::path::Path;
 
-use umsg::{Namespace, NamespaceKind};
+use umsg::{Namespace, NamespaceKind, PassedOver};
 
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
@@ -42,6 +43,25 @@ pub fn origin(cli: &Cli, kind: NamespaceKind) -> &'static str {
         (None, NamespaceKind::Shared) => "shared by all users",
         (None, NamespaceKind::User) => "your own",
     }
+}
+
+/// Tells of names that other users took from the namespaces which programs look for, unless the directory was chosen.
+pub fn tell_passed_over(
+    cli: &Cli,
+    namespace: &Namespace,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    if cli.dir.is_some() || namespace.kind() == NamespaceKind::Environment {
+        return Ok(());
+    }
+    for PassedOver { path, owner, .. } in Namespace::passed_over() {
+        let path = path.display();
+        writeln!(
+            out,
+            "ignored: {path} belongs to user {owner}. All programs pass it over; root can remove it."
+        )?;
+    }
+    Ok(())
 }
 
 /// What it is, in JSON.

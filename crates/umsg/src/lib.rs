@@ -128,5 +128,6 @@ pub use doorbell::{Edges, Readiness};
 pub use left_over::LeftOver;
 #[cfg(not(loom))]
 pub use namespace::{
-    Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, SetupReport, TMPFILES,
+    Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, PassedOver,
+    SetupReport, TMPFILES,
 };

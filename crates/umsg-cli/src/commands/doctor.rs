@@ -111,7 +111,10 @@ impl Doctor {
         let mut out = output::standard()?;
         match self.format.json {
             true => json::print(&mut out, &json_doctor::Report::new(&patients))?,
-            false => doctor_text::print(&mut out, &patients)?,
+            false => {
+                place::tell_passed_over(cli, &namespace, &mut out)?;
+                doctor_text::print(&mut out, &patients)?;
+            }
         }
         out.flush()?;
         verdict(&patients)

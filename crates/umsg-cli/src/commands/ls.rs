@@ -90,6 +90,7 @@ impl Ls {
         } else {
             let origin = place::origin(cli, namespace.kind());
             writeln!(out, "namespace {} ({origin})", namespace.path().display())?;
+            place::tell_passed_over(cli, &namespace, &mut out)?;
             self.print_tables(&mut out, &rows)?;
         }
         Ok(out.flush()?)

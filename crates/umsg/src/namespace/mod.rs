@@ -24,7 +24,7 @@
 //! daemon, and a [`Namespace`] is no more than a path that was checked; it holds no descriptor that a
 //! program could close under it. What is used is opened and checked again each time.
 //!
-//! **Which one.** `$UMSG_DIR` if set; else `/dev/shm/umsg` if it exists; else `/dev/shm/umsg-UID`.
+//! **Which one.** `$UMSG_DIR` if set; else `/dev/shm/umsg` if it belongs to root; else the user's own, see `user.rs`.
 //!
 //! It is made of an empty directory, never of one with other files in it.
 //!
@@ -72,6 +72,7 @@ mod testing;
 mod this_process;
 mod transient;
 mod trust;
+mod user;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ pub(crate) use names::{NameError, QueueName};
 pub(crate) use open::FileAccess;
 pub(crate) use publish::Unpublished;
 pub(crate) use queues::RINGS;
-use resolve::user_directory_owner;
+pub use resolve::PassedOver;
 pub use setup::{OutOfSight, SetupReport, TMPFILES};
 pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, whereabouts};
 

@@ -1,32 +1,33 @@
 //! Which namespace a program uses.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, Mode};
+use rustix::fs;
 use rustix::io::Errno;
 
 use super::contents::{self, Otherwise};
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{Namespace, NamespaceKind, caller, claim, queues, trust};
+use super::{Namespace, NamespaceKind, caller, claim, queues, trust, user};
 
 const VARIABLE: &str = "UMSG_DIR";
 const BASE: &str = "/dev/shm";
 const SHARED: &str = "umsg";
-const USER_PREFIX: &str = "umsg-";
 /// The bits of a mode that the directory for queues has in common with the namespace's.
 const COMMON_MODE: u32 = 0o1777;
 
 impl Namespace {
-    /// The namespace of this program: `$UMSG_DIR` if it is set and not empty; else `/dev/shm/umsg` if that exists; else
-    /// `/dev/shm/umsg-UID` of the effective user, made on first use.
+    /// The namespace of this program: `$UMSG_DIR` if it is set and not empty; else `/dev/shm/umsg` if root has made it; else
+    /// `/dev/shm/umsg-UID` of the effective user, made on first use. If another user has taken that name, it is
+    /// `/dev/shm/umsg-UID-` and 16 random hexadecimal digits, for all programs of the user.
     ///
     /// A program that runs with another user's or group's rights than its caller's (setuid) ignores the variable.
     ///
     /// # Errors
-    /// Those of [`Namespace::at`]. A directory that is chosen and can't be used is an error, never passed over:
-    /// else two programs that should meet would not.
+    /// Those of [`Namespace::at`]. A directory that is chosen, or root's, and can't be used is an error, never passed over:
+    /// else two programs that should meet would not. What another user than root put at `/dev/shm/umsg` is passed over by all programs;
+    /// see [`Namespace::passed_over`].
     pub fn resolve() -> Result<Namespace, NamespaceError> {
         resolve_in(Path::new(BASE), chosen(), caller(), Otherwise::Make)
     }
@@ -66,6 +67,37 @@ impl Namespace {
     }
 }
 
+/// A name of a namespace that another user has taken, and that is therefore passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PassedOver {
+    /// What stands there: `/dev/shm/umsg` or `/dev/shm/umsg-UID`.
+    pub path: PathBuf,
+    /// The user id of its owner.
+    pub owner: u32,
+}
+
+impl Namespace {
+    /// The names that [`Namespace::resolve`] would look at, and that users who can't be trusted with them have taken: `/dev/shm/umsg` of
+    /// another user than root, `/dev/shm/umsg-UID` of another user than the caller.
+    pub fn passed_over() -> Vec<PassedOver> {
+        passed_over_in(Path::new(BASE), caller())
+    }
+}
+
+fn passed_over_in(base: &Path, caller: u32) -> Vec<PassedOver> {
+    let shared = base.join(SHARED);
+    let shared = fs::lstat(&shared).ok().map(|stat| (shared, stat.st_uid));
+    let taken = [
+        shared.filter(|(_, owner)| *owner != 0),
+        user::taken(base, caller),
+    ];
+    let taken = taken.into_iter().flatten();
+    taken
+        .map(|(path, owner)| PassedOver { path, owner })
+        .collect()
+}
+
 fn at(dir: &Path, otherwise: Otherwise) -> Result<Namespace, NamespaceError> {
     let path = absolute(dir)?;
     let kind = kind_of(&path, caller());
@@ -101,31 +133,26 @@ fn resolve_in(
         );
     }
     let shared = base.join(SHARED);
-    match admitted(shared.clone(), NamespaceKind::Shared, caller, otherwise) {
-        Err(NamespaceError::Missing { path }) if path == shared => user_in(base, caller),
-        outcome => outcome,
+    match is_shared(&shared)? {
+        true => admitted(shared, NamespaceKind::Shared, caller, otherwise),
+        false => user_in(base, caller),
+    }
+}
+
+/// Whether a namespace of all users stands there: everybody can make the name in /dev/shm, but only root a thing of root's. What
+/// another user made there is passed over by everybody, its maker included.
+fn is_shared(path: &Path) -> Result<bool, NamespaceError> {
+    match fs::lstat(path) {
+        Ok(stat) => Ok(stat.st_uid == 0),
+        Err(Errno::NOENT) => Ok(false),
+        Err(e) => Err(NamespaceError::looking("stat", path, e)),
     }
 }
 
 /// The user's own directory, made if need be.
 fn user_in(base: &Path, user: u32) -> Result<Namespace, NamespaceError> {
-    let path = base.join(format!("{USER_PREFIX}{user}"));
-    match fs::mkdir(&path, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(e) => return Err(NamespaceError::changing("mkdir", base, e)),
-    }
-    open_up(&path, user)?;
+    let path = user::directory(base, user)?;
     admitted(path, NamespaceKind::User, user, Otherwise::Make)
-}
-
-/// Gives the owner the rights that a strange umask took away when the directory was made.
-fn open_up(path: &Path, user: u32) -> Result<(), NamespaceError> {
-    let mut directory = Directory::open(path)?;
-    let mode = directory.mode();
-    if directory.owner() == user && mode & 0o700 != 0o700 {
-        directory.set_mode(mode | 0o700)?;
-    }
-    Ok(())
 }
 
 /// The namespace in a directory, if the caller is let in; made fit as far as he may.
@@ -161,28 +188,21 @@ fn absolute(dir: &Path) -> Result<PathBuf, NamespaceError> {
 }
 
 fn kind_of(path: &Path, caller: u32) -> NamespaceKind {
-    if path == Path::new(BASE).join(SHARED) {
+    if path == Path::new(BASE).join(SHARED) && is_shared(path) == Ok(true) {
         return NamespaceKind::Shared;
     }
     let in_base = path.parent() == Some(Path::new(BASE));
-    match user_directory_owner(path) {
-        Some(user) if in_base && user == caller => NamespaceKind::User,
+    match user::owner_in(path) {
+        Some(owner) if in_base && owner == caller => NamespaceKind::User,
         _ => NamespaceKind::Environment,
     }
-}
-
-/// The user id in the name of a user's own directory.
-pub(super) fn user_directory_owner(path: &Path) -> Option<u32> {
-    let name = path.file_name().and_then(OsStr::to_str)?;
-    let user = name.strip_prefix(USER_PREFIX)?.parse::<u32>().ok()?;
-    (name == format!("{USER_PREFIX}{user}")).then_some(user)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::namespace::testing::{
-        STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
+        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
     };
 
     fn resolve(dir: &TestDir, chosen: Option<&Path>) -> Result<Namespace, NamespaceError> {
@@ -268,23 +288,51 @@ mod tests {
     }
 
     #[test]
-    fn a_users_directory_that_a_stranger_made_first_is_refused() {
+    fn what_a_stranger_put_in_place_of_the_shared_namespace_is_passed_over_by_everybody() {
+        if !is_root() {
+            return;
+        }
+        type Make = fn(&Path);
+        let makes: [Make; 4] = [
+            |path| std::fs::create_dir(path).unwrap(),
+            |path| std::fs::write(path, b"").unwrap(),
+            |path| std::os::unix::fs::symlink("/nonexistent", path).unwrap(),
+            |path| std::fs::create_dir_all(path.join("mq")).unwrap(),
+        ];
+        for make in makes {
+            let dir = TestDir::shared();
+            let shared = dir.path().join("umsg");
+            as_user(STRANGER, || make(&shared));
+            let own = |user: u32| dir.path().join(format!("umsg-{user}"));
+            assert_eq!(found(&dir, None), (own(0), NamespaceKind::User));
+            for user in [STRANGER, OTHER_STRANGER] {
+                as_user(user, || {
+                    assert_eq!(found(&dir, None), (own(user), NamespaceKind::User));
+                });
+            }
+            let passed_over = passed_over_in(dir.path(), 0);
+            let expected = PassedOver {
+                path: shared,
+                owner: STRANGER,
+            };
+            assert_eq!(passed_over, [expected]);
+        }
+    }
+
+    #[test]
+    fn a_users_directory_that_a_stranger_made_first_is_gone_round() {
         if !is_root() {
             return;
         }
         let dir = TestDir::shared();
-        let own = dir.path().join(format!("umsg-{}", caller()));
-        std::fs::create_dir(&own).unwrap();
-        chown(&own, STRANGER);
-        let error = resolve(&dir, None).unwrap_err();
-        assert!(matches!(
-            error,
-            NamespaceError::Stranger {
-                owner: STRANGER,
-                ..
-            }
-        ));
-        assert!(error.to_string().contains("UMSG_DIR"));
+        let taken = dir.path().join(format!("umsg-{}", caller()));
+        std::fs::create_dir(&taken).unwrap();
+        chown(&taken, STRANGER);
+        let (own, kind) = found(&dir, None);
+        assert_eq!(kind, NamespaceKind::User);
+        assert_eq!((owner(&own), mode(&own)), (0, 0o700));
+        assert_eq!(found(&dir, None), (own, kind));
+        assert_eq!(passed_over_in(dir.path(), 0)[0].path, taken);
     }
 
     #[test]
@@ -361,7 +409,6 @@ mod tests {
     #[test]
     fn the_well_known_directories_are_recognised() {
         let kind = |path: &str| kind_of(Path::new(path), 1000);
-        assert_eq!(kind("/dev/shm/umsg"), NamespaceKind::Shared);
         assert_eq!(kind("/dev/shm/umsg-1000"), NamespaceKind::User);
         for other in [
             "/dev/shm/umsg-1001",

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::contents::{self, Otherwise};
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{Namespace, caller, claim, queues, trust, user_directory_owner};
+use super::{Namespace, caller, claim, queues, trust, user};
 
 const SHARED_MODE: u32 = 0o1777;
 
@@ -123,7 +123,7 @@ fn out_of_sight(base: &Path) -> Vec<OutOfSight> {
 
 /// The namespace in this directory, if it is the one of the user in its name and holds queues.
 fn user_namespace(path: PathBuf) -> Option<OutOfSight> {
-    let user = user_directory_owner(&path)?;
+    let user = user::owner_in(&path)?;
     let metadata = path.symlink_metadata().ok()?;
     let queues = queues::count_below(&path).ok()?;
     (metadata.uid() == user && queues > 0).then_some(OutOfSight { path, user, queues })
