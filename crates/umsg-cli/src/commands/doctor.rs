@@ -107,6 +107,7 @@ impl Doctor {
             .collect();
         if self.all {
             patients.extend(intruders(&namespace)?);
+            warn_of_links(HARD_LINKS);
         }
         let mut out = output::standard()?;
         match self.format.json {
@@ -193,6 +194,18 @@ fn intruders(namespace: &Namespace) -> Result<Vec<Patient>> {
             }
         })
         .collect())
+}
+
+/// Whether users may give names to files that they may not write to. Source: proc_sys_fs(5).
+const HARD_LINKS: &str = "/proc/sys/fs/protected_hardlinks";
+
+/// Says where every user can make a queue's file unusable, by giving it a second name.
+fn warn_of_links(setting: &str) {
+    if std::fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0") {
+        say(format!(
+            "{setting} is 0: every user can give any queue's file a second name, which keeps the queue from being opened; set it to 1"
+        ));
+    }
 }
 
 /// All that there are.

@@ -28,6 +28,12 @@ pub enum OpenError {
     /// EACCES: the queue's mode does not grant what was asked for.
     #[error("permission denied by the queue's mode or by its directory")]
     PermissionDenied,
+    /// EACCES: the queue's file has a second name, in this directory or in another one.
+    #[error(
+        "the queue's file has a second name (a hard link), under which others may use it: remove the name that its owner did not give it (rm; \
+         `find -samefile` shows both), or the queue (`umsg rm`)"
+    )]
+    SecondName,
     /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
@@ -201,6 +207,7 @@ impl OpenError {
             | OpenError::InvalidAttributes { .. } => libc::EINVAL,
             OpenError::DeniedName
             | OpenError::PermissionDenied
+            | OpenError::SecondName
             | OpenError::ModeNotEnforced { .. } => libc::EACCES,
             OpenError::DeadLetterQueueOfAnother => libc::EPERM,
             OpenError::NameTooLong => libc::ENAMETOOLONG,

@@ -25,6 +25,9 @@ pub(crate) enum FileError {
     /// `EBADMSG`: a FIFO, a socket or a device has the queue's name; it was not waited for.
     #[error("a FIFO, a socket or a device stands in place of the queue")]
     Special,
+    /// `EACCES`: the file has another name, too.
+    #[error("the queue's file has a second name")]
+    SecondName,
     /// `EMFILE` or `ENFILE`
     #[error("no file descriptor is left")]
     TooManyFiles {
@@ -56,7 +59,7 @@ impl FileError {
         let errno = match self {
             FileError::NotFound => Errno::NOENT,
             FileError::AlreadyExists => Errno::EXIST,
-            FileError::Denied => Errno::ACCESS,
+            FileError::Denied | FileError::SecondName => Errno::ACCESS,
             FileError::Directory => Errno::ISDIR,
             FileError::Symlink => Errno::LOOP,
             FileError::Special => Errno::BADMSG,

@@ -1,13 +1,14 @@
 //! Opening a queue's file that exists, and taking its name away.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Namespace;
-use super::directory::Directory;
+use super::directory::{Directory, proc_link};
 use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
@@ -32,12 +33,16 @@ impl FileAccess {
     }
 }
 
+/// How often a file with two names is looked at, and how long apart.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
+
 impl Namespace {
-    /// Opens the file of a queue that exists, never one that is not a regular file; with FD_CLOEXEC, on the lowest
+    /// Opens the file of a queue that exists, never one that is not a regular file or has another name; with FD_CLOEXEC, on the lowest
     /// free descriptor number, and with O_NONBLOCK if `nonblocking`.
     ///
     /// # Errors
-    /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `Namespace`, `System`.
+    /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `SecondName`, `TooManyFiles`, `Namespace`, `System`.
     ///
     /// # Blocking
     /// Never: a FIFO in place of the queue is not waited for.
@@ -58,8 +63,21 @@ impl Namespace {
         access: FileAccess,
         nonblocking: bool,
     ) -> Result<OwnedFd, FileError> {
-        let mut queues = self.queues_of(kind)?;
-        open_in(&mut queues, name.as_os_str(), access, nonblocking)
+        self.once_swept(|| {
+            let mut queues = self.queues_of(kind)?;
+            open_in(&mut queues, name.as_os_str(), access, nonblocking)
+        })
+    }
+
+    /// Opens a file, and again once the names that dead makers have left are gone, if it has two.
+    pub(super) fn once_swept<T>(
+        &self,
+        open: impl Fn() -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        match open() {
+            Err(FileError::SecondName) if self.remove_left_temporary()? != 0 => open(),
+            other => other,
+        }
     }
 
     /// Removes a queue's name. Who has the queue open keeps it; the name is free at once.
@@ -70,6 +88,8 @@ impl Namespace {
     /// # Errors
     /// `NotFound`; `Denied` (`EPERM` of the system call, `EACCES` for callers) if the file is another's; `Namespace(NotWritable)` if
     /// the directory lets the caller change nothing, whosever the file is; `Directory`, `System`.
+    ///
+    /// A queue whose file has other names, too, is closed under these: else the last one would be taken for the queue's own.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
@@ -85,6 +105,7 @@ impl Namespace {
     /// As [`unlink_queue_file`](Self::unlink_queue_file), in the directory of one kind.
     pub(crate) fn unlink_file_in(&self, kind: &str, name: &QueueName) -> Result<(), FileError> {
         let queues = self.queues_of(kind)?;
+        close_other_names(&queues, name.as_os_str());
         let (at, path) = queues.locate(name.as_os_str());
         fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| match e {
             // It is the directory that forbids it: of files of others a sticky one says EPERM.
@@ -110,10 +131,46 @@ pub(super) fn open_in(
     });
     let file = file.map_err(|e| FileError::of("open", e))?;
     check_regular(&file)?;
+    check_one_name(&file)?;
     if !nonblocking {
         fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FileError::of("fcntl", e))?;
     }
     Ok(file)
+}
+
+/// Refuses a file that has another name, here or elsewhere. A process that may write to a queue's file may give it one
+/// (link(2)), and users of that name would talk to the users of the first. The link count can't be forged.
+///
+/// A maker gives a file its name by one system call. On a file system where that takes two, the file has two names between
+/// them, and until the next sweep if the maker died there.
+fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
+    for _ in 0..LOOKS {
+        let stat = fs::fstat(file).map_err(|e| FileError::of("fstat", e))?;
+        if stat.st_nlink <= 1 {
+            return Ok(());
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    Err(FileError::SecondName)
+}
+
+/// Takes all permissions away from a file that has several names and is about to lose one. In vain if the caller may not:
+/// then it may not unlink it, either, unless the directory is its own.
+pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
+    let (at, path) = directory.locate(name);
+    let has_several = |stat: &fs::Stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1
+    };
+    if !fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| has_several(&stat)) {
+        return;
+    }
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(file) = fs::openat(at, &path, flags, Mode::empty())
+        && fs::fstat(&file).is_ok_and(|stat| has_several(&stat))
+    {
+        // By descriptor: the name may lead elsewhere by now.
+        let _ = fs::chmod(proc_link(file.as_fd()), Mode::empty());
+    }
 }
 
 pub(super) fn check_regular(file: &OwnedFd) -> Result<(), FileError> {

@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::{self, Errno};
 
 use super::directory::{Directory, proc_link};
@@ -89,7 +89,8 @@ impl Staged {
         outcome.map(|()| file)
     }
 
-    /// Gives the file a name that must be free (`EEXIST` otherwise), and keeps the temporary one, if there is one.
+    /// Gives the file a name that must be free (`EEXIST` otherwise), once. A temporary name goes with that, unless the file system
+    /// can't rename so: then it stays until [`discard`](Self::discard).
     pub(super) fn link_too(&self, directory: &Directory, name: &OsStr) -> io::Result<()> {
         self.link_into(directory, directory, name)
     }
@@ -132,7 +133,12 @@ fn link_temporary(
     name: &OsStr,
 ) -> io::Result<()> {
     let ((from, old), (to, new)) = (directory.locate(temporary.path()), into.locate(name));
-    fs::linkat(from, &old, to, &new, AtFlags::empty())
+    // A file that has two names, if only between two calls, is not opened: see `open::check_one_name`.
+    match fs::renameat_with(from, &old, to, &new, RenameFlags::NOREPLACE) {
+        outcome @ (Ok(()) | Err(Errno::EXIST)) => outcome,
+        // A file system without that flag, or another error, which is the same for both calls.
+        Err(_) => fs::linkat(from, &old, to, &new, AtFlags::empty()),
+    }
 }
 
 /// By the descriptor itself, which Linux allows its opener since 6.10 and privilege before; else through /proc.
@@ -190,6 +196,16 @@ mod tests {
             assert_eq!(names.collect::<Vec<_>>(), ["q"]);
             assert_eq!(std::fs::read(dir.path().join("q")).unwrap(), b"whole");
         }
+    }
+
+    #[test]
+    fn a_file_gets_its_name_and_loses_its_temporary_one_at_once() {
+        let dir = TestDir::new();
+        for (staged, name) in both(&dir).iter().zip(["one", "two"]) {
+            staged.link_too(&directory(&dir), OsStr::new(name)).unwrap();
+            assert_eq!(fs::fstat(staged.file()).unwrap().st_nlink, 1);
+        }
+        assert_eq!(dir.names(), ["one", "two"]);
     }
 
     #[test]

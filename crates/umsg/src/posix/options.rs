@@ -610,6 +610,7 @@ impl From<FileError> for OpenError {
             FileError::Directory => OpenError::NotAQueue("a directory"),
             FileError::Symlink => OpenError::NotAQueue("a symbolic link"),
             FileError::Special => OpenError::NotAQueue("a FIFO, a socket or a device"),
+            FileError::SecondName => OpenError::SecondName,
             FileError::TooManyFiles { errno } => OpenError::TooManyFiles(errno),
             FileError::NoSpace => OpenError::NoSpace,
             FileError::NoMemory => OpenError::NoMemory,

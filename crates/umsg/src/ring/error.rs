@@ -206,6 +206,9 @@ fn of_a_ring(error: &OpenError) -> String {
         OpenError::NameTooLong => "a ring's name has at most 255 bytes after its slash",
         OpenError::NotFound => return RingError::NotFound.to_string(),
         OpenError::AlreadyExists => "a ring of this name exists already",
+        OpenError::SecondName => {
+            "the ring's file has a second name (a hard link), under which others may use it: remove the name that its owner did not give it"
+        }
         OpenError::PermissionDenied => "permission denied by the ring's mode or by its directory",
         OpenError::NotAQueue(what) => return format!("{what}: not a ring of umsg"),
         OpenError::OtherVersion { found, expected } => {

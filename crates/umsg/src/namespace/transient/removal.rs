@@ -13,7 +13,7 @@ use super::super::directory::Directory;
 use super::super::error::NamespaceError;
 use super::super::file_error::FileError;
 use super::super::names::QueueName;
-use super::super::open::check_regular;
+use super::super::open::{check_regular, close_other_names};
 use super::super::queues::{for_each_entry, most_entries};
 use super::super::{Namespace, caller};
 use super::{FILE, MODE, file_of, home, is_foreign};
@@ -249,6 +249,7 @@ pub(super) fn unlink_in(
     home: &Directory,
     name: &OsStr,
 ) -> Result<(), FileError> {
+    close_other_names(home, FILE.as_ref());
     let (at, path) = home.locate(FILE);
     let unlinked =
         fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| FileError::of("unlink", e));

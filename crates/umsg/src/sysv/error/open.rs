@@ -147,7 +147,7 @@ impl From<FileError> for OpenError {
         match error {
             FileError::NotFound => OpenError::NotFound,
             FileError::AlreadyExists => OpenError::AlreadyExists,
-            FileError::Denied => OpenError::PermissionDenied,
+            FileError::Denied | FileError::SecondName => OpenError::PermissionDenied,
             FileError::Directory => OpenError::NotAQueue("a directory"),
             FileError::Symlink => OpenError::NotAQueue("a symbolic link"),
             FileError::Special => OpenError::NotAQueue("a FIFO, a socket or a device"),
