@@ -1,13 +1,23 @@
 //! umsg gc: what nobody needs any more.
+//!
+//! The tests take turns: their own process has queues open, and so has each child that another test forks, until it executes the
+//! command.
 
 mod support;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use support::Site;
 use umsg::Namespace;
 use umsg::posix::OpenOptions;
+
+/// The turn of one test.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The names and fates in a report.
 fn fates(report: &Value) -> Vec<(&str, &str)> {
@@ -18,6 +28,7 @@ fn fates(report: &Value) -> Vec<(&str, &str)> {
 
 #[test]
 fn nothing_is_removed_unless_that_is_said() {
+    let _turn = turn();
     let site = Site::new();
     for name in ["/test-1", "/test-2", "/orders"] {
         site.umsg(&["create", name]).text();
@@ -40,6 +51,7 @@ fn nothing_is_removed_unless_that_is_said() {
 
 #[test]
 fn a_condition_has_to_be_given() {
+    let _turn = turn();
     let site = Site::new();
     for arguments in [["gc", "--remove"], ["gc", "--older-than"]] {
         let outcome = site.command(&arguments).output().unwrap();
@@ -50,6 +62,7 @@ fn a_condition_has_to_be_given() {
 
 #[test]
 fn all_conditions_have_to_hold() {
+    let _turn = turn();
     let site = Site::new();
     for name in ["/empty", "/full", "key:0x1234"] {
         site.umsg(&["create", name]).text();
@@ -84,6 +97,7 @@ fn all_conditions_have_to_hold() {
 
 #[test]
 fn what_a_process_has_open_is_kept_unless_that_is_said() {
+    let _turn = turn();
     let site = Site::new();
     let namespace = Namespace::at(site.path()).unwrap();
     let mut options = OpenOptions::new();
@@ -123,6 +137,7 @@ fn half_made(site: &Site) -> std::path::PathBuf {
 
 #[test]
 fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() {
+    let _turn = turn();
     let site = Site::new();
     let namespace = Namespace::at(site.path()).unwrap();
     for name in ["/stays", "/waits"] {
@@ -181,6 +196,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
 
 #[test]
 fn what_may_not_be_looked_at_is_not_known_to_be_stale() {
+    let _turn = turn();
     let site = Site::new();
     site.umsg(&["create", "/secret", "--mode", "0600"]).text();
     support::set_mode(site.path(), 0o755);
@@ -197,6 +213,7 @@ fn what_may_not_be_looked_at_is_not_known_to_be_stale() {
 #[test]
 fn a_name_that_is_no_text_is_shown_as_ls_shows_it_and_kept_while_it_is_in_use() {
     use std::os::unix::ffi::OsStrExt;
+    let _turn = turn();
     let site = Site::new();
     let name = std::ffi::OsStr::from_bytes(b"/odd-\xff\xfe");
     let queue = OpenOptions::new()
@@ -217,6 +234,7 @@ fn a_name_that_is_no_text_is_shown_as_ls_shows_it_and_kept_while_it_is_in_use() 
 
 #[test]
 fn brackets_in_a_name_mean_themselves() {
+    let _turn = turn();
     let site = Site::new();
     for name in ["/a[1]", "/a1", "/b"] {
         site.umsg(&["create", name]).text();
