@@ -1,0 +1,120 @@
+//! Names to put something under: those that the victims use next, which appear in the namespace while newcomers work and appear again for other
+//! newcomers, and one beside an object of each kind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+use super::objects::{Entry, kind};
+use super::stage::{Stage, Without};
+
+/// Stands for the process ids of the newcomers.
+const PID: &str = "<pid>";
+/// Stands for each free index of System V queues.
+const INDEX: &str = "msg/<index>";
+/// So many indices are tried.
+const INDICES: u32 = 100;
+
+/// The names, as paths with placeholders.
+pub fn learn(stage: &mut Stage) -> Result<Vec<String>, String> {
+    let first = appearing(stage)?;
+    let second = appearing(stage)?;
+    let mut names: Vec<String> = first.intersection(&second).cloned().collect();
+    names.extend(neighbours(&stage.entries()));
+    Ok(names)
+}
+
+/// For each kind of entry a name that nothing has, but which looks like one of the kind.
+fn neighbours(entries: &[Entry]) -> Vec<String> {
+    let mut seen = Vec::new();
+    let mut names = Vec::new();
+    for entry in entries {
+        let is_new = kind(entry).is_ok_and(|kind| !seen.contains(&kind));
+        let Some((_, last)) = entry.path.char_indices().next_back().filter(|_| is_new) else {
+            continue;
+        };
+        seen.extend(kind(entry));
+        // One that hexadecimal numbers may end with, too.
+        let other = if last == 'd' { 'c' } else { 'd' };
+        let mut name = entry.path.clone();
+        name.pop();
+        name.push(other);
+        names.push(name);
+    }
+    names
+}
+
+/// What appears in one round of newcomers, and goes again.
+fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
+    let directories = stage
+        .entries()
+        .into_iter()
+        .filter(|entry| entry.meta.is_dir());
+    let watchers: Vec<(String, OwnedFd)> = directories
+        .map(|directory| {
+            let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
+            let watcher = inotify::init(flags).unwrap();
+            let path = stage.space.join(&directory.path);
+            inotify::add_watch(&watcher, &path, WatchFlags::CREATE | WatchFlags::MOVED_TO).unwrap();
+            (directory.path, watcher)
+        })
+        .collect();
+    let newcomers = stage.newcomers();
+    newcomers.round(Without::default())?;
+    let pids = newcomers.pids();
+    let mut names = BTreeSet::new();
+    for (directory, watcher) in watchers {
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut events = inotify::Reader::new(watcher, &mut buffer);
+        // An error is EAGAIN: there are no more.
+        while let Ok(event) = events.next() {
+            let Some(name) = event.file_name() else {
+                continue;
+            };
+            let path = Path::new(&directory).join(name.to_string_lossy().as_ref());
+            if stage.space.join(&path).symlink_metadata().is_err() {
+                names.insert(generalised(&path.to_string_lossy(), &pids));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// A name with placeholders for what differs from process to process.
+fn generalised(path: &str, pids: &[u32]) -> String {
+    let index = path.strip_prefix("msg/");
+    if index.is_some_and(|index| index.parse::<u32>().is_ok()) {
+        return INDEX.to_owned();
+    }
+    let is_pid = |part: &&str| pids.iter().any(|pid| *part == pid.to_string());
+    let parts = path.split('-');
+    let parts: Vec<&str> = parts
+        .map(|part| if is_pid(&part) { PID } else { part })
+        .collect();
+    parts.join("-")
+}
+
+/// The paths that a name stands for.
+pub fn expand(name: &str, pids: &[u32]) -> Vec<String> {
+    match name {
+        INDEX => (0..INDICES).map(|index| format!("msg/{index}")).collect(),
+        _ if name.contains(PID) => {
+            let with = |pid: &u32| name.replace(PID, &pid.to_string());
+            pids.iter().map(with).collect()
+        }
+        _ => vec![name.to_owned()],
+    }
+}
+
+/// Removes what was planted, whatever it is. The victims may have been able to already.
+pub fn remove(path: &Path) {
+    let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let _ = match is_directory {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+}
