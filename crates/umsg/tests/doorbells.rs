@@ -334,3 +334,229 @@ fn the_owner_of_a_queue_that_another_user_polls_can_ring() {
         poller.expect(Exit::Code(0), "who polls");
     }
 }
+
+/// A child begins to poll the queue, and ends without closing it; then another queue's poller has its doorbell swept away.
+fn leave_a_doorbell_that_is_swept(place: &Place) {
+    let mut poller = Child::run(|| {
+        std::mem::forget(place.open("/q").pollable().unwrap().try_clone_to_owned());
+        0
+    });
+    poller.expect(Exit::Code(0), "a poller");
+    place.create("/other", 4, SIZE as u32).pollable().unwrap();
+    place.expect_no_bells("the sweep");
+}
+
+/// Who polls the queue, one word of its segment: docs/format.md, section 2.
+fn watched(place: &Place) -> u32 {
+    const OFFSET: usize = 884;
+    let bytes = std::fs::read(place.path().join("mq/q")).unwrap();
+    u32::from_ne_bytes(bytes[OFFSET..OFFSET + 4].try_into().unwrap())
+}
+
+#[test]
+fn a_sender_that_found_no_doorbell_tells_the_next_poller() {
+    let place = Place::new();
+    place.create("/q", 4, SIZE as u32);
+    leave_a_doorbell_that_is_swept(&place);
+    let sender = place.open("/q");
+    sender.send(b"1", 0).unwrap();
+    let poller = place.open("/q");
+    let descriptor = poller.pollable().unwrap();
+    let set = Epoll::new(descriptor, EventFlags::IN);
+    poller.try_receive(&mut [0; SIZE]).unwrap();
+    assert_eq!(set.told(), None);
+    sender.send(b"2", 0).unwrap();
+    assert_eq!(set.told(), Some(EventFlags::IN));
+    assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+}
+
+#[test]
+fn a_receiver_that_found_no_doorbell_tells_the_next_poller_of_room() {
+    let place = Place::new();
+    let queue = place.create("/q", 1, SIZE as u32);
+    leave_a_doorbell_that_is_swept(&place);
+    queue.send(b"1", 0).unwrap();
+    let poller = place.open("/q");
+    let descriptor = poller.pollable().unwrap();
+    let set = Epoll::new(descriptor, EventFlags::OUT);
+    assert_eq!(set.told(), None);
+    queue.try_receive(&mut [0; SIZE]).unwrap();
+    assert_eq!(set.told(), Some(EventFlags::OUT));
+    queue.send(b"2", 0).unwrap();
+    assert_eq!(set.told(), None);
+}
+
+#[test]
+fn what_is_shown_is_right_after_a_doorbell_was_swept() {
+    let place = Place::new();
+    let queue = place.create("/q", 2, SIZE as u32);
+    queue.send(b"1", 0).unwrap();
+    leave_a_doorbell_that_is_swept(&place);
+    // Each change is made by a process that was beside the doorbell that is gone.
+    queue.send(b"2", 0).unwrap();
+    let poller = place.open("/q");
+    let descriptor = poller.pollable().unwrap();
+    let shown = || readiness_of(polled(descriptor));
+    let level = |readable, writable| {
+        let mut level = Readiness::default();
+        (level.readable, level.writable) = (readable, writable);
+        level
+    };
+    assert_eq!(shown(), level(true, false));
+    queue.try_receive(&mut [0; SIZE]).unwrap();
+    assert_eq!(shown(), level(true, true));
+    queue.try_receive(&mut [0; SIZE]).unwrap();
+    assert_eq!(shown(), level(false, true));
+}
+
+#[test]
+fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, SIZE as u32);
+    // One process has the doorbell open already, the other has to look for it.
+    let known = place.open("/q");
+    let (ready, says_ready) = rustix::pipe::pipe().unwrap();
+    for knows in [true, false] {
+        let mut poller = Child::run(|| {
+            let _kept = place.open("/q").pollable().unwrap().try_clone_to_owned();
+            rustix::io::write(&says_ready, b".").unwrap();
+            std::thread::sleep(Duration::from_secs(60));
+            0
+        });
+        rustix::io::read(&ready, &mut [0; 1]).unwrap();
+        send_and_receive(&known, 1);
+        assert_ne!(watched(&place), 0);
+        poller.kill();
+        place.create("/other", 4, SIZE as u32).pollable().unwrap();
+        place.expect_no_bells("the sweep");
+        let sender = if knows { &known } else { &queue };
+        send_and_receive(sender, 300);
+        assert_eq!(watched(&place), 0);
+    }
+}
+
+#[test]
+fn a_process_that_rings_rarely_finds_out_that_nobody_polls() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, SIZE as u32);
+    let (ready, says_ready) = rustix::pipe::pipe().unwrap();
+    let mut poller = Child::run(|| {
+        let _kept = place.open("/q").pollable().unwrap().try_clone_to_owned();
+        rustix::io::write(&says_ready, b".").unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+        0
+    });
+    rustix::io::read(&ready, &mut [0; 1]).unwrap();
+    send_and_receive(&queue, 1);
+    poller.kill();
+    std::thread::sleep(Duration::from_millis(1100));
+    send_and_receive(&queue, 1);
+    assert_eq!(watched(&place), 0);
+    place.expect_no_bells("the sender");
+}
+
+#[test]
+fn a_poller_that_is_told_of_a_level_that_is_not_there_repairs_the_doorbell() {
+    let place = Place::new();
+    let queue = place.create("/q", 2, SIZE as u32);
+    let descriptor = queue.pollable().unwrap();
+    let other = descriptor.try_clone_to_owned().unwrap();
+    // Packets of several lengths, as many as there is room for.
+    for (packets, len) in [(1, 1), (1, 4), (3, 100), (4, 1), (1, 4096)] {
+        for _ in 0..packets {
+            let _ = rustix::io::write(&other, &vec![0; len]);
+        }
+        assert!(readiness_of(polled(descriptor)).readable);
+        for _ in 0..2 {
+            queue.try_receive(&mut [0; SIZE]).unwrap_err();
+        }
+        let shown = readiness_of(polled(descriptor));
+        assert!(!shown.readable && shown.writable, "{packets} of {len}");
+    }
+    // Room that is not there.
+    queue.try_send(b"1", 0).unwrap();
+    queue.try_send(b"2", 0).unwrap();
+    rustix::io::read(&other, &mut [0; 8]).unwrap();
+    assert!(readiness_of(polled(descriptor)).writable);
+    for _ in 0..2 {
+        queue.try_send(b"3", 0).unwrap_err();
+    }
+    let shown = readiness_of(polled(descriptor));
+    assert!(shown.readable && !shown.writable);
+}
+
+#[test]
+fn processes_that_begin_to_poll_at_the_same_time_hinder_one_another_in_nothing() {
+    const ROUNDS: usize = 2000;
+    let place = Place::new();
+    let pollers: Vec<Child> = (0..4)
+        .map(|number| {
+            let place = &place;
+            Child::run(move || {
+                let name = format!("/q{number}");
+                for _ in 0..ROUNDS {
+                    let queue = place.create(&name, 3, SIZE as u32);
+                    let descriptor = queue.pollable().unwrap();
+                    queue.send(b"x", 0).unwrap();
+                    assert!(readiness_of(polled(descriptor)).readable);
+                    queue.try_receive(&mut [0; SIZE]).unwrap();
+                }
+                0
+            })
+        })
+        .collect();
+    for mut poller in pollers {
+        poller.expect(Exit::Code(0), "a poller");
+    }
+}
+
+/// One poller of a queue, which takes some messages and ends: by closing the queue, by exit, or killed.
+fn poll_some(place: &Place, messages: u64, end: u64, acknowledge: &OwnedFd) -> i32 {
+    let queue = place.open("/q");
+    let descriptor = queue.pollable().unwrap();
+    for _ in 0..messages {
+        if poll_for(descriptor, PollFlags::IN) != PollFlags::IN {
+            return 1;
+        }
+        queue.receive(&mut [0; SIZE]).unwrap();
+        rustix::io::write(acknowledge, b".").unwrap();
+    }
+    match end {
+        0 => drop(queue),
+        1 => std::mem::forget(queue),
+        // SAFETY: a signal to this process.
+        _ => drop(unsafe { libc::kill(libc::getpid(), libc::SIGKILL) }),
+    }
+    0
+}
+
+#[test]
+fn every_message_is_told_though_pollers_come_and_go() {
+    let place = Place::new();
+    let mut queue = place.create("/q", 4, SIZE as u32);
+    let (acknowledged, acknowledge) = rustix::pipe::pipe().unwrap();
+    let mut random = Random::new(11);
+    for _ in 0..150 {
+        let (messages, end) = (1 + random.below(3), random.below(3));
+        let mut poller = Child::run(|| poll_some(&place, messages, end, &acknowledge));
+        if random.below(3) == 0 {
+            // Another queue's poller sweeps.
+            place.create("/other", 4, SIZE as u32).pollable().unwrap();
+        }
+        if random.below(3) == 0 {
+            queue = place.open("/q");
+        }
+        for _ in 0..messages {
+            std::thread::sleep(Duration::from_micros(random.below(1500)));
+            queue.send(b"x", 0).unwrap();
+            assert_eq!(poll_for(acknowledged.as_fd(), PollFlags::IN), PollFlags::IN);
+            rustix::io::read(&acknowledged, &mut [0; 1]).unwrap();
+        }
+        let expected = if end == 2 {
+            Exit::Signal(libc::SIGKILL)
+        } else {
+            Exit::Code(0)
+        };
+        poller.expect(expected, "a poller");
+    }
+}

@@ -103,3 +103,31 @@ fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
         child.expect(Exit::Code(0), "a sender");
     }
 }
+
+#[test]
+fn a_sender_that_found_no_doorbell_of_a_system_v_queue_tells_the_next_poller() {
+    let place = Place::new();
+    let sender = place.create_typed(KEY);
+    let mut poller = Child::run(|| {
+        std::mem::forget(
+            place
+                .open_typed(KEY)
+                .pollable()
+                .unwrap()
+                .try_clone_to_owned(),
+        );
+        0
+    });
+    poller.expect(Exit::Code(0), "a poller");
+    // Another queue's poller sweeps.
+    place.create("/other", 4, 8).pollable().unwrap();
+    place.expect_no_bells("the sweep");
+    sender.send(1, b"1").unwrap();
+    let poller = place.open_typed(KEY);
+    let descriptor = poller.pollable().unwrap();
+    let set = Epoll::new(descriptor, EventFlags::IN);
+    poller.try_receive(Want::Any, &mut [0; 8]).unwrap();
+    assert_eq!(set.told(), None);
+    sender.send(1, b"2").unwrap();
+    assert_eq!(set.told(), Some(EventFlags::IN));
+}

@@ -1,11 +1,16 @@
 //! From a queue to its doorbell: what the segment says of it, and the steps of ringing. All under the queue's lock.
 
-use super::{Doorbell, FULL, LEVELS, MESSAGES, ROOM, Readiness};
+use super::{Doorbell, FULL, LEVELS, Lookup, MESSAGES, ROOM, Readiness};
 use crate::crash::crash_point;
 use crate::sync::{Guarded32, Guarded64, Loose32};
 use crate::sys::cpu;
 #[cfg(not(loom))]
 use {super::Admit, rustix::io};
+
+#[cfg(not(loom))]
+use super::descriptor::Gong;
+#[cfg(loom)]
+use crate::model::doorbell::Gong;
 
 /// What there is: messages, and room.
 const IN: u32 = 1;
@@ -17,9 +22,6 @@ const PACKETS: u32 = 7;
 const BUSY: u32 = 8;
 /// And: who repaired after that could not count it: whoever can does.
 const UNKNOWN: u32 = 16;
-
-/// So many operations of a process on a queue that is watched pass before it looks whether it still is.
-const LOOK: u32 = 256;
 
 /// How ready a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +135,7 @@ impl Chain<'_> {
     /// Shows what becomes possible with the operation's next step, which takes the queue from one level to another; and tells of a
     /// message that comes, who asked for every edge. Of one that goes they are told afterwards.
     pub(crate) fn foretell(&self, now: Level, then: Level) {
+        self.bell.note_progress();
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         if shown & BUSY != 0 {
@@ -194,7 +197,7 @@ impl Chain<'_> {
         let shown = self.words.shown.get();
         let to = packets(now.bits(), held(shown));
         self.words.shown.set(shown | BUSY);
-        let Some(gong) = self.bell.gong(self.words.name.get()) else {
+        let Some(gong) = self.gong() else {
             self.words.shown.set(to | UNKNOWN);
             return;
         };
@@ -211,7 +214,7 @@ impl Chain<'_> {
     #[cfg(not(loom))]
     pub(crate) fn show_unlocked(&self, level: Level) {
         if self.watched.get() != 0
-            && let Some(gong) = self.bell.gong(self.words.name.get())
+            && let Lookup::Found(gong) = self.bell.gong(self.words.name.get())
         {
             gong.hold(packets(level.bits(), held(self.words.shown.get())));
             gong.nudge();
@@ -233,7 +236,7 @@ impl Chain<'_> {
     /// Has a FIFO that holds so many packets show this, and tells who asked for every edge of the level. Answers how many it holds then;
     /// nothing if this process can't ring.
     fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
-        let gong = self.bell.gong(self.words.name.get())?;
+        let gong = self.gong()?;
         let mut to = packets(bits, from);
         let tells = self.tells_edges(level);
         let wanted = if tells {
@@ -260,9 +263,37 @@ impl Chain<'_> {
         Some(to)
     }
 
+    /// The FIFO, if this process can ring it. A FIFO that is gone ends the watch: the next poller makes another and shows what
+    /// there is by then.
+    fn gong(&self) -> Option<Gong<'_>> {
+        match self.bell.gong(self.words.name.get()) {
+            Lookup::Found(gong) => Some(gong),
+            Lookup::Missing => {
+                self.unwatch();
+                None
+            }
+            Lookup::Unavailable => None,
+        }
+    }
+
+    /// After an operation that found no message, or no room. The second in a row was probably woken by a FIFO that shows what is not there:
+    /// then the FIFO is compared with the queue, and made to show what is.
+    pub(crate) fn look_after_vain_call(&self, now: Level) {
+        if !self.bell.is_in_vain_again() || self.words.shown.get() & BUSY != 0 {
+            return;
+        }
+        let to = packets(now.bits(), held(self.words.shown.get()));
+        if let Some(gong) = self.gong()
+            && !gong.shows(to)
+        {
+            gong.hold(to);
+            self.words.shown.set(to);
+        }
+    }
+
     /// Now and then looks whether somebody still watches. True if nobody does: then nobody is told any more.
     pub(crate) fn forget_if_left(&self) -> bool {
-        self.bell.is_time_to_look(LOOK) && self.forget()
+        self.watched.get() == 0 || self.bell.is_time_to_look() && self.forget()
     }
 
     /// Stops telling, if nobody watches.
@@ -271,12 +302,16 @@ impl Chain<'_> {
         let Some(left) = self.bell.left(name) else {
             return false;
         };
+        self.unwatch();
+        left.remove();
+        true
+    }
+
+    fn unwatch(&self) {
         self.watched.set(0);
         crash_point!(BELL_FORGOTTEN);
         self.words.name.set(0);
         crash_point!(BELL_UNNAMED);
-        left.remove();
-        true
     }
 
     /// From now on somebody watches the FIFO of this name, and wants this.

@@ -3,8 +3,10 @@
 //! Both are kept as numbers in atomic words: threads of a process ring under the queue's lock, but a peer can scribble in that.
 //! Whoever rings takes the descriptor out of its word meanwhile; who finds none opens another.
 
-use super::gong::{FOREIGN, Gong, SIZE};
+pub(crate) use super::gong::Gong;
+use super::gong::{FOREIGN, SIZE};
 use super::kept::{Own, Sighting, raise};
+use super::{Admit, Lookup};
 use crate::namespace::{Namespace, random};
 use crate::sys::clock;
 use rustix::fs::{FlockOperation, OFlags, fcntl_setfl, flock};
@@ -18,8 +20,10 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 const NONE: RawFd = -1;
 /// How long a doorbell that can't be opened is not tried again, in nanoseconds.
 const BLIND: u64 = 100_000_000;
-/// How often it is tried to find, or to make, a doorbell that nobody takes away meanwhile.
-const ATTEMPTS: u32 = 16;
+/// A process looks whether a watched queue still is: at its first operation, at each of this number, and when so much time has passed
+/// since it looked last, in nanoseconds.
+const LOOK: u32 = 256;
+const LOOK_TIME: u64 = 1_000_000_000;
 
 /// A process's ends of a queue's doorbell.
 #[derive(Debug)]
@@ -34,22 +38,29 @@ pub(crate) struct Doorbell {
     /// What it rings by otherwise: the number plus one, and above it half of the name; 0 for none.
     rung: AtomicU64,
     rung_file: Sighting,
-    /// Until when (CLOCK_MONOTONIC_COARSE) no doorbell is looked for.
-    blind: AtomicU64,
+    /// The doorbell that could not be opened, and until when (CLOCK_MONOTONIC_COARSE) that is not tried again. Of others it says nothing.
+    blind_name: AtomicU64,
+    blind_until: AtomicU64,
     operations: AtomicU32,
+    /// When it was last looked whether somebody polls (CLOCK_MONOTONIC_COARSE).
+    looked_at: AtomicU64,
+    /// How many operations in a row found nothing to do.
+    vain: AtomicU32,
 }
 
-/// A doorbell that nobody watches any more, locked.
+/// A doorbell that nobody watches any more: locked, or gone.
 pub(crate) struct Left<'a> {
     namespace: &'a Namespace,
     name: u64,
-    _locked: OwnedFd,
+    locked: Option<OwnedFd>,
 }
 
 impl Left<'_> {
     /// Takes its name away.
     pub(crate) fn remove(self) {
-        self.namespace.remove_bell(self.name);
+        if self.locked.is_some() {
+            self.namespace.remove_bell(self.name);
+        }
     }
 }
 
@@ -63,8 +74,11 @@ impl Doorbell {
             polled_file: Sighting::none(),
             rung: AtomicU64::new(0),
             rung_file: Sighting::none(),
-            blind: AtomicU64::new(0),
+            blind_name: AtomicU64::new(0),
+            blind_until: AtomicU64::new(0),
             operations: AtomicU32::new(0),
+            looked_at: AtomicU64::new(0),
+            vain: AtomicU32::new(0),
         }
     }
 
@@ -126,47 +140,24 @@ impl Doorbell {
 
     /// Opens, or makes, the doorbell to be polled by this process, and locks it. `name` is the segment's, 0 for none; the one that it is
     /// to have is returned. `admit` gives a new one the rights that the queue has. Under the queue's lock.
-    pub(crate) fn open(
-        &self,
-        name: u64,
-        admit: &dyn Fn(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> io::Result<u64> {
+    pub(crate) fn open(&self, name: u64, admit: Admit<'_>) -> io::Result<u64> {
         if self.polled.load(Ordering::Relaxed) != NONE {
             return Ok(self.polled_name.load(Ordering::Acquire));
         }
         let namespace = self.namespace.as_ref().ok_or(Errno::OPNOTSUPP)?;
-        let mut name = name;
-        for _ in 0..ATTEMPTS {
-            let found = match name {
-                0 => None,
-                _ => match namespace.open_bell(name) {
-                    // Not a FIFO, or taken away: it is replaced.
-                    Err(Errno::NOENT | Errno::NXIO | Errno::LOOP) => None,
-                    other => Some(other?),
-                },
-            };
-            let bell = match found {
-                Some(bell) => bell,
-                None => {
-                    name = random();
-                    let bell = namespace.make_bell(name)?;
-                    admit(bell.as_fd()).inspect_err(|_| namespace.remove_bell(name))?;
-                    bell
-                }
-            };
-            let bell = raise(bell)?;
-            match flock(&bell, FlockOperation::NonBlockingLockShared) {
-                Ok(()) if namespace.leads_to(name, bell.as_fd()) => {
-                    prepare(&bell)?;
-                    return Ok(self.poll(bell, name));
-                }
-                // Somebody swept it away, or is about to.
-                Ok(()) => name = 0,
-                Err(Errno::WOULDBLOCK) => std::thread::yield_now(),
-                Err(error) => return Err(error),
+        let found = match name {
+            0 => None,
+            _ => find_locked(namespace, name)?,
+        };
+        let (bell, name) = match found {
+            Some(bell) => (bell, name),
+            None => {
+                let name = random();
+                (raise(namespace.make_bell(name, admit)?)?, name)
             }
-        }
-        Err(Errno::AGAIN)
+        };
+        prepare(&bell)?;
+        Ok(self.poll(bell, name))
     }
 
     /// So much was asked for, and is.
@@ -174,8 +165,8 @@ impl Doorbell {
         self.asked.fetch_or(wanted, Ordering::Release);
     }
 
-    /// The FIFO of this name, to ring by. None if it can't be opened: there is nothing that the caller could do.
-    pub(crate) fn gong(&self, name: u64) -> Option<Gong<'_>> {
+    /// The FIFO of this name, to ring by.
+    pub(crate) fn gong(&self, name: u64) -> Lookup<Gong<'_>> {
         let now = clock::monotonic_coarse();
         let polled = self.polled.load(Ordering::Relaxed);
         if polled != NONE && self.polled_name.load(Ordering::Acquire) == name {
@@ -183,7 +174,7 @@ impl Doorbell {
                 self.forget_polled(polled);
                 return self.open_gong(name, now);
             }
-            return Some(Gong::of(self, polled, 0, now));
+            return Lookup::Found(Gong::of(self, polled, 0, now));
         }
         // Taken out: so nobody else closes it.
         let place = self.rung.swap(0, Ordering::AcqRel);
@@ -191,7 +182,7 @@ impl Doorbell {
             let number = number_of(place);
             if self.rung_file.is_still(number, now) {
                 if place >> 32 == name & 0xffff_ffff {
-                    return Some(Gong::of(self, number, place, now));
+                    return Lookup::Found(Gong::of(self, number, place, now));
                 }
                 // SAFETY: it is ours, and was taken out of the only place that had it.
                 drop(unsafe { Own::at(number) });
@@ -210,23 +201,34 @@ impl Doorbell {
     }
 
     #[cold]
-    fn open_gong(&self, name: u64, now: u64) -> Option<Gong<'_>> {
-        if name == 0 || now < self.blind.load(Ordering::Relaxed) {
-            return None;
-        }
-        let opened = self.namespace.as_ref().and_then(|namespace| {
-            let bell = raise(namespace.open_bell(name).ok()?).ok()?;
-            fcntl_setfl(&bell, OFlags::NONBLOCK | OFlags::DIRECT).ok()?;
-            self.rung_file.begin(&bell).ok()?;
-            Some(bell)
-        });
-        let Some(bell) = opened else {
-            self.blind.store(now + BLIND, Ordering::Relaxed);
-            return None;
+    fn open_gong(&self, name: u64, now: u64) -> Lookup<Gong<'_>> {
+        let is_blind = self.blind_name.load(Ordering::Relaxed) == name
+            && now < self.blind_until.load(Ordering::Relaxed);
+        let (Some(namespace), false) = (&self.namespace, is_blind) else {
+            return Lookup::Unavailable;
         };
-        let number = bell.into_number();
-        let place = name << 32 | (number as u64 + 1);
-        Some(Gong::of(self, number, place, now))
+        let opened = match name {
+            0 => Err(Errno::NOENT),
+            _ => namespace.open_bell(name).and_then(|bell| {
+                let bell = raise(bell)?;
+                fcntl_setfl(&bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
+                self.rung_file.begin(&bell)?;
+                Ok(bell)
+            }),
+        };
+        match opened {
+            Ok(bell) => {
+                let number = bell.into_number();
+                let place = name << 32 | (number as u64 + 1);
+                Lookup::Found(Gong::of(self, number, place, now))
+            }
+            Err(error) if is_gone(error) => Lookup::Missing,
+            Err(_) => {
+                self.blind_name.store(name, Ordering::Relaxed);
+                self.blind_until.store(now + BLIND, Ordering::Relaxed);
+                Lookup::Unavailable
+            }
+        }
     }
 
     /// The program has closed what it polled: nobody polls here any more, until somebody asks again.
@@ -238,24 +240,53 @@ impl Doorbell {
             .compare_exchange(number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Counts an operation; true for the first, as there are processes that do no more, and for each `every`th.
-    pub(crate) fn is_time_to_look(&self, every: u32) -> bool {
+    /// Counts an operation; true if it is one that looks whether somebody polls. Processes that do few look after some time.
+    pub(crate) fn is_time_to_look(&self) -> bool {
         // Relaxed: under the queue's lock, and about.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);
         self.operations.store(count, Ordering::Relaxed);
-        (count == 1 || count.is_multiple_of(every)) && self.polled.load(Ordering::Relaxed) == NONE
+        if self.polled.load(Ordering::Relaxed) != NONE {
+            return false;
+        }
+        let now = clock::monotonic_coarse();
+        let looked = self.looked_at.load(Ordering::Relaxed);
+        let is_time =
+            count == 1 || count.is_multiple_of(LOOK) || now.saturating_sub(looked) > LOOK_TIME;
+        if is_time {
+            self.looked_at.store(now, Ordering::Relaxed);
+        }
+        is_time
     }
 
-    /// The doorbell, locked, if nobody polls it any more.
+    /// Counts an operation that found nothing to do; true if the one before did neither.
+    pub(crate) fn is_in_vain_again(&self) -> bool {
+        // Relaxed: under the queue's lock, and about.
+        let before = self.vain.load(Ordering::Relaxed);
+        self.vain.store(before.saturating_add(1), Ordering::Relaxed);
+        before != 0
+    }
+
+    /// An operation found something to do.
+    pub(crate) fn note_progress(&self) {
+        self.vain.store(0, Ordering::Relaxed);
+    }
+
+    /// The doorbell, if nobody polls it any more.
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
         let namespace = self.namespace.as_ref()?;
         // One of its own: a lock belongs to the opening, and this process may have inherited what others poll.
-        let bell = namespace.open_bell(name).ok()?;
-        flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
+        let locked = match namespace.open_bell(name) {
+            Ok(bell) => {
+                flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
+                Some(bell)
+            }
+            Err(error) if is_gone(error) => None,
+            Err(_) => return None,
+        };
         Some(Left {
             namespace,
             name,
-            _locked: bell,
+            locked,
         })
     }
 
@@ -275,8 +306,8 @@ impl Doorbell {
     }
 
     /// Gives the doorbell of this name, which may be open here, other rights.
-    pub(crate) fn readmit(&self, name: u64, admit: &dyn Fn(BorrowedFd<'_>) -> io::Result<()>) {
-        if let Some(gong) = self.gong(name) {
+    pub(crate) fn readmit(&self, name: u64, admit: Admit<'_>) {
+        if let Lookup::Found(gong) = self.gong(name) {
             let _ = admit(gong.file());
         }
     }
@@ -296,6 +327,26 @@ impl Drop for Doorbell {
 
 fn number_of(place: u64) -> RawFd {
     (place as u32).wrapping_sub(1) as RawFd
+}
+
+/// Whether there is no FIFO of this name: nothing, or something else.
+fn is_gone(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::NXIO | Errno::LOOP)
+}
+
+/// Opens a doorbell to poll it. None if it is to be replaced: it is gone, or about to go. Under the queue's lock, which keeps the
+/// segment's name from changing.
+fn find_locked(namespace: &Namespace, name: u64) -> io::Result<Option<Own>> {
+    let bell = match namespace.open_bell(name) {
+        Err(error) if is_gone(error) => return Ok(None),
+        other => raise(other?)?,
+    };
+    match flock(&bell, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(namespace.leads_to(name, bell.as_fd()).then_some(bell)),
+        // Locked exclusively: nobody polls it, and it is being removed.
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Packets do not merge, and there is room for as many as there are things to show.

@@ -2,6 +2,7 @@
 
 use super::spare;
 use super::{Doorbell, FULL};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io;
 use rustix::param::page_size;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice, tee};
@@ -101,8 +102,46 @@ impl Gong<'_> {
         let _ = fcntl_setpipe_size(self.file(), SIZE * page_size());
     }
 
+    /// Whether pollers see what so many packets show.
+    pub(crate) fn shows(&self, packets: u32) -> bool {
+        let mut polled = [PollFd::from_borrowed_fd(
+            self.file(),
+            PollFlags::IN | PollFlags::OUT,
+        )];
+        let shown = match poll(&mut polled, Some(&Default::default())) {
+            Ok(_) => polled[0].revents(),
+            // What can't be looked at is not to be put right.
+            Err(_) => return true,
+        };
+        let has = |flag| shown.contains(flag);
+        (has(PollFlags::IN), has(PollFlags::OUT)) == (packets != 0, packets < FULL)
+    }
+
     /// Has it hold so many packets, whatever it held.
     pub(crate) fn hold(&self, packets: u32) {
+        self.adjust(packets);
+        // Others may have put longer packets there, or changed its size.
+        if !self.shows(packets) {
+            self.refill(packets);
+        }
+    }
+
+    /// Throws away what it holds, and puts so many packets there.
+    #[cold]
+    fn refill(&self, packets: u32) {
+        for _ in 0..FOREIGN {
+            if io::read(self.file(), &mut [0; FOREIGN as usize]).is_err() {
+                break;
+            }
+        }
+        self.nudge();
+        for _ in 0..packets {
+            let _ = self.write();
+        }
+    }
+
+    /// Has it hold so many bytes, each of which is a packet unless others wrote there. What is right stays.
+    fn adjust(&self, packets: u32) {
         let held = || io::ioctl_fionread(self.file()).unwrap_or(0);
         for _ in 0..FOREIGN {
             let more = held().saturating_sub(u64::from(packets));

@@ -67,6 +67,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(not(loom))]
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 
+/// What came of looking for the FIFO of a name.
+pub(crate) enum Lookup<G> {
+    /// It can be rung.
+    Found(G),
+    /// There is none. A poller locks the FIFO before the segment names it, and a locked FIFO keeps its name: so nobody polls.
+    Missing,
+    /// This process can't open it at present.
+    Unavailable,
+}
+
 /// Gives a new doorbell the rights that its queue has.
 #[cfg(not(loom))]
 pub(crate) type Admit<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;

@@ -1,9 +1,9 @@
 //! The FIFO by which a modelled queue is polled: how many packets it holds. What the kernel does to a FIFO it does under a lock, so
 //! each change is one step here, which hands over what came before it.
 
-use crate::doorbell::FULL;
+use crate::doorbell::{FULL, Lookup};
 use crate::sync::{AtomicU32, Ordering};
-use std::sync::atomic::{AtomicU32 as Plain, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32 as Plain, Ordering::Relaxed};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(crate) struct Doorbell {
     nudges: Plain,
     /// Whether nobody polls any more, and operations look whether that is so.
     left: Plain,
+    /// Whether it was swept away.
+    is_gone: AtomicBool,
 }
 
 /// The FIFO.
@@ -30,13 +32,22 @@ impl Doorbell {
         Doorbell::default()
     }
 
-    pub(crate) fn gong(&self, _: u64) -> Option<Gong<'_>> {
-        Some(Gong(self))
+    pub(crate) fn gong(&self, _: u64) -> Lookup<Gong<'_>> {
+        match self.is_gone.load(Relaxed) {
+            false => Lookup::Found(Gong(self)),
+            true => Lookup::Missing,
+        }
     }
 
-    pub(crate) fn is_time_to_look(&self, _: u32) -> bool {
+    pub(crate) fn is_time_to_look(&self) -> bool {
         self.left.load(Relaxed) != 0
     }
+
+    pub(crate) fn is_in_vain_again(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn note_progress(&self) {}
 
     pub(crate) fn left(&self, _: u64) -> Option<Left> {
         (self.left.load(Relaxed) != 0).then_some(Left)
@@ -50,6 +61,11 @@ impl Doorbell {
 
     pub(crate) fn nudges(&self) -> u32 {
         self.nudges.load(Relaxed)
+    }
+
+    /// It was swept away, or another was made in its place.
+    pub(crate) fn set_gone(&self, is_gone: bool) {
+        self.is_gone.store(is_gone, Relaxed);
     }
 
     /// Who polled does not any more.
@@ -72,6 +88,10 @@ impl Gong<'_> {
 
     pub(crate) fn nudge(&self) {
         self.0.nudges.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn shows(&self, _: u32) -> bool {
+        true
     }
 
     pub(crate) fn hold(&self, packets: u32) {

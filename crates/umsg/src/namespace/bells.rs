@@ -3,7 +3,8 @@
 //!
 //! | FIFO | its segment | then |
 //! |---|---|---|
-//! | new | does not name it | its maker is about to say so, or died: then the next sweep removes it |
+//! | of a temporary name | does not name it | its maker is about to lock and to name it, or died: then it goes with the temporary files of the dead |
+//! | locked | does not name it | its maker is about to say so |
 //! | locked (shared) | names it | somebody polls it |
 //! | not locked | names it | nobody polls any more: who notices first removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
@@ -14,7 +15,7 @@
 //! it. So nobody polls what has no name, though a FIFO without one goes on working.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
@@ -22,6 +23,7 @@ use rustix::io::{self, Errno};
 
 use super::directory::Directory;
 use super::error::NamespaceError;
+use super::temporary::TemporaryName;
 use super::{Namespace, caller};
 
 const PREFIX: &str = ".bell-";
@@ -91,19 +93,27 @@ impl Namespace {
         open(Path::new(self, name).bytes())
     }
 
-    /// Makes a doorbell that only the caller may open yet, and opens it; there is none if that fails. Removes some that nobody needs
-    /// any more.
-    pub(crate) fn make_bell(&self, name: u64) -> io::Result<OwnedFd> {
+    /// Makes a doorbell, and opens and locks it (shared). `admit` gives it rights. It gets its name when it is locked, so that no sweep takes
+    /// it for one that nobody polls. Removes some that nobody needs any more.
+    ///
+    /// # If the process dies
+    /// A temporary file stays, or a doorbell that nobody polls: both are swept.
+    pub(crate) fn make_bell(
+        &self,
+        name: u64,
+        admit: &dyn Fn(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<OwnedFd> {
         self.sweep_bells();
-        let path = Path::new(self, name);
-        fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR)?;
-        open(path.bytes())
-            .or_else(|_| {
-                // A umask may forbid it even to the owner.
-                fs::chmodat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-                open(path.bytes())
-            })
-            .inspect_err(|_| self.remove_bell(name))
+        let temporary = TemporaryName::next("");
+        let path = self.path().join(temporary.path());
+        let made = make_locked(&path).and_then(|bell| {
+            admit(bell.as_fd())?;
+            fs::renameat(CWD, &path, CWD, Path::new(self, name).bytes())?;
+            Ok(bell)
+        });
+        made.inspect_err(|_| {
+            let _ = fs::unlink(&path);
+        })
     }
 
     /// Whether the name of a doorbell leads to this one.
@@ -201,6 +211,20 @@ impl Drop for Left {
     }
 }
 
+/// Makes a FIFO that only the caller may open, opens and locks it.
+fn make_locked(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let only_own = Mode::RUSR | Mode::WUSR;
+    let bytes = path.as_os_str().as_bytes();
+    fs::mkfifoat(CWD, path, only_own)?;
+    let bell = open(bytes).or_else(|_| {
+        // A umask may forbid it even to the owner.
+        fs::chmodat(CWD, path, only_own, AtFlags::empty())?;
+        open(bytes)
+    })?;
+    fs::flock(&bell, FlockOperation::NonBlockingLockShared)?;
+    Ok(bell)
+}
+
 fn open(path: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let bell = fs::openat(CWD, path, flags | OFlags::NOCTTY, Mode::empty())?;
@@ -244,10 +268,9 @@ mod tests {
     fn a_doorbell_that_nobody_has_locked_is_swept_and_others_are_not() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        let kept = namespace.make_bell(1).unwrap();
-        fs::flock(&kept, FlockOperation::NonBlockingLockShared).unwrap();
-        drop(namespace.make_bell(2).unwrap());
-        let _third = namespace.make_bell(3).unwrap();
+        let kept = namespace.make_bell(1, &|_| Ok(())).unwrap();
+        drop(namespace.make_bell(2, &|_| Ok(())).unwrap());
+        let _third = namespace.make_bell(3, &|_| Ok(())).unwrap();
         let bells = dir
             .names()
             .into_iter()
@@ -261,8 +284,7 @@ mod tests {
     fn all_doorbells_that_nobody_has_locked_are_removed_together() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        let kept = namespace.make_bell(1).unwrap();
-        fs::flock(&kept, FlockOperation::NonBlockingLockShared).unwrap();
+        let kept = namespace.make_bell(1, &|_| Ok(())).unwrap();
         for name in 2..200 {
             let path = Path::new(&namespace, name);
             fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR).unwrap();
@@ -295,7 +317,7 @@ mod tests {
         }
         std::fs::create_dir_all(&path).unwrap();
         let namespace = Namespace::at(&path).unwrap();
-        let made = namespace.make_bell(0xabc).unwrap();
+        let made = namespace.make_bell(0xabc, &|_| Ok(())).unwrap();
         assert!(path.join(".bell-0000000000000abc").exists());
         assert!(namespace.leads_to(0xabc, std::os::fd::AsFd::as_fd(&made)));
         namespace.remove_bell(0xabc);

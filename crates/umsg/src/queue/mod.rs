@@ -316,6 +316,9 @@ impl Engine {
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let result = work(&mut wakes);
         self.note_change(&mut wakes);
+        if let Err(Refused::NotNow) = result {
+            self.look_at_doorbell();
+        }
         self.settle_doorbell();
         held.unlock();
         self.wake(&wakes);

@@ -99,6 +99,14 @@ impl Engine {
         }
     }
 
+    /// After an operation that found nothing to do: a poller may have been told of what is not there. Under the receiver lock.
+    #[cold]
+    pub(super) fn look_at_doorbell(&self) {
+        if self.segment().fixed().receiver.watched.get() != 0 {
+            self.chain().look_after_vain_call(self.level());
+        }
+    }
+
     /// Shows what is, whatever the dead have left. Under the receiver lock.
     pub(super) fn mend_doorbell(&self) {
         self.chain().mend(self.level());
@@ -155,6 +163,19 @@ impl Engine {
         self.with_receiver_lock(me, Deadline::Never, |_| {
             self.borrow_sender_lock(me, Deadline::Never)?;
             self.chain().begin(1, wanted, self.level());
+            self.set_attention(WATCHED, WATCHED);
+            self.segment().fixed().sender.lock.give_back();
+            Ok(())
+        })
+    }
+
+    /// As [`watch`](Self::watch), with another FIFO in place of one that is gone.
+    #[cfg(loom)]
+    pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |_| {
+            self.borrow_sender_lock(me, Deadline::Never)?;
+            self.doorbell.set_gone(false);
+            self.chain().begin(2, wanted, self.level());
             self.set_attention(WATCHED, WATCHED);
             self.segment().fixed().sender.lock.give_back();
             Ok(())

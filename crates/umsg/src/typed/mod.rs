@@ -227,6 +227,9 @@ impl Engine {
         let mut wakes = Wakes::default();
         let held = self.lock(me, deadline, &mut wakes)?;
         let result = self.enter(me, &mut wakes).and_then(|()| work(&mut wakes));
+        if let Err(Refused::NotNow) = result {
+            self.look_at_doorbell();
+        }
         self.leave(held, &wakes, Held::unlock);
         self.segment.check()?;
         result

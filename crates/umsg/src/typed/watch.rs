@@ -84,6 +84,14 @@ impl Engine {
         chain.forget_if_left();
     }
 
+    /// After an operation that found nothing to do: a poller may have been told of what is not there. Under the lock.
+    #[cold]
+    pub(super) fn look_at_doorbell(&self) {
+        if self.fixed().rights.watched.get() != 0 {
+            self.chain().look_after_vain_call(self.level());
+        }
+    }
+
     /// Shows what is, whatever the dead have left. Under the lock.
     pub(super) fn mend_doorbell(&self) {
         self.chain().mend(self.level());

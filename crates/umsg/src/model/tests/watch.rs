@@ -142,6 +142,27 @@ fn nobody_rings_when_nobody_polls_any_more() {
     });
 }
 
+#[test]
+fn a_message_that_is_sent_after_the_doorbell_is_gone_is_shown_to_the_next_poller() {
+    explore("watch: gone", 2, Slices::Endless, || {
+        let queue = watched(0);
+        queue.engine().doorbell().set_gone(true);
+        let sender = queue.spawn(1, |queue, me| {
+            queue.send(me, (1, 0), Deadline::Never)?;
+            queue.send(me, (2, 0), Deadline::Never)
+        });
+        queue.direct(|queue, me| {
+            // Between the two, another FIFO is made under the locks.
+            queue.engine().watch_anew(me, LEVELS).unwrap();
+        });
+        alive(sender).unwrap();
+        assert_eq!(shows(&queue), (true, false));
+        assert_eq!(queue.empty(), [(1, 0), (2, 0)]);
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
 /// Where a ringer dies.
 const POINTS: [Point; 4] = [
     Point::BELL_BEGUN,
