@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rustix::fs::FileType;
 use umsg::posix::{OpenError, Queue, name_of_file};
+use umsg::roomy;
 
 use crate::attachments::{self, Attached};
 use crate::table::{self, Held};
@@ -17,6 +18,10 @@ use crate::{fd, process, signals};
 /// `Ok(None)`: not a queue of ours. An error is an errno: it is one, but can't be used.
 #[cold]
 pub(crate) fn adopt(number: c_int) -> Result<Option<Held>, c_int> {
+    roomy(|| look_at(number))
+}
+
+fn look_at(number: c_int) -> Result<Option<Held>, c_int> {
     let Some(descriptor) = fd::borrow(number) else {
         return Ok(None);
     };

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use umsg::Limits;
+use umsg::roomy;
 use umsg::sysv::{self, Entry, raw};
 
 use crate::{debug, fd, home, pointer};
@@ -81,6 +82,10 @@ impl File {
     /// Opens it: a descriptor of the program's, on the lowest free number.
     #[cold]
     pub(crate) fn open(self, flags: c_int) -> Result<c_int, c_int> {
+        roomy(|| self.write_and_open(flags))
+    }
+
+    fn write_and_open(self, flags: c_int) -> Result<c_int, c_int> {
         if writes(flags) {
             let error = "umsg's limits are set by `umsg limits`";
             debug::explain("open", b"/proc/sys/kernel/msg*", &error);

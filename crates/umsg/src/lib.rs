@@ -125,6 +125,10 @@ mod wakes;
 #[cfg(not(loom))]
 pub use doorbell::{Edges, Readiness};
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub use sys::stack::roomy;
+
+#[cfg(not(loom))]
 pub use left_over::LeftOver;
 #[cfg(not(loom))]
 pub use namespace::{

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use libc::sigevent;
 use umsg::posix::{Notify, sigevent::wanted, withdraw_notification};
+use umsg::roomy;
 
 use crate::{errno, next, ours, pointer, process};
 
@@ -15,13 +16,13 @@ pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
         Ok(None) => unsafe { next::mq_notify(fd, event) },
         Ok(Some(held)) if event.is_null() => {
             if process::owns_table() {
-                withdraw_notification(held.identity);
+                roomy(|| withdraw_notification(held.identity));
             }
             0
         }
         // SAFETY: the caller promises an event as mq_notify wants it.
         Ok(Some(held)) => unsafe { checked(event) }
-            .and_then(|how| held.queue.register(how).map_err(|error| error.errno()))
+            .and_then(|how| roomy(|| held.queue.register(how)).map_err(|error| error.errno()))
             .map_or_else(errno::fail, |_| 0),
         Err(errno) => errno::fail(errno),
     }

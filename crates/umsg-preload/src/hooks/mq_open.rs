@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use libc::{mode_t, mq_attr, mqd_t};
 use rustix::fs::{Mode, OFlags};
 use umsg::posix::{OpenError, OpenOptions, Queue};
+use umsg::roomy;
 
 use crate::attachments::{self, Attached};
 use crate::{debug, errno, fd, home, names, pointer, process, table};
@@ -22,9 +23,9 @@ pub unsafe extern "C" fn mq_open(
     // SAFETY: the caller's promises to libc's mq_open are handed on; without O_CREAT the last two are not read.
     let opened = unsafe {
         if flags & libc::O_CREAT == 0 {
-            open(name, flags, 0, std::ptr::null())
+            roomy(|| open(name, flags, 0, std::ptr::null()))
         } else {
-            open(name, flags, mode, attributes)
+            roomy(|| open(name, flags, mode, attributes))
         }
     };
     opened.unwrap_or_else(errno::fail)
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t
         fortify_fail();
     }
     // SAFETY: the caller's promises to libc's function are handed on.
-    unsafe { open(name, flags, 0, std::ptr::null()) }.unwrap_or_else(errno::fail)
+    roomy(|| unsafe { open(name, flags, 0, std::ptr::null()) }).unwrap_or_else(errno::fail)
 }
 
 /// As glibc ends such a program.

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
+use umsg::roomy;
+
 use crate::{debug, errno, home, names};
 
 /// Removes a name. The queue lives on until its last descriptor is closed.
@@ -10,7 +12,7 @@ use crate::{debug, errno, home, names};
 pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
     // SAFETY: the caller promises a C string, as to libc's function.
     let name = unsafe { names::bytes(name) };
-    unlink(name).unwrap_or_else(errno::fail)
+    roomy(|| unlink(name)).unwrap_or_else(errno::fail)
 }
 
 fn unlink(name: &[u8]) -> Result<c_int, c_int> {

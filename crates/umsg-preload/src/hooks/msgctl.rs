@@ -6,6 +6,7 @@
 use std::ffi::c_int;
 
 use libc::{msginfo, msqid_ds};
+use umsg::roomy;
 use umsg::sysv::{Change, MsgInfo, raw};
 
 use crate::{errno, pointer, signals};
@@ -25,11 +26,18 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         return Err(libc::EINVAL);
     }
     match command {
-        libc::IPC_RMID => raw::msgctl_remove(id).map(|()| 0),
-        // SAFETY: by this function's contract.
-        libc::IPC_SET => raw::msgctl_set(id, &unsafe { read_change(data)? }).map(|()| 0),
+        libc::IPC_RMID => roomy(|| raw::msgctl_remove(id)).map(|()| 0),
+        libc::IPC_SET => {
+            // SAFETY: by this function's contract.
+            let change = unsafe { read_change(data)? };
+            roomy(|| raw::msgctl_set(id, &change)).map(|()| 0)
+        }
         libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
-            let (answer, entry) = raw::msgctl_stat(id, command)?;
+            let (answer, entry) = match command {
+                libc::IPC_STAT => raw::msgctl_stat(id, command)?,
+                // By an index: looks for the file.
+                _ => roomy(|| raw::msgctl_stat(id, command))?,
+            };
             // SAFETY: numbers and padding, for which zero is a value.
             let mut filled: msqid_ds = unsafe { std::mem::zeroed() };
             entry.fill(&mut filled);
@@ -38,7 +46,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
             Ok(answer)
         }
         libc::IPC_INFO | libc::MSG_INFO => {
-            let info = raw::msgctl_info(command)?;
+            let info = roomy(|| raw::msgctl_info(command))?;
             // SAFETY: by this function's contract; these commands take the address of another structure.
             unsafe { write(data.cast(), described(&info))? };
             Ok(info.highest_index)

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use libc::key_t;
+use umsg::roomy;
 use umsg::sysv::raw;
 
 use crate::{debug, errno, signals};
@@ -11,8 +12,10 @@ use crate::{debug, errno, signals};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
     signals::announce();
-    raw::get(key, flags).unwrap_or_else(|error| {
-        debug::explain("msgget", format!("{key:#x}").as_bytes(), &error);
-        errno::fail(error.errno())
+    roomy(|| {
+        raw::get(key, flags).unwrap_or_else(|error| {
+            debug::explain("msgget", format!("{key:#x}").as_bytes(), &error);
+            errno::fail(error.errno())
+        })
     })
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use libc::{fd_set, nfds_t, pollfd, sigset_t, suseconds_t, timespec, timeval};
 use rustix::fs::{Mode, OFlags};
 
+use umsg::roomy;
+
 use crate::cancellation::cancellation_point;
 use crate::polling::{self, Patience};
 use crate::{errno, next, pointer, signals, table};
@@ -81,7 +83,7 @@ impl Sets {
         let count = usize::try_from(count).unwrap_or(0);
         Sets {
             count: if signals::has_begun() && count > libc::FD_SETSIZE {
-                count.min(numbers_in_use(count))
+                count.min(roomy(|| numbers_in_use(count)))
             } else {
                 count
             },

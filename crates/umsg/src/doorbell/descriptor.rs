@@ -9,6 +9,7 @@ use super::kept::{Own, Sighting, raise};
 use super::{Admit, Lookup};
 use crate::namespace::{Namespace, random};
 use crate::sys::clock;
+use crate::sys::stack::roomy;
 use rustix::fs::{FlockOperation, OFlags, fcntl_setfl, flock};
 use rustix::io::{self, Errno};
 use rustix::param::page_size;
@@ -113,7 +114,7 @@ impl Doorbell {
         if let Some(polled) = self.polled(wanted) {
             return Ok(polled);
         }
-        begin()?;
+        roomy(begin)?;
         self.polled(wanted).ok_or_else(|| Errno::AGAIN.into())
     }
 

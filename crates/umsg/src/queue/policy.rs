@@ -269,7 +269,8 @@ impl Engine {
     fn do_chore_slow(&self, chore: &Chore) {
         // Relaxed: whether to look.
         if self.segment().fixed().holding.aside.load(Ordering::Relaxed) != 0 {
-            (chore.0)(self);
+            #[cfg(not(loom))]
+            crate::sys::stack::roomy(|| (chore.0)(self));
         }
     }
 

@@ -4,6 +4,7 @@
 use super::fixed::Fixed;
 use super::{MAGIC, Rules};
 use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};
+use crate::sys::stack::roomy;
 use rustix::fd::BorrowedFd;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -32,7 +33,7 @@ impl LastClose {
 impl Drop for LastClose {
     fn drop(&mut self) {
         // Whom it fails leaves it to the next who comes by.
-        let _ = remove_unused(&self.namespace, &self.name);
+        let _ = roomy(|| remove_unused(&self.namespace, &self.name));
     }
 }
 

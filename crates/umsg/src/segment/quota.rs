@@ -2,6 +2,7 @@
 
 use crate::namespace::Namespace;
 use crate::sys::clock;
+use crate::sys::stack::roomy;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long "there is no limit" is believed, in nanoseconds. A limit that is set is asked each time.
@@ -11,7 +12,7 @@ const TRUST: u64 = 100_000_000;
 #[derive(Debug)]
 pub(crate) struct Quota {
     namespace: Namespace,
-    /// CLOCK_MONOTONIC until which there is known to be no limit.
+    /// The reading of the machine's clock until which there is known to be no limit.
     unlimited_until: AtomicU64,
 }
 
@@ -30,9 +31,12 @@ impl Quota {
     /// Whether `more` bytes may come into use.
     pub(crate) fn allows(&self, more: usize) -> bool {
         // Relaxed: a hint that only saves asking.
-        if clock::monotonic() < self.unlimited_until.load(Ordering::Relaxed) {
-            return true;
-        }
+        clock::monotonic() < self.unlimited_until.load(Ordering::Relaxed)
+            || roomy(|| self.allows_slow(more))
+    }
+
+    #[cold]
+    fn allows_slow(&self, more: usize) -> bool {
         // A namespace that can't be asked any more (removed, or out of sight) has no say.
         let Some(limit) = self
             .namespace

@@ -7,7 +7,8 @@ const ALL: u64 = !(0b11 << 31
     | bit(libc::SIGSEGV)
     | bit(libc::SIGILL)
     | bit(libc::SIGFPE)
-    | bit(libc::SIGTRAP));
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS));
 
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)

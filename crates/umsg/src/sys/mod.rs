@@ -26,6 +26,8 @@ pub(crate) mod required;
 pub(crate) mod robust;
 pub(crate) mod scratch;
 #[cfg(not(loom))]
+pub(crate) mod stack;
+#[cfg(not(loom))]
 pub(crate) mod stat;
 pub(crate) mod thread;
 #[cfg(not(loom))]

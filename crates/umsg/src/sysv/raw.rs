@@ -14,6 +14,7 @@ use super::{Until, Want};
 use crate::namespace::Namespace;
 use crate::segment::Quota;
 use crate::sys::clock::Deadline;
+use crate::sys::stack::roomy;
 pub use control::{
     MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
 };
@@ -102,11 +103,13 @@ fn find_slow(id: i32) -> Result<(), Errno> {
         let namespace = Namespace::of_this_process()?;
         registry::attach_id(namespace, id)
     };
-    let segment = open().map_err(|error: OpenError| error.errno())?;
-    match attach(id, Queue::new(segment)) {
-        Some(_) => Ok(()),
-        None => Err(libc::ENOMEM),
-    }
+    roomy(|| {
+        let segment = open().map_err(|error: OpenError| error.errno())?;
+        match attach(id, Queue::new(segment)) {
+            Some(_) => Ok(()),
+            None => Err(libc::ENOMEM),
+        }
+    })
 }
 
 /// The queue with an identifier, for a message of a type and of a length in bytes, which is found to be one that it takes.
