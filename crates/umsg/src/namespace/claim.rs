@@ -45,13 +45,6 @@ pub(super) fn admit(directory: &mut Directory, caller: u32) -> Result<(), Namesp
 /// Records the caller's home unless one stands, in place of a record that a stranger planted; returns whether it
 /// did. For root's `umsg setup`.
 pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
-    if let Err(NamespaceError::RecordOwner { .. }) = record::read(directory) {
-        let record = Record {
-            limits: Limits::default(),
-            home: Home::of_caller()?,
-        };
-        return record::replace(directory, &record).map(|()| true);
-    }
     settle(directory, |_, _| Ok(true))
 }
 
@@ -101,13 +94,18 @@ fn write(
 ) -> Result<bool, NamespaceError> {
     match stale {
         Some(stale) => record::replace(directory, &Record { home, ..stale }).map(|()| true),
-        None => record::create(
-            directory,
-            &Record {
-                limits: Limits::default(),
-                home,
-            },
-        ),
+        None => {
+            let limits = Limits::default();
+            let record = Record { limits, home };
+            if record::create(directory, &record)? {
+                return Ok(true);
+            }
+            // What has the name may be a stranger's, which counts for nothing.
+            match record::read(directory)? {
+                Some(_) => Ok(false),
+                None => record::replace(directory, &record).map(|()| true),
+            }
+        }
     }
 }
 

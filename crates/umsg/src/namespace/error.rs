@@ -102,15 +102,6 @@ pub enum NamespaceError {
         /// The namespace's directory.
         path: PathBuf,
     },
-    /// The namespace's record belongs to neither the namespace's owner nor root (`EACCES`).
-    #[error("{path} belongs to user {owner}, who does not own the namespace: have root run {setup}, or remove it",
-             path = .path.display(), setup = setup(.path.parent()))]
-    RecordOwner {
-        /// The record.
-        path: PathBuf,
-        /// Its owner's user id.
-        owner: u32,
-    },
     /// The caller may not read the namespace's record (`EACCES`), which everybody may as it is made.
     #[error("{path} may not be read by this user: have its owner chmod 644 it, or remove it, the limits then have their defaults", path = .path.display())]
     RecordNotReadable {
@@ -197,7 +188,7 @@ impl NamespaceError {
             E::NotADirectory { .. } => Errno::NOTDIR,
             E::Stranger { .. } | E::Tamperable { .. } | E::NotAccessible { .. } => Errno::ACCESS,
             E::ForeignPidNamespace { .. } | E::UnclaimedPidNamespace { .. } => Errno::ACCESS,
-            E::RecordOwner { .. } | E::RecordNotReadable { .. } => Errno::ACCESS,
+            E::RecordNotReadable { .. } => Errno::ACCESS,
             E::RecordDamaged { .. } => Errno::BADMSG,
             E::RecordVersion { .. } => Errno::OPNOTSUPP,
             E::InvalidLimit { .. } => Errno::INVAL,

@@ -129,7 +129,7 @@ impl Namespace {
     /// The limits that hold now, read afresh; the defaults where nobody has set any.
     ///
     /// # Errors
-    /// As for the directory; `RecordOwner`, `RecordNotReadable`, `RecordDamaged`, `RecordVersion`.
+    /// As for the directory; `RecordNotReadable`, `RecordDamaged`, `RecordVersion`.
     pub fn limits(&self) -> Result<Limits, NamespaceError> {
         let record = record::read(&self.directory()?)?;
         Ok(record.map(|record| record.limits).unwrap_or_default())

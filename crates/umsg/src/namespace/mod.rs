@@ -55,6 +55,7 @@ mod directory;
 mod error;
 mod file_error;
 mod home;
+mod identified;
 mod intruders;
 mod limits;
 mod msg;

@@ -11,6 +11,7 @@ use super::Namespace;
 use super::directory::{Directory, proc_link};
 use super::error::NamespaceError;
 use super::file_error::FileError;
+use super::identified::open_regular;
 use super::names::QueueName;
 use super::queues::POSIX;
 use super::transient;
@@ -45,7 +46,7 @@ impl Namespace {
     /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `SecondName`, `TooManyFiles`, `Namespace`, `System`.
     ///
     /// # Blocking
-    /// Never: a FIFO in place of the queue is not waited for.
+    /// Never: a FIFO in place of the queue is not opened.
     pub(crate) fn open_queue_file(
         &self,
         name: &QueueName,
@@ -124,13 +125,7 @@ pub(super) fn open_in(
     access: FileAccess,
     nonblocking: bool,
 ) -> Result<OwnedFd, FileError> {
-    let flags = access.flags() | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = directory.with_number(|directory| {
-        let (at, path) = directory.locate(name);
-        fs::openat(at, &path, flags | OFlags::NOCTTY, Mode::empty())
-    });
-    let file = file.map_err(|e| FileError::of("open", e))?;
-    check_regular(&file)?;
+    let file = open_regular(directory, name, access.flags())?;
     check_one_name(&file)?;
     if !nonblocking {
         fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FileError::of("fcntl", e))?;
@@ -170,15 +165,6 @@ pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
     {
         // By descriptor: the name may lead elsewhere by now.
         let _ = fs::chmod(proc_link(file.as_fd()), Mode::empty());
-    }
-}
-
-pub(super) fn check_regular(file: &OwnedFd) -> Result<(), FileError> {
-    let stat = fs::fstat(file).map_err(|e| FileError::of("fstat", e))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(()),
-        FileType::Directory => Err(FileError::Directory),
-        _ => Err(FileError::Special),
     }
 }
 

@@ -11,7 +11,7 @@ use super::Namespace;
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::names::QueueName;
-use super::{transient, trust};
+use super::{random, transient, trust};
 
 /// The sub-directory for POSIX queues: one file a queue, named like the queue without its slash.
 pub(super) const POSIX: &str = "mq";
@@ -45,6 +45,30 @@ pub(super) fn make_fit(
     }
     trust::check(&queues, namespace.owner())?;
     Ok(made)
+}
+
+/// Whether an error says that a stranger has put something in the place of a directory for queues.
+pub(super) fn is_planted(namespace: &Directory, name: &str, error: &NamespaceError) -> bool {
+    use NamespaceError::{NotADirectory, Stranger, Symlink};
+    let there = match error {
+        Stranger { path, .. } | NotADirectory { path } | Symlink { path } => path,
+        _ => return false,
+    };
+    let is_strangers = |stat: fs::Stat| ![0, namespace.owner()].contains(&stat.st_uid);
+    *there == namespace.path().join(name) && fs::lstat(there).is_ok_and(is_strangers)
+}
+
+/// Takes out of the way what a stranger has put in the place of a directory for queues, under a name that nothing looks for. For root.
+pub(super) fn evict(namespace: &Directory, name: &str) -> Result<(), NamespaceError> {
+    let (at, path) = namespace.locate(name);
+    let is_strangers = |stat: &fs::Stat| ![0, namespace.owner()].contains(&stat.st_uid);
+    match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if is_strangers(&stat) => {}
+        _ => return Ok(()),
+    }
+    let (to, aside) = namespace.locate(format!("planted-{name}-{:016x}", random()));
+    fs::renameat(at, &path, to, &aside)
+        .map_err(|e| NamespaceError::changing("rename", namespace.path(), e))
 }
 
 fn open_or_make(
@@ -298,7 +322,7 @@ fn is_regular(queues: &Directory, entry: &DirEntry) -> bool {
 mod tests {
     use super::*;
     use crate::namespace::testing::{
-        STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
+        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
     };
 
     fn queues(dir: &TestDir) -> std::path::PathBuf {
@@ -339,19 +363,36 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_directory_for_queues_is_refused_to_all_even_to_that_stranger() {
+    fn what_a_stranger_puts_in_place_of_a_directory_for_queues_is_refused_for_that_kind_alone() {
         if !is_root() {
             return;
         }
-        let dir = TestDir::shared();
-        std::fs::create_dir(queues(&dir)).unwrap();
-        chown(&queues(&dir), STRANGER);
-        let refused = || Namespace::at(dir.path()).unwrap_err();
-        assert!(matches!(refused(), NamespaceError::Stranger { .. }));
-        as_user(STRANGER, || {
-            assert!(matches!(refused(), NamespaceError::Stranger { .. }))
-        });
-        assert_eq!(owner(&queues(&dir)), STRANGER);
+        type Make = fn(&Path);
+        let makes: [Make; 4] = [
+            |path| std::fs::create_dir(path).unwrap(),
+            |path| std::fs::write(path, b"").unwrap(),
+            |path| std::os::unix::fs::symlink("/dev", path).unwrap(),
+            |path| fs::mkfifoat(fs::CWD, path, Mode::RWXU).unwrap(),
+        ];
+        for make in makes {
+            let dir = TestDir::shared();
+            Namespace::setup_shared(dir.path()).unwrap();
+            for kind in [POSIX, SYSV, RINGS] {
+                std::fs::remove_dir(dir.path().join(kind)).unwrap();
+                as_user(STRANGER, || make(&dir.path().join(kind)));
+                for user in [0, STRANGER, OTHER_STRANGER] {
+                    as_user(user, || {
+                        let namespace = Namespace::at(dir.path()).unwrap();
+                        for other in [POSIX, SYSV, RINGS] {
+                            let is_refused = namespace.queues_of(other).is_err();
+                            assert_eq!(is_refused, other == kind, "{kind} {other}");
+                        }
+                    });
+                }
+                Namespace::setup_shared(dir.path()).unwrap();
+                assert!(dir.namespace().queues_of(kind).is_ok());
+            }
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::{self, Errno};
 
 use super::caller;
@@ -56,19 +56,30 @@ pub(super) struct Record {
     pub(super) home: Home,
 }
 
-/// Reads the record; None if there is none.
+/// Reads the record; None if there is none. What another user than root or the directory's owner put in its place counts for nothing, and
+/// is not opened.
 ///
 /// # Errors
-/// `RecordOwner`, `RecordNotReadable`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the directory may not be searched.
+/// `RecordNotReadable`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the directory may not be searched.
 pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceError> {
     let path = directory.path().join(NAME);
     let (at, name) = directory.locate(NAME);
+    match fs::statat(at, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if !is_trusted(directory, &stat) => return Ok(None),
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+            return Err(damaged(path, "a symbolic link"));
+        }
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+            return Err(damaged(path, "not a file"));
+        }
+        Err(Errno::NOENT) => return Ok(None),
+        // Only root and the directory's owner can replace it meanwhile.
+        Ok(_) | Err(_) => {}
+    }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match fs::openat(at, &name, flags, Mode::empty()) {
-        Ok(file) => read_file(directory, path, &file).map(Some),
+        Ok(file) => read_file(directory, path, &file),
         Err(Errno::NOENT) => Ok(None),
-        Err(Errno::LOOP) => Err(damaged(path, "a symbolic link")),
-        Err(Errno::NXIO) => Err(damaged(path, "not a file")),
         Err(Errno::ACCESS) if fs::statat(at, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
             Err(NamespaceError::RecordNotReadable { path })
         }
@@ -76,17 +87,18 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
     }
 }
 
+fn is_trusted(directory: &Directory, record: &Stat) -> bool {
+    record.st_uid == 0 || record.st_uid == directory.owner()
+}
+
 fn read_file(
     directory: &Directory,
     path: PathBuf,
     file: &OwnedFd,
-) -> Result<Record, NamespaceError> {
+) -> Result<Option<Record>, NamespaceError> {
     let stat = fs::fstat(file).map_err(|e| NamespaceError::system("fstat", &path, e))?;
-    if stat.st_uid != 0 && stat.st_uid != directory.owner() {
-        return Err(NamespaceError::RecordOwner {
-            path,
-            owner: stat.st_uid,
-        });
+    if !is_trusted(directory, &stat) {
+        return Ok(None);
     }
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(damaged(path, "not a file"));
@@ -94,7 +106,7 @@ fn read_file(
     let mut bytes = [0; SIZE + 1];
     let length =
         io::pread(file, &mut bytes, 0).map_err(|e| NamespaceError::system("read", &path, e))?;
-    decode(path, &bytes[..length])
+    decode(path, &bytes[..length]).map(Some)
 }
 
 fn damaged(path: PathBuf, what: &'static str) -> NamespaceError {
@@ -269,7 +281,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, chown, is_root, mode, owner};
+    use crate::namespace::testing::{STRANGER, TestDir, as_user, chown, is_root, mode, owner};
 
     fn record() -> Record {
         let limits = Limits {
@@ -430,21 +442,23 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_record_is_refused() {
+    fn what_a_stranger_puts_in_place_of_the_record_counts_for_nothing() {
         if !is_root() {
             return;
         }
-        let dir = TestDir::shared();
-        create(&mut open(&dir), &record()).unwrap();
-        chown(&dir.path().join(NAME), STRANGER);
-        let error = read(&open(&dir)).unwrap_err();
-        assert!(matches!(
-            error,
-            NamespaceError::RecordOwner {
-                owner: STRANGER,
-                ..
-            }
-        ));
+        type Make = fn(&std::path::Path);
+        let makes: [Make; 5] = [
+            |path| std::fs::write(path, b"").unwrap(),
+            |path| std::fs::write(path, encode(&record())).unwrap(),
+            |path| std::fs::create_dir(path).unwrap(),
+            |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap(),
+            |path| fs::mkfifoat(fs::CWD, path, Mode::RWXU).unwrap(),
+        ];
+        for make in makes {
+            let dir = TestDir::shared();
+            as_user(STRANGER, || make(&dir.path().join(NAME)));
+            assert_eq!(read(&open(&dir)), Ok(None));
+        }
     }
 
     #[test]

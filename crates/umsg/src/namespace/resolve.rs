@@ -49,7 +49,7 @@ impl Namespace {
     /// - `HoldsOtherFiles` (`ENOTEMPTY`): it is no namespace and was not meant to be one;
     /// - `Stranger`, `Tamperable` (`EACCES`): others could tamper with the queues;
     /// - `ForeignPidNamespace`, `UnclaimedPidNamespace` (`EACCES`): thread ids would collide;
-    /// - `RecordOwner` (`EACCES`), `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
+    /// - `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
     /// - `NoQueuesDirectory` (`ENOENT`): the caller may not complete it.
     ///
     /// # If the process dies
@@ -167,7 +167,11 @@ fn admitted(
     contents::check(&directory, otherwise)?;
     claim::admit(&mut directory, caller)?;
     let mode = directory.mode() & COMMON_MODE;
-    queues::make_fit(&directory, queues::POSIX, mode, caller)?;
+    match queues::make_fit(&directory, queues::POSIX, mode, caller) {
+        // A stranger has planted it. Rings and System V queues go on; POSIX queues are refused when one is used.
+        Err(error) if queues::is_planted(&directory, queues::POSIX, &error) => {}
+        fit => drop(fit?),
+    }
     // A namespace of before System V queues has no directory for them, and a caller who may not make it uses the others:
     // what is wrong with it, if anything, is told to who uses it.
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);

@@ -77,6 +77,9 @@ impl Namespace {
         let mut directory = Directory::open(&path)?;
         trust::check_owner(&directory, 0)?;
         contents::check(&directory, Otherwise::Make)?;
+        for kind in [queues::POSIX, queues::SYSV, queues::RINGS] {
+            queues::evict(&directory, kind)?;
+        }
         let posix_made = queues::make_fit(&directory, queues::POSIX, SHARED_MODE, 0)?;
         let sysv_made = queues::make_fit(&directory, queues::SYSV, SHARED_MODE, 0)?;
         let rings_made = queues::make_fit(&directory, queues::RINGS, SHARED_MODE, 0)?;

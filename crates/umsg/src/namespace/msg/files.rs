@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::names::of_index;
 use crate::namespace::Namespace;
 use crate::namespace::directory::Directory;
 use crate::namespace::file_error::FileError;
-use crate::namespace::open::check_regular;
+use crate::namespace::identified::open_regular;
 use crate::namespace::publish::creation_error;
 use crate::namespace::queues::{SYSV, TO_NAMESPACE};
 use crate::namespace::staged::Staged;
@@ -37,23 +37,19 @@ impl Files {
         &self.0
     }
 
+    pub(super) fn directory_mut(&mut self) -> &mut Directory {
+        &mut self.0
+    }
+
     /// Opens the file of the queue with an index for reading and writing, never one that is not a regular file.
     ///
     /// # Errors
     /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `System`.
     ///
     /// # Blocking
-    /// Never: a FIFO in place of the queue is not waited for.
+    /// Never: a FIFO in place of the queue is not opened.
     pub(crate) fn open(&mut self, index: u32) -> Result<OwnedFd, FileError> {
-        let name = of_index(index);
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self.0.with_number(|directory| {
-            let (at, path) = directory.locate(&name);
-            fs::openat(at, &path, flags | OFlags::CLOEXEC, Mode::empty())
-        });
-        let file = file.map_err(|e| FileError::of("open", e))?;
-        check_regular(&file)?;
-        Ok(file)
+        open_regular(&mut self.0, of_index(index).as_ref(), OFlags::RDWR)
     }
 
     /// A file without a name, or with a temporary one.
@@ -149,6 +145,7 @@ impl Drop for NewFile {
 mod tests {
     use super::*;
     use crate::namespace::testing::{TestDir, mode};
+    use rustix::fs::Mode;
 
     #[test]
     fn a_new_file_is_seen_once_it_has_an_index_and_stays() {

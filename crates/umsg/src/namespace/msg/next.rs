@@ -18,7 +18,7 @@ use rustix::io::{self, Errno};
 use super::files::Files;
 use super::names::{INDICES, NEXT};
 use crate::namespace::file_error::FileError;
-use crate::namespace::open::check_regular;
+use crate::namespace::identified::open_regular;
 use crate::namespace::staged::Staged;
 use crate::sys::clock;
 
@@ -102,7 +102,7 @@ impl Files {
     ///
     /// # Errors
     /// `NoMemory`, `TooManyFiles`. What else the note is, it is not believed.
-    pub(crate) fn next(&self, in_use: u32) -> Result<Next, FileError> {
+    pub(crate) fn next(&mut self, in_use: u32) -> Result<Next, FileError> {
         match self.read_next() {
             Ok(Some(next)) => Ok(next),
             Err(error) if is_want(&error) => Err(error),
@@ -111,7 +111,7 @@ impl Files {
         }
     }
 
-    fn read_next(&self) -> Result<Option<Next>, FileError> {
+    fn read_next(&mut self) -> Result<Option<Next>, FileError> {
         let file = self.open_next()?;
         let mut bytes = [0; SIZE + 1];
         let len = io::pread(&file, &mut bytes, 0).map_err(|e| FileError::of("pread", e))?;
@@ -140,13 +140,8 @@ impl Files {
         Ok(())
     }
 
-    fn open_next(&self) -> Result<OwnedFd, FileError> {
-        let (at, path) = self.directory().locate(NEXT);
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = fs::openat(at, &path, flags | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|e| FileError::of("open", e))?;
-        check_regular(&file)?;
-        Ok(file)
+    fn open_next(&mut self) -> Result<OwnedFd, FileError> {
+        open_regular(self.directory_mut(), NEXT.as_ref(), OFlags::RDWR)
     }
 
     fn make_next(&mut self, next: Next) -> Result<(), FileError> {
@@ -291,6 +286,7 @@ mod tests {
         assert_eq!(files.next(1).unwrap(), last(5, 6));
         std::fs::remove_file(dir.path().join("msg/.next")).unwrap();
         std::fs::create_dir(dir.path().join("msg/.next")).unwrap();
-        files.note_next(files.next(1).unwrap().with(0)).unwrap();
+        let next = files.next(1).unwrap();
+        files.note_next(next.with(0)).unwrap();
     }
 }

@@ -5,15 +5,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::super::bells::random;
 use super::super::directory::Directory;
 use super::super::error::NamespaceError;
 use super::super::file_error::FileError;
+use super::super::identified::open_regular;
 use super::super::names::QueueName;
-use super::super::open::{check_regular, close_other_names};
+use super::super::open::close_other_names;
 use super::super::queues::{for_each_entry, most_entries};
 use super::super::{Namespace, caller};
 use super::{FILE, MODE, file_of, home, is_foreign};
@@ -143,7 +144,7 @@ fn find_unused(
     name: &OsStr,
     is_due: &dyn Fn(BorrowedFd<'_>) -> bool,
 ) -> Result<Found, FileError> {
-    let home = match home(queues, name) {
+    let mut home = match home(queues, name) {
         Err(FileError::NotFound) => return Ok(Found::Else(Removal::Gone)),
         Err(FileError::AlreadyExists | FileError::Symlink) => {
             return Ok(Found::Else(Removal::Stays));
@@ -155,7 +156,7 @@ fn find_unused(
         let errno = Errno::MFILE.raw_os_error();
         return Err(FileError::TooManyFiles { errno });
     }
-    let file = match open_in_open(&home) {
+    let file = match open_in_open(&mut home) {
         Err(FileError::NotFound) if home.mode() != MODE => {
             return Ok(Found::Else(Removal::Stays));
         }
@@ -222,13 +223,8 @@ fn remove_unused_in(
 }
 
 /// To look at it only, and to lock it.
-fn open_in_open(home: &Directory) -> Result<OwnedFd, FileError> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let (at, path) = home.locate(FILE);
-    let file = fs::openat(at, &path, flags | OFlags::NOCTTY, Mode::empty());
-    let file = file.map_err(|e| FileError::of("open", e))?;
-    check_regular(&file)?;
-    Ok(file)
+fn open_in_open(home: &mut Directory) -> Result<OwnedFd, FileError> {
+    open_regular(home, FILE.as_ref(), OFlags::RDONLY)
 }
 
 /// Takes the name away from a queue that goes, whoever has it open.

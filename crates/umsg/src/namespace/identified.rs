@@ -1,0 +1,189 @@
+//! Opening a file that another user may have put there.
+//!
+//! open(2) of a FIFO takes the lock of its pipe. Another user can hold that lock for ever, by a write from a page that is never
+//! served, and `O_NONBLOCK` does not help: the opener sleeps where no signal ends it. So no file is opened before it was looked at.
+//!
+//! 1. `O_PATH` names the file and opens nothing.
+//! 2. fstat(2) of that descriptor says whether it is a regular file.
+//! 3. The descriptor's link in /proc opens that very file, whatever its name leads to by now.
+//!
+//! Step 3 takes a second descriptor number and /proc. A process that lacks either opens the file by its name again. It does so only if no other
+//! user can put another file there meanwhile: the file and the directory belong to root or to the caller.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::{self, Errno};
+
+use super::caller;
+use super::directory::{Directory, proc_link};
+use super::file_error::FileError;
+
+/// How often a file is looked at that another process of the user keeps replacing.
+const ATTEMPTS: u32 = 100;
+
+/// Opens a regular file of a directory, with these flags, FD_CLOEXEC and O_NONBLOCK.
+///
+/// # Errors
+/// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `System`.
+///
+/// # Blocking
+/// Never.
+pub(super) fn open_regular(
+    directory: &mut Directory,
+    name: &OsStr,
+    access: OFlags,
+) -> Result<OwnedFd, FileError> {
+    let refuse = |e| FileError::of("open", e);
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    for _ in 0..ATTEMPTS {
+        let (seen, stat) = look(directory, name)?;
+        let link = proc_link(seen.as_fd());
+        let error = match directory.with_number(|_| fs::open(&link, flags, Mode::empty())) {
+            Err(error @ (Errno::MFILE | Errno::NOENT)) => error,
+            opened => return opened.map_err(refuse),
+        };
+        if !stays(directory, &stat) {
+            return Err(refuse(error));
+        }
+        drop(seen);
+        let file = open_by_name(directory, name, flags).map_err(refuse)?;
+        let opened = fs::fstat(&file).map_err(|e| FileError::of("fstat", e))?;
+        if (opened.st_dev, opened.st_ino) == (stat.st_dev, stat.st_ino) {
+            return Ok(file);
+        }
+    }
+    Err(refuse(Errno::AGAIN))
+}
+
+/// Names a regular file without opening it.
+fn look(directory: &mut Directory, name: &OsStr) -> Result<(OwnedFd, Stat), FileError> {
+    let seen = open_by_name(directory, name, OFlags::PATH | OFlags::CLOEXEC);
+    let seen = seen.map_err(|e| FileError::of("open", e))?;
+    let stat = fs::fstat(&seen).map_err(|e| FileError::of("fstat", e))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok((seen, stat)),
+        FileType::Directory => Err(FileError::Directory),
+        FileType::Symlink => Err(FileError::Symlink),
+        _ => Err(FileError::Special),
+    }
+}
+
+fn open_by_name(directory: &mut Directory, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+    directory.with_number(|directory| {
+        let (at, path) = directory.locate(name);
+        fs::openat(at, &path, flags | OFlags::NOFOLLOW, Mode::empty())
+    })
+}
+
+/// Whether only root and the caller can put another file in the place of this one: nobody else takes names of theirs from a directory that is
+/// sticky, as all are that others may write in.
+fn stays(directory: &Directory, stat: &Stat) -> bool {
+    let is_trusted = |user: u32| user == 0 || user == caller();
+    is_trusted(directory.owner()) && is_trusted(stat.st_uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::{Alone, STRANGER, TestDir, as_user, chmod, chown, is_root};
+    use rustix::fs::CWD;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn open(dir: &Path, name: &str) -> Result<OwnedFd, FileError> {
+        let mut directory = Directory::open(dir).unwrap();
+        open_regular(&mut directory, OsStr::new(name), OFlags::RDWR)
+    }
+
+    /// The names of files that this process has open.
+    fn is_open_here(path: &Path) -> bool {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        links
+            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+            .any(|target| target == path)
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_named_and_never_opened() {
+        let dir = TestDir::new();
+        let at = |name: &str| dir.path().join(name);
+        fs::mkfifoat(CWD, at("fifo"), Mode::RWXU).unwrap();
+        std::fs::create_dir(at("directory")).unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        std::fs::write(at("file"), b"").unwrap();
+        let error = |name| open(dir.path(), name).unwrap_err();
+        assert_eq!(error("fifo"), FileError::Special);
+        assert_eq!(error("directory"), FileError::Directory);
+        assert_eq!(error("link"), FileError::Symlink);
+        assert_eq!(error("missing"), FileError::NotFound);
+        let file = open(dir.path(), "file").unwrap();
+        assert!(is_open_here(&at("file")));
+        drop(file);
+    }
+
+    #[test]
+    fn a_name_that_changes_between_a_fifo_and_a_file_never_has_the_fifo_opened() {
+        if !is_root() {
+            return;
+        }
+        let dir = TestDir::shared();
+        let at = |name: &str| dir.path().join(name);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                as_user(STRANGER, || {
+                    while !is_over.load(Ordering::SeqCst) {
+                        let _ = fs::mkfifoat(CWD, at("new"), Mode::RWXU);
+                        let _ = fs::rename(at("new"), at("name"));
+                        std::fs::write(at("new"), b"").unwrap();
+                        let _ = fs::rename(at("new"), at("name"));
+                    }
+                });
+            });
+            for _ in 0..20_000 {
+                match open(dir.path(), "name") {
+                    Ok(file) => {
+                        let stat = fs::fstat(&file).unwrap();
+                        let kind = FileType::from_raw_mode(stat.st_mode);
+                        assert_eq!(kind, FileType::RegularFile);
+                    }
+                    Err(error) => {
+                        assert!(matches!(error, FileError::Special | FileError::NotFound));
+                    }
+                }
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+    }
+
+    /// In a process of its own, as it takes all descriptors.
+    #[test]
+    fn with_one_number_left_only_what_no_other_user_can_replace_is_opened() {
+        const TEST: Alone =
+            Alone::new("with_one_number_left_only_what_no_other_user_can_replace_is_opened");
+        let Some(path) = TEST.directory() else {
+            if is_root() {
+                let dir = TestDir::shared();
+                for (name, owner) in [("own", 0), ("strangers", STRANGER)] {
+                    std::fs::write(dir.path().join(name), b"").unwrap();
+                    chmod(&dir.path().join(name), 0o666);
+                    chown(&dir.path().join(name), owner);
+                }
+                TEST.passes(dir.path(), &[]);
+            }
+            return;
+        };
+        let mut hoard = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            hoard.push(file);
+        }
+        hoard.pop();
+        drop(open(&path, "own").unwrap());
+        let error = open(&path, "strangers").unwrap_err();
+        assert!(matches!(error, FileError::TooManyFiles { .. }));
+        hoard.pop();
+        drop(open(&path, "strangers").unwrap());
+    }
+}
