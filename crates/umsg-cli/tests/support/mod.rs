@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long a command may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// A user who is not root and owns nothing.
 pub const NOBODY: u32 = 65_534;
 

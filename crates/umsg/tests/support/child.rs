@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
+/// How long a child may take to do what it does at once on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -140,7 +143,7 @@ impl Child {
             stat.is_ok_and(|stat| stat.contains(") T "))
         };
         assert!(
-            super::wait_until(Duration::from_secs(10), is_stopped),
+            super::wait_until(PATIENCE, is_stopped),
             "{what}: nobody came by"
         );
     }
@@ -165,7 +168,7 @@ impl Child {
     /// Waits for the child's end; fails the test if it does not come.
     #[track_caller]
     pub fn expect(&mut self, exit: Exit, what: &str) {
-        match self.wait(Duration::from_secs(10)) {
+        match self.wait(PATIENCE) {
             Some(end) => assert_eq!(end, exit, "{what}"),
             None => panic!("{what}: stuck"),
         }
@@ -219,7 +222,7 @@ impl Child {
     /// Kills and reaps.
     pub fn kill(&mut self) {
         self.signal(libc::SIGKILL);
-        self.wait(Duration::from_secs(10)).expect("a killed child");
+        self.wait(PATIENCE).expect("a killed child");
     }
 }
 
