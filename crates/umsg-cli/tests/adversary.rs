@@ -268,3 +268,48 @@ fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), 
     }
     done
 }
+
+#[test]
+fn what_a_stranger_puts_into_a_namespace_before_its_first_user_harms_nobody() {
+    if !is_root() {
+        return;
+    }
+    let workshop = Workshop::new();
+    let command = stage::command(&workshop);
+    let mut failures = Failures::default();
+    let used = failures.stage(&command);
+    let empty = Stage::at_boot();
+    let is_known = |entry: &Entry| empty.space.join(&entry.path).symlink_metadata().is_ok();
+    // What is not of one queue alone.
+    let common = [Kind::Record, Kind::Next, Kind::Directory];
+    let entries = used.entries().into_iter().filter(|entry| !is_known(entry));
+    let mut names: Vec<String> = entries
+        .filter(|entry| kind(entry).is_ok_and(|kind| common.contains(&kind)))
+        .map(|entry| entry.path)
+        .collect();
+    names.push(names::INDEX.to_owned());
+    for name in &names {
+        for (what, act) in PLANTS {
+            let done = plant_first(&command, name, *act);
+            failures.note(&format!("stranger: {what} as {name}, first of all"), done);
+        }
+    }
+    failures.expect_none();
+}
+
+/// Puts something into a namespace that nobody has used, and has the victims come.
+fn plant_first(command: &Path, name: &str, act: Act) -> Result<(), String> {
+    let mut stage = Stage::at_boot();
+    let own = stage.own();
+    let mut adversaries = Vec::new();
+    let mut is_harmful = false;
+    for path in names::expand(name, &[]) {
+        let adversary = adversary(STRANGER, vec![act], &stage.space.join(path), &own)?;
+        is_harmful |= adversary.ask("0")? == SUCCESS;
+        adversaries.push(adversary);
+    }
+    match is_harmful {
+        true => stage.open(command),
+        false => Ok(()),
+    }
+}

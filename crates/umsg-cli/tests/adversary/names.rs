@@ -15,7 +15,7 @@ use super::stage::{Stage, Without};
 /// Stands for the process ids of the newcomers.
 const PID: &str = "<pid>";
 /// Stands for each free index of System V queues.
-const INDEX: &str = "msg/<index>";
+pub const INDEX: &str = "msg/<index>";
 /// So many indices are tried.
 const INDICES: u32 = 100;
 

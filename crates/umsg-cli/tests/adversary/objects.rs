@@ -31,6 +31,10 @@ pub enum Kind {
     Ring,
     Socket,
     Bell,
+    /// Names the dead-letter queue of a queue.
+    DeadLetter,
+    /// Tells whether a process lives.
+    Life,
     Temporary,
 }
 
@@ -49,6 +53,8 @@ pub const KINDS: &[(Kind, u32, u32)] = &[
     (Ring, libc::S_IFREG, 0o066),
     (Socket, libc::S_IFSOCK, 0o066),
     (Bell, libc::S_IFIFO, 0o066),
+    (DeadLetter, libc::S_IFLNK, 0o777),
+    (Life, libc::S_IFREG, 0o044),
     (Temporary, libc::S_IFREG, 0),
 ];
 
@@ -71,8 +77,11 @@ pub fn kind(entry: &Entry) -> Result<Kind, String> {
         [""] => Top,
         [".namespace"] => Record,
         [name] if name.starts_with(".bell-") => Bell,
+        [name] if name.starts_with(".dead-") => DeadLetter,
         [_] if is_directory => Directory,
         ["bell", _] => Bell,
+        ["life", _] => Life,
+        ["dead", _] => DeadLetter,
         ["ring", name] if name.starts_with(".bell-") => Socket,
         [_, name] if name.starts_with(".tmp-") => Temporary,
         ["mq", _] if is_directory => Transient,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use umsg::Namespace;
+use umsg::{Namespace, TMPFILES};
 
 use super::actor::{Actor, User};
 use super::objects::{self, Entry, Kind};
@@ -72,24 +72,47 @@ pub struct Newcomers(Vec<Actor>);
 impl Stage {
     /// Has the administrator make the namespace, and the victims all of their objects.
     pub fn new(command: &Path) -> Result<Stage, String> {
+        let mut stage = Stage::empty();
+        let mut setup = Command::new(command);
+        setup.arg("setup").arg("--dir").arg(&stage.space);
+        ended_well(&support::finish(&mut setup, b""), "umsg setup")?;
+        stage.open(command)?;
+        Ok(stage)
+    }
+
+    /// The directories that tmpfiles.d(5) makes at boot, as `umsg setup --print-tmpfiles` says, and no victim yet.
+    pub fn at_boot() -> Stage {
+        let stage = Stage::empty();
+        for line in TMPFILES.lines().filter(|line| line.starts_with("d ")) {
+            let mut words = line.split_whitespace().skip(1);
+            let (path, mode) = (words.next().unwrap(), words.next().unwrap());
+            let path = path.strip_prefix("/dev/shm/umsg").unwrap();
+            let path = stage.space.join(path.trim_start_matches('/'));
+            fs::create_dir(&path).unwrap();
+            set_mode(&path, u32::from_str_radix(mode, 8).unwrap());
+        }
+        stage
+    }
+
+    fn empty() -> Stage {
         let base = TempDir::with_prefix_in("umsg-adversary-", "/dev/shm").unwrap();
         set_mode(base.path(), 0o755);
         let space = base.path().join("space");
-        let mut setup = Command::new(command);
-        setup.arg("setup").arg("--dir").arg(&space);
-        ended_well(&support::finish(&mut setup, b""), "umsg setup")?;
-        let mut stage = Stage {
+        Stage {
             base,
             space,
             pairs: Vec::new(),
             rounds: 0,
-        };
-        for (owner, user) in VICTIMS {
-            let pair = stage.pair(owner, user)?;
-            stage.pairs.push(pair);
         }
-        stage.round(command, Without::default())?;
-        Ok(stage)
+    }
+
+    /// Has the victims make all of their objects, and do everything once.
+    pub fn open(&mut self, command: &Path) -> Result<(), String> {
+        for (owner, user) in VICTIMS {
+            let pair = self.pair(owner, user)?;
+            self.pairs.push(pair);
+        }
+        self.round(command, Without::default())
     }
 
     fn pair(&self, owner: &'static str, user: User) -> Result<Pair, String> {
