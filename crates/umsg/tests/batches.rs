@@ -461,12 +461,12 @@ fn a_batch_drops_the_oldest_of_a_full_queue_or_fails_as_a_message_does() {
 fn a_batch_receive_passes_over_messages_that_are_too_old() {
     let place = Place::new();
     let queue = with_policy(&place, |options| {
-        options.time_to_live(Duration::from_millis(600));
+        options.time_to_live(Duration::from_secs(3));
     });
     queue.send_batch(&[(b"old", 1)]).unwrap();
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(2500));
     queue.send_batch(&[(b"new", 5), (b"other", 1)]).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(600));
     assert_eq!(drain(&queue), owned([(b"new", 5), (b"other", 1)]));
     assert_eq!(queue.status().statistics.expired, 1);
 }

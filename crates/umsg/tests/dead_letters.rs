@@ -1,4 +1,6 @@
 //! Who decides where the messages of a queue go that it could not keep or deliver: the owner of its file, and nobody who may write to it.
+//!
+//! The tests take turns: a child that one of them forks has the queues of the others open, too.
 
 mod support;
 
@@ -8,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
+use support::turn;
 use support::users::{Everybodys, as_user};
 use umsg::posix::{self, OpenError, Queue, ReceiveError, Undelivered};
 
@@ -57,6 +60,7 @@ fn messages(place: &Everybodys, queue: &str) -> usize {
 
 #[test]
 fn what_a_sender_writes_in_a_segment_moves_no_message_to_another_queue() {
+    let _turn = turn();
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -96,6 +100,7 @@ fn what_a_sender_writes_in_a_segment_moves_no_message_to_another_queue() {
 
 #[test]
 fn nobody_names_a_dead_letter_queue_of_another_user() {
+    let _turn = turn();
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -129,6 +134,7 @@ fn nobody_names_a_dead_letter_queue_of_another_user() {
 
 #[test]
 fn a_name_that_another_user_has_taken_since_gets_no_messages() {
+    let _turn = turn();
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -167,6 +173,7 @@ fn a_name_that_another_user_has_taken_since_gets_no_messages() {
 
 #[test]
 fn messages_stay_set_aside_until_queue_label_and_dead_letter_queue_have_one_owner() {
+    let _turn = turn();
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -200,6 +207,7 @@ fn messages_stay_set_aside_until_queue_label_and_dead_letter_queue_have_one_owne
 
 #[test]
 fn a_repair_finds_the_label_of_a_queue_that_was_scribbled_over() {
+    let _turn = turn();
     let place = Place::new();
     let mut options = umsg::posix::OpenOptions::new();
     options.read(true).write(true).create(true);
@@ -223,6 +231,7 @@ fn a_repair_finds_the_label_of_a_queue_that_was_scribbled_over() {
 
 #[test]
 fn the_label_of_a_queue_goes_with_it() {
+    let _turn = turn();
     let place = Place::new();
     let make = |goes: bool| {
         let mut options = umsg::posix::OpenOptions::new();
@@ -255,6 +264,7 @@ fn the_label_of_a_queue_goes_with_it() {
 #[cfg(feature = "crash-points")]
 #[test]
 fn a_killed_creator_leaves_a_label_that_is_swept_and_no_queue() {
+    let _turn = turn();
     let place = Place::new();
     place.create("/dead", 10, 8192);
     let make = || {

@@ -359,7 +359,7 @@ CASE(a_queue_that_is_cut_short_during_the_first_open_kills_no_program) {
     pid_t cutter = fork();
     if (cutter == 0) {
         signal(SIGALRM, SIG_DFL);
-        alarm(60);
+        alarm(280);
         cut_for_ever(path);
     }
     int dead = 0;

@@ -115,15 +115,15 @@ CASE(a_handler_without_sa_restart_ends_a_blocked_call_with_eintr) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGALRM, &action, NULL);
     char buffer[16];
-    ualarm(30000, 0);
+    /* Again and again: one could come before the call. */
+    ualarm(30000, 30000);
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EINTR);
     struct timespec later = in_ms(20000);
-    ualarm(30000, 0);
     EXPECT_ERRNO(mq_timedreceive(queue, buffer, 16, NULL, &later), EINTR);
     EXPECT(mq_send(queue, "x", 1, 0) == 0);
-    ualarm(30000, 0);
     EXPECT_ERRNO(mq_send(queue, "y", 1, 0), EINTR);
-    EXPECT(count(queue) == 1 && signals == 3);
+    ualarm(0, 0);
+    EXPECT(count(queue) == 1 && signals >= 3);
 }
 
 CASE(under_sa_restart_a_blocked_call_goes_on) {

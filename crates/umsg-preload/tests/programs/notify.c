@@ -1,5 +1,6 @@
 /* mq_notify. */
 #include "check.h"
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -176,10 +177,31 @@ static void *receive_in_thread(void *queue) {
     return NULL;
 }
 
-/* Waits until another thread of this process sleeps in a receive: it has had the time. */
+/* Whether a thread of this process sleeps. Source: proc_pid_stat(5). */
+static int sleeps(const char *thread) {
+    char path[300], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
+    FILE *file = fopen(path, "r");
+    if (!file) return 1;
+    EXPECT(fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+    fclose(file);
+    return state == 'S';
+}
+
+/* Waits until all other threads of this process sleep, one of them in a receive: it has had the time. */
 static void let_it_block(void) {
-    struct timespec time = {0, 100000000};
-    nanosleep(&time, NULL);
+    int awake = 1;
+    while (awake) {
+        struct timespec time = {0, 100000000};
+        nanosleep(&time, NULL);
+        awake = 0;
+        DIR *threads = opendir("/proc/self/task");
+        EXPECT(threads);
+        for (struct dirent *thread; (thread = readdir(threads));)
+            if (atoi(thread->d_name) > 0 && atoi(thread->d_name) != gettid())
+                awake += !sleeps(thread->d_name);
+        closedir(threads);
+    }
 }
 
 CASE(a_blocked_receiver_takes_precedence) {
@@ -479,7 +501,7 @@ static struct sigevent by_thread(void (*function)(union sigval), void *value, pt
 
 static void wait_for_calls(int calls) {
     struct timespec time = {0, 1000000};
-    for (int i = 0; called < calls && i < 20000; i++) nanosleep(&time, NULL);
+    for (int i = 0; called < calls && i < 250000; i++) nanosleep(&time, NULL);
     EXPECT(called == calls);
 }
 
@@ -539,7 +561,7 @@ CASE(a_thread_may_register_again) {
         for (int i = 0; i < 2000; i++) send_one(queue);
     });
     struct timespec time = {0, 1000000};
-    for (int i = 0; received < 2000 && i < 20000; i++) nanosleep(&time, NULL);
+    for (int i = 0; received < 2000 && i < 250000; i++) nanosleep(&time, NULL);
     EXPECT(received == 2000);
 }
 
@@ -565,7 +587,7 @@ CASE(a_handler_may_register_again) {
     int status;
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
     struct timespec time = {0, 1000000};
-    for (int i = 0; received < 2000 && i < 20000; i++) nanosleep(&time, NULL);
+    for (int i = 0; received < 2000 && i < 250000; i++) nanosleep(&time, NULL);
     EXPECT(received == 2000);
 }
 
