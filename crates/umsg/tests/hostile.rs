@@ -2,8 +2,11 @@
 //! well be right, whole pages; and cuts the file short.
 //!
 //! No victim may crash, leave its mapping or its buffers, or be in a call for more than a second longer than that may wait.
+//! Besides, each word of a file that is in use gets each value at a boundary, one at a time (`boundary.rs`).
 //! Some seconds for each kind of queue; `UMSG_HOSTILE_SECONDS` asks for another time for all together.
 
+#[path = "hostile/boundary.rs"]
+mod boundary;
 #[path = "hostile/face.rs"]
 mod face;
 #[path = "hostile/guards.rs"]

@@ -11,12 +11,13 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 18] = [
+const PLACES: [&str; 19] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",
     "crates/umsg/tests/diagnosis",
     "crates/umsg/tests/last_close",
     "crates/umsg/tests/salvage",
+    "crates/umsg/tests/hostile",
     "crates/umsg/tests/signals",
     "crates/umsg/src/model/tests",
     "crates/umsg/src/queue",

@@ -13,6 +13,9 @@ use umsg::diagnosis::Repaired;
 /// The longest message of the victims, in bytes: some lie in the cells, others in the arena.
 pub const SIZE: usize = 3000;
 
+/// How many turns a handle is used for: one whose file a repair has cut is of no more use.
+pub const HANDLE: u32 = 40;
+
 /// One kind of queue, and victims that use it.
 pub trait Face {
     /// Makes what is attacked, unless a victim has to make it. In the supervisor's process, which does not protect itself: it may keep nothing mapped.
@@ -21,6 +24,17 @@ pub trait Face {
     fn file(&self, place: &Place) -> Option<PathBuf>;
     /// Plays one of the roles until the watch says that it is over. Runs in a process of its own.
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random);
+    /// Opens what `prepare` has made, between guards, and does something with it after each turn, in both directions, until
+    /// `turn` says that there is none left. In a process of its own.
+    fn take_turns(
+        &self,
+        place: &Place,
+        watch: Watch<'_>,
+        random: &mut Random,
+        turn: &mut dyn FnMut(&mut Random) -> bool,
+    );
+    /// Opens and lists what is there, and looks what is the matter with it.
+    fn look_in(&self, place: &Place, watch: Watch<'_>);
     /// What the doctor makes of what is left; none if there is no queue any more that it could look at.
     fn cure(&self, place: &Place) -> Option<Repaired>;
     /// Takes out what there is, sends and receives: fails if a call does.

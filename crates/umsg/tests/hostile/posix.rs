@@ -1,6 +1,7 @@
 //! Victims that use a POSIX queue in all the ways that return by themselves.
 
-use super::face::{Buffer, Face, SIZE, len, look_at_doorbell, time, use_again};
+use super::face::{Buffer, Face, HANDLE, SIZE, len, look_at_doorbell, time, use_again};
+use super::guards::Guards;
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
@@ -9,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use umsg::diagnosis::Repaired;
 use umsg::posix::{OnFull, OpenOptions, Queue, ReceiveError, Received};
 
-const NAME: &str = "/victim";
+pub const NAME: &str = "/victim";
 const DEPTH: u32 = 48;
 
 pub struct Posix {
@@ -54,6 +55,44 @@ impl Face for Posix {
         });
     }
 
+    fn take_turns(
+        &self,
+        place: &Place,
+        watch: Watch<'_>,
+        random: &mut Random,
+        turn: &mut dyn FnMut(&mut Random) -> bool,
+    ) {
+        let file = self.file(place).expect("a file");
+        let mut buffer = Buffer::new(SIZE);
+        while turn(random) {
+            let open = || watch.call(|| options().namespace(&place.namespace).open(NAME));
+            let (Some(queue), _guards) = Guards::around(&file, open) else {
+                continue;
+            };
+            for _ in 0..HANDLE {
+                let mut victim = Victim {
+                    queue: &queue,
+                    watch,
+                    buffer: &mut buffer,
+                };
+                victim.act(random.below(2) as usize, random);
+                if !turn(random) {
+                    return;
+                }
+            }
+            watch.let_go(|| drop(queue));
+        }
+    }
+
+    fn look_in(&self, place: &Place, watch: Watch<'_>) {
+        let open = || options().namespace(&place.namespace).open(NAME);
+        if let Some(queue) = watch.call(open) {
+            watch.let_go(|| drop(queue));
+        }
+        drop(watch.ask(|| umsg::posix::list(&place.namespace)));
+        drop(watch.call(|| umsg::posix::diagnose(&place.namespace, NAME)));
+    }
+
     fn cure(&self, place: &Place) -> Option<Repaired> {
         umsg::posix::repair(&place.namespace, NAME).ok()
     }
@@ -82,6 +121,12 @@ impl Face for Posix {
         let message = queue.receive_vec().expect("its message");
         assert_eq!((&message.data[..], message.priority), (&b"unharmed"[..], 1));
     }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    options
 }
 
 struct Victim<'a> {

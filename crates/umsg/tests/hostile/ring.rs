@@ -36,6 +36,36 @@ impl Face for Rings {
         }
     }
 
+    fn take_turns(
+        &self,
+        place: &Place,
+        watch: Watch<'_>,
+        random: &mut Random,
+        turn: &mut dyn FnMut(&mut Random) -> bool,
+    ) {
+        let mut ring = options().create_in(&place.namespace, NAME).expect("a ring");
+        let file = self.file(place).expect("a file");
+        let open = || Sender::open_in(&place.namespace, NAME).expect("a sender");
+        let (sender, _guards) = Guards::around(&file, open);
+        for number in 0..ENTRIES / 2 {
+            sender.try_send(&Post::new(number.into())).expect("room");
+        }
+        while turn(random) {
+            match random.below(2) {
+                0 => receive(&mut ring, watch, random),
+                _ => send_one(&sender, watch, random),
+            }
+        }
+    }
+
+    fn look_in(&self, place: &Place, watch: Watch<'_>) {
+        if let Some(sender) = watch.call(|| Sender::open_in(&place.namespace, NAME)) {
+            watch.let_go(|| drop(sender));
+        }
+        drop(watch.ask(|| umsg::ring::list(&place.namespace)));
+        drop(watch.call(|| umsg::ring::diagnose(&place.namespace, NAME)));
+    }
+
     fn cure(&self, place: &Place) -> Option<Repaired> {
         umsg::ring::repair(&place.namespace, NAME).ok()
     }

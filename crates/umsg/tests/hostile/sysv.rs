@@ -1,6 +1,7 @@
 //! Victims that use a System V queue in all the ways that return by themselves.
 
-use super::face::{Buffer, Face, SIZE, len, look_at_doorbell, time, use_again};
+use super::face::{Buffer, Face, HANDLE, SIZE, len, look_at_doorbell, time, use_again};
+use super::guards::Guards;
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use umsg::diagnosis::Repaired;
 use umsg::sysv::{Change, ControlError, OpenOptions, Queue, ReceiveError, Received, Want};
 
-const KEY: i32 = 0x0bad;
+pub const KEY: i32 = 0x0bad;
 /// Bytes that the queue holds.
 const CAPACITY: u64 = 24 << 10;
 
@@ -52,6 +53,48 @@ impl Face for SysV {
             };
             victim.act(role, random);
         });
+    }
+
+    fn take_turns(
+        &self,
+        place: &Place,
+        watch: Watch<'_>,
+        random: &mut Random,
+        turn: &mut dyn FnMut(&mut Random) -> bool,
+    ) {
+        let file = self.file(place).expect("a file");
+        let mut options = OpenOptions::new();
+        options.namespace(&place.namespace);
+        let mut buffer = Buffer::new(SIZE);
+        while turn(random) {
+            let open = || watch.call(|| options.open(KEY));
+            let (Some(queue), _guards) = Guards::around(&file, open) else {
+                continue;
+            };
+            for _ in 0..HANDLE {
+                let mut victim = Victim {
+                    queue: &queue,
+                    place,
+                    watch,
+                    buffer: &mut buffer,
+                };
+                victim.act(random.below(2) as usize, random);
+                if !turn(random) {
+                    return;
+                }
+            }
+            watch.let_go(|| drop(queue));
+        }
+    }
+
+    fn look_in(&self, place: &Place, watch: Watch<'_>) {
+        let mut options = OpenOptions::new();
+        options.namespace(&place.namespace);
+        if let Some(queue) = watch.call(|| options.open(KEY)) {
+            watch.let_go(|| drop(queue));
+        }
+        drop(watch.ask(|| umsg::sysv::list(&place.namespace)));
+        drop(watch.call(|| umsg::sysv::diagnose(&place.namespace, KEY)));
     }
 
     fn cure(&self, place: &Place) -> Option<Repaired> {

@@ -251,6 +251,13 @@ fn map(file: &File, len: usize) -> &'static [AtomicU32] {
 
 /// The pages of a file that are not empty.
 fn pages_in_use(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
+    let mut pages = real_pages(file, len);
+    pages.retain(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
+    pages
+}
+
+/// The pages of a file that are memory.
+pub fn real_pages(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
     let mut pages = Vec::new();
     let mut from = 0;
     // SAFETY: moves the position of our own descriptor, which nothing else uses.
@@ -262,9 +269,7 @@ fn pages_in_use(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
             let mut bytes = vec![0; PAGE.min(len - offset)];
             file.read_exact_at(&mut bytes, offset as u64)
                 .expect("a page");
-            if bytes.iter().any(|byte| *byte != 0) {
-                pages.push((offset, bytes));
-            }
+            pages.push((offset, bytes));
         }
         from = end;
     }

@@ -255,6 +255,11 @@ impl Watchdog {
         }
     }
 
+    /// How long a victim has been in its call when it was last looked at.
+    pub fn taken(&self, role: usize) -> Duration {
+        Duration::from_nanos(self.seen[role].1)
+    }
+
     /// Looks at all victims. Answers what to say of one that has been in a call for too long.
     pub fn look(&mut self, record: &Record) -> Result<(), String> {
         let now = now();
