@@ -17,6 +17,7 @@
 //! proves to the process that comes back with it that the hold is still its own.
 
 use crate::error::Trouble;
+use crate::lives::{self, Lives};
 use crate::segment::{Hold, Holding, Links};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::process;
@@ -60,8 +61,9 @@ pub(crate) fn in_the_way(aside: u32) -> u32 {
 }
 
 /// Whether the process that holds it is dead.
-pub(crate) fn is_orphan(hold: &Hold) -> bool {
-    process::is_dead(hold.pid.get(), hold.birth.get())
+pub(crate) fn is_orphan(lives: &dyn Lives, hold: &Hold) -> bool {
+    let (pid, birth) = (hold.pid.get(), hold.birth.get());
+    lives::is_dead(lives, birth, || process::is_dead(pid, birth))
 }
 
 /// What a record is claimed for.
@@ -75,7 +77,7 @@ pub(crate) struct Claim {
 }
 
 /// Where the records of a queue lie.
-pub(crate) trait Keeping {
+pub(crate) trait Keeping: Lives + Sized {
     fn hold(&self, index: u32) -> Result<&Hold, Trouble>;
 
     /// Makes more records real memory than `usable`; answers how many.
@@ -294,17 +296,17 @@ impl Default for Holders {
 
 impl Holders {
     /// As [`is_orphan`], asking for each process once.
-    pub(crate) fn is_orphan(&mut self, hold: &Hold) -> bool {
+    pub(crate) fn is_orphan(&mut self, lives: &dyn Lives, hold: &Hold) -> bool {
         self.records += 1;
         let (pid, birth) = (hold.pid.get(), hold.birth.get());
-        let known = &mut self.known[pid as usize % 64];
+        let known = &mut self.known[(u64::from(pid) ^ birth) as usize % 64];
         if let Some((of, then, is_dead)) = *known
             && (of, then) == (pid, birth)
         {
             return is_dead;
         }
         self.asked += 1;
-        let is_dead = is_orphan(hold);
+        let is_dead = is_orphan(lives, hold);
         *known = Some((pid, birth, is_dead));
         is_dead
     }

@@ -52,7 +52,7 @@ impl Namespace {
         Ok(LeftOver::new(
             all_unused(self)?,
             self.left_bells()?,
-            self.left_temporary()? + self.left_labels()?,
+            self.left_temporary()? + self.left_labels()? + self.left_lives(),
         ))
     }
 
@@ -72,7 +72,7 @@ impl Namespace {
         Ok(LeftOver::new(
             remove_all_unused(self)?,
             self.remove_left_bells()?,
-            self.remove_left_temporary()? + self.remove_left_labels()?,
+            self.remove_left_temporary()? + self.remove_left_labels()? + self.remove_left_lives(),
         ))
     }
 }

@@ -65,6 +65,7 @@ mod holds;
 mod in_place;
 #[cfg(not(loom))]
 mod left_over;
+mod lives;
 mod lock;
 mod mended;
 #[cfg(loom)]

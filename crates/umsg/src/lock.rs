@@ -1,27 +1,40 @@
 //! The lock that knows its owner.
 //!
-//! One 32-bit word in the kernel's robust-futex form:
+//! One 64-bit word, which changes as a whole. Its low half is a futex in the kernel's robust form, its high half says whose thread the
+//! low half names:
 //!
-//! | word | state | who may leave it | if the owner dies |
+//! | low half | state | who may leave it | if the owner dies |
 //! |---|---|---|---|
 //! | 0 | free | anyone: CAS to its own thread id | - |
-//! | tid | held | the owner: swap to 0 | the kernel stores OWNER_DIED |
-//! | tid \| WAITERS | held, somebody sleeps | the owner: swap to 0, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
-//! | OWNER_DIED [\| WAITERS] | held by a dead thread | anyone: CAS to its own id, then repair | the same again |
-//! | LENT [\| WAITERS] | a sender lock, held by whoever holds the receiver lock | that holder | found by the next holder of the receiver lock |
-//! | a number that no thread has | somebody scribbled, LENT in a lock that nobody lends included | anyone who has slept a slice: CAS to OWNER_DIED | - |
+//! | tid | held | the owner: swap to free | the kernel stores OWNER_DIED |
+//! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
+//! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form, if its process is dead | anyone: CAS to its own id, then repair | the same again |
+//! | LENT [\| WAITERS] | a sender lock, held by the holder of the receiver lock | that holder | found by the next holder of the receiver lock |
+//! | a number that no thread has | scribbled, LENT in a lock that is never lent included | anyone who has slept a slice: CAS to OWNER_DIED | - |
 //!
-//! The kernel marks the word because the owner named it in its robust list head ([`crate::sys::thread`]).
+//! | form | high half when free | when held | a mark of the kernel |
+//! |---|---|---|---|
+//! | plain: only processes of the queue's home use it | 0 | the process's id | proves the owner's death |
+//! | shared: processes of other PID or time namespaces use it, too | SHARED | SHARED \| the process's [life](crate::lives) | is evidence: thread ids collide |
+//!
+//! The kernel marks the low half because the owner named it in its robust list head ([`crate::sys::thread`]). It keeps the high half. In
+//! plain form a thread names the lock before it takes it. In shared form it does so once it has the lock, and unnames it before
+//! it sleeps, so that the death of a thread that only wanted the lock marks nothing. A mark is believed if the life that the
+//! word names is over. A lock whose owner died without a mark is found after a slice, by the same test.
+//!
+//! A lock goes from plain to shared form once, and never back ([`Lock::share`]). A thread from elsewhere never names a word in plain form.
+//!
 //! A lock is never broken by a time-out: a stopped owner is not a dead one.
 
 use crate::crash::crash_point;
-use crate::sync::{AtomicU32, Ordering, fence_after_rmw, spin_hint};
+use crate::lives::{Lives, UNREGISTERED};
+use crate::sync::{AtomicU64, Futex, Ordering, fence_after_rmw, spin_hint};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::Slept;
 use crate::sys::thread::{Outer, Thread};
 use crate::sys::{cpu, futex};
 
-/// Somebody sleeps on the word (FUTEX_WAITERS).
+/// Other threads sleep on the word (FUTEX_WAITERS).
 pub(crate) const WAITERS: u32 = 0x8000_0000;
 /// The owner died (FUTEX_OWNER_DIED).
 pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
@@ -31,14 +44,45 @@ pub(crate) const TID: u32 = 0x3fff_ffff;
 pub(crate) const LENT: u32 = TID;
 /// No thread has this id or a higher one: PID_MAX_LIMIT of linux/threads.h.
 const THREADS: u32 = 1 << 22;
+/// The word is in shared form.
+const SHARED: u64 = 1 << 63;
+/// A free lock in plain form.
+const FREE: u64 = 0;
 
-/// Whether a word names an owner that is no thread: it is lent, or somebody scribbled there.
+/// Whether a word names an owner that is no thread: it is lent, or scribbled.
 pub(crate) fn is_nobodys(word: u32) -> bool {
     word & TID >= THREADS
 }
 
+fn is_shared(word: u64) -> bool {
+    word & SHARED != 0
+}
+
+/// The process of a word's owner: its id in plain form, its life in shared form.
+fn process_of(word: u64) -> u32 {
+    (word >> 32) as u32 & UNREGISTERED
+}
+
+/// A word with another low half.
+fn with_low(word: u64, low: u32) -> u64 {
+    word >> 32 << 32 | u64::from(low)
+}
+
+/// The word of an owner that is dead, whatever process it names, in the same form.
+fn orphaned(word: u64) -> u64 {
+    word & SHARED | u64::from(word as u32 & WAITERS | OWNER_DIED)
+}
+
+/// Whether a thread has the lock, as far as the word says. In shared form a marked one may live.
+fn is_held(word: u64) -> bool {
+    word as u32 & TID != 0 || (is_shared(word) && word as u32 & OWNER_DIED != 0)
+}
+
 /// No sleep is longer, in nanoseconds: wake-ups can die with their waker.
 pub(crate) const SLICE: u64 = 100_000_000;
+
+/// How long a sleep is on a lock that the kernel has marked, and whose owner's process seems to live, in nanoseconds: it may be about to end.
+const DOUBT: u64 = if cfg!(loom) { SLICE } else { 1_000_000 };
 
 /// How often a contended lock is looked at before its waiter sleeps.
 const SPINS: u32 = 100;
@@ -47,9 +91,7 @@ const SPINS: u32 = 100;
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Lock {
-    word: AtomicU32,
-    /// The process that took it last, for people: the kernel wipes the thread's id from the word of one that dies.
-    last: AtomicU32,
+    word: AtomicU64,
 }
 
 /// In which state a lock was got.
@@ -69,7 +111,7 @@ pub(crate) enum LockError {
     TimedOut,
     /// The calling thread holds it: a signal handler that did not defer.
     OwnedByCaller,
-    /// It is lent and has been for a slice: whoever holds the receiver lock may be dead. Or it names nobody that there could be.
+    /// It is lent and has been for a slice: the holder of the receiver lock may be dead. Or it names an impossible thread id.
     Nobodys,
 }
 
@@ -79,6 +121,52 @@ pub(crate) struct Held<'a> {
     lock: &'a Lock,
     thread: &'a Thread,
     outer: Outer,
+    /// The word of the lock when it is free again.
+    free: u64,
+}
+
+/// What a thread wants to make of a lock.
+struct Claim<'a> {
+    thread: &'a Thread,
+    lives: &'a dyn Lives,
+    /// The low half: the thread's id, or LENT, and WAITERS once it has slept.
+    low: u32,
+}
+
+impl<'a> Claim<'a> {
+    fn of(thread: &'a Thread, lives: &'a dyn Lives, low: u32) -> Claim<'a> {
+        Claim { thread, lives, low }
+    }
+
+    /// Whether the thread takes a lock with this word in shared form.
+    fn is_shared(&self, word: u64) -> bool {
+        is_shared(word) || self.thread.is_stray()
+    }
+
+    /// The word of the lock once it is taken.
+    fn taken(&self, word: u64) -> u64 {
+        let low = self.low | word as u32 & WAITERS;
+        match self.is_shared(word) {
+            true => with_low(SHARED | u64::from(self.lives.own()) << 32, low),
+            false => with_low(self.thread.owner(), low),
+        }
+    }
+
+    /// Whether the mark of the kernel in a word is true.
+    fn believes_mark(&self, word: u64) -> bool {
+        let life = process_of(word);
+        !is_shared(word) || life == UNREGISTERED || self.lives.is_over(life)
+    }
+
+    /// Whether the thread has the lock already.
+    fn is_own(&self, word: u64) -> bool {
+        let tid = self.thread.tid();
+        word as u32 & TID == tid
+            && match is_shared(word) {
+                true => process_of(word) == self.lives.own(),
+                false => with_low(word, tid) == self.thread.owner(),
+            }
+    }
 }
 
 impl Lock {
@@ -87,39 +175,44 @@ impl Lock {
     pub(crate) fn lock<'a>(
         &'a self,
         thread: &'a Thread,
+        lives: &dyn Lives,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
-        self.lock_unless(thread, deadline, || false)
+        self.lock_unless(thread, lives, deadline, || false)
     }
 
-    /// As [`lock`](Self::lock), of a lock that nobody needs any more once `is_over` says so. It is asked after each slice that was slept: then
+    /// As [`lock`](Self::lock), of a lock that is not needed any more once `is_over` says so. It is asked after each slice that was slept: then
     /// the lock was not got.
     #[inline(always)]
     pub(crate) fn lock_unless<'a>(
         &'a self,
         thread: &'a Thread,
+        lives: &dyn Lives,
         deadline: Deadline,
         is_over: impl Fn() -> bool,
     ) -> Result<(Held<'a>, Left), LockError> {
         thread.critical.enter();
-        let outer = thread.name(&self.word);
-        // Acquire: pairs with the release in `unlock`: what the last owner did is seen.
-        if self
-            .word
-            .compare_exchange(0, thread.tid(), Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-        {
-            self.note_owner(thread);
-            return Ok((
-                Held {
-                    lock: self,
-                    thread,
-                    outer,
-                },
-                Left::InOrder,
-            ));
+        let outer = thread.named();
+        if !thread.is_stray() {
+            thread.rename(&self.word);
+            // Acquire: pairs with the release in `unlock`: what the last owner did is seen.
+            if self
+                .word
+                .compare_exchange(FREE, thread.owner(), Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Ok((
+                    Held {
+                        lock: self,
+                        thread,
+                        outer,
+                        free: FREE,
+                    },
+                    Left::InOrder,
+                ));
+            }
         }
-        self.lock_slow(thread, outer, deadline, is_over)
+        self.lock_slow(thread, outer, lives, deadline, &is_over)
     }
 
     #[cold]
@@ -127,23 +220,21 @@ impl Lock {
         &'a self,
         thread: &'a Thread,
         outer: Outer,
+        lives: &dyn Lives,
         deadline: Deadline,
-        is_over: impl Fn() -> bool,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<(Held<'a>, Left), LockError> {
-        match self.contend(thread, deadline, &is_over) {
-            Ok(left) => {
-                if left == Left::InOrder {
-                    self.note_owner(thread);
-                }
-                Ok((
-                    Held {
-                        lock: self,
-                        thread,
-                        outer,
-                    },
-                    left,
-                ))
-            }
+        let mut claim = Claim::of(thread, lives, thread.tid());
+        match self.contend(&mut claim, outer, deadline, is_over) {
+            Ok((left, free)) => Ok((
+                Held {
+                    lock: self,
+                    thread,
+                    outer,
+                    free,
+                },
+                left,
+            )),
             Err(error) => {
                 thread.unname(outer);
                 thread.critical.leave();
@@ -154,14 +245,15 @@ impl Lock {
 
     fn contend(
         &self,
-        thread: &Thread,
+        claim: &mut Claim<'_>,
+        outer: Outer,
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<Left, LockError> {
+    ) -> Result<(Left, u64), LockError> {
         let mut wait = None;
-        let result = self.contend_until(thread, deadline, is_over, &mut wait);
+        let result = self.contend_until(claim, outer, deadline, is_over, &mut wait);
         if let Some((began, _)) = wait {
-            thread.stall.note(began, clock::monotonic());
+            claim.thread.stall.note(began, clock::monotonic());
         }
         result
     }
@@ -169,269 +261,385 @@ impl Lock {
     /// `wait` says when it began to sleep, if it did, and until when it sleeps.
     fn contend_until(
         &self,
-        thread: &Thread,
+        claim: &mut Claim<'_>,
+        outer: Outer,
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
         wait: &mut Option<(u64, Deadline)>,
-    ) -> Result<Left, LockError> {
+    ) -> Result<(Left, u64), LockError> {
+        let thread = claim.thread;
         let mut spins = if cpu::available() > 1 { SPINS } else { 0 };
-        // Whoever has slept can't know whether others still sleep, and says WAITERS to be sure.
-        let mut mine = thread.tid();
         loop {
             // Relaxed: a guess, which the compare-and-swap checks.
             let word = self.word.load(Ordering::Relaxed);
-            if let Some(left) = self.try_take(word, mine) {
-                return Ok(left);
+            let is_shared = claim.is_shared(word);
+            if is_shared {
+                // FOREIGN_MARK: from here on the death of this thread marks nothing of another's.
+                thread.unname(outer);
             }
-            if word & TID == thread.tid() {
+            if let Some(left) = self.try_take(word, claim) {
+                if is_shared {
+                    thread.rename(&self.word);
+                }
+                return Ok((left, if is_shared { SHARED } else { FREE }));
+            }
+            if claim.is_own(word) {
                 return Err(LockError::OwnedByCaller);
             }
-            if spins > 0 {
+            if spins > 0 && word as u32 & OWNER_DIED == 0 {
                 spins -= 1;
                 spin_hint();
                 continue;
             }
-            if word & TID != 0 {
+            if is_held(word) {
                 let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
                 // Nothing is held yet: a handler may run, and may use the queue.
                 thread.critical.leave();
                 let slept = self.sleep(word, patience);
                 thread.critical.enter();
-                if slept? == Slept::TimedOut && is_over() {
-                    return Err(LockError::TimedOut);
+                if slept? == Slept::TimedOut {
+                    if is_over() {
+                        return Err(LockError::TimedOut);
+                    }
+                    self.take_from_the_dead(word, claim.lives);
                 }
-                mine = thread.tid() | WAITERS;
+                // A thread that has slept can't know whether others still sleep, and says WAITERS to be sure.
+                claim.low = thread.tid() | WAITERS;
             }
         }
     }
 
-    /// Notes whose the lock is now. That of a dead owner stays noted as that one's until it has been repaired.
-    #[inline(always)]
-    pub(crate) fn note_owner(&self, thread: &Thread) {
-        if cfg!(not(loom)) {
-            self.note_last(thread.pid());
+    /// Makes the lock an orphaned one if it is in shared form and its owner's process is dead, though the kernel marked nothing.
+    fn take_from_the_dead(&self, word: u64, lives: &dyn Lives) {
+        let life = process_of(word);
+        if is_shared(word) && life != UNREGISTERED && lives.is_over(life) {
+            // Release: the end of the life came before. Relaxed: whatever else stands there is looked at again.
+            let now = self.word.load(Ordering::Relaxed);
+            // Others add WAITERS, and the kernel marks. No other thread has the same life.
+            if now >> 32 == word >> 32 && is_held(now) {
+                let _ = self.word.compare_exchange(
+                    now,
+                    orphaned(now),
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+            }
         }
     }
 
-    /// As [`note_owner`](Self::note_owner), for a process.
-    #[inline(always)]
-    pub(crate) fn note_last(&self, pid: u32) {
-        // Relaxed: for people. The word that it stands beside is on this core already.
-        self.last.store(pid, Ordering::Relaxed);
+    /// Puts the lock into shared form, for good: by a process from elsewhere, before it uses the queue. Waits for an owner in plain form.
+    #[cfg(any(not(loom), test))]
+    pub(crate) fn share(&self, end: Deadline) -> Result<(), LockError> {
+        loop {
+            // Relaxed: a guess, which the compare-and-swap checks.
+            let word = self.word.load(Ordering::Relaxed);
+            let low = word as u32;
+            if is_shared(word) {
+                return Ok(());
+            }
+            // A loan ends by clearing all but the form. A mark in plain form is true: the process is noted as no process.
+            let shared = match low & TID {
+                0 | LENT => SHARED | u64::from(low),
+                _ if is_nobodys(low) => SHARED | orphaned(word),
+                _ => {
+                    // Whichever way the sleep ends, the word is looked at again.
+                    self.sleep(word, end).or_else(|error| match error {
+                        LockError::Nobodys => Ok(Slept::Awake),
+                        error => Err(error),
+                    })?;
+                    continue;
+                }
+            };
+            // Relaxed: nothing is handed over.
+            let success = Ordering::Relaxed;
+            if self
+                .word
+                .compare_exchange(word, shared, success, Ordering::Relaxed)
+                .is_ok()
+            {
+                // The wake-up that ended this thread's sleep may have been another's.
+                futex::wake(&self.word, i32::MAX);
+                return Ok(());
+            }
+        }
     }
 
-    /// The process that took the lock last; 0 for nobody.
-    pub(crate) fn last(&self) -> u32 {
+    /// Whether the lock is in shared form.
+    pub(crate) fn is_shared(&self) -> bool {
+        // Relaxed: under the lock exact; else a hint.
+        is_shared(self.word.load(Ordering::Relaxed))
+    }
+
+    /// The process that has the lock, or took it last before it died: 0 for none, or if the lock is in shared form.
+    #[cfg(not(loom))]
+    pub(crate) fn process(&self) -> u32 {
         // Relaxed: for people.
-        self.last.load(Ordering::Relaxed)
+        let word = self.word.load(Ordering::Relaxed);
+        match is_shared(word) {
+            true => 0,
+            false => process_of(word),
+        }
     }
 
-    /// Takes the lock from a thread that does not have it, and that nobody marks: from now on it is that of a dead owner. False if the lock
+    /// The life of the process that has the lock in shared form, or had it when it died. None in plain form, and if the lock is free.
+    #[cfg(not(loom))]
+    pub(crate) fn life(&self) -> Option<u32> {
+        // Relaxed: for people.
+        let word = self.word.load(Ordering::Relaxed);
+        (is_shared(word) && is_held(word)).then(|| process_of(word))
+    }
+
+    /// The process that died holding the lock, which the caller has taken since: 0 for unknown.
+    pub(crate) fn died(&self) -> u32 {
+        #[cfg(not(loom))]
+        return crate::sys::thread::current()
+            .bereaved
+            .by(std::ptr::from_ref(self).addr());
+        #[cfg(loom)]
+        0
+    }
+
+    /// Takes the lock from a thread that does not have it, and that is not marked: from now on it is that of a dead owner. False if the lock
     /// has another owner by now.
     pub(crate) fn take_from(&self, tid: u32) -> bool {
         // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: what the lock guarded is seen by who repairs next.
         let word = self.word.load(Ordering::Relaxed);
-        let marked = word & WAITERS | OWNER_DIED;
-        let is_taken = word & TID == tid
+        word as u32 & TID == tid
             && self
                 .word
-                .compare_exchange(word, marked, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok();
-        if is_taken {
-            self.forget_owner();
-        }
-        is_taken
+                .compare_exchange(word, orphaned(word), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
-    /// Takes the lock from whoever has it, who may live, and wakes all who sleep on it. Only where what it guards is not used any more, whoever
+    /// Takes the lock from its owner, who may live, and wakes all who sleep on it. Only where what it guards is not used any more, whoever
     /// has it.
     #[cfg(any(not(loom), test))]
     pub(crate) fn break_up(&self) {
-        // Relaxed: a guess, which `take_from` checks.
-        let word = || self.word.load(Ordering::Relaxed) & TID;
-        let owner = word();
+        // Relaxed: a guess, which the compare-and-swap checks.
+        let read = || self.word.load(Ordering::Relaxed);
+        let owner = |word: u64| (word >> 32, word as u32 & TID);
+        let first = read();
+        let mut word = first;
         // Others add WAITERS meanwhile; who gets the lock after this owner is in nobody's way.
-        while owner != 0 && word() == owner {
-            if self.take_from(owner) {
+        while is_held(word) && owner(word) == owner(first) {
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            let new = orphaned(word);
+            if self
+                .word
+                .compare_exchange(word, new, success, failure)
+                .is_ok()
+            {
                 futex::wake(&self.word, i32::MAX);
+                return;
             }
+            word = read();
         }
     }
 
-    /// Who took it last need not have died.
-    pub(crate) fn forget_owner(&self) {
-        if cfg!(not(loom)) {
-            self.note_last(0);
-        }
-    }
-
-    /// As [`lock`](Self::lock), of a lock that nobody lends. If it names nobody that there could be, somebody scribbled there: then it is taken
+    /// As [`lock`](Self::lock), of a lock that is never lent. If it names an impossible thread id, it was scribbled: then it is taken
     /// at once, and what it guards is repaired as after a death.
     #[cold]
     pub(crate) fn lock_anyway<'a>(
         &'a self,
         thread: &'a Thread,
+        lives: &dyn Lives,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
         self.free_of_nobody();
-        self.lock(thread, deadline)
+        self.lock(thread, lives, deadline)
     }
 
-    /// Makes it a dead owner's if it names nobody that there could be.
+    /// Makes it a dead owner's if it names an impossible thread id.
     #[cold]
     pub(crate) fn free_of_nobody(&self) {
         // Relaxed: as in `take_from`. No thread can have the lock meanwhile: its word would be another.
-        let word = self.word.load(Ordering::Relaxed);
+        let word = self.word.load(Ordering::Relaxed) as u32;
         if is_nobodys(word) {
             self.take_from(word & TID);
         }
     }
 
-    /// What the word says.
+    /// What the low half of the word says.
     #[cfg(not(loom))]
     pub(crate) fn word(&self) -> u32 {
         // Relaxed: a hint to who looks for owners that do not exist.
-        self.word.load(Ordering::Relaxed)
+        self.word.load(Ordering::Relaxed) as u32
     }
 
     /// One attempt on a word that was read as `word`: free and orphaned locks can be taken.
-    fn try_take(&self, word: u32, mine: u32) -> Option<Left> {
-        if word & TID != 0 {
+    fn try_take(&self, word: u64, claim: &Claim<'_>) -> Option<Left> {
+        let low = word as u32;
+        let is_orphaned = low & OWNER_DIED != 0;
+        if low & TID != 0 || (is_orphaned && !claim.believes_mark(word)) {
             return None;
         }
-        let keep = word & WAITERS;
-        // Acquire: as in `lock`; for an orphaned lock the kernel's own CAS stands between the dead owner and us.
+        // Acquire: as in `lock`; for an orphaned lock the kernel's own CAS stands between the dead owner and us, and in shared form
+        // the end of its life.
         self.word
-            .compare_exchange(word, mine | keep, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(
+                word,
+                claim.taken(word),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
             .ok()?;
-        Some(if word & OWNER_DIED != 0 {
-            Left::ByTheDead
-        } else {
-            Left::InOrder
-        })
+        if !is_orphaned {
+            return Some(Left::InOrder);
+        }
+        let died = if is_shared(word) { 0 } else { process_of(word) };
+        let address = std::ptr::from_ref(self).addr();
+        claim.thread.bereaved.note(address, died);
+        Some(Left::ByTheDead)
     }
 
     /// Sleeps on a held lock for a slice.
-    fn sleep(&self, word: u32, patience: Deadline) -> Result<Slept, LockError> {
+    fn sleep(&self, word: u64, patience: Deadline) -> Result<Slept, LockError> {
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
-        let marked = word | WAITERS;
+        let marked = word as u32 | WAITERS;
         // Relaxed: a note to who lets go, which the kernel compares with what is slept on.
-        if word != marked
+        if word as u32 != marked
             && self
                 .word
-                .compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(
+                    word,
+                    with_low(word, marked),
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                )
                 .is_err()
         {
             return Ok(Slept::Awake);
         }
-        let slept = futex::wait(&self.word, marked, patience.or_slice(SLICE));
+        let slice = match word as u32 & OWNER_DIED {
+            0 => SLICE,
+            _ => DOUBT,
+        };
+        if cfg!(miri) {
+            // Miri's futex would read half of a word that is written whole.
+            std::thread::yield_now();
+            return Ok(Slept::Awake);
+        }
+        let slept = futex::wait(&self.word, marked, patience.or_slice(slice));
         if slept == Slept::TimedOut && is_nobodys(marked) {
             return Err(LockError::Nobodys);
         }
         Ok(slept)
     }
 
-    /// What a peer may do that scribbles; and who has a segment for himself.
+    /// What a thread names to the kernel.
+    #[cfg(all(test, loom))]
+    pub(crate) fn futex(&self) -> &AtomicU64 {
+        &self.word
+    }
+
+    /// What a peer may do that scribbles; and the owner of a segment that has no other users.
     #[cfg(not(loom))]
     pub(crate) fn forge(&self, word: u32) {
         // Relaxed: the segment is the caller's own, or wrong.
-        self.word.store(word, Ordering::Relaxed);
+        self.word.store(u64::from(word), Ordering::Relaxed);
     }
 
     /// Sleeps until another thread that holds it lets it go, for a slice at most, without wanting it.
     pub(crate) fn sleep_while_held(&self, thread: &Thread) {
         // Relaxed: whether to sleep, on just this value.
         let word = self.word.load(Ordering::Relaxed);
-        let is_held = word & TID != 0 && word & TID != thread.tid();
+        let owner = word as u32 & TID;
         // The threads of a model take it at once, which comes to the same.
-        if is_held && !cfg!(loom) {
+        if owner != 0 && owner != thread.tid() && !cfg!(loom) {
             // Whichever way it ends, who then wants the lock waits for it.
             let _ = self.sleep(word, Deadline::Never);
         }
     }
 
-    /// Whether the owner died and nobody has taken the lock since: for those who sleep on something else.
+    /// Whether the owner died and the lock has not been taken since: for those who sleep on something else. A hint: see
+    /// [`believes_mark`](Claim::believes_mark).
     pub(crate) fn is_orphaned(&self) -> bool {
         // Relaxed: a hint. Who wants to act on it takes the lock.
-        self.word.load(Ordering::Relaxed) & (OWNER_DIED | TID) == OWNER_DIED
+        self.word.load(Ordering::Relaxed) as u32 & (OWNER_DIED | TID) == OWNER_DIED
     }
 
     /// Lends a sender lock to the caller, who holds the receiver lock, and waits for its owner until `end`.
-    pub(crate) fn borrow(&self, thread: &Thread, end: Deadline) -> Result<Left, LockError> {
-        let (mut marked, mut is_scribbled) = (LENT, false);
+    pub(crate) fn borrow(
+        &self,
+        thread: &Thread,
+        lives: &dyn Lives,
+        end: Deadline,
+    ) -> Result<Left, LockError> {
+        let mut claim = Claim::of(thread, lives, LENT);
+        let mut is_scribbled = false;
         loop {
             // Relaxed: a guess, which the compare-and-swaps check.
             let word = self.word.load(Ordering::Relaxed);
-            if let Some(left) = self.try_take(word, marked) {
-                if left == Left::InOrder {
-                    self.note_owner(thread);
-                }
+            let low = word as u32;
+            if let Some(left) = self.try_take(word, &claim) {
                 return Ok(left);
             }
-            if word & TID == LENT {
-                // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan, or what somebody scribbled.
+            if low & TID == LENT {
+                // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan, or scribbled.
                 return Ok(Left::ByTheDead);
             }
-            if is_nobodys(word) {
-                // What somebody scribbled is a dead owner's lock in the next turn, unless he goes on.
+            if is_nobodys(low) {
+                // A scribbled word is a dead owner's lock in the next turn, unless its writer goes on.
                 if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
                     return Err(LockError::TimedOut);
                 }
-                self.take_from(word & TID);
+                self.take_from(low & TID);
                 continue;
             }
-            if word & TID == thread.tid() {
+            if claim.is_own(word) {
                 return Err(LockError::OwnedByCaller);
             }
             // A word that was free, and was taken and dropped meanwhile, has nobody who would wake us.
-            if word & TID != 0 {
-                self.sleep(word, end)?;
-                marked = LENT | WAITERS;
+            if is_held(word) {
+                if self.sleep(word, end)? == Slept::TimedOut {
+                    self.take_from_the_dead(word, lives);
+                }
+                claim.low = LENT | WAITERS;
             }
         }
     }
 
-    /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent, or somebody scribbled there.
+    /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent, or it was scribbled.
     pub(crate) fn is_left_lent(&self) -> bool {
         // Relaxed: who lent it has held the receiver lock, whose acquire shows the loan.
-        is_nobodys(self.word.load(Ordering::Relaxed))
+        is_nobodys(self.word.load(Ordering::Relaxed) as u32)
     }
 
     /// Ends a loan of a side that could not be repaired: the next owner tries again.
     pub(crate) fn give_back_broken(&self) {
         // Release: as in `give_back`; there is nothing that the next owner relies on.
-        if self.word.swap(OWNER_DIED, Ordering::AcqRel) & WAITERS != 0 {
+        let broken = |word: u64| Some(word & SHARED | u64::from(OWNER_DIED));
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if let Ok(word) = self.word.fetch_update(success, failure, broken)
+            && word as u32 & WAITERS != 0
+        {
             futex::wake(&self.word, 1);
         }
     }
 
-    /// Ends a loan.
+    /// Ends a loan. The lock keeps its form, which may have changed meanwhile.
     pub(crate) fn give_back(&self) {
-        if self.word.swap(0, Ordering::AcqRel) & WAITERS != 0 {
+        if self.word.fetch_and(SHARED, Ordering::AcqRel) as u32 & WAITERS != 0 {
             futex::wake(&self.word, 1);
         }
     }
 
-    /// What the kernel does to the word of a thread that died.
+    /// What the kernel does to the word of a thread that died; in shared form, also what the end of its life says.
     #[cfg(not(loom))]
-    fn abandon(&self, tid: u32) {
-        // Relaxed: the owner is this thread; others add WAITERS, which the compare-and-swap checks. Release there: as in `unlock`.
-        let mut word = self.word.load(Ordering::Relaxed);
-        while word & TID == tid {
-            let marked = word & WAITERS | OWNER_DIED;
-            match self
-                .word
-                .compare_exchange(word, marked, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => {
-                    futex::wake(&self.word, 1);
-                    return;
-                }
-                Err(now) => word = now,
-            }
-        }
+    fn abandon(&self) {
+        let left = |word: u64| {
+            Some(match is_shared(word) {
+                true => orphaned(word),
+                false => with_low(word, word as u32 & WAITERS | OWNER_DIED),
+            })
+        };
+        // Release: as in `unlock`. Relaxed: the owner is this thread; others add WAITERS, or a mark.
+        let _ = self
+            .word
+            .fetch_update(Ordering::Release, Ordering::Relaxed, left);
+        futex::wake(&self.word, 1);
     }
 }
 
@@ -445,8 +653,8 @@ impl<'a> Held<'a> {
     }
 
     /// Lets go and names `word` to the kernel in place of the lock: the caller goes on as a waiter.
-    /// Returns what has to be restored with [`Thread::unname`] when the waiting is over.
-    pub(crate) fn unlock_and_name(self, word: &AtomicU32) -> Outer {
+    /// Returns what has to be restored with [`Thread::unname`] before the caller lets go of its node.
+    pub(crate) fn unlock_and_name(self, word: &impl Futex) -> Outer {
         let (thread, outer) = self.open();
         crash_point!(WAIT_UNNAMED);
         thread.rename(word);
@@ -456,12 +664,12 @@ impl<'a> Held<'a> {
 
     #[inline(always)]
     fn open(self) -> (&'a Thread, Outer) {
-        let (lock, thread, outer) = (self.lock, self.thread, self.outer);
+        let (lock, thread, outer, free) = (self.lock, self.thread, self.outer, self.free);
         std::mem::forget(self);
         // Release: what was done under the lock is seen by its next owner.
-        let word = lock.word.swap(0, Ordering::AcqRel);
+        let word = lock.word.swap(free, Ordering::AcqRel);
         fence_after_rmw();
-        if word & WAITERS != 0 {
+        if word as u32 & WAITERS != 0 {
             // The lock stays named until the wake is done: if we die between, the kernel wakes in our place
             // (it does for a named word that is 0).
             futex::wake(&lock.word, 1);
@@ -475,7 +683,7 @@ impl<'a> Held<'a> {
 impl Drop for Held<'_> {
     #[cold]
     fn drop(&mut self) {
-        self.lock.abandon(self.thread.tid());
+        self.lock.abandon();
         self.thread.unname(self.outer);
         self.thread.critical.leave();
     }

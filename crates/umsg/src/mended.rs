@@ -52,10 +52,10 @@ pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[Mended; MENDED]) {
     }
     if let Some(record) = records.get(before as usize % MENDED) {
         record.at.store(clock::realtime(), Ordering::Relaxed);
-        record.died.store(lock.last(), Ordering::Relaxed);
+        let died = lock.died();
+        record.died.store(died, Ordering::Relaxed);
         record.by.store(by, Ordering::Relaxed);
     }
-    lock.note_last(by);
 }
 
 impl Damage {

@@ -2,6 +2,7 @@
 //! (`queue/salvage/`, `typed/salvage.rs`).
 
 use crate::error::Trouble;
+use crate::lives::Lives;
 use crate::lock::Lock;
 use crate::mended::Damage;
 use crate::sys::clock::Deadline;
@@ -32,6 +33,9 @@ pub(crate) trait Salvage {
 
     /// Its locks, in the order in which a diagnosis has them.
     fn locks(&self) -> Vec<&Lock>;
+
+    /// What is known of the processes that use the queue.
+    fn lives(&self) -> &dyn Lives;
 
     /// Where it is noted that bytes make no sense, and that the queue is being made anew. Taking the note away needs no lock: it leaves a
     /// queue alone that is being made anew.

@@ -16,6 +16,34 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+/// A word that the kernel knows as a futex: 32 bits, or the low half of 64.
+pub(crate) trait Futex {
+    /// Where the kernel finds its 32 bits. This process accesses the word as a whole, so both halves change together.
+    #[cfg(not(loom))]
+    fn address(&self) -> *mut u32;
+
+    /// The word, as the kernel of a model remembers it.
+    #[cfg(loom)]
+    fn named(&self) -> crate::model::futex::Named;
+}
+
+#[cfg(not(loom))]
+impl Futex for AtomicU32 {
+    #[inline(always)]
+    fn address(&self) -> *mut u32 {
+        self.as_ptr()
+    }
+}
+
+#[cfg(not(loom))]
+impl Futex for AtomicU64 {
+    #[inline(always)]
+    fn address(&self) -> *mut u32 {
+        const { assert!(cfg!(target_endian = "little"), "the low half is the first") };
+        self.as_ptr().cast()
+    }
+}
+
 /// A full barrier directly after a locked read-modify-write instruction.
 ///
 /// On x86-64 the locked instruction already is that barrier, so only the compiler has to be held back. On aarch64

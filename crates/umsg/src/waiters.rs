@@ -24,6 +24,7 @@
 //! inserted again gets its old place among the others.
 
 use crate::error::Trouble;
+use crate::lives::{self, Lives};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 #[cfg(not(loom))]
 use crate::segment::NO_SLOT;
@@ -153,7 +154,10 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
 }
 
 /// Where the nodes of a queue lie, and the lists of them.
-pub(crate) trait Lobby {
+pub(crate) trait Lobby: Lives + Sized {
+    /// Whether processes of several PID or time namespaces use the queue: the form of the lock.
+    fn is_shared(&self) -> bool;
+
     fn node(&self, index: u32) -> Result<&Node, Trouble>;
 
     /// None for [`List::None`].
@@ -335,7 +339,12 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         node.rank.set(rank);
         node.tid.set(thread.tid());
         node.pid.set(thread.pid());
-        node.birth.set(thread.birth());
+        // In shared form the thread's start time means nothing to others: its process's life stands for it.
+        let birth = match self.segment.is_shared() {
+            true => lives::birth(self.segment, || thread.birth()),
+            false => thread.birth(),
+        };
+        node.birth.set(birth);
         node.ticket.set(ticket.get());
         #[cfg(not(loom))]
         node.since.set(crate::sys::clock::milliseconds());
@@ -383,7 +392,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     fn find_orphan(&self, usable: u32) -> Result<Option<u32>, Trouble> {
         for index in 0..usable {
             let node = self.segment.node(index)?;
-            if List::of(node) == List::None && is_orphan(node) {
+            if List::of(node) == List::None && is_orphan(self.segment, node) {
                 return Ok(Some(index));
             }
         }
@@ -416,13 +425,21 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 }
 
+/// The rank of a thread that is neither a real-time nor a nice one.
+const ORDINARY: u32 = 120;
+
 /// The rank of a node whose thread was not asked for its own yet: alone in a list it needs none.
 pub(crate) const UNRANKED: u32 = u32::MAX;
 
 /// What a list is sorted by. Asks the kernel for the thread's rank, once for each wait in company.
 fn key(node: &Node) -> (u32, u64) {
     if node.rank.get() == UNRANKED {
-        node.rank.set(crate::sys::thread::rank(node.tid.get()));
+        // A thread of another PID namespace is ranked as an ordinary one.
+        let rank = match lives::life_of(node.birth.get()) {
+            None => crate::sys::thread::rank(node.tid.get()),
+            Some(_) => ORDINARY,
+        };
+        node.rank.set(rank);
     }
     (node.rank.get(), node.ticket.get())
 }
@@ -430,10 +447,10 @@ fn key(node: &Node) -> (u32, u64) {
 /// Whether nobody waits at a node any more that may be in a list. If `knows_threads`, also who is dead though the system did not mark it,
 /// which then has given up.
 #[cfg(not(loom))]
-pub(crate) fn is_deserted(node: &Node, knows_threads: bool) -> bool {
+pub(crate) fn is_deserted(lives: &dyn Lives, node: &Node, knows_threads: bool) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,
-        State::Waiting => knows_threads && is_orphan(node) && give_up_waiting(node),
+        State::Waiting => knows_threads && is_orphan(lives, node) && give_up_waiting(node),
         // A batch whose turn it was. What else was settled is somebody's, and in another list.
         State::DiedSettled => List::of(node) == List::Senders && node.slot.get() == NO_SLOT,
         State::Settled | State::Accepted => false,
@@ -441,8 +458,11 @@ pub(crate) fn is_deserted(node: &Node, knows_threads: bool) -> bool {
 }
 
 /// Whether the node's thread is proved dead though the kernel did not mark the word.
-pub(crate) fn is_orphan(node: &Node) -> bool {
-    crate::sys::thread::is_dead(node.pid.get(), node.tid.get(), node.birth.get())
+pub(crate) fn is_orphan(lives: &dyn Lives, node: &Node) -> bool {
+    let (pid, tid, birth) = (node.pid.get(), node.tid.get(), node.birth.get());
+    lives::is_dead(lives, birth, || {
+        crate::sys::thread::is_dead(pid, tid, birth)
+    })
 }
 
 /// Sleeps while the node of the calling thread waits, until woken or until `slice`. Nobody can sleep on a word that a peer has

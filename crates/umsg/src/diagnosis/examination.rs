@@ -30,12 +30,12 @@ pub(super) fn examine<S: Subject>(
         return Ok(Diagnosis::of_header(findings));
     };
     let (mut view, locks) = look::<S>(file, layout, namespace)?;
-    let mut inside = check(file, layout, &mut view, &locks)?;
+    let mut inside = check(file, layout, namespace, &mut view, &locks)?;
     if !inside.is_empty() {
         // What is wrong for good is found again.
         sleep(AGAIN);
         let (mut again, locks) = look::<S>(file, layout, namespace)?;
-        inside.keep_common(&check(file, layout, &mut again, &locks)?);
+        inside.keep_common(&check(file, layout, namespace, &mut again, &locks)?);
     }
     findings.append(inside);
     let mut diagnosis = view.segment.describe(namespace);
@@ -55,10 +55,10 @@ fn look<S: Subject>(
     layout: S::Layout,
     namespace: &Namespace,
 ) -> Result<(View<S>, Vec<Lock>), OpenError> {
-    let view: View<S> = view::take(file, layout)?;
+    let view: View<S> = view::take(file, layout, namespace)?;
     let mut locks = view.segment.locks();
-    let users = || Users::of(file, namespace);
-    locks::judge(&mut locks, file, users, view.is_still);
+    let users = || Users::of(file, &view.segment);
+    locks::judge(&mut locks, file, &view.segment, users, view.is_still);
     free_wrong(&view.segment, &locks);
     Ok((view, locks))
 }
@@ -74,6 +74,7 @@ fn free_wrong(copy: &impl Subject, locks: &[Lock]) {
 fn check<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
+    namespace: &Namespace,
     view: &mut View<S>,
     locks: &[Lock],
 ) -> Result<Findings, OpenError> {
@@ -92,7 +93,7 @@ fn check<S: Subject>(
         arena::check(file, segment, &survey, &mut further);
         if findings.is_empty()
             && further.is_empty()
-            && let Ok(copy) = S::copy(file, layout)
+            && let Ok(copy) = S::copy(file, layout, namespace)
         {
             free_wrong(&copy, locks);
             copy.rehearse(&mut further);

@@ -178,7 +178,8 @@ pub(super) fn held<S: Keeping>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<H
         .filter_map(|(_, hold)| Some((kind(hold)?, hold)))
         .map(|(kind, hold)| Hold {
             kind,
-            who: (hold.pid.get() != 0).then(|| Process::of(hold.pid.get(), hold.birth.get())),
+            who: (hold.pid.get() != 0)
+                .then(|| Process::of(segment, hold.pid.get(), hold.birth.get())),
             bytes: bytes(hold.slot.get()),
             deliveries: hold.deliveries.get(),
             ends_in: until(hold),

@@ -2,6 +2,7 @@
 
 use super::users::Users;
 use super::who::{Life, Process};
+use crate::lives::Lives;
 use crate::lock::{LENT, Lock as Word, OWNER_DIED, TID, is_nobodys};
 use rustix::fd::BorrowedFd;
 
@@ -29,6 +30,9 @@ pub struct Lock {
     pub offset: u64,
     /// What stands there.
     pub word: u32,
+    /// The number of the life by which it names a process, once processes of several PID or time namespaces use the queue. Its file in the
+    /// namespace's directory is called `.life-` and this number in hexadecimal.
+    pub life: Option<u32>,
     /// Whether the process of the thread that it names has the queue's file mapped, as whoever is in a call on the queue has. None if it
     /// names none, or that can't be known: of other users' processes only root can tell.
     pub mapped: Option<bool>,
@@ -67,11 +71,14 @@ impl Side {
 impl Lock {
     /// What a copy of a lock says.
     pub(super) fn read(side: Side, lock: &Word, base: usize) -> Lock {
-        let (word, last) = (lock.word(), lock.last());
+        let (word, last, life) = (lock.word(), lock.process(), lock.life());
         let owner = match (word & TID, word & OWNER_DIED != 0) {
             (LENT, _) if side == Side::Senders => Owner::Receiver,
             (0, false) => Owner::Nobody,
-            (0, true) => Owner::Died((last != 0).then(|| Process::of(last, 0))),
+            (tid, _) if life.is_some() && !is_nobodys(word) => {
+                Owner::Thread(Process::elsewhere(0, (tid != 0).then_some(tid)))
+            }
+            (0, true) => Owner::Died((last != 0).then(|| Process::numbered(last))),
             _ if is_nobodys(word) => Owner::Impossible,
             (tid, _) => Owner::Thread(Process::of_owner(tid, last)),
         };
@@ -81,6 +88,7 @@ impl Lock {
             owner,
             offset,
             word,
+            life,
             mapped: None,
         }
     }
@@ -103,10 +111,16 @@ impl Lock {
     }
 
     /// Finds out whether the thread that it names has anything to do with the queue.
-    fn judge(&mut self, file: BorrowedFd<'_>, users: &Users) {
+    fn judge(&mut self, file: BorrowedFd<'_>, lives: &dyn Lives, users: &Users) {
         let Owner::Thread(who) = &mut self.owner else {
             return;
         };
+        if let Some(life) = self.life {
+            if lives.is_over(life) {
+                self.owner = Owner::Died(None);
+            }
+            return;
+        }
         if who.life == Life::Dead && !users.are_ours() {
             // Unknown means that it lives: its number may be that of a thread in another PID namespace.
             who.life = Life::Alive;
@@ -129,6 +143,7 @@ pub(super) fn is_settled(lock: &Word) -> bool {
 pub(super) fn judge(
     locks: &mut [Lock],
     file: BorrowedFd<'_>,
+    lives: &dyn Lives,
     users: impl FnOnce() -> Users,
     is_still: bool,
 ) {
@@ -137,7 +152,9 @@ pub(super) fn judge(
         .any(|lock| matches!(lock.owner, Owner::Thread(_)))
     {
         let users = users();
-        locks.iter_mut().for_each(|lock| lock.judge(file, &users));
+        locks
+            .iter_mut()
+            .for_each(|lock| lock.judge(file, lives, &users));
     }
     let is_lender = |lock: &Lock| matches!(lock.owner, Owner::Thread(_) | Owner::Died(_));
     if is_still && !locks.iter().any(is_lender) {

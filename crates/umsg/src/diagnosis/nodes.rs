@@ -3,6 +3,7 @@
 use super::findings::Findings;
 use super::slots::{Place, Survey};
 use super::who::{Life, Process};
+use crate::lives::{self, Lives};
 use crate::segment::{NO_SLOT, NODES, Node};
 use crate::sync::Ordering;
 use crate::sys::clock;
@@ -190,7 +191,7 @@ pub(super) fn blocked<S: Lobby>(
     nodes
         .into_iter()
         .map(|(index, node)| Blocked {
-            who: who(node, knows_threads),
+            who: who(segment, node, knows_threads),
             wait: wait(index, node),
             time: waited(node),
             served: matches!(state(node), State::Settled | State::DiedSettled),
@@ -198,13 +199,18 @@ pub(super) fn blocked<S: Lobby>(
         .collect()
 }
 
-fn who(node: &Node, knows_threads: bool) -> Process {
+fn who(lives: &dyn Lives, node: &Node, knows_threads: bool) -> Process {
     let (pid, tid) = (node.pid.get(), node.tid.get());
-    let mut who = Process::of_thread(pid, tid, node.birth.get());
+    let mut who = Process::of_thread(lives, pid, tid, node.birth.get());
     match state(node) {
         // The system says so.
         State::DiedWaiting | State::DiedSettled => who.life = Life::Dead,
-        _ if who.life == Life::Dead && !knows_threads => who.life = Life::Alive,
+        _ if who.life == Life::Dead
+            && !knows_threads
+            && lives::life_of(node.birth.get()).is_none() =>
+        {
+            who.life = Life::Alive
+        }
         _ => {}
     }
     who

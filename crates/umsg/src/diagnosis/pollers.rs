@@ -17,7 +17,7 @@ pub(super) fn find(namespace: &Namespace, is_watched: bool, name: u64) -> Vec<Pr
         .collect();
     pids.sort_unstable();
     pids.dedup();
-    pids.into_iter().map(|pid| Process::of(pid, 0)).collect()
+    pids.into_iter().map(Process::numbered).collect()
 }
 
 /// `1: FLOCK  ADVISORY  READ 4711 00:1a:1234 0 EOF`: the process, if it is a lock on this inode.

@@ -64,8 +64,10 @@ impl Subject for Segment {
         header(file, findings)
     }
 
-    fn copy(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
-        Segment::copy_of(file, layout)
+    fn copy(file: BorrowedFd<'_>, layout: Layout, namespace: &Namespace) -> Result<Segment, Errno> {
+        let mut copy = Segment::copy_of(file, layout)?;
+        copy.settle_copy(namespace);
+        Ok(copy)
     }
 
     fn len(layout: &Layout) -> usize {
@@ -311,7 +313,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
             bytes: counts.bytes,
             capacity: layout.max_messages as u64,
         }),
-        blocked: nodes::blocked(segment, numbers_are_ours(namespace), |_, node| {
+        blocked: nodes::blocked(segment, numbers_are_ours(segment), |_, node| {
             wait(segment, node)
         }),
         holds: holds::held(segment, bytes),
@@ -348,14 +350,14 @@ fn receiver(segment: &Segment) -> Option<Process> {
     let load = Ordering::Relaxed;
     let (state, pid) = (ownership.state.load(load), ownership.pid.load(load));
     (state != 0 && state != CLOSED && pid != 0)
-        .then(|| Process::of(pid, ownership.birth.load(load)))
+        .then(|| Process::of(segment, pid, ownership.birth.load(load)))
 }
 
 fn registrations(engine: &Engine) -> Vec<Registration> {
     let found = engine.registrations();
     found
         .map(|(registered, told)| Registration {
-            who: Process::of(registered.pid, registered.birth),
+            who: Process::of(engine.segment(), registered.pid, registered.birth),
             kind: NotifyKind::of(&registered),
             told,
         })

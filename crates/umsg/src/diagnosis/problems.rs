@@ -276,6 +276,7 @@ mod tests {
                 life,
             };
             let mut lock = Lock {
+                life: None,
                 side: Side::Whole,
                 owner: Owner::Thread(who),
                 offset: 256,

@@ -222,10 +222,10 @@ pub(super) fn mend<S: Subject>(
     }
     match S::attach(file, Quota::of(namespace.clone())) {
         Ok(engine) => {
-            repaired.free_locks(engine.locks(), || Users::of(file, namespace));
+            repaired.free_locks(engine.locks(), || Users::of(file, engine.lives()));
             S::mend_words(&engine, &mut repaired);
             repaired.treat(
-                |remedy| apply::<S>(file, namespace, &engine, remedy),
+                |remedy| apply::<S>(file, &engine, remedy),
                 || examine::<S>(file, namespace, id),
                 || engine.damage().forget(),
             )?;
@@ -242,7 +242,6 @@ pub(super) fn mend<S: Subject>(
 
 fn apply<S: Subject>(
     file: BorrowedFd<'_>,
-    namespace: &Namespace,
     engine: &S::Engine,
     remedy: Remedy,
 ) -> Result<Option<Salvaged>, Trouble> {
@@ -259,7 +258,7 @@ fn apply<S: Subject>(
             )
             .map(Some),
         Remedy::TakeUp => {
-            let knows_threads = numbers_are_ours(namespace);
+            let knows_threads = numbers_are_ours(engine.lives());
             engine.take_up(me, patience, knows_threads).map(|()| None)
         }
     }

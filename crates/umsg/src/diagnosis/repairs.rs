@@ -71,7 +71,7 @@ impl Repair {
 impl Damage {
     pub(super) fn read(damage: &mended::Damage) -> Option<Damage> {
         damage.is_noted().then(|| Damage {
-            by: Process::of(damage.by.load(Ordering::Relaxed), 0),
+            by: Process::numbered(damage.by.load(Ordering::Relaxed)),
             at: time(damage.at.load(Ordering::Relaxed)),
         })
     }

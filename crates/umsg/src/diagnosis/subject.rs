@@ -35,7 +35,11 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
         findings: &mut Findings,
     ) -> Result<Option<Self::Layout>, OpenError>;
 
-    fn copy(file: BorrowedFd<'_>, layout: Self::Layout) -> Result<Self, Errno>;
+    fn copy(
+        file: BorrowedFd<'_>,
+        layout: Self::Layout,
+        namespace: &Namespace,
+    ) -> Result<Self, Errno>;
 
     /// How long a copy is, in bytes.
     fn len(layout: &Self::Layout) -> usize;

@@ -76,8 +76,10 @@ impl Subject for Segment {
         header(file, label, findings)
     }
 
-    fn copy(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
-        Segment::copy_of(file, layout)
+    fn copy(file: BorrowedFd<'_>, layout: Layout, namespace: &Namespace) -> Result<Segment, Errno> {
+        let mut copy = Segment::copy_of(file, layout)?;
+        copy.settle_copy(namespace);
+        Ok(copy)
     }
 
     fn len(layout: &Layout) -> usize {
@@ -326,7 +328,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
             bytes: hub.bytes.load(Ordering::Relaxed),
             capacity: hub.capacity.load(Ordering::Relaxed),
         }),
-        blocked: nodes::blocked(segment, numbers_are_ours(namespace), |index, node| {
+        blocked: nodes::blocked(segment, numbers_are_ours(segment), |index, node| {
             wait(segment, index, node)
         }),
         holds: holds::held(segment, bytes),

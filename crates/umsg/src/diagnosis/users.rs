@@ -3,7 +3,7 @@
 //! What is not known counts as mapped. A thread that dies, or runs another program, loses its mappings only after the system has marked the
 //! lock that it had: so whoever a lock names for a while, and who maps nothing all the while, has not got it.
 
-use crate::namespace::Namespace;
+use crate::lives::Lives;
 use crate::sys::map::Mapping;
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
@@ -24,8 +24,8 @@ pub(super) struct Users {
 
 impl Users {
     /// Of the queue in this file.
-    pub(super) fn of(file: BorrowedFd<'_>, namespace: &Namespace) -> Users {
-        let are_ours = numbers_are_ours(namespace);
+    pub(super) fn of(file: BorrowedFd<'_>, lives: &dyn Lives) -> Users {
+        let are_ours = numbers_are_ours(lives);
         let file = are_ours.then(|| name(file)).flatten();
         Users { are_ours, file }
     }
@@ -60,12 +60,10 @@ impl Users {
     }
 }
 
-/// Whether threads of other PID namespaces, whose numbers are others there, may not use the queue, and /proc counts as we do.
-pub(super) fn numbers_are_ours(namespace: &Namespace) -> bool {
-    let is_closed = |limits: crate::Limits| !limits.foreign_pid_namespaces;
+/// Whether the numbers of threads that stand in a queue in plain form mean here what they mean to their writers, and /proc counts as we do.
+pub(super) fn numbers_are_ours(lives: &dyn Lives) -> bool {
     let own = read_link("/proc/self").ok();
-    namespace.limits().is_ok_and(is_closed)
-        && own.is_some_and(|own| *own == *std::process::id().to_string())
+    lives.is_home() && own.is_some_and(|own| *own == *std::process::id().to_string())
 }
 
 /// What /proc says of a mapping of the file: not all file systems have the device there that they tell who asks for the file's.
@@ -97,12 +95,12 @@ mod tests {
     fn who_has_a_file_mapped_is_known_in_any_file_system() {
         for directory in ["/dev/shm".into(), std::env::temp_dir()] {
             let home = tempfile::tempdir_in(directory).unwrap();
-            let namespace = Namespace::at(home.path()).unwrap();
             let path = home.path().join("file");
             let mut options = std::fs::File::options();
             let options = options.read(true).write(true).create_new(true);
             let file = options.open(path).unwrap();
-            let (users, me) = (Users::of(file.as_fd(), &namespace), thread::current());
+            let segment = crate::segment::testing::segment(1, 8);
+            let (users, me) = (Users::of(file.as_fd(), &segment), thread::current());
             assert_eq!(users.have_for_a_while(me.tid(), || true), Some(false));
             assert_eq!(users.have_for_a_while(me.tid(), || false), None);
             let mapping = Mapping::of_file(file.as_fd(), 1).unwrap();

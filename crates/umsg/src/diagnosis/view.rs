@@ -2,6 +2,7 @@
 
 use super::subject::Subject;
 use crate::error::OpenError;
+use crate::namespace::Namespace;
 use rustix::fd::BorrowedFd;
 use std::thread::sleep;
 use std::time::Duration;
@@ -40,11 +41,12 @@ impl<S: Subject> View<S> {
 pub(super) fn take<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
+    namespace: &Namespace,
 ) -> Result<View<S>, OpenError> {
     let mut held = None;
     for look in 0..LOOKS {
         let before = pulse::<S>(file);
-        let segment = copy::<S>(file, layout)?;
+        let segment = copy::<S>(file, layout, namespace)?;
         let is_still = before.is_some() && pulse::<S>(file) == before;
         match (is_still, segment.is_held()) {
             (true, false) => return Ok(View::new(segment, is_still, before)),
@@ -57,12 +59,16 @@ pub(super) fn take<S: Subject>(
         // Longer and longer: a busy machine may let the queue's users run only now and then.
         sleep(Duration::from_millis(u64::from(look) + 1));
     }
-    let segment = copy::<S>(file, layout)?;
+    let segment = copy::<S>(file, layout, namespace)?;
     Ok(View::new(segment, false, None))
 }
 
-fn copy<S: Subject>(file: BorrowedFd<'_>, layout: S::Layout) -> Result<S, OpenError> {
-    S::copy(file, layout).map_err(|e| OpenError::of_mapping(e, S::len(&layout)))
+fn copy<S: Subject>(
+    file: BorrowedFd<'_>,
+    layout: S::Layout,
+    namespace: &Namespace,
+) -> Result<S, OpenError> {
+    S::copy(file, layout, namespace).map_err(|e| OpenError::of_mapping(e, S::len(&layout)))
 }
 
 /// What every operation changes. None if the file does not have it any more.

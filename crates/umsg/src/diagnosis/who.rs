@@ -1,5 +1,6 @@
 //! Which process or thread it is that a segment names, as far as /proc says.
 
+use crate::lives::{self, Lives};
 use crate::sys::stat::Stat;
 use crate::sys::{exists, process, thread};
 
@@ -30,8 +31,20 @@ pub enum Life {
 }
 
 impl Process {
-    /// The process that a record names; `birth` as [`process::birth`] has it, 0 for unknown.
-    pub(crate) fn of(pid: u32, birth: u64) -> Process {
+    /// The process of this number, if nothing else is known of it.
+    pub(crate) fn numbered(pid: u32) -> Process {
+        let life = match process::is_dead(pid, 0) {
+            true => Life::Dead,
+            false => life(Stat::of_process(pid)),
+        };
+        Process::new(pid, None, life)
+    }
+
+    /// The process that a record names; `birth` as [`lives::birth`] has it, 0 for unknown.
+    pub(crate) fn of(lives: &dyn Lives, pid: u32, birth: u64) -> Process {
+        if let Some(known) = Process::by_life(lives, pid, None, birth) {
+            return known;
+        }
         let life = match process::is_dead(pid, birth) {
             true => Life::Dead,
             false => life(Stat::of_process(pid)),
@@ -40,12 +53,37 @@ impl Process {
     }
 
     /// The thread that a node names.
-    pub(crate) fn of_thread(pid: u32, tid: u32, birth: u64) -> Process {
+    pub(crate) fn of_thread(lives: &dyn Lives, pid: u32, tid: u32, birth: u64) -> Process {
+        if let Some(known) = Process::by_life(lives, pid, Some(tid), birth) {
+            return known;
+        }
         let life = match thread::is_dead(pid, tid, birth) {
             true => Life::Dead,
             false => life(Stat::of_thread(pid, tid)),
         };
         Process::new(pid, Some(tid), life)
+    }
+
+    /// The process that a record names by its life. None if the record names it otherwise.
+    fn by_life(lives: &dyn Lives, pid: u32, thread: Option<u32>, birth: u64) -> Option<Process> {
+        let number = lives::life_of(birth)?;
+        let life = match lives.is_over(number) {
+            true => Life::Dead,
+            // Its number means nothing here.
+            false if !lives.is_home() => return Some(Process::elsewhere(pid, thread)),
+            false => life(Stat::of_process(pid)),
+        };
+        Some(Process::new(pid, thread, life))
+    }
+
+    /// A process that lives in another PID namespace, with the numbers that it has there.
+    pub(crate) fn elsewhere(pid: u32, thread: Option<u32>) -> Process {
+        Process {
+            pid,
+            thread,
+            program: None,
+            life: Life::Alive,
+        }
     }
 
     /// The thread that a lock names, whose process may not be known: `last` took the lock last.
@@ -98,15 +136,22 @@ fn leader(tid: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
+    fn at_home() -> crate::segment::Segment {
+        crate::segment::testing::segment(1, 8)
+    }
+
     #[test]
     fn this_thread_lives_and_belongs_to_this_process() {
         let me = thread::current();
         let found = Process::of_owner(me.tid(), 0);
         assert_eq!((found.pid, found.life), (me.pid(), Life::Alive));
-        assert_eq!(Process::of_thread(me.pid(), me.tid(), me.birth()), found);
+        assert_eq!(
+            Process::of_thread(&at_home(), me.pid(), me.tid(), me.birth()),
+            found
+        );
         assert!(found.program.is_some_and(|name| !name.is_empty()));
         assert_eq!(
-            Process::of(me.pid(), process::birth(me.pid())).life,
+            Process::of(&at_home(), me.pid(), process::birth(me.pid())).life,
             Life::Alive
         );
     }
@@ -116,7 +161,10 @@ mod tests {
         let me = thread::current();
         assert_eq!(Process::of_owner(0x3fff_fffe, 7).life, Life::Dead);
         assert_eq!(Process::of_owner(0x3fff_fffe, 7).pid, 7);
-        assert_eq!(Process::of_thread(me.pid(), me.tid(), 1).life, Life::Dead);
-        assert_eq!(Process::of(0x3fff_fffe, 0).life, Life::Dead);
+        assert_eq!(
+            Process::of_thread(&at_home(), me.pid(), me.tid(), 1).life,
+            Life::Dead
+        );
+        assert_eq!(Process::numbered(0x3fff_fffe).life, Life::Dead);
     }
 }

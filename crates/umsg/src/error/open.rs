@@ -131,6 +131,12 @@ pub enum OpenError {
         /// Its error.
         error: std::io::Error,
     },
+    /// EAGAIN: the queue was created in another PID or time namespace, and a process there has held one of its locks for a second: it
+    /// is stopped. Its locks can't be prepared for use by processes of several namespaces before it lets go.
+    #[error(
+        "a process has held a lock of the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
+    )]
+    Stopped,
     /// The namespace can't be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -219,7 +225,7 @@ impl OpenError {
             OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => libc::EINVAL,
             OpenError::Damaged(_) => libc::EBADMSG,
             OpenError::TooManyFiles(errno) => *errno,
-            OpenError::Leaving => libc::EAGAIN,
+            OpenError::Leaving | OpenError::Stopped => libc::EAGAIN,
             OpenError::Namespace(error) => error.errno(),
             OpenError::System { error, .. } | OpenError::CallRefused { error, .. } => {
                 error.raw_os_error().unwrap_or(libc::EIO)

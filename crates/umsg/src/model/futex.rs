@@ -7,15 +7,76 @@ use super::crash::strike;
 use super::thread;
 use super::world::{self, Death, Sleeper};
 use crate::lock::SLICE;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Futex, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::Slept;
 use crate::sys::thread::Calm;
 
+/// A futex, as the kernel of a model remembers it.
+#[derive(Clone, Copy)]
+pub(crate) enum Named {
+    Nothing,
+    Word(*const AtomicU32),
+    /// The low half is the futex.
+    Half(*const AtomicU64),
+}
+
+impl Futex for AtomicU32 {
+    fn named(&self) -> Named {
+        Named::Word(self)
+    }
+}
+
+impl Futex for AtomicU64 {
+    fn named(&self) -> Named {
+        Named::Half(self)
+    }
+}
+
+impl Named {
+    /// What stands there. Adding nothing reads the newest value, as the kernel does, and orders nothing.
+    pub(super) fn read(self) -> u32 {
+        // SAFETY: what is named is a word of the segment, which outlives the threads that use it.
+        match self {
+            Named::Nothing => 0,
+            Named::Word(word) => unsafe { &*word }.fetch_or(0, Ordering::Relaxed),
+            Named::Half(word) => unsafe { &*word }.fetch_or(0, Ordering::Relaxed) as u32,
+        }
+    }
+
+    /// Replaces `old`; fails with what stands there.
+    pub(super) fn replace(self, old: u32, new: u32) -> Result<(), u32> {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        // SAFETY: as in `read`.
+        match self {
+            Named::Nothing => Ok(()),
+            Named::Word(word) => unsafe { &*word }
+                .compare_exchange(old, new, success, failure)
+                .map(drop),
+            Named::Half(word) => {
+                let word = unsafe { &*word };
+                let now = word.load(failure);
+                let half = |whole: u64, low: u32| whole >> 32 << 32 | u64::from(low);
+                word.compare_exchange(half(now, old), half(now, new), success, failure)
+                    .map(drop)
+                    .map_err(|now| now as u32)
+            }
+        }
+    }
+
+    pub(super) fn address(self) -> usize {
+        match self {
+            Named::Nothing => 0,
+            Named::Word(word) => word.addr(),
+            Named::Half(word) => word.addr(),
+        }
+    }
+}
+
 /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
-pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
-    // Adding nothing reads the newest value, as the kernel does, and orders nothing.
-    if word.fetch_or(0, Ordering::Relaxed) != expected {
+pub(crate) fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
+    let word = word.named();
+    if word.read() != expected {
         return Slept::Awake;
     }
     thread::with_current(|me| {
@@ -31,8 +92,8 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept
             me.now.set(at.max(me.now.get()));
             return Slept::TimedOut;
         }
-        lie_down(me.tid(), std::ptr::from_ref(word).addr(), end.is_some());
-        if !overslept(me.tid()) {
+        lie_down(me.pid(), word.address(), end.is_some());
+        if !overslept(me.pid()) {
             return Slept::Awake;
         }
         // The others first, if they can go on now: time must not race ahead of them.
@@ -89,16 +150,16 @@ fn overslept(tid: u32) -> bool {
 }
 
 /// Wakes up to `count` sleepers on `word`.
-pub(crate) fn wake(word: &AtomicU32, count: i32) {
+pub(crate) fn wake(word: &impl Futex, count: i32) {
     strike(Death::Waking);
-    wake_unless_dead(word, count);
+    wake_unless_dead(word.named(), count);
 }
 
 /// The same where nobody can die: in the kernel.
-pub(super) fn wake_unless_dead(word: &AtomicU32, count: i32) {
+pub(super) fn wake_unless_dead(word: Named, count: i32) {
     // Looking at the list depends on what others have done with the word: loom has to know.
-    word.fetch_or(0, Ordering::Relaxed);
-    let address = std::ptr::from_ref(word).addr();
+    word.read();
+    let address = word.address();
     for _ in 0..count {
         let sleeper = world::with(|world| {
             let index = world

@@ -14,6 +14,10 @@
 
 pub(crate) mod crash;
 pub(crate) mod doorbell;
+#[allow(
+    unsafe_code,
+    reason = "the kernel of a model remembers words by their addresses"
+)]
 pub(crate) mod futex;
 #[allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")]
 pub(crate) mod segment;

@@ -1,6 +1,7 @@
 //! A segment of a few items, in vectors.
 
 use crate::error::Trouble;
+use crate::lives::{Lives, UNREGISTERED};
 use crate::segment::{
     Cell, Fifo, Fixed, Hold, Layout, MORE_NOTICES, NODES, Node, Notice, PRIORITIES, Policy,
 };
@@ -23,6 +24,21 @@ pub(crate) struct Segment {
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
     links: Vec<Guarded32>,
+}
+
+/// A queue that only processes of its home use: the models of the lock are those of others.
+impl Lives for Segment {
+    fn own(&self) -> u32 {
+        UNREGISTERED
+    }
+
+    fn is_over(&self, _life: u32) -> bool {
+        false
+    }
+
+    fn is_home(&self) -> bool {
+        true
+    }
 }
 
 impl std::fmt::Debug for Segment {

@@ -1,9 +1,11 @@
 //! A thread of a model: its id, its time, the word that it has named to the kernel.
 
+use super::futex::Named;
 use super::world::{self, World};
+use crate::lives::Lives;
 use crate::lock::{OWNER_DIED, TID, WAITERS};
-use crate::sync::{AtomicU32, Ordering};
-use crate::sys::thread::{Interruptions, Stall, TakenUp};
+use crate::sync::Futex;
+use crate::sys::thread::{Bereaved, Interruptions, Stall, TakenUp};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null;
@@ -13,7 +15,7 @@ pub(crate) const BEGINNING: u64 = 1;
 
 /// What a thread had named to the kernel before it named a word of ours.
 #[derive(Clone, Copy)]
-pub(crate) struct Outer(*const AtomicU32);
+pub(crate) struct Outer(Named);
 
 /// Critical sections that a thread is in.
 #[derive(Default)]
@@ -38,7 +40,11 @@ pub(crate) struct Thread {
     pub(crate) interruptions: Interruptions,
     pub(crate) taken_up: TakenUp,
     pub(crate) stall: Stall,
-    named: Cell<*const AtomicU32>,
+    pub(crate) bereaved: Bereaved,
+    /// The id of its process, in what the process's PID namespace is to the queue: see [`live_in`].
+    pid: u32,
+    stray: bool,
+    named: Cell<Named>,
 }
 
 loom::thread_local! {
@@ -61,9 +67,19 @@ pub(crate) fn spawn<T: 'static>(
     tid: u32,
     life: impl FnOnce(&Thread) -> T + 'static,
 ) -> loom::thread::JoinHandle<Option<T>> {
+    spawn_in(tid, tid, false, life)
+}
+
+/// As [`spawn`], in a process of its own: see [`live_in`].
+pub(crate) fn spawn_in<T: 'static>(
+    tid: u32,
+    pid: u32,
+    stray: bool,
+    life: impl FnOnce(&Thread) -> T + 'static,
+) -> loom::thread::JoinHandle<Option<T>> {
     world::with(|world| world.living += 1);
     loom::thread::spawn(move || {
-        let result = live(tid, life);
+        let result = live_in(tid, pid, stray, life);
         world::with(World::leave);
         result
     })
@@ -79,6 +95,16 @@ pub(crate) fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> 
 
 /// Does something as a thread of the model, on the thread of loom that runs the model and is counted already.
 pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
+    live_in(tid, tid, false, life)
+}
+
+/// As [`live`], in a process that has `pid` for a number and for a life, and may be in another PID namespace than the queue's home.
+pub(crate) fn live_in<T>(
+    tid: u32,
+    pid: u32,
+    stray: bool,
+    life: impl FnOnce(&Thread) -> T,
+) -> Option<T> {
     let thread = Thread {
         tid,
         now: Cell::new(BEGINNING),
@@ -86,7 +112,10 @@ pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
         interruptions: Interruptions::none(),
         taken_up: TakenUp::none(),
         stall: Stall::none(),
-        named: Cell::new(null()),
+        bereaved: Bereaved::none(),
+        pid,
+        stray,
+        named: Cell::new(Named::Nothing),
     };
     CURRENT.with(|current| current.set(&raw const thread));
     let outcome = catch_unwind(AssertUnwindSafe(|| life(&thread)));
@@ -94,7 +123,8 @@ pub(crate) fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
         Ok(result) => {
             CURRENT.with(|current| current.set(null()));
             assert_eq!(thread.critical.0.get(), 0, "left a critical section open");
-            assert!(thread.named.get().is_null(), "left a word named");
+            let is_named = !matches!(thread.named.get(), Named::Nothing);
+            assert!(!is_named, "left a word named");
             Some(result)
         }
         Err(panic) if panic.is::<Died>() => {
@@ -111,21 +141,27 @@ impl Thread {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.tid
+        self.pid
+    }
+
+    pub(crate) fn owner(&self) -> u64 {
+        u64::from(self.tid) | u64::from(self.pid) << 32
+    }
+
+    pub(crate) fn is_stray(&self) -> bool {
+        self.stray
     }
 
     pub(crate) fn birth(&self) -> u64 {
         u64::from(self.tid)
     }
 
-    pub(crate) fn name(&self, word: &AtomicU32) -> Outer {
-        let outer = Outer(self.named.get());
-        self.rename(word);
-        outer
+    pub(crate) fn named(&self) -> Outer {
+        Outer(self.named.get())
     }
 
-    pub(crate) fn rename(&self, word: &AtomicU32) {
-        self.named.set(word);
+    pub(crate) fn rename(&self, word: &impl Futex) {
+        self.named.set(word.named());
     }
 
     pub(crate) fn unname(&self, outer: Outer) {
@@ -139,19 +175,18 @@ impl Thread {
 
     /// Dies: the kernel marks the word that is named, then the stack is left.
     pub(crate) fn die(&self) -> ! {
-        // SAFETY: what is named is a word of the segment, which outlives the threads that use it.
-        if let Some(word) = unsafe { self.named.get().as_ref() } {
-            exit_robust_list(word, self.tid);
-        }
-        world::with(|world| world.dead.push(self.tid));
+        exit_robust_list(self.named.get(), self.tid);
+        world::end(self.pid);
         resume_unwind(Box::new(Died));
     }
 }
 
 /// What the kernel does to the word that a dead thread has named: linux/kernel/futex/core.c, `handle_futex_death`.
-fn exit_robust_list(word: &AtomicU32, tid: u32) {
-    // Adding nothing reads the newest value, as the kernel does.
-    let mut now = word.fetch_or(0, Ordering::Relaxed);
+fn exit_robust_list(word: Named, tid: u32) {
+    if matches!(word, Named::Nothing) {
+        return;
+    }
+    let mut now = word.read();
     loop {
         if now == 0 {
             super::futex::wake_unless_dead(word, 1);
@@ -160,17 +195,12 @@ fn exit_robust_list(word: &AtomicU32, tid: u32) {
         if now & TID != tid {
             return;
         }
-        match word.compare_exchange(
-            now,
-            now & WAITERS | OWNER_DIED,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        ) {
-            Ok(_) if now & WAITERS != 0 => {
+        match word.replace(now, now & WAITERS | OWNER_DIED) {
+            Ok(()) if now & WAITERS != 0 => {
                 super::futex::wake_unless_dead(word, 1);
                 return;
             }
-            Ok(_) => return,
+            Ok(()) => return,
             Err(other) => now = other,
         }
     }
@@ -179,6 +209,33 @@ fn exit_robust_list(word: &AtomicU32, tid: u32) {
 /// Whether the thread has died.
 pub(crate) fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
+}
+
+/// Where the thread that asks lives: at home unless it says that it is a stray.
+pub(crate) fn here() -> u64 {
+    0
+}
+
+/// See [`Thread::is_stray`].
+pub(crate) fn is_stray() -> bool {
+    with_current(|me| me.is_some_and(Thread::is_stray))
+}
+
+/// The lives of a model: a process's number is that of its life.
+pub(crate) struct Processes;
+
+impl Lives for Processes {
+    fn own(&self) -> u32 {
+        with_current(|me| me.map_or(0, Thread::pid))
+    }
+
+    fn is_over(&self, life: u32) -> bool {
+        life == 0 || world::is_over(life)
+    }
+
+    fn is_home(&self) -> bool {
+        !is_stray()
+    }
 }
 
 /// Each thread of a model is a process of its own.

@@ -2,6 +2,7 @@
 
 use crate::error::Trouble;
 use crate::holds::Keeping;
+use crate::lives::{Lives, UNREGISTERED};
 use crate::order::{Kind, KindRoots, Place, Shelf};
 use crate::segment::{ArenaRoots, Hold, Holding, Links, NODES, Node};
 use crate::slots::arena::Ground;
@@ -113,7 +114,25 @@ impl Segment {
     }
 }
 
+impl Lives for Segment {
+    fn own(&self) -> u32 {
+        UNREGISTERED
+    }
+
+    fn is_over(&self, _life: u32) -> bool {
+        false
+    }
+
+    fn is_home(&self) -> bool {
+        true
+    }
+}
+
 impl Lobby for Segment {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn node(&self, index: u32) -> Result<&Node, Trouble> {
         self.seat(index).map(|seat| &seat.node)
     }

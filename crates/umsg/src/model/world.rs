@@ -5,7 +5,7 @@
 //! can hold the world in its local storage.
 
 use crate::crash::Point;
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, Ordering};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -54,6 +54,8 @@ pub(super) struct World {
     pub(super) dead: Vec<u32>,
     /// See [`super::crash`].
     pub(super) turnstile: Option<Arc<AtomicU32>>,
+    /// Changed by each death: what a thread has done comes before the end of its life.
+    pub(super) ends: Option<Arc<AtomicU32>>,
     dooms: Vec<Doom>,
 }
 
@@ -77,6 +79,7 @@ pub(crate) fn begin(slices: bool) {
             // The thread that runs the model.
             living: 1,
             turnstile: Some(Arc::new(AtomicU32::new(0))),
+            ends: Some(Arc::new(AtomicU32::new(0))),
             ..World::default()
         };
     });
@@ -91,6 +94,24 @@ pub(crate) fn doom(tid: u32, death: Death, nth: u32) {
 /// any moment.
 pub(crate) fn interrupt(tid: u32) {
     with(|world| world.interrupted.push(tid));
+}
+
+/// The life of a process ends.
+pub(super) fn end(life: u32) {
+    if let Some(ends) = with(|world| world.ends.clone()) {
+        // Release: what the process did comes before.
+        ends.fetch_add(1, Ordering::Release);
+    }
+    with(|world| world.dead.push(life));
+}
+
+/// Whether the life of a process is over.
+pub(super) fn is_over(life: u32) -> bool {
+    if let Some(ends) = with(|world| world.ends.clone()) {
+        // Acquire: pairs with the release in `end`. Adding nothing reads the newest value.
+        ends.fetch_add(0, Ordering::Acquire);
+    }
+    has_died(life)
 }
 
 /// Whether the thread has died.

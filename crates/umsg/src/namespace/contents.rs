@@ -9,7 +9,7 @@ use rustix::io::{self, Errno};
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{bells, caller, dead_letters, queues, record, temporary};
+use super::{bells, caller, dead_letters, life, queues, record, temporary};
 
 /// What a caller wants of a directory that is no namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,10 @@ fn is_own(directory: &Directory, name: &OsStr) -> bool {
         let is_empty = names(directory, kind).is_ok_and(|names| names.is_empty());
         return is_directory(directory, kind) && is_empty;
     }
-    temporary::is_temporary(name) || bells::is_bell(name) || dead_letters::is_label(name)
+    temporary::is_temporary(name)
+        || bells::is_bell(name)
+        || dead_letters::is_label(name)
+        || life::is_life(name)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! ├── .namespace             limits and PID namespace: 96 bytes, see `record.rs`
 //! ├── .bell-0123456789abcdef the doorbell of a queue that is polled: a FIFO, see `bells.rs`
 //! ├── .dead-04d2-... -> mq/log names the dead-letter queue of a queue: see `dead_letters.rs`
+//! ├── .life-0001e240         a process that shares queues with other PID namespaces, locked while it lives, see `life.rs`
 //! ├── mq                     root's, mode 1777
 //! │   ├── work               the queue /work: a regular file of the user who made it
 //! │   ├── log
@@ -57,6 +58,7 @@ mod file_error;
 mod home;
 mod identified;
 mod intruders;
+pub(crate) mod life;
 mod limits;
 mod msg;
 mod names;

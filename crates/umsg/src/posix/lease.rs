@@ -287,7 +287,8 @@ mod tests {
     /// Does `work` as a handler does that has interrupted its thread while it held the lock.
     fn inside_of_the_queue<T>(queue: &Queue, work: impl FnOnce() -> T) -> T {
         let lock = &queue.engine.segment().fixed().receiver.lock;
-        let Ok((held, _)) = lock.lock(thread::current(), Deadline::Never) else {
+        let Ok((held, _)) = lock.lock(thread::current(), queue.engine.segment(), Deadline::Never)
+        else {
             panic!("the lock is free");
         };
         let done = work();

@@ -2,6 +2,7 @@
 
 use super::queue::Queue;
 use crate::error::{NotifyError, Trouble};
+use crate::lives;
 use crate::lock::SLICE;
 use crate::notice::{self, Deed, Failure, Notified};
 use crate::queue::{self, NoticeError, Outcome, Refused, What};
@@ -302,7 +303,10 @@ impl Queue {
 pub(super) fn registered(engine: &queue::Engine) -> Option<Registered> {
     let found = engine.registered()?;
     let kind = NotifyKind::of(&found);
-    (!process::is_dead(found.pid, found.birth)).then_some(Registered {
+    let is_dead = lives::is_dead(engine.segment(), found.birth, || {
+        process::is_dead(found.pid, found.birth)
+    });
+    (!is_dead).then_some(Registered {
         pid: found.pid,
         kind,
     })

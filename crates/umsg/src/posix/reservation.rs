@@ -241,7 +241,9 @@ mod tests {
             let room = queue.reserve_timeout(8, Duration::from_secs(10)).unwrap();
             // As a handler that has interrupted its thread while it held the lock.
             let lock = &queue.engine.segment().fixed().receiver.lock;
-            let Ok((held, _)) = lock.lock(thread::current(), Deadline::Never) else {
+            let Ok((held, _)) =
+                lock.lock(thread::current(), queue.engine.segment(), Deadline::Never)
+            else {
                 panic!("the lock is free");
             };
             assert_eq!(ends(room), Err(SendError::WouldDeadlock));

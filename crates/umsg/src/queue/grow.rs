@@ -61,11 +61,7 @@ impl Engine {
             passed if passed.has_passed() => Deadline::Never.or_slice(SLICE),
             other => other.or_slice(SLICE),
         };
-        if cfg!(not(loom)) && lock.is_left_lent() {
-            // The receiver lock is in order: it is no dead holder's loan, and somebody scribbled.
-            lock.forget_owner();
-        }
-        match lock.borrow(me, slice) {
+        match lock.borrow(me, self.segment(), slice) {
             Ok(Left::InOrder) => {}
             Ok(Left::ByTheDead) => {
                 if let Err(trouble) = recover::sender_side(self.segment()) {

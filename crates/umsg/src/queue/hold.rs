@@ -8,6 +8,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Claim, Holders, Holds, State};
+use crate::lives;
 use crate::order::Priorities;
 use crate::segment::Hold;
 use crate::sync::Ordering;
@@ -76,7 +77,8 @@ impl Engine {
         slot: u32,
         deliveries: u32,
     ) -> Result<(u32, &Hold), Trouble> {
-        self.claim_hold_for((me.pid(), process::birth(me.pid())), slot, deliveries)
+        let birth = lives::birth(self.segment(), || process::birth(me.pid()));
+        self.claim_hold_for((me.pid(), birth), slot, deliveries)
     }
 
     /// As [`claim_hold`](Self::claim_hold), for a process and its start time.
@@ -177,7 +179,7 @@ impl Engine {
             if matches!(State::of(hold), State::Aside | State::Moving) {
                 continue;
             }
-            let is_orphan = holders.is_orphan(hold);
+            let is_orphan = holders.is_orphan(self.segment(), hold);
             let until = hold.until.get();
             match State::of(hold) {
                 State::Leased if is_orphan || (until != 0 && until <= now) => {

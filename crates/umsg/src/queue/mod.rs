@@ -181,7 +181,13 @@ impl Engine {
     /// Takes the sender lock, and repairs the side if its last owner died.
     #[inline(always)]
     fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Trouble> {
-        match self.segment.fixed().sender.lock.lock(me, deadline) {
+        match self
+            .segment
+            .fixed()
+            .sender
+            .lock
+            .lock(me, &self.segment, deadline)
+        {
             Ok((held, Left::InOrder)) => Ok(held),
             other => self.lock_sender_slow(me, deadline, other),
         }
@@ -214,7 +220,6 @@ impl Engine {
                     let sender = &self.segment.fixed().sender;
                     if sender.lock.is_left_lent() {
                         // Not by us, and nobody else may: somebody scribbled.
-                        sender.lock.forget_owner();
                         recover::sender_side(&self.segment)?;
                         sender.lock.give_back();
                     }
@@ -223,7 +228,12 @@ impl Engine {
                     self.wake(&wakes);
                 }
             }
-            attempt = self.segment.fixed().sender.lock.lock(me, deadline);
+            attempt = self
+                .segment
+                .fixed()
+                .sender
+                .lock
+                .lock(me, &self.segment, deadline);
         }
     }
 
@@ -235,7 +245,13 @@ impl Engine {
         deadline: Deadline,
         wakes: &mut Wakes,
     ) -> Result<Held<'a>, Trouble> {
-        match self.segment.fixed().receiver.lock.lock(me, deadline) {
+        match self
+            .segment
+            .fixed()
+            .receiver
+            .lock
+            .lock(me, &self.segment, deadline)
+        {
             Ok((held, Left::InOrder)) => Ok(held),
             other => self.lock_receiver_slow(me, deadline, other, wakes),
         }
@@ -250,7 +266,12 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<Held<'a>, Trouble> {
         if let Err(LockError::Nobodys) = attempt {
-            attempt = self.segment.fixed().receiver.lock.lock_anyway(me, deadline);
+            attempt = self
+                .segment
+                .fixed()
+                .receiver
+                .lock
+                .lock_anyway(me, &self.segment, deadline);
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),

@@ -21,6 +21,7 @@
 use super::{Engine, NOTICE, Refused, Wakes};
 use crate::crash::crash_point;
 use crate::error::Trouble;
+use crate::lives::{self, Lives};
 use crate::lock::{SLICE, STOPPED};
 use crate::order::Priorities;
 use crate::segment::{MORE_NOTICES, NOTICES, Notice};
@@ -278,7 +279,7 @@ impl Engine {
         }
         futex::wake(&notice.word, i32::MAX);
         if What::of(notice) == What::Signal {
-            wait_until_raised(notice, fired.word);
+            wait_until_raised(self.segment(), notice, fired.word);
         }
     }
 
@@ -299,7 +300,7 @@ impl Engine {
             }
             if !crate::notice::raise_own(self, index, notice, word) {
                 // A helper is about to.
-                wait_until_raised(notice, word);
+                wait_until_raised(self.segment(), notice, word);
             }
         }
         crate::notice::take_raised(me);
@@ -332,9 +333,8 @@ impl Engine {
         notice.what.store(claim.what as u32, Ordering::Relaxed);
         notice.signal.store(claim.signal, Ordering::Relaxed);
         notice.pid.store(me.pid(), Ordering::Relaxed);
-        notice
-            .birth
-            .store(process::birth(me.pid()), Ordering::Relaxed);
+        let birth = lives::birth(self.segment(), || process::birth(me.pid()));
+        notice.birth.store(birth, Ordering::Relaxed);
         notice.ticket.store(claim.ticket, Ordering::Relaxed);
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
@@ -364,7 +364,7 @@ impl Engine {
             if word & STATE != ARMED {
                 continue;
             }
-            if !is_owner_dead(notice) {
+            if !is_owner_dead(self.segment(), notice) {
                 return Err(NoticeError::Busy);
             }
             set_free(notice, word);
@@ -380,7 +380,10 @@ impl Engine {
         if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
             return Ok(free);
         }
-        if let Some(dead) = self.notices().find(|(_, notice)| is_owner_dead(notice)) {
+        if let Some(dead) = self
+            .notices()
+            .find(|(_, notice)| is_owner_dead(self.segment(), notice))
+        {
             set_free(dead.1, dead.1.word.load(Ordering::Relaxed));
             return Ok(dead);
         }
@@ -553,16 +556,15 @@ fn set_free(notice: &Notice, word: u32) -> bool {
         .is_ok()
 }
 
-fn is_owner_dead(notice: &Notice) -> bool {
-    process::is_dead(
-        notice.pid.load(Ordering::Relaxed),
-        notice.birth.load(Ordering::Relaxed),
-    )
+fn is_owner_dead(lives: &dyn Lives, notice: &Notice) -> bool {
+    let pid = notice.pid.load(Ordering::Relaxed);
+    let birth = notice.birth.load(Ordering::Relaxed);
+    lives::is_dead(lives, birth, || process::is_dead(pid, birth))
 }
 
 /// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
 /// lock, one that the call may have waited for before included.
-fn wait_until_raised(notice: &Notice, fired: u32) {
+fn wait_until_raised(lives: &dyn Lives, notice: &Notice, fired: u32) {
     let began = clock::monotonic();
     // In a model nobody waits for several, one after the other.
     #[cfg(loom)]
@@ -570,11 +572,11 @@ fn wait_until_raised(notice: &Notice, fired: u32) {
     #[cfg(not(loom))]
     let stall = &thread::current().stall;
     let end = Deadline::Monotonic(stall.end(began, STOPPED));
-    wait_until_raised_by(notice, fired, end);
+    wait_until_raised_by(lives, notice, fired, end);
     stall.note(began, clock::monotonic());
 }
 
-fn wait_until_raised_by(notice: &Notice, fired: u32, end: Deadline) {
+fn wait_until_raised_by(lives: &dyn Lives, notice: &Notice, fired: u32, end: Deadline) {
     let mut slice = PROMPT;
     while notice.word.load(Ordering::Acquire) == fired {
         if futex::wait(&notice.word, fired, end.or_slice(slice)) != Slept::TimedOut {
@@ -582,7 +584,13 @@ fn wait_until_raised_by(notice: &Notice, fired: u32, end: Deadline) {
         }
         let (pid, birth) = (&notice.pid, &notice.birth);
         let (pid, birth) = (pid.load(Ordering::Relaxed), birth.load(Ordering::Relaxed));
-        if end.has_passed() || !process::can_run(pid, birth) {
+        // Of a process that is known by its life alone it is not known whether it is stopped.
+        let is_known = lives::life_of(birth).is_none() && lives.is_home();
+        let can_run = match is_known {
+            true => process::can_run(pid, birth),
+            false => !is_owner_dead(lives, notice),
+        };
+        if end.has_passed() || !can_run {
             return;
         }
         slice = SLICE;

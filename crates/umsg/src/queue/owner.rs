@@ -10,6 +10,7 @@
 //! If the owner dies the state stays; then its process says so.
 
 use super::Engine;
+use crate::lives;
 use crate::lock::SLICE;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -68,6 +69,6 @@ impl Engine {
         // Relaxed: stored before the ring can be found.
         let pid = ownership.pid.load(Ordering::Relaxed);
         let birth = ownership.birth.load(Ordering::Relaxed);
-        pid != 0 && process::is_dead(pid, birth)
+        pid != 0 && lives::is_dead(self.segment(), birth, || process::is_dead(pid, birth))
     }
 }

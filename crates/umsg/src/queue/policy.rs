@@ -16,6 +16,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State};
+use crate::lives;
 use crate::order::Priorities;
 use crate::segment::{Hold, Policy};
 use crate::sync::Ordering;
@@ -285,13 +286,14 @@ impl Engine {
                 let (index, hold) = record?;
                 let is_left = match State::of(hold) {
                     State::Aside => true,
-                    State::Moving => holds::is_orphan(hold),
+                    State::Moving => holds::is_orphan(self.segment(), hold),
                     _ => false,
                 };
                 if is_left {
                     let found = self.in_hand(hold.slot.get())?;
                     hold.pid.set(me.pid());
-                    hold.birth.set(process::birth(me.pid()));
+                    let birth = lives::birth(self.segment(), || process::birth(me.pid()));
+                    hold.birth.set(birth);
                     holds::set(hold, State::Moving);
                     crash_point!(MOVE_BEGUN);
                     return Ok(Some(self.grip(index, hold, &found)));

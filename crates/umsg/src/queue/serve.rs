@@ -166,7 +166,7 @@ impl Engine {
                     return false;
                 }
                 // Its thread looks by itself when it goes on; a dead one's node is free.
-                if waiters::is_orphan(node) {
+                if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
                 true

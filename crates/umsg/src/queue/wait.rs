@@ -100,9 +100,9 @@ impl Engine {
         crash_point!(WAIT_NAMED);
         let end = self.sleep(me, node, index, List::Receivers, calm, deadline);
         crash_point!(WAIT_WOKEN);
-        let result = self.end_receiver(me, receipt, node, end, deadline);
+        // FOREIGN_MARK: a node that this thread has given up may be another's, with the same thread id in another PID namespace.
         me.unname(outer);
-        match result {
+        match self.end_receiver(me, receipt, node, end, deadline) {
             // The offer was withdrawn before we got the lock.
             Err(Refused::NotNow) => Ok(None),
             other => other.map(Some),
@@ -256,12 +256,13 @@ impl Engine {
         let result = loop {
             let end = self.sleep(me, node, index, List::Senders, calm, deadline);
             crash_point!(WAIT_WOKEN);
+            // FOREIGN_MARK, as in `block_receiver`.
+            me.unname(outer);
             match self.end_sender(me, (message, key), (index, node), end, deadline) {
-                Ok(None) => {}
+                Ok(None) => me.rename(&node.word),
                 other => break other,
             }
         };
-        me.unname(outer);
         result.map(|_| true)
     }
 

@@ -8,6 +8,7 @@ use super::shared::Shared;
 use super::status::{Status, status};
 use crate::crash::crash_point;
 use crate::error::OpenError;
+use crate::lives;
 use crate::namespace::{FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS};
 use crate::queue::Engine;
 use crate::segment::{self, Quota, Segment};
@@ -171,7 +172,7 @@ fn owner(segment: &Segment) -> Option<u32> {
     // Relaxed: stored before the ring could be found.
     let pid = ownership.pid.load(Ordering::Relaxed);
     let birth = ownership.birth.load(Ordering::Relaxed);
-    (pid != 0 && !process::is_dead(pid, birth)).then_some(pid)
+    (pid != 0 && !lives::is_dead(segment, birth, || process::is_dead(pid, birth))).then_some(pid)
 }
 
 fn find_named(namespace: &Namespace, name: &QueueName) -> Result<Found, RingError> {

@@ -8,6 +8,7 @@ use super::receiver::Ring;
 use super::shared::Shared;
 use crate::crash::crash_point;
 use crate::error::OpenError;
+use crate::lives;
 use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished};
 use crate::queue::{DISABLED, ENABLED};
 use crate::segment::{self, Layout, Policy, Quota, Segment};
@@ -125,6 +126,7 @@ impl Options {
                 Unpublished::create_in(namespace, RINGS, self.mode).map_err(OpenError::from)?;
             let mut segment = self.fill(new.file(), new.mode())?;
             segment.set_quota(quota);
+            name_owner(&segment);
             let mode = new.mode();
             match new.publish(&name, file_mode(mode)) {
                 Ok(file) => {
@@ -162,17 +164,22 @@ impl Options {
         let layout = Layout::new(all as usize, HEAD + self.longest as usize);
         let segment = segment::create(file, layout, mode, &Policy::default())?;
         let ownership = &segment.fixed().ownership;
-        let me = thread::current();
         // Relaxed: nobody else sees the segment before its file is linked, or shared.
         ownership.entries.store(self.entries, Ordering::Relaxed);
-        ownership.pid.store(me.pid(), Ordering::Relaxed);
-        ownership
-            .birth
-            .store(process::birth(me.pid()), Ordering::Relaxed);
+        name_owner(&segment);
         let state = if self.disabled { DISABLED } else { ENABLED };
         ownership.state.store(state, Ordering::Release);
         Ok(segment)
     }
+}
+
+/// Names this process as the one that receives, before others see the segment.
+fn name_owner(segment: &Segment) {
+    let (me, ownership) = (thread::current(), &segment.fixed().ownership);
+    let birth = lives::birth(segment, || process::birth(me.pid()));
+    // Relaxed: nobody else sees the segment before its file is linked, or shared.
+    ownership.pid.store(me.pid(), Ordering::Relaxed);
+    ownership.birth.store(birth, Ordering::Relaxed);
 }
 
 /// Who may write may send, and has to map the file for reading and writing.

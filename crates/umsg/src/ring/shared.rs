@@ -3,6 +3,7 @@
 use super::doorbell::Button;
 use super::error::SendError;
 use super::message::HEAD;
+use crate::lives;
 use crate::queue::{CLOSED, ENABLED, Engine, Rope};
 use crate::segment::{Ownership, Segment};
 use crate::slots;
@@ -31,7 +32,7 @@ impl Shared {
     pub(super) fn new(segment: Segment, button: Button) -> Shared {
         let button = Arc::new(button);
         let mut engine = Engine::new(segment);
-        let own = owning_process(&engine.segment().fixed().ownership);
+        let own = owning_process(engine.segment());
         let pressed = Arc::clone(&button);
         engine.set_rope(Rope::new(move || pressed.press()));
         Shared {
@@ -126,12 +127,13 @@ impl Shared {
 }
 
 /// This process's id if it owns the ring; else 0.
-fn owning_process(ownership: &Ownership) -> u32 {
+fn owning_process(segment: &Segment) -> u32 {
+    let ownership = &segment.fixed().ownership;
     let me = thread::current().pid();
     // Relaxed: stored before the ring can be found.
     let pid = ownership.pid.load(Ordering::Relaxed);
     let birth = ownership.birth.load(Ordering::Relaxed);
-    if pid == me && birth == process::birth(me) {
+    if pid == me && birth == lives::birth(segment, || process::birth(me)) {
         me
     } else {
         0

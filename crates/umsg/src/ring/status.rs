@@ -5,6 +5,7 @@ use super::receiver::Ring;
 use super::sender::Sender;
 use super::shared::Shared;
 use crate::counters::Event;
+use crate::lives;
 use crate::queue::{CLOSED, ENABLED};
 use crate::segment::Segment;
 use crate::slots::arena;
@@ -102,7 +103,8 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         enabled: state == ENABLED,
         closed: state == CLOSED,
         owner,
-        owner_alive: owner != 0 && !process::is_dead(owner, birth),
+        owner_alive: owner != 0
+            && !lives::is_dead(segment, birth, || process::is_dead(owner, birth)),
         mode: header.mode.load(Ordering::Relaxed),
         created: SystemTime::UNIX_EPOCH + created,
         memory: segment.memory(slots) + arena::allocated(segment) as u64,

@@ -24,6 +24,7 @@ pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
     let policy = Policy::read(&segment.fixed().rules)
         .ok_or(OpenError::Damaged("the queue's policy makes no sense"))?;
     segment.set_policy(policy);
+    segment.settle_home()?;
     Ok(segment)
 }
 

@@ -6,6 +6,7 @@ use crate::error::OpenError;
 use crate::slots::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock;
+use crate::sys::home::here;
 use rustix::fd::BorrowedFd;
 
 /// What a page holds of each region comes into use at creation.
@@ -92,6 +93,7 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
     header.len.store(layout.len as u64, Ordering::Relaxed);
     header.mode.store(mode, Ordering::Relaxed);
     header.creator.store(std::process::id(), Ordering::Relaxed);
+    header.home.store(here(), Ordering::Relaxed);
     header
         .created_at
         .store(clock::realtime(), Ordering::Relaxed);

@@ -63,6 +63,8 @@ pub(crate) struct Header {
     pub(crate) created_at: AtomicU64,
     /// Whether something was found that makes no sense.
     pub(crate) damage: Damage,
+    /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
+    pub(crate) home: AtomicU64,
 }
 
 /// What senders look at after publishing.
@@ -340,6 +342,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, notices),
         offset_of!(Fixed, mended),
         offset_of!(Header, damage),
+        offset_of!(Header, home),
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),

@@ -7,12 +7,16 @@ use super::{
     PRIORITIES, Policy,
 };
 use crate::error::{OpenError, Trouble};
+use crate::lives::Lives;
+use crate::lock::STOPPED;
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
+use crate::sys::clock::Deadline;
 use crate::sys::required;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A mapped segment. Every accessor checks its index against the layout that this process computed itself, so nothing
 /// that a peer writes leads out of the mapping.
@@ -21,6 +25,20 @@ pub(crate) struct Segment {
     memory: Memory,
     layout: Layout,
     policy: Policy,
+}
+
+impl Lives for Segment {
+    fn own(&self) -> u32 {
+        self.memory.own()
+    }
+
+    fn is_over(&self, life: u32) -> bool {
+        self.memory.is_over(life)
+    }
+
+    fn is_home(&self) -> bool {
+        self.memory.is_home()
+    }
 }
 
 impl Segment {
@@ -61,6 +79,29 @@ impl Segment {
             layout: self.layout,
             policy: self.policy.clone(),
         }
+    }
+
+    /// Has a copy know whose lives its records name.
+    pub(crate) fn settle_copy(&mut self, namespace: &Namespace) {
+        // Relaxed: nobody writes a copy.
+        let home = self.fixed().header.home.load(Ordering::Relaxed);
+        self.memory.set_home(home);
+        self.memory.set_registry(namespace);
+    }
+
+    /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace.
+    pub(crate) fn settle_home(&mut self) -> Result<(), OpenError> {
+        // Relaxed: stored before the file was linked.
+        let home = self.fixed().header.home.load(Ordering::Relaxed);
+        self.memory.set_home(home);
+        if self.memory.is_home() {
+            return Ok(());
+        }
+        let end = Deadline::after(Duration::from_nanos(STOPPED));
+        let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
+        locks
+            .try_for_each(|lock| lock.share(end))
+            .map_err(|_| OpenError::Stopped)
     }
 
     /// From now on, memory that comes into use counts in a namespace.

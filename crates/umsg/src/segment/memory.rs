@@ -3,7 +3,9 @@
 use super::last_close::LastClose;
 use super::quota::Quota;
 use crate::error::Trouble;
-use crate::namespace::Namespace;
+use crate::lives::{Lives, UNREGISTERED};
+use crate::namespace::{Namespace, life::Registry};
+use crate::sys::home::{here, is_stray};
 use crate::sys::map::Mapping;
 use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
@@ -18,6 +20,10 @@ pub(crate) struct Memory {
     base: Base,
     map: Arc<Mapped>,
     quota: Option<Quota>,
+    /// Where the lives of its users are registered, if it lies in a namespace.
+    registry: Option<Registry>,
+    /// Whether it was created in the PID and time namespace of the process that mapped it.
+    is_home: bool,
 }
 
 /// What all share that use a mapping.
@@ -36,6 +42,21 @@ struct Base(*mut u8);
 unsafe impl Send for Base {}
 // SAFETY: as above.
 unsafe impl Sync for Base {}
+
+impl Lives for Memory {
+    fn own(&self) -> u32 {
+        self.registry.as_ref().map_or(UNREGISTERED, Registry::own)
+    }
+
+    fn is_over(&self, life: u32) -> bool {
+        let registry = self.registry.as_ref();
+        life == 0 || registry.is_some_and(|registry| registry.is_over(life))
+    }
+
+    fn is_home(&self) -> bool {
+        self.is_home && !is_stray()
+    }
+}
 
 impl Memory {
     /// Maps the first `len` bytes of a file.
@@ -69,6 +90,8 @@ impl Memory {
                 last_close: None,
             }),
             quota: None,
+            registry: None,
+            is_home: true,
         }
     }
 
@@ -85,12 +108,25 @@ impl Memory {
             base: self.base,
             map: Arc::clone(&self.map),
             quota: None,
+            registry: self.registry.clone(),
+            is_home: self.is_home,
         }
     }
 
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
+        self.registry = Registry::of(quota.namespace());
         self.quota = Some(quota);
+    }
+
+    /// Whose lives its records name, in a copy of a queue of the namespace.
+    pub(crate) fn set_registry(&mut self, namespace: &Namespace) {
+        self.registry = Registry::of(namespace);
+    }
+
+    /// It was created in the PID and time namespace of `home`, as [`here`] has it. Before it is shared.
+    pub(crate) fn set_home(&mut self, home: u64) {
+        self.is_home = home != 0 && home == here();
     }
 
     /// The namespace that it counts in, if it is known.

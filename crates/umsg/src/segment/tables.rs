@@ -9,6 +9,11 @@ use crate::waiters::{List, Lobby};
 
 impl Lobby for Segment {
     #[inline(always)]
+    fn is_shared(&self) -> bool {
+        self.fixed().receiver.lock.is_shared()
+    }
+
+    #[inline(always)]
     fn node(&self, index: u32) -> Result<&Node, Trouble> {
         self.node(index)
     }

@@ -14,7 +14,8 @@
 
 use super::clock::Deadline;
 use super::thread::Calm;
-use crate::sync::AtomicU32;
+#[cfg_attr(loom, allow(unused_imports, reason = "a model has its own"))]
+use crate::sync::{AtomicU32, Futex};
 
 /// How a sleep ended. All but `TimedOut` and `Interrupted` mean: look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) use real::{MOST_WORDS, probe, wait, wait_for_any, wait_in_calm, wake,
 
 #[cfg(not(loom))]
 mod real {
-    use super::{AtomicU32, Calm, Deadline, Slept};
+    use super::{AtomicU32, Calm, Deadline, Futex, Slept};
     use crate::sys::clock;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,13 +73,10 @@ mod real {
     static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
 
     /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
-    pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
-        sleep(
-            word,
-            expected,
-            deadline,
-            &[Waitv::new(word.as_ptr(), expected, 0)],
-        )
+    pub(crate) fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
+        let word = word.address();
+        let words = [Waitv::new(word, expected, 0)];
+        sleep(word, expected, deadline, &words)
     }
 
     /// As [`wait`], and only while no handler has interrupted the call. One that does so between the look and the sleep ends
@@ -100,7 +98,7 @@ mod real {
             Waitv::new(word.as_ptr(), expected, 0),
             Waitv::new(count.as_ptr(), then, FUTEX_PRIVATE),
         ];
-        sleep(word, expected, deadline, &words)
+        sleep(word.as_ptr(), expected, deadline, &words)
     }
 
     /// On so many words a thread can sleep at once, FUTEX_WAITV_MAX.
@@ -134,7 +132,7 @@ mod real {
     }
 
     /// Sleeps on `words`, or where the kernel can't, on the first of them: `word`.
-    fn sleep(word: &AtomicU32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
+    fn sleep(word: *mut u32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
         let Some(timeout) = until(deadline) else {
             return Slept::TimedOut;
         };
@@ -145,7 +143,7 @@ mod real {
                 other => return outcome(other),
             }
         }
-        outcome(wait_bitset(word.as_ptr(), expected, address(&timeout)))
+        outcome(wait_bitset(word, expected, address(&timeout)))
     }
 
     /// Sleeps on a word until any handler has run, given that there is a deadline.
@@ -257,9 +255,9 @@ mod real {
     }
 
     /// Wakes up to `count` sleepers on `word`.
-    pub(crate) fn wake(word: &AtomicU32, count: i32) {
+    pub(crate) fn wake(word: &impl Futex, count: i32) {
         // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.
-        let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
+        let _ = unsafe { libc::syscall(libc::SYS_futex, word.address(), libc::FUTEX_WAKE, count) };
     }
 }
 

@@ -15,6 +15,9 @@ pub(crate) mod exists;
 #[cfg(not(loom))]
 pub(crate) mod file;
 pub(crate) mod futex;
+pub(crate) mod home;
+#[cfg(not(loom))]
+pub(crate) mod life;
 #[cfg(not(loom))]
 pub(crate) mod map;
 #[cfg(not(loom))]

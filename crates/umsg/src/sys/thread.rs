@@ -131,6 +131,27 @@ impl TakenUp {
     }
 }
 
+/// Which processes' locks a thread has lately taken after their deaths: for people. The words say by then that the locks are the thread's own.
+pub(crate) struct Bereaved(Cell<[(usize, u32); 2]>);
+
+impl Bereaved {
+    pub(crate) const fn none() -> Bereaved {
+        Bereaved(Cell::new([(0, 0); 2]))
+    }
+
+    /// Notes that the lock at this address was the process's.
+    pub(crate) fn note(&self, lock: usize, pid: u32) {
+        let [last, _] = self.0.get();
+        self.0.set([(lock, pid), last]);
+    }
+
+    /// Whose the lock at this address was; 0 for unknown.
+    pub(crate) fn by(&self, lock: usize) -> u32 {
+        let found = self.0.get().into_iter().find(|(of, _)| *of == lock);
+        found.map_or(0, |(_, pid)| pid)
+    }
+}
+
 /// How long a thread has lately waited for locks whose owners did not get on: those are stopped, or hostile. A call that must not
 /// block may meet several of them, one after the other, and is to wait for all together no longer than for one.
 pub(crate) struct Stall(Cell<(u64, u64)>);
@@ -171,11 +192,11 @@ impl Stall {
 
 #[cfg(not(loom))]
 mod real {
-    use super::{Interruptions, Stall, TakenUp};
+    use super::{Bereaved, Interruptions, Stall, TakenUp};
     use crate::signals;
-    use crate::sync::AtomicU32;
-    use crate::sys::process;
+    use crate::sync::Futex;
     use crate::sys::robust::{self, Head};
+    use crate::sys::{home, process};
     use rustix::io::Errno;
     use std::cell::Cell;
 
@@ -192,6 +213,10 @@ mod real {
         /// The process's id, and when the thread was started (0 until asked for).
         pid: Cell<u32>,
         birth: Cell<u64>,
+        /// The thread's id, and above 32 bits the process's: what a lock in plain form holds.
+        owner: Cell<u64>,
+        /// Whether its ids mean nothing in the queues that its process has inherited: see [`home::is_stray`].
+        stray: Cell<bool>,
         /// The robust list head that the kernel has for this thread: libc's, or our own below. Our own, too, if the kernel has none.
         robust: Cell<*const Head>,
         /// Why the kernel has no head for this thread; 0 if it has one.
@@ -202,6 +227,7 @@ mod real {
         pub(crate) interruptions: Interruptions,
         pub(crate) taken_up: TakenUp,
         pub(crate) stall: Stall,
+        pub(crate) bereaved: Bereaved,
         /// How many signals of notifications the process had raised when the thread took what it was sent; see [`crate::notice`].
         pub(crate) raised: Cell<u32>,
         /// Head for a thread that libc did not register one for (made by a bare clone).
@@ -215,12 +241,15 @@ mod real {
                 tid: Cell::new(0),
                 pid: Cell::new(0),
                 birth: Cell::new(0),
+                owner: Cell::new(0),
+                stray: Cell::new(false),
                 robust: Cell::new(std::ptr::null()),
                 unmarked: Cell::new(0),
                 critical: signals::Depth::new(),
                 interruptions: Interruptions::none(),
                 taken_up: TakenUp::none(),
                 stall: Stall::none(),
+                bereaved: Bereaved::none(),
                 raised: Cell::new(0),
                 own: Head::new(),
             }
@@ -250,6 +279,9 @@ mod real {
             self.pid
                 .set(rustix::process::getpid().as_raw_nonzero().get() as u32);
             self.birth.set(0);
+            self.owner
+                .set(u64::from(self.tid.get()) | u64::from(self.pid.get()) << 32);
+            self.stray.set(home::is_stray());
             self.critical.reset();
             self.find_robust_list();
             // Last: a handler that runs on the way, and uses a queue, finds out everything itself.
@@ -287,6 +319,18 @@ mod real {
             self.pid.get()
         }
 
+        /// The thread's id, and above 32 bits the process's.
+        #[inline(always)]
+        pub(crate) fn owner(&self) -> u64 {
+            self.owner.get()
+        }
+
+        /// Whether its ids mean nothing in the queues that its process has inherited.
+        #[inline(always)]
+        pub(crate) fn is_stray(&self) -> bool {
+            self.stray.get()
+        }
+
         /// When the thread was started, in clock ticks since boot; 0 if that can't be found out.
         pub(crate) fn birth(&self) -> u64 {
             if self.birth.get() == 0 {
@@ -301,21 +345,18 @@ mod real {
             unsafe { &*self.robust.get() }
         }
 
-        /// Names `word` to the kernel: if the thread dies while the word holds its id, the kernel marks it.
-        /// Returns what was named before, for `unname`: a signal handler may run between the two and do the same.
+        /// What is named to the kernel, for `unname`: a signal handler may run between the two and do the same.
         #[inline(always)]
-        pub(crate) fn name(&self, word: &AtomicU32) -> Outer {
-            let outer = Outer(self.robust().list_op_pending.get());
-            self.rename(word);
-            outer
+        pub(crate) fn named(&self) -> Outer {
+            Outer(self.robust().list_op_pending.get())
         }
 
-        /// Names another word instead of the one that `name` named.
+        /// Names `word` to the kernel, in place of what was named: if the thread dies while the word holds its id, the kernel marks it.
         #[inline(always)]
-        pub(crate) fn rename(&self, word: &AtomicU32) {
+        pub(crate) fn rename(&self, word: &impl Futex) {
             let head = self.robust();
             let entry = word
-                .as_ptr()
+                .address()
                 .cast::<u8>()
                 .wrapping_offset(-(head.futex_offset.get() as isize));
             head.list_op_pending.set(entry);

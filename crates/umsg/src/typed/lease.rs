@@ -10,6 +10,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Claim, Holders, Holds, State};
+use crate::lives;
 use crate::order::Want;
 use crate::segment::Hold;
 use crate::sync::Ordering;
@@ -71,6 +72,7 @@ impl Receipt for Lease {
         me: Seated<'_>,
         found: Found<'_>,
     ) -> Result<Option<Grip>, Refused> {
+        call.unname();
         // In vain if an owner is stopped: the offer goes back.
         engine.with_lock(call.me, call.deadline, |_| {
             if waiters::state(me.node()) != waiters::State::Settled {
@@ -96,7 +98,7 @@ impl Engine {
         let (index, hold) = Holds::of(self.segment()).claim(&Claim {
             slot: found.slot,
             pid: me.pid(),
-            birth: process::birth(me.pid()),
+            birth: lives::birth(self.segment(), || process::birth(me.pid())),
             deliveries,
         })?;
         holds::set(hold, State::Leased);
@@ -248,7 +250,7 @@ impl Engine {
             if State::of(hold) != State::Leased {
                 continue;
             }
-            if holders.is_orphan(hold) || (until != 0 && until <= now) {
+            if holders.is_orphan(self.segment(), hold) || (until != 0 && until <= now) {
                 self.return_lease(index, hold, wakes)?;
             } else if until != 0 {
                 due = due.min(until);

@@ -174,7 +174,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<Held<'a>, Refused> {
         let lock = &self.fixed().hub.lock;
-        match lock.lock_unless(me, deadline, || self.is_removed()) {
+        match lock.lock_unless(me, &self.segment, deadline, || self.is_removed()) {
             Ok((held, Left::InOrder)) => Ok(held),
             other => self.lock_slow(me, deadline, other, wakes),
         }
@@ -191,7 +191,7 @@ impl Engine {
         if let Err(LockError::Nobodys) = attempt {
             let lock = &self.fixed().hub.lock;
             lock.free_of_nobody();
-            attempt = lock.lock_unless(me, deadline, || self.is_removed());
+            attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),

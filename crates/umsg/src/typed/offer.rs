@@ -129,7 +129,7 @@ impl Engine {
                 State::Settled if !waiters::unsettle(node) => {}
                 State::Settled => {
                     // Its thread looks by itself when it goes on; a dead one's node is free.
-                    if waiters::is_orphan(node) {
+                    if waiters::is_orphan(self.segment(), node) {
                         waiters::give_up(node);
                     }
                     self.put_back(who, wakes)?;

@@ -104,12 +104,13 @@ impl Receipt for Copy<'_> {
     fn accept(
         &mut self,
         engine: &Engine,
-        _: &Call<'_>,
+        call: &Call<'_>,
         me: Seated<'_>,
         found: Found<'_>,
     ) -> Result<Option<Taken>, Refused> {
         let taken = self.copy(engine, found)?;
         crash_point!(MSG_TAKEN_UP);
+        call.unname();
         Ok(waiters::accept(me.node()).then_some(taken))
     }
 }

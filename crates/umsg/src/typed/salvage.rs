@@ -14,6 +14,7 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
+use crate::lives::Lives;
 use crate::lock::{Held, Lock};
 use crate::mended::Damage;
 use crate::order::Shelf;
@@ -40,13 +41,14 @@ impl salvage::Salvage for Engine {
     ) -> Result<Salvaged, Trouble> {
         let lock = &self.fixed().hub.lock;
         // How it was left does not matter: from the mark on, whatever a dead owner has left is made anew, by us or by another salvage.
-        let (held, _) = lock.lock_anyway(me, deadline).map_err(|_| Trouble::Busy)?;
+        let (held, _) = lock
+            .lock_anyway(me, self.segment(), deadline)
+            .map_err(|_| Trouble::Busy)?;
         // Whoever had the lock may live, and goes on beside us: see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();
             return Err(Trouble::Busy);
         }
-        lock.note_owner(me);
         let damage = &self.fixed().header.damage;
         damage.begin_to_mend();
         crash_point!(SALVAGE_BEGUN);
@@ -80,6 +82,10 @@ impl salvage::Salvage for Engine {
         taken.map_err(Refused::trouble)
     }
 
+    fn lives(&self) -> &dyn Lives {
+        self.segment()
+    }
+
     fn locks(&self) -> Vec<&Lock> {
         vec![&self.fixed().hub.lock]
     }
@@ -94,7 +100,7 @@ impl Engine {
     fn give_up_for_the_dead(&self) {
         for (_, node) in self.waiters().all() {
             if List::of(node) != List::Offered && waiters::state(node) == State::Waiting {
-                waiters::is_deserted(node, true);
+                waiters::is_deserted(self.segment(), node, true);
             }
         }
     }

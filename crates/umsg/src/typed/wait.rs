@@ -23,7 +23,7 @@ use crate::segment::{NO_SLOT, Node};
 use crate::sync::{AtomicU32, Ordering, fence};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};
-use crate::sys::thread::{Calm, Thread};
+use crate::sys::thread::{Calm, Outer, Thread};
 use crate::waiters::{self, List, State};
 use crate::wakes::Wakes;
 use std::cell::Cell;
@@ -44,6 +44,8 @@ pub(crate) struct Call<'a> {
     pub(crate) rights: u32,
     /// Its place in the line, if it was in it already; else 0.
     ticket: Cell<u64>,
+    /// What the thread had named to the kernel before it named its node, while it does that.
+    outer: Cell<Option<Outer>>,
 }
 
 impl<'a> Call<'a> {
@@ -54,6 +56,16 @@ impl<'a> Call<'a> {
             deadline,
             rights: 0,
             ticket: Cell::new(0),
+            outer: Cell::new(None),
+        }
+    }
+
+    /// Names the node to the kernel no more. Before the thread lets go of it.
+    ///
+    /// FOREIGN_MARK: from then on the node may be another's, with the same thread id in another PID namespace.
+    pub(super) fn unname(&self) {
+        if let Some(outer) = self.outer.take() {
+            self.me.unname(outer);
         }
     }
 }
@@ -289,8 +301,9 @@ impl Engine {
         crash_point!(MSG_NAMED);
         let end = self.sleep(call, seated, list);
         crash_point!(MSG_WOKEN);
+        call.outer.set(Some(outer));
         let result = self.end_wait(call, seated, end, accept);
-        call.me.unname(outer);
+        call.unname();
         self.segment().check()?;
         result
     }
@@ -387,10 +400,12 @@ impl Engine {
         if reply == Some(Reply::Sent) {
             // MSG_ADMITTED: who let us in may be killed before the message has its number. The node goes on saying that it
             // is sent, until the holder of the lock takes it off its list. Nobody takes that back.
+            call.unname();
             let _ = waiters::accept(me.node());
             return accept(me);
         }
         let (ticket, longest) = (me.node().ticket.get(), me.seat.size.get());
+        call.unname();
         waiters::give_up(me.node());
         match reply {
             Some(Reply::Retry) => {
@@ -423,6 +438,7 @@ impl Engine {
         // Who reads a message while it is withdrawn may find its slot in use again, with half of another message there: that
         // is no damage.
         let is_withdrawn = waiters::state(me.node()) != State::Settled;
+        call.unname();
         waiters::give_up(me.node());
         match taken {
             Err(Refused::Trouble(Trouble::Damaged)) if is_withdrawn => Ok(None),
@@ -433,6 +449,8 @@ impl Engine {
     /// Gives up a wait. False if it was settled first.
     fn gives_up(&self, call: &Call<'_>, me: Seated<'_>) -> Result<bool, Refused> {
         let patience = Deadline::after(GRACE);
+        // Taking the lock would name the node again.
+        call.unname();
         let given_up = self.with_lock(call.me, patience, |_| {
             if waiters::state(me.node()) == State::Settled {
                 return Ok(false);

@@ -11,7 +11,7 @@
 
 use super::stage::{Slices, alive, explore};
 use crate::lock::{Left, Lock};
-use crate::model::thread::{self, Thread};
+use crate::model::thread::{self, Processes, Thread};
 use crate::model::world::{self, Death};
 use crate::sync::Guarded64;
 use crate::sys::clock::Deadline;
@@ -28,7 +28,10 @@ struct Guarded {
 impl Guarded {
     /// Adds one to both words; mends them first if an owner died in between. Answers how the lock was left.
     fn add(&self, me: &Thread) -> Left {
-        let (held, left) = self.lock.lock(me, Deadline::Never).expect("the lock");
+        let (held, left) = self
+            .lock
+            .lock(me, &Processes, Deadline::Never)
+            .expect("the lock");
         if left == Left::ByTheDead {
             self.second.set(self.first.get());
         }
@@ -41,7 +44,10 @@ impl Guarded {
 
     /// Dies between the two words.
     fn add_half(&self, me: &Thread) {
-        let (_held, left) = self.lock.lock(me, Deadline::Never).expect("the lock");
+        let (_held, left) = self
+            .lock
+            .lock(me, &Processes, Deadline::Never)
+            .expect("the lock");
         if left == Left::ByTheDead {
             self.second.set(self.first.get());
         }
@@ -71,11 +77,14 @@ fn who_sleeps_on_a_lock_that_is_broken_up_gets_it_though_its_owner_is_stopped() 
     explore("lock: broken up", 100, Slices::Endless, || {
         let guarded = Arc::new(Guarded::default());
         thread::live(3, |me| {
-            let (held, _) = guarded.lock.lock(me, Deadline::Never).expect("the lock");
+            let (held, _) = guarded
+                .lock
+                .lock(me, &Processes, Deadline::Never)
+                .expect("the lock");
             let waiter = {
                 let guarded = Arc::clone(&guarded);
                 thread::spawn(1, move |me| {
-                    let got = guarded.lock.lock(me, Deadline::Never);
+                    let got = guarded.lock.lock(me, &Processes, Deadline::Never);
                     let (held, left) = got.expect("the lock");
                     held.unlock();
                     left
@@ -180,7 +189,10 @@ fn a_loan_excludes_owners_and_ends() {
             })
         };
         thread::live(3, |me| {
-            let left = guarded.lock.borrow(me, Deadline::Never).expect("the loan");
+            let left = guarded
+                .lock
+                .borrow(me, &Processes, Deadline::Never)
+                .expect("the loan");
             assert_eq!(left, Left::InOrder);
             assert_eq!(guarded.first.get(), guarded.second.get());
             guarded.first.set(guarded.first.get() + 1);
@@ -189,5 +201,115 @@ fn a_loan_excludes_owners_and_ends() {
         });
         alive(owner);
         assert_eq!(guarded.first.get(), 3);
+    });
+}
+
+/// In each model below threads of several PID namespaces have the same thread id, and each process has one thread.
+const SAME: u32 = 7;
+
+fn elsewhere<T: 'static>(
+    pid: u32,
+    stray: bool,
+    life: impl FnOnce(&Thread) -> T + 'static,
+) -> loom::thread::JoinHandle<Option<T>> {
+    thread::spawn_in(SAME, pid, stray, life)
+}
+
+#[test]
+fn a_lock_that_is_put_into_shared_form_has_one_owner_at_a_time() {
+    explore("lock: shared meanwhile", 3, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        let at_home = {
+            let guarded = Arc::clone(&guarded);
+            elsewhere(1, false, move |me| {
+                let _ = guarded.add(me);
+                let _ = guarded.add(me);
+            })
+        };
+        thread::live_in(SAME, 2, false, |me| {
+            guarded.lock.share(Deadline::Never).expect("the form");
+            assert_eq!(guarded.add(me), Left::InOrder);
+        });
+        alive(at_home);
+        assert_eq!(guarded.first.get(), 3);
+        assert!(guarded.lock.is_shared());
+    });
+}
+
+#[test]
+fn a_stray_and_a_thread_at_home_with_its_id_exclude_each_other() {
+    explore("lock: a stray", 3, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        let stray = {
+            let guarded = Arc::clone(&guarded);
+            elsewhere(1, true, move |me| guarded.add(me))
+        };
+        let at_home = {
+            let guarded = Arc::clone(&guarded);
+            elsewhere(2, false, move |me| guarded.add(me))
+        };
+        thread::live(3, |me| guarded.add(me));
+        for thread in [stray, at_home] {
+            assert_eq!(alive(thread), Left::InOrder);
+        }
+        assert_eq!(guarded.first.get(), 3);
+    });
+}
+
+/// Takes the lock, and dies as a mere waiter would: the word is named, and another's.
+fn die_with_another_word_named(guarded: &Guarded, me: &Thread) {
+    me.rename(guarded.lock.futex());
+    me.die();
+}
+
+#[test]
+fn a_false_mark_takes_the_lock_from_no_living_owner() {
+    explore("lock: a false mark", 3, Slices::Endless, || {
+        let guarded = Arc::new(Guarded::default());
+        guarded.lock.share(Deadline::Never).expect("the form");
+        let marker = {
+            let guarded = Arc::clone(&guarded);
+            elsewhere(1, false, move |me| {
+                die_with_another_word_named(&guarded, me)
+            })
+        };
+        let owner = {
+            let guarded = Arc::clone(&guarded);
+            elsewhere(2, true, move |me| guarded.add(me))
+        };
+        assert_eq!(thread::live(3, |me| guarded.add(me)), Some(Left::InOrder));
+        assert!(thread::join(marker).is_none());
+        assert_eq!(alive(owner), Left::InOrder);
+        assert_eq!((guarded.first.get(), guarded.second.get()), (2, 2));
+    });
+}
+
+#[test]
+fn the_death_of_an_owner_in_shared_form_is_found_beside_a_false_mark() {
+    explore("lock: a true and a false mark", 2, Slices::End, || {
+        let guarded = Arc::new(Guarded::default());
+        guarded.lock.share(Deadline::Never).expect("the form");
+        let marker = {
+            let guarded = Arc::clone(&guarded);
+            elsewhere(1, false, move |me| {
+                die_with_another_word_named(&guarded, me)
+            })
+        };
+        let victim = {
+            let guarded = Arc::clone(&guarded);
+            elsewhere(2, true, move |me| guarded.add_half(me))
+        };
+        let mine = thread::live(3, |me| guarded.add(me)).expect("it lives");
+        assert!(thread::join(marker).is_none());
+        assert!(thread::join(victim).is_none());
+        let last = thread::live(4, |me| guarded.add(me)).expect("it lives");
+        assert_eq!(
+            [mine, last]
+                .iter()
+                .filter(|left| **left == Left::ByTheDead)
+                .count(),
+            1
+        );
+        assert_eq!((guarded.first.get(), guarded.second.get()), (3, 3));
     });
 }

@@ -7,7 +7,7 @@ use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::queue::batch::Batch;
 use crate::queue::{ENABLED, Engine, Refused, Rope};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Futex as _, Ordering};
 use crate::sys::clock::Deadline;
 use loom::thread::JoinHandle;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Ring {
                 make_readable(&self.descriptor);
             }
             while self.descriptor.load(Ordering::Acquire) == 0 {
-                futex::wait(&self.descriptor, 0, Deadline::Never);
+                futex::wait(&*self.descriptor, 0, Deadline::Never);
             }
         }
     }
@@ -151,7 +151,7 @@ impl Ring {
 fn make_readable(descriptor: &AtomicU32) {
     // As a socket does under its lock.
     descriptor.fetch_or(1, Ordering::AcqRel);
-    futex::wake_unless_dead(descriptor, 1);
+    futex::wake_unless_dead(descriptor.named(), 1);
 }
 
 /// A batch of numbers.

@@ -15,6 +15,7 @@ use super::super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
+use crate::lives::Lives;
 use crate::lock::SLICE;
 use crate::segment::{NO_SLOT, Node};
 use crate::sync::Ordering;
@@ -52,12 +53,13 @@ impl Engine {
         let result = loop {
             let end = self.sleep(me, node, index, List::Senders, calm, deadline);
             crash_point!(WAIT_WOKEN);
+            // FOREIGN_MARK, as in `block_receiver`.
+            me.unname(outer);
             match self.end_batch(me, turn, (index, node), end, deadline) {
-                Ok(None) => {}
+                Ok(None) => me.rename(&node.word),
                 other => break other,
             }
         };
-        me.unname(outer);
         result
     }
 
@@ -105,7 +107,7 @@ impl Engine {
     ) -> Result<bool, Trouble> {
         match waiters::state(node) {
             State::Waiting if !self.has_room_now(1) => return Ok(true),
-            State::Waiting if is_gone(node) => waiters::give_up(node),
+            State::Waiting if is_gone(self.segment(), node) => waiters::give_up(node),
             State::Waiting if !self.has_room_now(node.wanted.get()) => return Ok(true),
             State::Waiting => {
                 node.offered_at.set(clock::monotonic());
@@ -125,7 +127,7 @@ impl Engine {
                     return Ok(false);
                 }
                 // Its thread enlists again when it goes on; a dead one's node is free.
-                if waiters::is_orphan(node) {
+                if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
             }
@@ -247,11 +249,11 @@ pub(in crate::queue) const NEVER: u64 = 0;
 
 /// Whether room is kept for the dead: a thread that the kernel did not mark, because it died before it had named its node,
 /// or while it looked around. Asks the system once a slice.
-fn is_gone(node: &Node) -> bool {
+fn is_gone(lives: &dyn Lives, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
     if asked != NEVER && now.saturating_sub(asked) < SLICE {
         return false;
     }
     node.offered_at.set(now);
-    waiters::is_orphan(node)
+    waiters::is_orphan(lives, node)
 }

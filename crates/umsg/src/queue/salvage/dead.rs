@@ -11,15 +11,15 @@ impl Engine {
         for (_, node) in Waiters::of(self.segment()).all() {
             let is_dead = waiters::state(node) != State::Free;
             match List::of(node) {
-                List::Receivers if waiters::is_deserted(node, knows_threads) => {
+                List::Receivers if waiters::is_deserted(self.segment(), node, knows_threads) => {
                     Waiters::of(self.segment()).remove(node)?;
                 }
-                List::Senders if waiters::is_deserted(node, knows_threads) => {
+                List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
                     self.withdraw_sender(node)?;
                 }
                 // It was taken off its list, and its thread died before it looked.
                 List::None if waiters::state(node) == State::Waiting => {
-                    waiters::is_deserted(node, knows_threads);
+                    waiters::is_deserted(self.segment(), node, knows_threads);
                     continue;
                 }
                 _ => continue,

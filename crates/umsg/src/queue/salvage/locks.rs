@@ -21,10 +21,13 @@ impl<'a> Both<'a> {
         deadline: Deadline,
     ) -> Result<Self, Trouble> {
         let fixed = engine.segment().fixed();
-        let held = fixed.receiver.lock.lock_anyway(me, deadline);
+        let held = fixed
+            .receiver
+            .lock
+            .lock_anyway(me, engine.segment(), deadline);
         let (held, receivers) = held.map_err(|_| Trouble::Busy)?;
         let sender = &fixed.sender.lock;
-        let Ok(senders) = sender.borrow(me, deadline) else {
+        let Ok(senders) = sender.borrow(me, engine.segment(), deadline) else {
             leave(held, receivers);
             return Err(Trouble::Busy);
         };

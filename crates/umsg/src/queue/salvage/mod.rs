@@ -28,6 +28,7 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::Holds;
+use crate::lives::Lives;
 use crate::lock::Lock;
 use crate::mended::Damage;
 use crate::salvage::{self, Real, Salvaged};
@@ -74,9 +75,6 @@ impl salvage::Salvage for Engine {
             }
         };
         fixed.header.damage.begin_to_mend();
-        // From here on it is us that a death is to be told of.
-        fixed.receiver.lock.note_owner(me);
-        fixed.sender.lock.note_owner(me);
         crash_point!(SALVAGE_BEGUN);
         give_back(slots);
         let mut wakes = Wakes::default();
@@ -110,6 +108,10 @@ impl salvage::Salvage for Engine {
             self.reclaim_and_serve(wakes).map_err(Refused::from)
         });
         taken.map_err(Refused::trouble)
+    }
+
+    fn lives(&self) -> &dyn Lives {
+        self.segment()
     }
 
     fn locks(&self) -> Vec<&Lock> {

@@ -125,7 +125,7 @@ impl Salvage<'_> {
                 self.store(slot, self.greatest().saturating_add(1));
                 false
             }
-            (_, State::Waiting) if waiters::is_orphan(node) => false,
+            (_, State::Waiting) if waiters::is_orphan(self.engine.segment(), node) => false,
             (List::Senders, State::Waiting) if slot != NO_SLOT => {
                 if !(self.is_whole(slot) && self.keep(slot, LAST, Home::Unsent)) {
                     lose_message(node);

@@ -13,7 +13,9 @@ const NO_MAGIC: &str = "the file does not begin with the magic number";
 /// Maps the segment in a file that is open for reading and writing.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
     let layout = summary(file)?.layout;
-    Segment::map(file, layout)
+    let mut segment = Segment::map(file, layout)?;
+    segment.settle_home()?;
+    Ok(segment)
 }
 
 /// What a queue's file says of it, read with one system call. The counts may be of different instants.

@@ -79,5 +79,8 @@ fn fill_in(segment: &Segment, identity: &Identity) {
     header.key.store(identity.key as u32, Ordering::Relaxed);
     header.creator.store(std::process::id(), Ordering::Relaxed);
     header.created_at.store(now, Ordering::Relaxed);
+    header
+        .home
+        .store(crate::sys::home::here(), Ordering::Relaxed);
     header.magic.store(MAGIC, Ordering::Relaxed);
 }

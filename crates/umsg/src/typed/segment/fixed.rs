@@ -46,6 +46,8 @@ pub(crate) struct Header {
     pub(crate) created_at: AtomicU64,
     /// Whether something was found that makes no sense.
     pub(crate) damage: Damage,
+    /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
+    pub(crate) home: AtomicU64,
 }
 
 /// [`Rights::state`] of a queue that there is.
@@ -166,6 +168,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Rights, changed_at),
         offset_of!(Fixed, mended),
         offset_of!(Header, damage),
+        offset_of!(Header, home),
         offset_of!(Hub, free),
         offset_of!(Hub, messages),
         offset_of!(Hub, held),

@@ -3,15 +3,19 @@
 use super::layout::CELL;
 use super::{Cell, Fixed, Layout, Seat};
 use crate::error::{OpenError, Trouble};
+use crate::lives::Lives;
+use crate::lock::STOPPED;
 use crate::namespace::Namespace;
 use crate::order::{Kind, KindRoots, Place, Shelf};
 use crate::segment::{ArenaRoots, GRANULE, Hold, Holding, Links, Memory, NODES, Node, Quota};
 use crate::slots::arena;
-use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
+use crate::sys::clock::Deadline;
 use crate::sys::required;
 use crate::{holds, waiters};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::time::Duration;
 
 /// Bytes in a page.
 const PAGE: usize = 4096;
@@ -22,6 +26,20 @@ const PAGE: usize = 4096;
 pub(crate) struct Segment {
     memory: Memory,
     layout: Layout,
+}
+
+impl Lives for Segment {
+    fn own(&self) -> u32 {
+        self.memory.own()
+    }
+
+    fn is_over(&self, life: u32) -> bool {
+        self.memory.is_over(life)
+    }
+
+    fn is_home(&self) -> bool {
+        self.memory.is_home()
+    }
 }
 
 impl Segment {
@@ -44,6 +62,29 @@ impl Segment {
     /// The address of the first byte.
     pub(crate) fn address(&self) -> usize {
         self.memory.base().addr()
+    }
+
+    /// Has a copy know whose lives its records name.
+    pub(crate) fn settle_copy(&mut self, namespace: &Namespace) {
+        // Relaxed: nobody writes a copy.
+        let home = self.fixed().header.home.load(Ordering::Relaxed);
+        self.memory.set_home(home);
+        self.memory.set_registry(namespace);
+    }
+
+    /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace.
+    pub(crate) fn settle_home(&mut self) -> Result<(), OpenError> {
+        // Relaxed: stored before the file was linked.
+        let home = self.fixed().header.home.load(Ordering::Relaxed);
+        self.memory.set_home(home);
+        if self.memory.is_home() {
+            return Ok(());
+        }
+        let end = Deadline::after(Duration::from_nanos(STOPPED));
+        let mut locks = [&self.fixed().hub.lock].into_iter();
+        locks
+            .try_for_each(|lock| lock.share(end))
+            .map_err(|_| OpenError::Stopped)
     }
 
     /// From now on, memory that comes into use counts in a namespace.
@@ -178,6 +219,11 @@ impl Segment {
 }
 
 impl waiters::Lobby for Segment {
+    #[inline(always)]
+    fn is_shared(&self) -> bool {
+        self.fixed().hub.lock.is_shared()
+    }
+
     #[inline(always)]
     fn node(&self, index: u32) -> Result<&Node, Trouble> {
         self.seat(index).map(|seat| &seat.node)

@@ -1,0 +1,48 @@
+//! In which PID and time namespace a process lives: where its thread ids and start times mean something.
+
+#[cfg(loom)]
+pub(crate) use crate::model::thread::{here, is_stray};
+#[cfg(not(loom))]
+pub(crate) use real::{here, is_stray};
+
+#[cfg(not(loom))]
+mod real {
+    use crate::sys::process;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Of the process in which the library was used first, of this line of forks: 1 is added, 0 stands for none yet.
+    static FIRST: AtomicU64 = AtomicU64::new(0);
+
+    /// The inode number of this process's PID namespace, and above 32 bits that of its time namespace. 0 if /proc does not say.
+    pub(crate) fn here() -> u64 {
+        /// The epoch in which it was asked last, and the answer.
+        static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+        let ([of, here], epoch) = (&KNOWN, process::epoch());
+        // Acquire: the answer belongs to the epoch. Two threads may find it out at once, and find the same.
+        if epoch == 0 || of.load(Ordering::Acquire) != epoch {
+            let found = find();
+            // Relaxed: whichever thread is first finds the same.
+            let _ = FIRST.compare_exchange(0, found + 1, Ordering::Relaxed, Ordering::Relaxed);
+            here.store(found, Ordering::Relaxed);
+            of.store(epoch, Ordering::Release);
+        }
+        here.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process was forked into other namespaces than those of the process whose mappings it has inherited.
+    pub(crate) fn is_stray() -> bool {
+        here() + 1 != FIRST.load(Ordering::Relaxed)
+    }
+
+    fn find() -> u64 {
+        if cfg!(miri) {
+            return 0;
+        }
+        let inode = |path| rustix::fs::stat(path).map_or(0, |stat| stat.st_ino & 0xffff_ffff);
+        match inode("/proc/self/ns/pid") {
+            0 => 0,
+            // A kernel without time namespaces has one time.
+            pid => pid | inode("/proc/self/ns/time") << 32,
+        }
+    }
+}
