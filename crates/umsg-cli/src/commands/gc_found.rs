@@ -44,10 +44,6 @@ impl Found {
         matches!(&self.removal, Removal::Posix(name) if names.contains(name))
     }
 
-    fn is_ring(&self) -> bool {
-        matches!(self.removal, Removal::Ring(_))
-    }
-
     /// Whether its name leads to something else than when it was looked at.
     pub fn is_another_by_now(&self) -> bool {
         File::at(&self.path) != self.file
@@ -91,11 +87,6 @@ pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
         let listed = ring::list(namespace)?.into_iter();
         all.extend(listed.map(|listed| of_ring(namespace, listed)));
     }
-    if namespace.limits()?.foreign_pid_namespaces {
-        // The number may be a living process's where it was made.
-        let queues = all.iter_mut().filter(|found| !found.is_ring());
-        queues.for_each(|found| found.creator = None);
-    }
     Ok(all)
 }
 
@@ -126,7 +117,7 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
         file,
         messages: status.map(|status| status.attributes.messages as u64),
         last_used: status.map(|status| last_activity(status).unwrap_or(status.created)),
-        creator: status.map(|status| creator(status.creator, status.created)),
+        creator: status.and_then(|status| creator(status.creator, status.created)),
         removal: Removal::Posix(listed.name),
     }
 }
@@ -145,7 +136,7 @@ fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
         path,
         messages: entry.readable.then_some(entry.messages),
         last_used: used.filter(|_| entry.readable),
-        creator: status.map(|status| creator(status.creator, status.created)),
+        creator: status.and_then(|status| creator(status.creator, status.created)),
         removal: Removal::SystemV(entry.id),
     }
 }
@@ -177,10 +168,11 @@ fn file_name(name: &OsStr) -> &OsStr {
 }
 
 /// The process that made something. It lives unless it is known to have ended, and maybe left its number to another.
-fn creator(pid: u32, created: SystemTime) -> Creator {
+/// None for 0: its number would be one of another PID namespace.
+fn creator(pid: u32, created: SystemTime) -> Option<Creator> {
     let is_later = || began(pid).is_some_and(|began| began > created + SLACK);
     let lives = exists(pid) && !is_later();
-    Creator { pid, lives }
+    (pid != 0).then_some(Creator { pid, lives })
 }
 
 /// Whether there is a process of this number, whoever may see more of it.
@@ -213,8 +205,12 @@ mod tests {
     #[test]
     fn who_lives_is_the_creator_of_what_was_made_since_he_began() {
         let (me, now) = (std::process::id(), SystemTime::now());
-        assert!(creator(me, now).lives);
-        assert!(!creator(me, now - Duration::from_secs(86_400 * 365)).lives);
-        assert!(!creator(u32::MAX, now).lives);
+        assert!(creator(me, now).unwrap().lives);
+        assert!(
+            !creator(me, now - Duration::from_secs(86_400 * 365))
+                .unwrap()
+                .lives
+        );
+        assert!(!creator(u32::MAX, now).unwrap().lives);
     }
 }

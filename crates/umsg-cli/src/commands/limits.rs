@@ -58,10 +58,6 @@ pub struct Limits {
     /// System V: the most bytes that a queue's owner may let its messages have together (msg_qbytes) [default: 1G]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     max_qbytes: Option<u32>,
-    /// Let processes of other PID namespaces in. Their thread ids may collide, and the death of one process be taken for
-    /// another's [default: false]
-    #[arg(long, value_name = "true|false")]
-    foreign_pid_namespaces: Option<bool>,
     /// Refuse modes that let some only send or only receive (0622, 0644; not 0600, 0660, 0666), for queues of both kinds: the system
     /// can't enforce them, only the library does. Queues that have such a mode keep it [default: false]
     #[arg(long, value_name = "true|false")]
@@ -80,7 +76,6 @@ struct Shown {
     default_messages: u32,
     default_message_size: u32,
     max_bytes: Option<u64>,
-    foreign_pid_namespaces: bool,
     enforced_modes: bool,
     msgmax: u32,
     msgmnb: u32,
@@ -124,8 +119,7 @@ impl Limits {
             self.msgmni,
             self.max_qbytes,
         ];
-        let flags = [self.foreign_pid_namespaces, self.enforced_modes];
-        let others = self.max_bytes.is_some() || flags.iter().any(Option::is_some);
+        let others = self.max_bytes.is_some() || self.enforced_modes.is_some();
         others || numbers.iter().any(Option::is_some)
     }
 
@@ -138,9 +132,6 @@ impl Limits {
             default_messages: number(self.default_messages, was.default_messages),
             default_message_size: number(self.default_message_size, was.default_message_size),
             max_bytes: self.max_bytes.map_or(was.max_bytes, |Ceiling(bytes)| bytes),
-            foreign_pid_namespaces: self
-                .foreign_pid_namespaces
-                .unwrap_or(was.foreign_pid_namespaces),
             enforced_modes: self.enforced_modes.unwrap_or(was.enforced_modes),
             msgmax: number(self.msgmax, was.msgmax),
             msgmnb: number(self.msgmnb, was.msgmnb),
@@ -281,11 +272,6 @@ fn table(limits: &umsg::Limits) -> Table<3> {
         "bytes of memory in all queues and rings",
     );
     row(
-        "foreign-pid-namespaces",
-        limits.foreign_pid_namespaces.to_string(),
-        "processes of other PID namespaces are let in",
-    );
-    row(
         "enforced-modes",
         limits.enforced_modes.to_string(),
         "modes that only the library enforces are refused",
@@ -314,7 +300,6 @@ fn shown(namespace: &Namespace, limits: &umsg::Limits) -> Shown {
         default_messages: limits.default_messages,
         default_message_size: limits.default_message_size,
         max_bytes: limits.max_bytes,
-        foreign_pid_namespaces: limits.foreign_pid_namespaces,
         enforced_modes: limits.enforced_modes,
         msgmax: limits.msgmax,
         msgmnb: limits.msgmnb,

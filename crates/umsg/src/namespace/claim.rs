@@ -1,20 +1,12 @@
-//! Which PID namespace a namespace belongs to.
+//! Which boot and PID namespace a namespace's record names: its *home*.
 //!
-//! Locks and waiters are named by thread id, and those of two PID namespaces collide: the death of one thread
-//! would be taken for another's. So a namespace belongs to one PID namespace of one boot, its *home*.
-//!
-//! | the record says | the directory is | a caller is let in |
+//! | the record says | the directory is | the record |
 //! |---|---|---|
-//! | other PID namespaces are welcome | any | always |
-//! | a home of this boot | any | if that is his home |
-//! | no home, or one of an earlier boot | private, and the caller's (or the caller is root) | and his home is recorded first |
-//! | no home, or one of an earlier boot | open to others, or not the caller's | if he lives in the host's PID namespace |
+//! | a home of this boot | any | stays |
+//! | no home, or one of an earlier boot | private, and the caller's (or the caller is root) | names the caller's |
+//! | no home, or one of an earlier boot | open to others, or not the caller's | stays: only root can write it, by `umsg setup` |
 //!
-//! The last line is for a shared directory that an administrator or tmpfiles.d made at boot: only root can write its record, and
-//! whichever user came first would not settle it for those to come. The host's PID namespace is the one place that all agree on
-//! without a record. For any other, root runs `umsg setup` there, which records it.
-//!
-//! An earlier boot's PID namespaces are all gone, and their numbers may return: only the limits of such a record hold.
+//! Processes of all PID namespaces are let in: each queue knows its own home, and its owners by their lives ([`crate::lives`]).
 
 use super::directory::Directory;
 use super::error::NamespaceError;
@@ -25,66 +17,38 @@ use super::record::{self, Record};
 /// Attempts at a record that others keep replacing.
 const ATTEMPTS: usize = 8;
 
-/// Lets the caller in, or says why not; records his home where he may and none stands.
+/// Lets the caller in, and records its home where it may and none stands.
 ///
 /// # Errors
-/// `ForeignPidNamespace`, `UnclaimedPidNamespace`, and those of reading and writing the record.
+/// Those of reading and writing the record.
 pub(super) fn admit(directory: &mut Directory, caller: u32) -> Result<(), NamespaceError> {
     let private = !directory.open_to_others() && directory.may_be_mended_by(caller);
-    settle(directory, |directory, here| {
-        if private || here.is_hosts() {
-            return Ok(private);
-        }
-        Err(NamespaceError::UnclaimedPidNamespace {
-            path: directory.path().to_owned(),
-        })
-    })
-    .map(drop)
+    settle(directory, private).map(drop)
 }
 
 /// Records the caller's home unless one stands, in place of a record that a stranger planted; returns whether it
 /// did. For root's `umsg setup`.
 pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
-    settle(directory, |_, _| Ok(true))
+    settle(directory, true)
 }
 
-/// Compares the home that stands in the record with the caller's. If none stands, `may_record` says whether to record the
-/// caller's, and then the record is read again: of two writers, one stands.
-fn settle(
-    directory: &mut Directory,
-    may_record: impl Fn(&Directory, &Home) -> Result<bool, NamespaceError>,
-) -> Result<bool, NamespaceError> {
+/// Reads the record, and records the caller's home if none of this boot stands and it may; then the record is read again: of two writers,
+/// one stands.
+fn settle(directory: &mut Directory, may_record: bool) -> Result<bool, NamespaceError> {
     let mut recorded = false;
     for _ in 0..ATTEMPTS {
         let record = record::read(directory)?;
-        if record
-            .as_ref()
-            .is_some_and(|r| r.limits.foreign_pid_namespaces)
-        {
+        if !may_record {
             break;
         }
         let here = Home::of_caller()?;
-        if stands(directory, record.as_ref(), &here)? || !may_record(directory, &here)? {
+        let stands = |record: &Record| record.home.boot == here.boot;
+        if record.as_ref().is_some_and(stands) {
             break;
         }
         recorded = write(directory, record, here)?;
     }
     Ok(recorded)
-}
-
-/// A home of this boot stands in the record, and it is the caller's.
-fn stands(
-    directory: &Directory,
-    record: Option<&Record>,
-    here: &Home,
-) -> Result<bool, NamespaceError> {
-    match record {
-        Some(record) if record.home == *here => Ok(true),
-        Some(record) if record.home.boot == here.boot => Err(NamespaceError::ForeignPidNamespace {
-            path: directory.path().to_owned(),
-        }),
-        _ => Ok(false),
-    }
 }
 
 fn write(
@@ -137,9 +101,8 @@ mod tests {
         })
     }
 
-    fn put(dir: &TestDir, home: Home, foreign: bool) {
+    fn put(dir: &TestDir, home: Home) {
         let limits = Limits {
-            foreign_pid_namespaces: foreign,
             max_queues: 5,
             ..Limits::default()
         };
@@ -158,14 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_pid_namespace_is_refused_unless_the_namespace_allows_it() {
+    fn a_process_of_another_pid_namespace_is_let_in_and_the_record_stays() {
         for dir in [TestDir::new(), TestDir::shared()] {
-            put(&dir, elsewhere(), false);
-            let error = admit(&mut open(&dir), caller()).unwrap_err();
-            assert!(matches!(error, NamespaceError::ForeignPidNamespace { .. }));
-            assert_eq!(claim(&mut open(&dir)), Err(error));
-            put(&dir, elsewhere(), true);
+            put(&dir, elsewhere());
             assert_eq!(admit(&mut open(&dir), caller()), Ok(()));
+            assert_eq!(claim(&mut open(&dir)), Ok(false));
             assert_eq!(recorded(&dir).unwrap().home, elsewhere());
         }
     }
@@ -173,7 +133,7 @@ mod tests {
     #[test]
     fn a_home_of_an_earlier_boot_is_replaced_and_the_limits_stay() {
         let dir = TestDir::new();
-        put(&dir, earlier_boot(), false);
+        put(&dir, earlier_boot());
         admit(&mut open(&dir), caller()).unwrap();
         let record = recorded(&dir).unwrap();
         assert_eq!(record.home, Home::of_caller().unwrap());
@@ -181,17 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_directory_without_a_home_is_the_hosts_and_nobody_records_it_by_using_it() {
+    fn a_shared_directory_without_a_home_is_open_to_all_and_using_it_records_none() {
         let dir = TestDir::shared();
-        let outcome = admit(&mut open(&dir), caller());
-        if Home::of_caller().unwrap().is_hosts() {
-            assert_eq!(outcome, Ok(()));
-        } else {
-            assert!(matches!(
-                outcome,
-                Err(NamespaceError::UnclaimedPidNamespace { .. })
-            ));
-        }
+        assert_eq!(admit(&mut open(&dir), caller()), Ok(()));
         assert_eq!(recorded(&dir), None);
     }
 
@@ -209,7 +161,7 @@ mod tests {
             return;
         }
         let dir = TestDir::shared();
-        put(&dir, elsewhere(), true);
+        put(&dir, elsewhere());
         let path = dir.path().join(".namespace");
         chown(&path, STRANGER);
         assert_eq!(claim(&mut open(&dir)), Ok(true));
@@ -220,18 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn processes_in_a_pid_namespace_of_their_own_are_refused() {
-        const TEST: Alone = Alone::new("processes_in_a_pid_namespace_of_their_own_are_refused");
+    fn processes_in_a_pid_namespace_of_their_own_are_let_in() {
+        const TEST: Alone = Alone::new("processes_in_a_pid_namespace_of_their_own_are_let_in");
         if let Some(base) = TEST.directory() {
-            let refused = |name: &str| Namespace::at(base.join(name)).unwrap_err();
-            assert!(matches!(
-                refused("mine"),
-                NamespaceError::ForeignPidNamespace { .. }
-            ));
-            assert!(matches!(
-                refused("all"),
-                NamespaceError::UnclaimedPidNamespace { .. }
-            ));
+            for name in ["mine", "all"] {
+                Namespace::at(base.join(name)).unwrap();
+            }
             return;
         }
         if !is_root() {

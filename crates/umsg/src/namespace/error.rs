@@ -88,20 +88,6 @@ pub enum NamespaceError {
         /// The missing sub-directory.
         path: PathBuf,
     },
-    /// The namespace belongs to another PID namespace (`EACCES`): thread ids would collide.
-    #[error("{path} belongs to processes of another PID namespace, whose thread ids would be mistaken for this one's: \
-             start both in one PID namespace, allow it there with `umsg limits --foreign-pid-namespaces true`, or set UMSG_DIR to another directory", path = .path.display())]
-    ForeignPidNamespace {
-        /// The namespace's directory.
-        path: PathBuf,
-    },
-    /// A shared namespace that nobody has claimed, seen from a PID namespace that is not the host's (`EACCES`).
-    #[error("{path} records no PID namespace and this process is not in the host's: have root run {setup} in the PID namespace that it is for, \
-             or set UMSG_DIR to another directory", path = .path.display(), setup = setup(Some(.path)))]
-    UnclaimedPidNamespace {
-        /// The namespace's directory.
-        path: PathBuf,
-    },
     /// The caller may not read the namespace's record (`EACCES`), which everybody may as it is made.
     #[error("{path} may not be read by this user: have its owner chmod 644 it, or remove it, the limits then have their defaults", path = .path.display())]
     RecordNotReadable {
@@ -187,7 +173,6 @@ impl NamespaceError {
             E::Symlink { .. } => Errno::LOOP,
             E::NotADirectory { .. } => Errno::NOTDIR,
             E::Stranger { .. } | E::Tamperable { .. } | E::NotAccessible { .. } => Errno::ACCESS,
-            E::ForeignPidNamespace { .. } | E::UnclaimedPidNamespace { .. } => Errno::ACCESS,
             E::RecordNotReadable { .. } => Errno::ACCESS,
             E::RecordDamaged { .. } => Errno::BADMSG,
             E::RecordVersion { .. } => Errno::OPNOTSUPP,

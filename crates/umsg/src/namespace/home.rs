@@ -11,8 +11,6 @@ use crate::sys::file;
 
 const PID_NAMESPACE: &str = "/proc/self/ns/pid";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The inode number of the PID namespace that the kernel starts in (Linux `PROC_PID_INIT_INO`, fixed since 3.8).
-const INITIAL_INODE: u64 = 0xEFFF_FFFC;
 
 /// A PID namespace, as /proc/self/ns/pid identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +35,6 @@ impl Home {
             boot: boot_id()?,
             pid_namespace,
         })
-    }
-
-    /// The PID namespace that the machine was started with.
-    pub(super) fn is_hosts(&self) -> bool {
-        self.pid_namespace.inode == INITIAL_INODE
     }
 }
 

@@ -36,9 +36,6 @@ pub struct Limits {
     pub default_message_size: u32,
     /// The most memory of all queues together, of both kinds, and of rings, in bytes, charged when it is used; none unless set.
     pub max_bytes: Option<u64>,
-    /// Processes of other PID namespaces are let in; off unless set. Thread ids of different PID
-    /// namespaces collide, so that the death of one process can be taken for another's.
-    pub foreign_pid_namespaces: bool,
     /// No queue is made with a mode that lets some send and not receive, or the reverse, and none is given one: the library holds
     /// honest programs to such modes, and the system can't. Off unless set.
     pub enforced_modes: bool,
@@ -64,7 +61,6 @@ impl Default for Limits {
             default_messages: 10,
             default_message_size: 8192,
             max_bytes: None,
-            foreign_pid_namespaces: false,
             enforced_modes: false,
             msgmax: 8192,
             msgmnb: 16_384,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /dev/shm/umsg              root's, mode 1777: the namespace of all users, if an administrator made it
-//! ├── .namespace             limits and PID namespace: 96 bytes, see `record.rs`
+//! ├── .namespace             limits: 96 bytes, see `record.rs`
 //! ├── .bell-0123456789abcdef the doorbell of a queue that is polled: a FIFO, see `bells.rs`
 //! ├── .dead-04d2-... -> mq/log names the dead-letter queue of a queue: see `dead_letters.rs`
 //! ├── .life-0001e240         a process that shares queues with other PID namespaces, locked while it lives, see `life.rs`
@@ -31,7 +31,7 @@
 //!
 //! **Trust.** Each directory belongs to root or the caller, is no symbolic link, and is sticky if others may write.
 //!
-//! **PID namespace.** A namespace belongs to one, and processes of others are refused unless its limits allow them.
+//! **PID namespaces.** Processes of several share queues: each process is known by its life, see `life.rs`.
 //!
 //! **If a process dies** while it makes a namespace, the next one completes it; while it sets limits, the old or the new ones
 //! hold; while it makes a queue, there is no queue or a whole one. The link is the commit.

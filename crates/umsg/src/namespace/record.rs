@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `UMSG-NS` and a zero byte |
 //! | 8 | 4 | version: 1 |
-//! | 12 | 4 | flags: bit 0 other PID namespaces are let in; bit 1 `max_bytes` holds; bit 2 some limit of System V queues is not the default; bit 3 only modes that the system enforces are allowed; the others 0 |
+//! | 12 | 4 | flags: bit 0 was of use to earlier versions, and is ignored; bit 1 `max_bytes` holds; bit 2 some limit of System V queues is not the default; bit 3 only modes that the system enforces are allowed; the others 0 |
 //! | 16 | 4 | `max_queues` |
 //! | 20 | 4 | `max_messages` |
 //! | 24 | 4 | `max_message_size`, in bytes |
@@ -42,7 +42,6 @@ pub(super) const NAME: &str = ".namespace";
 const SIZE: usize = 96;
 const MAGIC: [u8; 8] = *b"UMSG-NS\0";
 const VERSION: u32 = 1;
-const FOREIGN: u32 = 1;
 const HAS_MAX_BYTES: u32 = 2;
 const HAS_SYSV: u32 = 4;
 const ENFORCED_MODES: u32 = 8;
@@ -166,7 +165,6 @@ fn encode(record: &Record) -> [u8; SIZE] {
     let Record { limits, home } = record;
     let sysv = sysv(limits);
     let flags = [
-        (limits.foreign_pid_namespaces, FOREIGN),
         (limits.max_bytes.is_some(), HAS_MAX_BYTES),
         (sysv.is_some(), HAS_SYSV),
         (limits.enforced_modes, ENFORCED_MODES),
@@ -248,7 +246,6 @@ fn fields(bytes: &[u8; SIZE]) -> Record {
         default_messages: four(28),
         default_message_size: four(32),
         max_bytes: (flags & HAS_MAX_BYTES != 0).then(|| eight(40)),
-        foreign_pid_namespaces: flags & FOREIGN != 0,
         enforced_modes: flags & ENFORCED_MODES != 0,
         msgmax: sysv(80, plain.msgmax),
         msgmnb: sysv(84, plain.msgmnb),
@@ -291,7 +288,6 @@ mod tests {
             default_messages: 4,
             default_message_size: 5,
             max_bytes: Some(0x0102_0304_0506_0708),
-            foreign_pid_namespaces: true,
             enforced_modes: true,
             msgmax: 0x0006_0504,
             msgmnb: 0x0908_0706,
@@ -332,7 +328,7 @@ mod tests {
         let expected: &[(usize, &[u8])] = &[
             (0, b"UMSG-NS\0"),
             (8, &[1, 0, 0, 0]),
-            (12, &[15, 0, 0, 0]),
+            (12, &[14, 0, 0, 0]),
             (
                 16,
                 &[1, 0, 0, 0, 4, 3, 2, 0, 7, 6, 5, 0, 4, 0, 0, 0, 5, 0, 0, 0],

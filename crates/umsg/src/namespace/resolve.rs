@@ -48,7 +48,6 @@ impl Namespace {
     /// - `Missing` (`ENOENT`), `NotADirectory` (`ENOTDIR`), `Symlink` (`ELOOP`), `NotAccessible` (`EACCES`);
     /// - `HoldsOtherFiles` (`ENOTEMPTY`): it is no namespace and was not meant to be one;
     /// - `Stranger`, `Tamperable` (`EACCES`): others could tamper with the queues;
-    /// - `ForeignPidNamespace`, `UnclaimedPidNamespace` (`EACCES`): thread ids would collide;
     /// - `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
     /// - `NoQueuesDirectory` (`ENOENT`): the caller may not complete it.
     ///

@@ -63,7 +63,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if somebody else owns the directory;
-    /// `HoldsOtherFiles` (`ENOTEMPTY`) if it is no namespace and not empty; `ForeignPidNamespace`, and those of making directories.
+    /// `HoldsOtherFiles` (`ENOTEMPTY`) if it is no namespace and not empty; and those of making directories.
     ///
     /// # If the process dies
     /// The directory opens to others last; call it again to complete it.

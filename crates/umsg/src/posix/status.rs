@@ -4,6 +4,7 @@ use super::dead_letter::{self, Undelivered};
 use super::notify::{self, Registered};
 use super::queue::Queue;
 use crate::counters::Event;
+use crate::lives::Lives;
 use crate::queue::Engine;
 use crate::segment::{Fixed, OnFull};
 use crate::slots::arena;
@@ -44,7 +45,7 @@ pub struct Status {
     pub uid: u32,
     /// The owner's group id.
     pub gid: u32,
-    /// Process id of the creator.
+    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, where the number means another process.
     pub creator: u32,
     /// When the queue was created.
     pub created: SystemTime,
@@ -142,7 +143,10 @@ pub(super) fn status(queue: &Queue) -> Status {
         mode: mode(fixed),
         uid,
         gid,
-        creator: fixed.header.creator.load(Ordering::Relaxed),
+        creator: match engine.segment().is_home() {
+            true => fixed.header.creator.load(Ordering::Relaxed),
+            false => 0,
+        },
         created: time(fixed.header.created_at.load(Ordering::Relaxed))
             .unwrap_or(SystemTime::UNIX_EPOCH),
         blocked_senders: waiters.living(List::Senders),

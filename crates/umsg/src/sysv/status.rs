@@ -6,6 +6,7 @@ use super::error::ControlError;
 use super::permission::Rights;
 use super::queue::Queue;
 use crate::counters::Event;
+use crate::lives::Lives;
 use crate::slots::arena;
 use crate::sync::Ordering;
 use crate::sys::thread;
@@ -23,7 +24,7 @@ pub struct Status {
     pub entry: Entry,
     /// The longest message that the queue takes, in bytes.
     pub msgmax: usize,
-    /// Process id of the creator.
+    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, where the number means another process.
     pub creator: u32,
     /// When the queue was made.
     pub created: SystemTime,
@@ -79,7 +80,10 @@ impl Queue {
         Ok(Status {
             entry: Entry::of(fixed, &counts),
             msgmax: segment.layout().msgmax,
-            creator: fixed.header.creator.load(Ordering::Relaxed),
+            creator: match segment.is_home() {
+                true => fixed.header.creator.load(Ordering::Relaxed),
+                false => 0,
+            },
             created: SystemTime::UNIX_EPOCH + Duration::from_nanos(created),
             leased: counts.leased,
             leased_bytes: counts.leased_bytes,

@@ -1,0 +1,337 @@
+//! Processes of several PID and time namespaces that use one queue, with equal thread ids.
+//!
+//! The process of the test uses no queue itself. So a child that it forks counts as at home in the namespaces in which it uses a queue first,
+//! as a program of a container does; a child that such a process forks into other namespaces is a stray.
+
+mod support;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::scarce::is_root;
+use support::shared::{Shared, Zeroed};
+use support::wait_until;
+use umsg::posix::{Queue, ReceiveError, SendError};
+use umsg::sysv;
+
+const STUCK: Duration = Duration::from_secs(60);
+const PID: i32 = libc::CLONE_NEWPID;
+const TIME: i32 = 0x80;
+/// Messages that a test sends at most.
+const MESSAGES: usize = 1 << 20;
+
+/// Runs `work` in new namespaces of these kinds, as the first process there: its process and thread ids are 1.
+fn apart(kinds: i32, work: impl FnOnce() -> i32) -> Child {
+    Child::lead(|| {
+        // SAFETY: changes where this process's children live.
+        assert_eq!(unsafe { libc::unshare(kinds) }, 0, "unshare");
+        if kinds & TIME != 0 {
+            std::fs::write("/proc/self/timens_offsets", "boottime 100000 0").unwrap();
+        }
+        let mut inner = Child::run(work);
+        match inner.wait(STUCK) {
+            Some(Exit::Code(code)) => code,
+            _ => 1,
+        }
+    })
+}
+
+/// What became of each message.
+struct Ledger {
+    next: AtomicU64,
+    ready: AtomicU64,
+    over: AtomicU64,
+    /// Calls that failed with an error that means neither full nor empty.
+    wrong: AtomicU64,
+    sent: [AtomicU32; MESSAGES],
+    received: [AtomicU32; MESSAGES],
+}
+
+// SAFETY: made of atomics, for which zeroes are a value.
+unsafe impl Zeroed for Ledger {}
+
+impl Ledger {
+    fn note(&self, what: &[AtomicU32; MESSAGES], number: u32) {
+        match what.get(number as usize) {
+            Some(count) => count.fetch_add(1, Ordering::SeqCst),
+            None => self.wrong.fetch_add(1, Ordering::SeqCst) as u32,
+        };
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst) != 0 || self.next.load(Ordering::SeqCst) >= MESSAGES as u64
+    }
+
+    /// Sends and receives until the test is over.
+    fn work(&self, queue: &dyn Both) -> i32 {
+        while !self.is_over() {
+            let number = self.next.fetch_add(1, Ordering::SeqCst) as u32;
+            match queue.send(number) {
+                Ok(true) => self.note(&self.sent, number),
+                Ok(false) => {}
+                Err(error) => self.complain(&error),
+            }
+            self.receive(queue);
+        }
+        0
+    }
+
+    fn receive(&self, queue: &dyn Both) -> bool {
+        match queue.receive() {
+            Ok(Some(number)) => {
+                self.note(&self.received, number);
+                return true;
+            }
+            Ok(None) => {}
+            Err(error) => self.complain(&error),
+        }
+        false
+    }
+
+    fn complain(&self, error: &str) {
+        if self.wrong.fetch_add(1, Ordering::SeqCst) < 5 {
+            eprintln!("{error}");
+        }
+    }
+
+    /// Nothing was received twice or damaged, and no more was lost than killed receivers held.
+    fn expect_in_order(&self, kills: usize) {
+        let count = |all: &[AtomicU32; MESSAGES], most: u32| {
+            let above = |one: &&AtomicU32| one.load(Ordering::SeqCst) > most;
+            all.iter().filter(above).count()
+        };
+        assert_eq!(self.wrong.load(Ordering::SeqCst), 0, "failed calls");
+        assert_eq!(count(&self.received, 1), 0, "received twice");
+        let lost = self
+            .sent
+            .iter()
+            .zip(&self.received)
+            .filter(|(sent, received)| {
+                sent.load(Ordering::SeqCst) != 0 && received.load(Ordering::SeqCst) == 0
+            });
+        let (lost, received) = (lost.count(), count(&self.received, 0));
+        assert!(lost <= kills, "{lost} of {received} lost, {kills} kills");
+        assert!(received > 0);
+    }
+}
+
+/// A queue that carries numbers.
+trait Both {
+    /// False: it is full, or a lock was not to be had.
+    fn send(&self, number: u32) -> Result<bool, String>;
+
+    /// None: it is empty, or a lock was not to be had.
+    fn receive(&self) -> Result<Option<u32>, String>;
+}
+
+impl Both for Queue {
+    fn send(&self, number: u32) -> Result<bool, String> {
+        match self.try_send(&number.to_le_bytes(), number % 5) {
+            Ok(()) => Ok(true),
+            Err(SendError::Full) => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn receive(&self) -> Result<Option<u32>, String> {
+        let mut bytes = [0; 4];
+        match self.try_receive(&mut bytes) {
+            Ok(received) if received.len == 4 => Ok(Some(u32::from_le_bytes(bytes))),
+            Ok(received) => Err(format!("{} bytes", received.len)),
+            Err(ReceiveError::Empty) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Both for sysv::Queue {
+    fn send(&self, number: u32) -> Result<bool, String> {
+        match self.try_send(1 + i64::from(number % 5), &number.to_le_bytes()) {
+            Ok(()) => Ok(true),
+            Err(sysv::SendError::Full) => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn receive(&self) -> Result<Option<u32>, String> {
+        let mut bytes = [0; 4];
+        match self.try_receive(sysv::Want::Any, &mut bytes) {
+            Ok(_) => Ok(Some(u32::from_le_bytes(bytes))),
+            Err(sysv::ReceiveError::NoMessage) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+type Open = fn(&Place) -> Box<dyn Both>;
+
+const KINDS: [Open; 2] = [
+    |place| Box::new(place.create("/q", 10, 4)),
+    |place| Box::new(place.create_typed(1)),
+];
+
+const KILLS: usize = 60;
+
+/// Kills workers one after the other while another, which has their thread id, goes on.
+fn kill_workers(ledger: &Ledger, begin: impl Fn() -> Child) {
+    let before = |number: u64| ledger.next.load(Ordering::SeqCst) > number;
+    for kill in 0..KILLS {
+        let mut victim = begin();
+        let now = ledger.next.load(Ordering::SeqCst);
+        assert!(wait_until(STUCK, || before(now + 200) || ledger.is_over()));
+        std::thread::sleep(Duration::from_micros(kill as u64 * 137 % 5000));
+        victim.kill();
+    }
+}
+
+/// Receives what is left, once all who may have died are known to be dead.
+fn drain(ledger: &Ledger, queue: &dyn Both) -> i32 {
+    let end = Instant::now() + Duration::from_secs(3);
+    while ledger.receive(queue) || Instant::now() < end {
+        std::thread::yield_now();
+    }
+    0
+}
+
+#[test]
+fn containers_whose_threads_have_equal_ids_share_a_queue_while_some_are_killed() {
+    if !is_root() {
+        return;
+    }
+    for open in KINDS {
+        let (place, ledger) = (Place::new(), Shared::<Ledger>::new());
+        let worker = || {
+            apart(PID, || {
+                let queue = open(&place);
+                ledger.ready.fetch_add(1, Ordering::SeqCst);
+                ledger.work(&*queue)
+            })
+        };
+        let mut steady = worker();
+        assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) != 0));
+        kill_workers(&ledger, worker);
+        ledger.over.store(1, Ordering::SeqCst);
+        steady.expect(Exit::Code(0), "the one that was not killed");
+        apart(PID, || drain(&ledger, &*open(&place))).expect(Exit::Code(0), "the last");
+        ledger.expect_in_order(KILLS);
+    }
+}
+
+#[test]
+fn children_forked_into_other_pid_namespaces_share_an_inherited_queue_while_some_are_killed() {
+    if !is_root() {
+        return;
+    }
+    for open in KINDS {
+        let (place, ledger) = (Place::new(), Shared::<Ledger>::new());
+        let mut parent = Child::lead(|| {
+            let queue = open(&place);
+            let worker = || apart(PID, || ledger.work(&*queue));
+            let mut steady = worker();
+            // One that stayed at home.
+            let mut at_home = Child::run(|| ledger.work(&*queue));
+            kill_workers(&ledger, worker);
+            ledger.over.store(1, Ordering::SeqCst);
+            steady.expect(Exit::Code(0), "the one that was not killed");
+            at_home.expect(Exit::Code(0), "the one at home");
+            drain(&ledger, &*queue)
+        });
+        assert_eq!(parent.wait(2 * STUCK), Some(Exit::Code(0)));
+        ledger.expect_in_order(KILLS);
+    }
+}
+
+/// A holder in namespaces of these kinds keeps a lease, is then killed, and another process looks for the message all the while.
+fn a_lease_follows_its_holders_life(holder: i32, other: i32) {
+    let place = Place::new();
+    let ledger = Shared::<Ledger>::new();
+    let mut holder = apart(holder, || {
+        let queue = place.create("/q", 3, 8);
+        queue.try_send(b"leased", 0).unwrap();
+        let _lease = queue.try_receive_lease().unwrap();
+        ledger.ready.store(1, Ordering::SeqCst);
+        std::thread::sleep(STUCK);
+        0
+    });
+    assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == 1));
+    let mut looker = apart(other, || {
+        let queue = place.open("/q");
+        let mut bytes = [0; 8];
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(300) {
+            assert_eq!(queue.try_receive(&mut bytes), Err(ReceiveError::Empty));
+        }
+        ledger.ready.store(2, Ordering::SeqCst);
+        let received = queue.receive_timeout(&mut bytes, Duration::from_secs(30));
+        assert_eq!(received.map(|received| received.len), Ok(6));
+        0
+    });
+    assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == 2));
+    holder.kill();
+    assert_eq!(looker.wait(STUCK), Some(Exit::Code(0)));
+}
+
+#[test]
+fn a_lease_comes_back_when_its_holder_in_another_pid_namespace_dies_and_not_before() {
+    if is_root() {
+        a_lease_follows_its_holders_life(PID, PID);
+    }
+}
+
+#[test]
+fn a_lease_comes_back_when_its_holder_in_another_time_namespace_dies_and_not_before() {
+    if is_root() && std::path::Path::new("/proc/self/timens_offsets").exists() {
+        a_lease_follows_its_holders_life(TIME, 0);
+        a_lease_follows_its_holders_life(0, TIME);
+    }
+}
+
+#[test]
+fn a_queue_that_is_used_in_one_pid_namespace_has_no_files_for_lives() {
+    let place = Place::new();
+    let mut user = Child::run(|| {
+        let queue = place.create("/q", 3, 8);
+        queue.try_send(b"x", 0).unwrap();
+        queue.try_receive(&mut [0; 8]).unwrap();
+        0
+    });
+    user.expect(Exit::Code(0), "the user");
+    let names = std::fs::read_dir(place.path()).unwrap();
+    let lives = names.filter(|name| {
+        let name = name.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with(".life-")
+    });
+    assert_eq!(lives.count(), 0);
+}
+
+#[test]
+fn a_receiver_killed_while_it_waits_in_another_pid_namespace_stops_no_other() {
+    if !is_root() {
+        return;
+    }
+    let (place, ledger) = (Place::new(), Shared::<Ledger>::new());
+    let receiver = || {
+        apart(PID, || {
+            let queue = place.create("/q", 3, 8);
+            ledger.ready.fetch_add(1, Ordering::SeqCst);
+            let received = queue.receive_timeout(&mut [0; 8], Duration::from_secs(30));
+            i32::from(received.is_err())
+        })
+    };
+    let mut living = receiver();
+    for round in 0..20 {
+        let mut victim = receiver();
+        assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == round + 2));
+        std::thread::sleep(Duration::from_millis(5));
+        victim.kill();
+    }
+    living.expect_alive();
+    let mut sender = Child::run(|| {
+        let queue = place.open("/q");
+        queue.try_send(b"one", 0).unwrap();
+        0
+    });
+    sender.expect(Exit::Code(0), "the sender");
+    assert_eq!(living.wait(STUCK), Some(Exit::Code(0)));
+}
