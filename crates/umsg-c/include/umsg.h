@@ -2977,12 +2977,17 @@ int umsg_defer_signal(int signal, const void *info, void *context);
 /*
  * Makes an error of a queue whose file a peer has cut short.
  *
- * Who touches a page that a mapped file does not have any more gets SIGBUS, which ends the process. This function installs a
+ * The kernel raises SIGBUS in a call on a queue whose mapped page can't be had, which ends the process. This function installs a
  * handler of SIGBUS for the process: it puts pages of zeroes in their place and lets the call on the queue fail with
  * EBADMSG, and so does every later one in this process. What is not umsg's goes to the handler that was installed before; one
- * that is installed later takes its place. A second call does nothing. Programs under umsg run need not call it.
+ * that is installed later takes its place. A second call does nothing. Programs under umsg run need not call it; others call it before
+ * they open the first queue.
  *
- * A thread that blocks SIGBUS is not protected.
+ * A page can't be had if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
+ * system or its quota is full; or if the file system, or swap, can't read or write it.
+ *
+ * The process ends all the same if the page's memory is broken (BUS_MCEERR_AR), if the file lies on hugetlbfs, or if the thread blocks
+ * SIGBUS. A memory control group that is full raises no signal but SIGKILL.
  *
  * Return value:
  * 0, or -1 with errno set.

@@ -6,8 +6,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FallocateFlags;
 use support::child::{Child, Exit};
 use support::place::Place;
+use support::scarce::{Ballast, LEFT_OUT, in_child, mount_private};
 use support::{Random, turn};
 use umsg::posix::{OpenOptions, Queue, ReceiveError, SendError};
 use umsg::signals::catch_truncation;
@@ -295,4 +297,41 @@ fn a_queue_that_is_made_in_the_place_of_one_that_was_cut_short_works() {
         0
     })
     .expect(Exit::Code(0), "a queue in the place of another");
+}
+
+/// The kernel raises SIGBUS for a page that the file system has no room for, though the file is as long as ever.
+#[test]
+fn a_queue_whose_pages_were_punched_out_of_a_full_file_system_is_damaged() {
+    let _turn = turn();
+    let place = Place::new();
+    in_child(|| {
+        if !mount_private(place.path(), "size=4m") {
+            return LEFT_OUT;
+        }
+        catch_truncation().unwrap();
+        let namespace = umsg::Namespace::at(place.path()).unwrap();
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .max_messages(1000)
+            .message_size(8000)
+            .namespace(&namespace);
+        let queue = options.open("/q").unwrap();
+        for _ in 0..100 {
+            queue.send(&[1; 5000], 0).unwrap();
+        }
+        let path = file_of(&place, "mq");
+        let file = File::options().write(true).open(&path).unwrap();
+        // All but the header's pages: attributes and locks stay.
+        let len = file.metadata().unwrap().len() - 2 * PAGE;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&file, flags, 2 * PAGE, len).unwrap();
+        let _ballast = Ballast::new(place.path(), 8 << 20);
+        let mut buffer = vec![0; 8000];
+        assert_eq!(queue.try_receive(&mut buffer), Err(ReceiveError::Damaged));
+        assert_eq!(queue.try_send(b"x", 0), Err(SendError::Damaged));
+        0
+    });
 }

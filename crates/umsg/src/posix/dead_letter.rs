@@ -38,7 +38,7 @@ struct Mover {
     namespace: Namespace,
     /// The user who owns the file of the queue, and must own that of the dead-letter queue.
     owner: u32,
-    /// CLOCK_MONOTONIC of the last attempt that failed, in nanoseconds: one a tick of the coarse clock is enough.
+    /// The machine's clock at the last attempt that failed, in nanoseconds: one a tick of the coarse clock is enough.
     failed_at: AtomicU64,
     /// Moves whose end could not be noted yet, and whether they succeeded.
     unfinished: Mutex<Vec<(Grip, bool)>>,

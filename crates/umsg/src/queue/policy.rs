@@ -22,6 +22,8 @@ use crate::segment::{Hold, Policy};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::process;
+#[cfg(not(loom))]
+use crate::sys::stack::roomy;
 use crate::sys::thread::Thread;
 
 /// What calls on a queue do besides what they were made for, when they hold no lock: the face knows how to send to the
@@ -31,7 +33,7 @@ pub(crate) struct Chore(Box<dyn Fn(&Engine) + Send + Sync>);
 impl Chore {
     #[cfg(not(loom))]
     pub(crate) fn new(work: impl Fn(&Engine) + Send + Sync + 'static) -> Chore {
-        Chore(Box::new(work))
+        Chore(Box::new(move |engine| roomy(|| work(engine))))
     }
 }
 
@@ -270,8 +272,7 @@ impl Engine {
     fn do_chore_slow(&self, chore: &Chore) {
         // Relaxed: whether to look.
         if self.segment().fixed().holding.aside.load(Ordering::Relaxed) != 0 {
-            #[cfg(not(loom))]
-            crate::sys::stack::roomy(|| (chore.0)(self));
+            (chore.0)(self);
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub(super) button: Arc<Button>,
     /// The process that is the ring's owner, if it is the one that this was made in. An id alone may be another's by now.
     own: u32,
-    /// CLOCK_MONOTONIC_COARSE when it was last seen that the owner lives.
+    /// The machine's clock when it was last seen that the owner lives.
     owner_seen: AtomicU64,
 }
 

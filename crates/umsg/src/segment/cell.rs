@@ -24,7 +24,7 @@ pub(crate) struct Cell {
     pub(crate) pid: Guarded32,
     /// In the store: its place among all that ever were; order within a priority.
     pub(crate) sequence: Guarded64,
-    /// CLOCK_REALTIME_COARSE of the send, in nanoseconds since 1970.
+    /// The machine's clock at the send, in nanoseconds.
     pub(crate) sent_at: Guarded64,
     #[cfg(loom)]
     pub(crate) payload: crate::model::segment::Inline,

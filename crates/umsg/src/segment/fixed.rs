@@ -102,7 +102,7 @@ pub(crate) struct Geometry {
 #[derive(Default)]
 pub(crate) struct SenderSide {
     pub(crate) lock: Lock,
-    /// CLOCK_REALTIME_COARSE of the last send, in nanoseconds since 1970.
+    /// The machine's clock at the last send, in nanoseconds.
     pub(crate) last_send: AtomicU64,
     /// Ring position of the next message: how many were ever sent through the ring.
     pub(crate) sent: AtomicU64,
@@ -153,7 +153,7 @@ pub(crate) struct Links {
 pub(crate) struct ReceiverSide {
     // -- first line: what each receive writes
     pub(crate) lock: Lock,
-    /// CLOCK_REALTIME_COARSE of the last receive, in nanoseconds since 1970.
+    /// The machine's clock at the last receive, in nanoseconds.
     pub(crate) last_receive: AtomicU64,
     /// Ring position of the next message to be taken from the ring.
     pub(crate) drained: AtomicU64,
@@ -209,7 +209,7 @@ pub(crate) struct Holding {
     pub(crate) aside: AtomicU32,
     /// The ticket that was given last.
     pub(crate) ticket: Guarded64,
-    /// CLOCK_MONOTONIC in nanoseconds: when the first lease may end by itself, 0 for never; after when a look who of the
+    /// The machine's clock in nanoseconds: when the first lease may end by itself, 0 for never; after when a look who of the
     /// holders lives is worth its time again.
     pub(crate) due: AtomicU64,
     pub(crate) look_after: AtomicU64,

@@ -97,12 +97,12 @@ pub(crate) struct Node {
     pub(crate) birth: Guarded64,
     /// Order of arrival among equal ranks.
     pub(crate) ticket: Guarded64,
-    /// CLOCK_MONOTONIC, in nanoseconds, of the offer; of a batch, since when it is its
+    /// The machine's clock, in nanoseconds, at the offer; of a batch, since when it is its
     /// turn, before that when somebody last asked whether its thread lives.
     pub(crate) offered_at: Guarded64,
     /// Of a batch: how many messages it waits to send at once.
     pub(crate) wanted: Guarded32,
-    /// Since when it waits: CLOCK_MONOTONIC in milliseconds, modulo 2^32. For people.
+    /// Since when it waits: the machine's clock in milliseconds, modulo 2^32. For people.
     pub(crate) since: Guarded32,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Hold {
     pub(crate) birth: Guarded64,
     /// Unlike that of any other hold, ever.
     pub(crate) ticket: Guarded64,
-    /// CLOCK_MONOTONIC, in nanoseconds, at which a lease ends by itself; 0 for never.
+    /// The machine's clock, in nanoseconds, at which a lease ends by itself; 0 for never.
     pub(crate) until: Guarded64,
 }
 

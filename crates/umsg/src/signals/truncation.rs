@@ -51,9 +51,13 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// From now on a queue's file that is cut short is an error of the calls that touch it (`Damaged`, EBADMSG), and does not
 /// kill the process. Installs a handler of SIGBUS, which passes on what is not umsg's to the handler that was installed
 /// before. One that is installed later takes its place, and should call [`mend_truncation`] first. The drop-in and
-/// the command do this by themselves.
+/// the command do this by themselves. Call it before the first queue is opened.
 ///
-/// A thread that blocks SIGBUS is not protected: the kernel kills the process.
+/// The same is done where a page can't be had for another reason: the file system or its quota has no room for a page that was never used or
+/// was punched out of the file, or can't read or write it.
+///
+/// A thread that blocks SIGBUS is not protected: the kernel kills the process. Neither is a process whose memory is broken (BUS_MCEERR_AR),
+/// or whose queue lies on hugetlbfs.
 ///
 /// # Errors
 /// What sigaction(2) says.

@@ -168,7 +168,6 @@ pub(crate) fn realtime_coarse() -> u64 {
 }
 
 /// How far CLOCK_REALTIME is ahead of the machine's clock: the same number at each call, until the former is set.
-#[cfg(not(loom))]
 fn realtime_ahead() -> u64 {
     loop {
         // The kernel renews the two coarse clocks together, at each tick.
@@ -181,20 +180,17 @@ fn realtime_ahead() -> u64 {
 }
 
 /// What CLOCK_REALTIME would have shown at a reading of the machine's clock, had it been set as it is now: for people.
-#[cfg(not(loom))]
 pub(crate) fn shown(at: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(shown_nanoseconds(at))
 }
 
 /// As [`shown`], in nanoseconds since 1970.
-#[cfg(not(loom))]
 pub(crate) fn shown_nanoseconds(at: u64) -> u64 {
     at.wrapping_add(realtime_ahead())
 }
 
 /// The reading of the machine's clock at a time of CLOCK_REALTIME, in nanoseconds since 1970. Of a time before the machine was started
 /// it is a number below 0, in two's complement, as [`age`] and [`shown`] take it.
-#[cfg(not(loom))]
 pub(crate) fn at_shown(nanoseconds: u64) -> u64 {
     nanoseconds.wrapping_sub(realtime_ahead())
 }
