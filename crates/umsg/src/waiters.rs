@@ -294,6 +294,25 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         Ok(())
     }
 
+    /// Takes all receivers of a node's thread off their list, whose offer has expired. A thread that jumps out of a handler (siglongjmp)
+    /// leaves the node of the call that it was in: however many there are, they hold up one message for one slice. A node whose thread
+    /// still waits is listed again at the end of its slice.
+    pub(crate) fn pass_over(&self, expired: &Node) -> Result<(), Trouble> {
+        let owner = |node: &Node| (node.pid.get(), node.tid.get(), node.birth.get());
+        let whose = owner(expired);
+        let mut next = self.first(List::Receivers)?;
+        for _ in 0..BOUND {
+            let Some((_, node)) = next else {
+                return Ok(());
+            };
+            next = self.next(node)?;
+            if owner(node) == whose {
+                self.remove(node)?;
+            }
+        }
+        Err(Trouble::Damaged)
+    }
+
     /// Moves a node to another list. What the node says of its list changes with one store: a repair goes by that.
     pub(crate) fn relocate(&self, node: &Node, index: u32, list: List) -> Result<(), Trouble> {
         self.unlink(node)?;

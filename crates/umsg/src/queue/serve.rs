@@ -169,6 +169,8 @@ impl Engine {
                 if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
+                // In vain if the list was scribbled: then the walk that follows says so.
+                let _ = Waiters::of(self.segment()).pass_over(node);
                 true
             }
             State::DiedSettled | State::DiedWaiting => {

@@ -376,17 +376,24 @@ impl Engine {
     /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
     fn look_around(&self, me: &Thread, node: &Node, index: u32, list: List, deadline: Deadline) {
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
-            let waiters = Waiters::of(self.segment());
-            // An offer that we did not take up in time was taken back: we are here again.
-            if waiters::state(node) == State::Waiting && List::of(node) == List::None {
-                waiters.insert(list, index)?;
-            }
             if self.holders_may_give() {
                 self.reclaim_holds(wakes)?;
             }
-            self.update_board();
-            fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
-            self.serve(wakes)?;
+            let waiters = Waiters::of(self.segment());
+            for _ in 0..2 {
+                // An offer that we did not take up in time was taken back, or one to a node that this thread has jumped away from was,
+                // just now perhaps: we are here again.
+                let is_out = waiters::state(node) == State::Waiting && List::of(node) == List::None;
+                if is_out {
+                    waiters.insert(list, index)?;
+                }
+                self.update_board();
+                fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
+                self.serve(wakes)?;
+                if List::of(node) != List::None {
+                    break;
+                }
+            }
             self.update_board();
             Ok(())
         });
@@ -451,5 +458,34 @@ fn last_patience(end: End, deadline: Deadline) -> Deadline {
         deadline
     } else {
         Deadline::after(GRACE)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::segment::testing;
+    use crate::sys::thread;
+
+    /// As many slices as there are nodes would be longer than the receiver waits.
+    #[test]
+    fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
+        let engine = Engine::new(testing::segment(4, 8));
+        let (me, waiters) = (thread::current(), Waiters::of(engine.segment()));
+        for _ in 0..50 {
+            let (index, _) = waiters.claim(me, 0, UNRANKED).unwrap().unwrap();
+            waiters.insert(List::Receivers, index).unwrap();
+        }
+        engine.update_board();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                let sender = thread::current();
+                engine.send(sender, b"m", 0, Deadline::Passed).unwrap();
+            });
+            let end = Deadline::after(Duration::from_millis(4500));
+            let received = engine.receive(me, &mut [0; 8], end);
+            assert!(received.is_ok(), "{:?}", received.err());
+        });
     }
 }

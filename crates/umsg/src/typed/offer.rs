@@ -132,6 +132,7 @@ impl Engine {
                     if waiters::is_orphan(self.segment(), node) {
                         waiters::give_up(node);
                     }
+                    self.waiters().pass_over(node)?;
                     self.put_back(who, wakes)?;
                 }
                 State::DiedSettled | State::DiedWaiting => {

@@ -292,3 +292,29 @@ fn nonsense_in_place_of_a_message_that_was_withdrawn_is_no_damage() {
         assert_eq!(outcome, expected);
     }
 }
+
+/// As many slices as there are nodes would be longer than the receiver waits.
+#[test]
+fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
+    if cfg!(miri) {
+        // Where a lock is slept for, no slice ends.
+        return;
+    }
+    let engine = engine(16_384);
+    let choice = || Choice::Message {
+        want: Want::Any,
+        longest: 8192,
+    };
+    for _ in 0..50 {
+        assert!(engine.take_seat(&now(), choice()).unwrap().is_some());
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            engine.send(&now(), 1, b"m").unwrap();
+        });
+        let call = call(Deadline::after(Duration::from_millis(4500)));
+        let received = engine.receive(&call, Want::Any, &mut [0; 8192], false);
+        assert!(received.is_ok(), "{:?}", received.err());
+    });
+}
