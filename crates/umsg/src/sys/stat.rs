@@ -1,5 +1,6 @@
 //! What /proc says of a thread or a process: proc_pid_stat(5).
 
+use super::stack::roomy;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::CStr;
 use std::io::Write;
@@ -53,9 +54,12 @@ impl Stat {
     }
 }
 
+/// On a stack with room for the text: receives look at holders, deep within a call.
 fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
-    let mut text = [0_u8; 1024];
-    parse(contents(path, &mut text)?)
+    roomy(|| {
+        let mut text = [0_u8; 1024];
+        parse(contents(path, &mut text)?)
+    })
 }
 
 /// The beginning of a file. Allocates nothing: it may run in a signal handler.
