@@ -7,6 +7,8 @@
 
 #[path = "adversary/actor.rs"]
 mod actor;
+#[path = "adversary/fault.rs"]
+mod fault;
 #[path = "adversary/names.rs"]
 mod names;
 #[path = "adversary/objects.rs"]

@@ -65,6 +65,9 @@ impl Actor {
         if pid == 0 {
             drop(orders);
             let done = catch_unwind(AssertUnwindSafe(|| {
+                if user.uid != 0 {
+                    super::fault::prepare();
+                }
                 user.enter();
                 serve(theirs.as_fd(), prepare());
             }));

@@ -100,6 +100,11 @@ pub const OPERATIONS: &[Operation] = &[
         socket.send_to(b"x", path)?;
         Ok(vec![socket.into()])
     }),
+    row("write a page that never comes", Both, CHANGES, |path, _| {
+        let file = open(path, "rw")?;
+        super::fault::write_for_ever(file)?;
+        Ok(Held::new())
+    }),
     row("write a byte", Write, CHANGES, |path, _| {
         let mut file = open(path, "w")?;
         file.write_all(b"x")?;
@@ -218,6 +223,11 @@ pub const PLANTS: &[(&str, Act)] = &[
         let mut file = open(path, "rw")?;
         while file.write(&[1; 4096]).is_ok() {}
         held(Ok(file))
+    }),
+    ("a FIFO whose lock is held", |path, _| {
+        make_fifo(path)?;
+        super::fault::write_for_ever(open(path, "rw")?)?;
+        Ok(Held::new())
     }),
     ("a socket", |path, _| {
         let socket = UnixDatagram::bind(path)?;
