@@ -156,7 +156,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
     options.read(true).create(true).remove_on_last_close(true);
     let mine = options.namespace(&namespace).open("/mine").unwrap();
     let place = rustix::fs::CWD;
-    let bell = site.path().join(".bell-00000000000000ff");
+    let bell = site.path().join("bell/0000000000000001-00000000000000ff");
     let mode = rustix::fs::Mode::RWXU;
     rustix::fs::mkfifoat(place, &bell, mode).unwrap();
     // One whose user was killed.

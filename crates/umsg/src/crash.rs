@@ -141,6 +141,8 @@ points! {
     BELL_FORGOTTEN;
     /// A doorbell that nobody polls is in no segment, and has its name: the next who makes one removes it.
     BELL_UNNAMED;
+    /// Helpers were called that still sleep: they look after a slice, and find the lock orphaned.
+    BELL_CALLED;
     /// The bell is armed, its receiver does not wait yet: the ring has lost its owner, whoever rings does so in vain.
     RING_ARMED;
     /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper looks up at its next slice.

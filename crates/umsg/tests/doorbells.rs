@@ -13,7 +13,7 @@ use support::events::{Epoll, poll_for, polled, readiness_of};
 use support::place::Place;
 use support::{Random, limit_descriptors};
 use umsg::posix::Queue;
-use umsg::{Edges, Namespace, Readiness};
+use umsg::{Edges, Readiness};
 
 /// The longest message, in bytes.
 const SIZE: usize = 8;
@@ -255,84 +255,6 @@ fn a_program_that_closed_what_packets_come_from_and_go_to_is_told_all_the_same()
         0
     });
     child.expect(Exit::Code(0), "who polls");
-}
-
-/// A namespace of all users, gone when dropped.
-struct Everybodys(tempfile::TempDir);
-
-impl Everybodys {
-    fn new() -> Everybodys {
-        use std::os::unix::fs::PermissionsExt as _;
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let everybody = std::fs::Permissions::from_mode(0o1777);
-        std::fs::set_permissions(dir.path(), everybody).unwrap();
-        Namespace::at(dir.path()).unwrap();
-        Everybodys(dir)
-    }
-
-    fn open(&self, mode: u32) -> Queue {
-        let namespace = Namespace::at(self.0.path()).unwrap();
-        let mut options = umsg::posix::OpenOptions::new();
-        options.read(true).write(true).create(true).mode(mode);
-        options.max_messages(4).message_size(8);
-        options.namespace(&namespace).open("/q").unwrap()
-    }
-}
-
-/// A child that is another user, without groups.
-fn as_user(user: u32, work: impl FnOnce() -> i32) -> Child {
-    Child::run(|| {
-        // SAFETY: settings of this process, which has one thread that counts.
-        unsafe {
-            assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
-            assert_eq!(libc::setgid(user), 0);
-            assert_eq!(libc::setuid(user), 0);
-            libc::umask(0);
-        }
-        work()
-    })
-}
-
-#[test]
-fn the_owner_of_a_queue_that_another_user_polls_can_ring() {
-    const OWNER: u32 = 4242;
-    const POLLER: u32 = 4243;
-    if !rustix::process::geteuid().is_root() {
-        return eprintln!("left out: takes root");
-    }
-    for (mode, poller) in [(0o600, 0), (0o660, 0), (0o666, POLLER), (0o606, POLLER)] {
-        let place = Everybodys::new();
-        let mut maker = as_user(OWNER, || {
-            place.open(mode);
-            0
-        });
-        maker.expect(Exit::Code(0), "the owner");
-        let (ready, says_ready) = rustix::pipe::pipe().unwrap();
-        let mut poller = as_user(poller, || {
-            let queue = place.open(mode);
-            let descriptor = match queue.pollable() {
-                Ok(descriptor) => descriptor,
-                // No access control lists here.
-                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return 1,
-                Err(error) => panic!("{error}"),
-            };
-            rustix::io::write(&says_ready, b".").unwrap();
-            assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
-            0
-        });
-        drop(says_ready);
-        if rustix::io::read(&ready, &mut [0; 1]) != Ok(1) {
-            poller.expect(Exit::Code(1), "a poller");
-            eprintln!("left out: no access control lists");
-            continue;
-        }
-        let mut owner = as_user(OWNER, || {
-            place.open(mode).try_send(b"m", 0).unwrap();
-            0
-        });
-        owner.expect(Exit::Code(0), "the owner");
-        poller.expect(Exit::Code(0), "who polls");
-    }
 }
 
 /// A child begins to poll the queue, and ends without closing it; then another queue's poller has its doorbell swept away.

@@ -69,7 +69,7 @@ impl Namespace {
 
     /// The names of the queues and rings that there are, and the files of queues of System V.
     pub fn queues(&self) -> Vec<String> {
-        let directories = ["mq", "msg", "ring"].map(|kind| self.0.path().join(kind));
+        let directories = ["bell", "mq", "msg", "ring"].map(|kind| self.0.path().join(kind));
         let entries = directories.iter().flat_map(|kind| kind.read_dir());
         entries
             .flatten()

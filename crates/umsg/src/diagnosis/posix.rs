@@ -16,7 +16,7 @@ use super::{
 };
 use crate::error::OpenError;
 use crate::lock::Lock as Word;
-use crate::namespace::Namespace;
+use crate::namespace::{BellName, Namespace};
 use crate::posix::NotifyKind;
 use crate::queue::{self, CLOSED, Engine, RECEIVERS};
 use crate::salvage::Real;
@@ -306,7 +306,10 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let repairs =
         [0, 1].map(|n| Repairs::read(sides[n], &fixed.receiver.repairs[n], &fixed.mended[n]));
     let watched = fixed.receiver.watched.get() != 0;
-    let doorbell = fixed.receiver.doorbell.name.get();
+    let doorbell = BellName {
+        inode: segment.file().inode,
+        number: fixed.receiver.doorbell.name.get(),
+    };
     Diagnosis {
         contents: Some(Contents {
             messages: counts.messages,

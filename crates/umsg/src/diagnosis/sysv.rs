@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::OpenError;
 use crate::lock::Lock as Word;
-use crate::namespace::Namespace;
+use crate::namespace::{BellName, Namespace};
 use crate::order;
 use crate::salvage::Real;
 use crate::segment::{GRANULE, Hold, Node, Quota};
@@ -320,6 +320,10 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let fixed = segment.fixed();
     let hub = &fixed.hub;
     let watched = fixed.rights.watched.get() != 0;
+    let doorbell = BellName {
+        inode: segment.file().inode,
+        number: hub.doorbell.name.get(),
+    };
     let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
     // Relaxed throughout: nobody writes a copy.
     Diagnosis {
@@ -332,7 +336,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
             wait(segment, index, node)
         }),
         holds: holds::held(segment, bytes),
-        pollers: pollers::find(namespace, watched, hub.doorbell.name.get()),
+        pollers: pollers::find(namespace, watched, doorbell),
         repairs: vec![Repairs::read(Side::Whole, &hub.repairs, &fixed.mended)],
         damage: Damage::read(&fixed.header.damage),
         ..Diagnosis::default()

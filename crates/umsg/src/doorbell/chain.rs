@@ -1,14 +1,16 @@
 //! From a queue to its doorbell: what the segment says of it, and the steps of ringing. All under the queue's lock.
 
-use super::{Doorbell, FULL, LEVELS, Lookup, MESSAGES, ROOM, Readiness};
+use super::{Doorbell, FULL, HELPED, LEVELS, Lookup, MESSAGES, PRIVATE, ROOM, Readiness};
 use crate::crash::crash_point;
-use crate::sync::{Guarded32, Guarded64, Loose32};
-use crate::sys::cpu;
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering};
+use crate::sys::{cpu, futex};
 #[cfg(not(loom))]
-use {super::Admit, rustix::io};
+use rustix::io;
 
 #[cfg(not(loom))]
 use super::descriptor::Gong;
+#[cfg(not(loom))]
+use super::helper::Feed;
 #[cfg(loom)]
 use crate::model::doorbell::Gong;
 
@@ -22,6 +24,11 @@ const PACKETS: u32 = 7;
 const BUSY: u32 = 8;
 /// And: who repaired after that could not count it: whoever can does.
 const UNKNOWN: u32 = 16;
+
+/// [`Words::heard`], beside IN and OUT: a helper wants to be called by each send and receive.
+const EDGES: u32 = 4;
+/// And: a process that may not ring the FIFO has used the queue while no helper stood by: the next poller needs one.
+const FOREIGN: u32 = 8;
 
 /// How ready a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +126,12 @@ pub(crate) struct Words {
     pub(crate) rung_on: Loose32,
     /// The level that was told last, to who asked for every edge.
     pub(crate) told: Guarded64,
-    /// The FIFO's name is made of this number; 0: there is none.
+    /// The FIFO's name ends with this number; 0: there is none.
     pub(crate) name: Guarded64,
+    /// Grows with each call to the helpers, which sleep on it.
+    pub(crate) calls: AtomicU32,
+    /// The level that private FIFOs show while [`PRIVATE`] is set.
+    pub(crate) heard: Guarded32,
 }
 
 /// What one operation needs of a doorbell.
@@ -136,6 +147,15 @@ impl Chain<'_> {
     /// message that comes, who asked for every edge. Of one that goes they are told afterwards.
     pub(crate) fn foretell(&self, now: Level, then: Level) {
         self.bell.note_progress();
+        let heard = self.words.heard.get();
+        if self.watched.get() & PRIVATE != 0
+            && (heard & EDGES != 0 || (now.bits() | then.bits()) & !heard != 0)
+        {
+            self.call(PRIVATE);
+        }
+        if self.watched.get() & LEVELS == 0 {
+            return;
+        }
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         if shown & BUSY != 0 {
@@ -159,6 +179,12 @@ impl Chain<'_> {
 
     /// Shows what is, at the end of an operation.
     pub(crate) fn settle(&self, now: Level) {
+        if self.watched.get() & PRIVATE != 0 && self.words.heard.get() & (IN | OUT) != now.bits() {
+            self.call(PRIVATE);
+        }
+        if self.watched.get() & LEVELS == 0 {
+            return;
+        }
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         let (held, bits) = (held(shown), now.bits());
@@ -191,7 +217,10 @@ impl Chain<'_> {
 
     /// Has the FIFO show what is, and if asked to, all who poll look again.
     fn hold(&self, now: Level, nudge: bool) {
-        if self.watched.get() == 0 {
+        if self.watched.get() & PRIVATE != 0 {
+            self.call(PRIVATE);
+        }
+        if self.watched.get() & LEVELS == 0 {
             return;
         }
         let shown = self.words.shown.get();
@@ -199,7 +228,7 @@ impl Chain<'_> {
         self.words.shown.set(shown | BUSY);
         let Some(gong) = self.gong() else {
             self.words.shown.set(to | UNKNOWN);
-            return;
+            return self.call_for_help();
         };
         gong.hold(to);
         if nudge {
@@ -213,7 +242,10 @@ impl Chain<'_> {
     /// and is in the middle of ringing ends as he would.
     #[cfg(not(loom))]
     pub(crate) fn show_unlocked(&self, level: Level) {
-        if self.watched.get() != 0
+        if self.watched.get() & (PRIVATE | HELPED) != 0 {
+            self.call(0);
+        }
+        if self.watched.get() & LEVELS != 0
             && let Lookup::Found(gong) = self.bell.gong(self.words.name.get())
         {
             gong.hold(packets(level.bits(), held(self.words.shown.get())));
@@ -236,7 +268,10 @@ impl Chain<'_> {
     /// Has a FIFO that holds so many packets show this, and tells who asked for every edge of the level. Answers how many it holds then;
     /// nothing if this process can't ring.
     fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
-        let gong = self.gong()?;
+        let Some(gong) = self.gong() else {
+            self.call_for_help();
+            return None;
+        };
         let mut to = packets(bits, from);
         let tells = self.tells_edges(level);
         let wanted = if tells {
@@ -269,6 +304,9 @@ impl Chain<'_> {
         match self.bell.gong(self.words.name.get()) {
             Lookup::Found(gong) => Some(gong),
             Lookup::Missing => {
+                if self.watched.get() & (PRIVATE | HELPED) != 0 {
+                    self.call(PRIVATE | HELPED);
+                }
                 self.unwatch();
                 None
             }
@@ -276,10 +314,33 @@ impl Chain<'_> {
         }
     }
 
+    /// Has all helpers look what there is, and takes flags down that they set again. So who calls pays once, whether they live or not.
+    fn call(&self, flags: u32) {
+        self.watched.set(self.watched.get() & !flags);
+        // Release: a helper that sees the new number finds the flags taken down. It looks at the queue under the lock.
+        self.words.calls.fetch_add(1, Ordering::Release);
+        crash_point!(BELL_CALLED);
+        futex::wake(&self.words.calls, i32::MAX);
+    }
+
+    /// This process can't ring. If a helper of those who poll stands by, it shows what there is, and all flags are its own to set again: so
+    /// a watch whose pollers are dead ends here.
+    fn call_for_help(&self) {
+        match self.watched.get() {
+            0 => {}
+            watched if watched & HELPED != 0 => self.call(watched),
+            _ => {
+                let heard = self.words.heard.get();
+                self.words.heard.set(heard | FOREIGN);
+            }
+        }
+    }
+
     /// After an operation that found no message, or no room. The second in a row was probably woken by a FIFO that shows what is not there:
     /// then the FIFO is compared with the queue, and made to show what is.
     pub(crate) fn look_after_vain_call(&self, now: Level) {
-        if !self.bell.is_in_vain_again() || self.words.shown.get() & BUSY != 0 {
+        let is_shown = self.watched.get() & LEVELS != 0 && self.words.shown.get() & BUSY == 0;
+        if !self.bell.is_in_vain_again() || !is_shown {
             return;
         }
         let to = packets(now.bits(), held(self.words.shown.get()));
@@ -293,22 +354,23 @@ impl Chain<'_> {
 
     /// Now and then looks whether somebody still watches. True if nobody does: then nobody is told any more.
     pub(crate) fn forget_if_left(&self) -> bool {
-        self.watched.get() == 0 || self.bell.is_time_to_look() && self.forget()
+        if self.watched.get() & LEVELS != 0 && self.bell.is_time_to_look() {
+            self.forget();
+        }
+        self.watched.get() == 0
     }
 
-    /// Stops telling, if nobody watches.
+    /// Stops ringing, if nobody polls the FIFO. True if nobody watches any more.
     pub(crate) fn forget(&self) -> bool {
-        let name = self.words.name.get();
-        let Some(left) = self.bell.left(name) else {
-            return false;
-        };
-        self.unwatch();
-        left.remove();
-        true
+        if let Some(left) = self.bell.left(self.words.name.get()) {
+            self.unwatch();
+            left.remove();
+        }
+        self.watched.get() == 0
     }
 
     fn unwatch(&self) {
-        self.watched.set(0);
+        self.watched.set(self.watched.get() & PRIVATE);
         crash_point!(BELL_FORGOTTEN);
         self.words.name.set(0);
         crash_point!(BELL_UNNAMED);
@@ -327,20 +389,54 @@ impl Chain<'_> {
 
 #[cfg(not(loom))]
 impl Chain<'_> {
-    /// From now on this process polls, too, and wants this. Opens the doorbell, or makes one with the rights that `admit` gives it.
-    pub(crate) fn begin_here(&self, wanted: u32, now: Level, admit: Admit<'_>) -> io::Result<()> {
-        let name = self.bell.open(self.words.name.get(), admit)?;
+    /// From now on this process polls, too, and wants this. Opens the doorbell, or makes one.
+    pub(crate) fn begin_here(&self, wanted: u32, now: Level) -> io::Result<()> {
+        let name = self.bell.open(self.words.name.get())?;
         crash_point!(BELL_MADE);
-        self.begin(name, wanted, now);
+        if name != 0 {
+            self.begin(name, wanted, now);
+        }
+        if self.words.heard.get() & FOREIGN != 0 {
+            self.bell.need_help();
+        }
+        self.bell.feed_first(wanted, |feed| self.hear(feed, now));
         self.bell.has_asked(wanted);
         Ok(())
     }
 
-    /// Gives the doorbell, if there is one, the rights that the queue has now.
-    pub(crate) fn readmit(&self, admit: Admit<'_>) {
-        let name = self.words.name.get();
-        if name != 0 {
-            self.bell.readmit(name, admit);
+    /// Has a helper's FIFO show everything, as a queue can't be used any more: who polls finds out. The number to sleep on.
+    pub(crate) fn show_damage(&self, feed: &Feed) -> u32 {
+        if let Some(gong) = feed.gong(self.bell) {
+            gong.hold(packets(IN | OUT, 1));
+            gong.nudge();
         }
+        self.words.calls.load(Ordering::Relaxed)
+    }
+
+    /// Has a helper's FIFO show what there is, and has the helper called when that changes: the number on which it sleeps.
+    pub(crate) fn hear(&self, feed: &Feed, now: Level) -> u32 {
+        let is_shared = feed.name != 0 && feed.name == self.words.name.get();
+        let to = packets(now.bits(), held(self.words.shown.get()));
+        if let Some(gong) = feed.gong(self.bell) {
+            gong.hold(to);
+            if feed.wants_edges() {
+                gong.nudge();
+            }
+        }
+        let watched = self.watched.get();
+        if is_shared {
+            self.words.told.set(now.word());
+            self.words.shown.set(to);
+            self.watched.set(watched | LEVELS | HELPED | feed.wanted);
+        } else {
+            let heard = self.words.heard.get();
+            let others = if watched & PRIVATE != 0 { EDGES } else { 0 };
+            let edges = if feed.wants_edges() { EDGES } else { 0 };
+            let kept = heard & (FOREIGN | others);
+            self.words.heard.set(kept | edges | now.bits());
+            self.watched.set(watched | PRIVATE);
+        }
+        // Relaxed: changed under the lock.
+        self.words.calls.load(Ordering::Relaxed)
     }
 }

@@ -3,19 +3,22 @@
 //! Both are kept as numbers in atomic words: threads of a process ring under the queue's lock, but a peer can scribble in that.
 //! Whoever rings takes the descriptor out of its word meanwhile; who finds none opens another.
 
+use super::Lookup;
 pub(crate) use super::gong::Gong;
 use super::gong::{FOREIGN, SIZE};
+use super::helper::{self, Feed, Hears};
 use super::kept::{Own, Sighting, raise};
-use super::{Admit, Lookup};
-use crate::namespace::{Namespace, random};
-use crate::sys::clock;
+use crate::namespace::{BellName, NOT_OURS, Namespace, random};
+use crate::segment::FileIdentity;
 use crate::sys::stack::roomy;
+use crate::sys::{clock, process};
 use rustix::fs::{FlockOperation, OFlags, fcntl_setfl, flock};
 use rustix::io::{self, Errno};
 use rustix::param::page_size;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// No descriptor.
 const NONE: RawFd = -1;
@@ -30,12 +33,20 @@ const LOOK_TIME: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     namespace: Option<Namespace>,
+    /// The queue's file.
+    file: FileIdentity,
     /// What this process polls; [`NONE`]. Opened once, closed when the queue is.
     polled: AtomicI32,
-    /// The name of that one's, and what was asked for: see [`super::LEVELS`].
+    /// The name of that one's, 0 if it is the process's own; and what was asked for: see [`super::LEVELS`].
     polled_name: AtomicU64,
     asked: AtomicU32,
     polled_file: Sighting,
+    /// Whether a helper feeds that one; in which process one does (its epoch), and by which ticket it stops.
+    needs_help: AtomicBool,
+    helped_in: AtomicU64,
+    ticket: AtomicU64,
+    /// What the helper's word said when the level was last shown here.
+    called: AtomicU32,
     /// What it rings by otherwise: the number plus one, and above it half of the name; 0 for none.
     rung: AtomicU64,
     rung_file: Sighting,
@@ -52,7 +63,7 @@ pub(crate) struct Doorbell {
 /// A doorbell that nobody watches any more: locked, or gone.
 pub(crate) struct Left<'a> {
     namespace: &'a Namespace,
-    name: u64,
+    name: BellName,
     locked: Option<OwnedFd>,
 }
 
@@ -66,13 +77,18 @@ impl Left<'_> {
 }
 
 impl Doorbell {
-    pub(crate) fn new(namespace: Option<Namespace>) -> Doorbell {
+    pub(crate) fn new(namespace: Option<Namespace>, file: FileIdentity) -> Doorbell {
         Doorbell {
             namespace,
+            file,
             polled: AtomicI32::new(NONE),
             polled_name: AtomicU64::new(0),
             asked: AtomicU32::new(0),
             polled_file: Sighting::none(),
+            needs_help: AtomicBool::new(false),
+            helped_in: AtomicU64::new(0),
+            ticket: AtomicU64::new(0),
+            called: AtomicU32::new(0),
             rung: AtomicU64::new(0),
             rung_file: Sighting::none(),
             blind_name: AtomicU64::new(0),
@@ -87,7 +103,7 @@ impl Doorbell {
     #[inline]
     fn polled(&self, wanted: u32) -> Option<BorrowedFd<'_>> {
         // Acquire: stored last by who opened it.
-        if wanted & !self.asked.load(Ordering::Acquire) != 0 {
+        if wanted & !self.asked.load(Ordering::Acquire) != 0 || self.lacks_help() {
             return None;
         }
         match self.polled.load(Ordering::Relaxed) {
@@ -140,25 +156,108 @@ impl Doorbell {
     }
 
     /// Opens, or makes, the doorbell to be polled by this process, and locks it. `name` is the segment's, 0 for none; the one that it is
-    /// to have is returned. `admit` gives a new one the rights that the queue has. Under the queue's lock.
-    pub(crate) fn open(&self, name: u64, admit: Admit<'_>) -> io::Result<u64> {
+    /// to have is returned, or 0 where another user's FIFO has it: then this process polls one of its own. Under the queue's lock.
+    pub(crate) fn open(&self, name: u64) -> io::Result<u64> {
         if self.polled.load(Ordering::Relaxed) != NONE {
             return Ok(self.polled_name.load(Ordering::Acquire));
         }
         let namespace = self.namespace.as_ref().ok_or(Errno::OPNOTSUPP)?;
         let found = match name {
             0 => None,
-            _ => find_locked(namespace, name)?,
+            _ => match find_locked(namespace, self.name(name)) {
+                Err(NOT_OURS) => return self.open_private(namespace),
+                found => found?,
+            },
         };
         let (bell, name) = match found {
             Some(bell) => (bell, name),
             None => {
                 let name = random();
-                (raise(namespace.make_bell(name, admit)?)?, name)
+                (raise(namespace.make_bell(self.name(name))?)?, name)
             }
         };
         prepare(&bell)?;
+        if self.file.is_open_to_others || self.file.owner != crate::namespace::caller() {
+            self.need_help();
+        }
         Ok(self.poll(bell, name))
+    }
+
+    fn open_private(&self, namespace: &Namespace) -> io::Result<u64> {
+        let bell = raise(namespace.make_private_bell()?)?;
+        prepare(&bell)?;
+        self.need_help();
+        Ok(self.poll(bell, 0))
+    }
+
+    fn name(&self, number: u64) -> BellName {
+        BellName {
+            inode: self.file.inode,
+            number,
+        }
+    }
+
+    /// A helper is to feed what this process polls.
+    pub(crate) fn need_help(&self) {
+        self.needs_help.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a helper is needed that this process does not have, maybe because it was forked.
+    #[inline]
+    fn lacks_help(&self) -> bool {
+        self.needs_help.load(Ordering::Relaxed)
+            && self.helped_in.load(Ordering::Relaxed) != process::epoch()
+    }
+
+    /// What a helper is to feed.
+    fn feed(&self, wanted: u32) -> Option<Feed> {
+        let number = self.polled.load(Ordering::Relaxed);
+        let name = self.polled_name.load(Ordering::Acquire);
+        let all = wanted | self.asked.load(Ordering::Relaxed);
+        (number != NONE && self.needs_help.load(Ordering::Relaxed))
+            .then(|| Feed::new(number, self.polled_file.copy(), name, all))
+    }
+
+    /// Has what a helper is to feed fed for the first time; nothing if no helper is needed. Under the queue's lock.
+    pub(crate) fn feed_first(&self, wanted: u32, hear: impl FnOnce(&Feed) -> u32) {
+        if let Some(feed) = self.feed(wanted) {
+            // Relaxed: read again by the same thread.
+            self.called.store(hear(&feed), Ordering::Relaxed);
+        }
+    }
+
+    /// Begins the helper that this process needs, or begins it anew for what was asked since. Not under the queue's lock.
+    ///
+    /// # Errors
+    /// EAGAIN if there can be no thread, and what is polled depends on it.
+    pub(crate) fn get_help(&self, queue: impl FnOnce() -> Arc<dyn Hears>) -> io::Result<()> {
+        let Some(feed) = self.feed(0) else {
+            return Ok(());
+        };
+        let is_private = feed.name == 0;
+        self.end_help();
+        match helper::begin(queue(), feed, self.called.load(Ordering::Relaxed)) {
+            Some((ticket, epoch)) => {
+                let other = self.ticket.swap(ticket, Ordering::AcqRel);
+                if other != 0 {
+                    helper::end(other);
+                }
+                self.helped_in.store(epoch, Ordering::Release);
+                Ok(())
+            }
+            None if is_private => Err(Errno::AGAIN),
+            None => {
+                self.helped_in.store(process::epoch(), Ordering::Release);
+                Ok(())
+            }
+        }
+    }
+
+    fn end_help(&self) {
+        let ticket = self.ticket.swap(0, Ordering::AcqRel);
+        if ticket != 0 {
+            helper::end(ticket);
+        }
     }
 
     /// So much was asked for, and is.
@@ -170,7 +269,7 @@ impl Doorbell {
     pub(crate) fn gong(&self, name: u64) -> Lookup<Gong<'_>> {
         let now = clock::monotonic_coarse();
         let polled = self.polled.load(Ordering::Relaxed);
-        if polled != NONE && self.polled_name.load(Ordering::Acquire) == name {
+        if polled != NONE && name != 0 && self.polled_name.load(Ordering::Acquire) == name {
             if !self.polled_file.is_still(polled, now) {
                 self.forget_polled(polled);
                 return self.open_gong(name, now);
@@ -210,7 +309,7 @@ impl Doorbell {
         };
         let opened = match name {
             0 => Err(Errno::NOENT),
-            _ => namespace.open_bell(name).and_then(|bell| {
+            _ => namespace.open_bell(self.name(name)).and_then(|bell| {
                 let bell = raise(bell)?;
                 fcntl_setfl(&bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
                 self.rung_file.begin(&bell)?;
@@ -275,6 +374,7 @@ impl Doorbell {
     /// The doorbell, if nobody polls it any more.
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
         let namespace = self.namespace.as_ref()?;
+        let name = self.name(name);
         // One of its own: a lock belongs to the opening, and this process may have inherited what others poll.
         let locked = match namespace.open_bell(name) {
             Ok(bell) => {
@@ -293,6 +393,7 @@ impl Doorbell {
 
     /// Closes what this process polls. True if it polled.
     pub(crate) fn close_polled(&self) -> bool {
+        self.end_help();
         self.asked.store(0, Ordering::Relaxed);
         match self.polled.swap(NONE, Ordering::AcqRel) {
             NONE => false,
@@ -303,13 +404,6 @@ impl Doorbell {
                 }
                 true
             }
-        }
-    }
-
-    /// Gives the doorbell of this name, which may be open here, other rights.
-    pub(crate) fn readmit(&self, name: u64, admit: Admit<'_>) {
-        if let Lookup::Found(gong) = self.gong(name) {
-            let _ = admit(gong.file());
         }
     }
 }
@@ -337,7 +431,7 @@ fn is_gone(error: Errno) -> bool {
 
 /// Opens a doorbell to poll it. None if it is to be replaced: it is gone, or about to go. Under the queue's lock, which keeps the
 /// segment's name from changing.
-fn find_locked(namespace: &Namespace, name: u64) -> io::Result<Option<Own>> {
+fn find_locked(namespace: &Namespace, name: BellName) -> io::Result<Option<Own>> {
     let bell = match namespace.open_bell(name) {
         Err(error) if is_gone(error) => return Ok(None),
         other => raise(other?)?,

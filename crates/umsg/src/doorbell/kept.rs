@@ -36,6 +36,16 @@ impl Sighting {
         }
     }
 
+    /// What is known of it, for another that looks at the same descriptor.
+    pub(super) fn copy(&self) -> Sighting {
+        let copy = Sighting::none();
+        copy.device
+            .store(self.device.load(Ordering::Relaxed), Ordering::Relaxed);
+        copy.inode
+            .store(self.inode.load(Ordering::Relaxed), Ordering::Relaxed);
+        copy
+    }
+
     /// Sees a descriptor for the first time.
     pub(super) fn begin(&self, own: &Own) -> io::Result<()> {
         let stat = fstat(own)?;

@@ -1,7 +1,7 @@
 //! The doorbell: a descriptor by which any event loop learns what a queue in memory is ready for.
 //!
-//! It is a FIFO that one process makes and every process can open: the kernel itself tells all pollers what it shows, also those
-//! that were given the descriptor and know nothing of queues.
+//! It is a FIFO that the processes of one user share: the kernel itself tells all pollers what it shows, also those that were given the
+//! descriptor and know nothing of queues.
 //!
 //! | the FIFO holds | poll(2) says | shown while |
 //! |---|---|---|
@@ -16,6 +16,10 @@
 //! Whoever has the FIFO open to poll it holds a shared flock(2) on it, which the kernel drops when the last copy of the
 //! descriptor is closed, by whatever death. Who can lock it exclusively knows that nobody watches any more.
 //!
+//! A process can hold a FIFO's lock in the kernel for as long as it likes, and open(2), read(2), and write(2) of the FIFO then wait without
+//! end. So no process opens, reads or writes a FIFO of another user. Its name begins with the inode number of the queue's file, which each
+//! process finds out by itself: a segment can name no other queue's FIFO. Between users, [`helper`] passes the level on.
+//!
 //! A peer that breaks these rules can wake pollers for nothing, or not wake them, as it can take their messages away. It stops
 //! nobody: the FIFO is never waited for.
 
@@ -26,6 +30,9 @@ mod descriptor;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "a descriptor that is kept as a number")]
 mod gong;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "a table that is never freed, behind a pointer")]
+pub(crate) mod helper;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
 mod kept;
@@ -43,12 +50,7 @@ pub(crate) use chain::{Chain, Level, Words};
 pub(crate) use descriptor::Doorbell;
 
 #[cfg(not(loom))]
-use {
-    crate::error::Trouble,
-    rustix::io::{self, Errno},
-    std::os::fd::BorrowedFd,
-    std::time::Duration,
-};
+use {crate::error::Trouble, rustix::io::Errno, std::time::Duration};
 
 /// Packets that fit into the FIFO. One would do to show that there are messages and room; where all who poll are to look again though
 /// nothing else is to be shown, one comes or goes.
@@ -60,6 +62,11 @@ pub(crate) const LEVELS: u32 = 1;
 pub(crate) const MESSAGES: u32 = 2;
 /// The same while there is room.
 pub(crate) const ROOM: u32 = 4;
+
+/// A helper of the processes that poll the shared FIFO sleeps on [`Words::calls`]. Cleared by the call.
+pub(crate) const HELPED: u32 = 8;
+/// A helper of a process that polls a FIFO of its own does. Cleared by the call.
+pub(crate) const PRIVATE: u32 = 16;
 
 /// How long who begins to poll waits for a lock whose owner is stopped, and who stops does.
 #[cfg(not(loom))]
@@ -76,10 +83,6 @@ pub(crate) enum Lookup<G> {
     /// This process can't open it at present.
     Unavailable,
 }
-
-/// Gives a new doorbell the rights that its queue has.
-#[cfg(not(loom))]
-pub(crate) type Admit<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// Why a queue can't be polled.
 #[cfg(not(loom))]

@@ -28,10 +28,6 @@ impl Left {
 }
 
 impl Doorbell {
-    pub(crate) fn new(_: Option<()>) -> Doorbell {
-        Doorbell::default()
-    }
-
     pub(crate) fn gong(&self, _: u64) -> Lookup<Gong<'_>> {
         match self.is_gone.load(Relaxed) {
             false => Lookup::Found(Gong(self)),

@@ -1,5 +1,5 @@
-//! The doorbells of queues: FIFOs in the namespace's directory, `.bell-` and sixteen digits. Not among the queues, where each name could
-//! be a queue's.
+//! The doorbells of queues: FIFOs in `bell/`. A name is the inode number of the queue's file, a hyphen, and a random number, each of sixteen
+//! hexadecimal digits. A process computes the first part by itself: of a segment it believes the second only.
 //!
 //! | FIFO | its segment | then |
 //! |---|---|---|
@@ -13,30 +13,40 @@
 //!
 //! Whoever removes one holds it locked exclusively; whoever begins to poll looks, after locking it, whether its name still leads to
 //! it. So nobody polls what has no name, though a FIFO without one goes on working.
+//!
+//! **Only one's own.** Another user can hold a FIFO of his for ever, and then opening it would wait in the kernel, beyond any signal. So a FIFO
+//! is opened only if it belongs to the caller (effective user), and its mode gives others nothing. In a sticky directory nobody but the caller, the
+//! directory's owner and root can put another in its place between that look and the opening. FIFOs of other users are left alone, by root, too.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 
-use super::directory::Directory;
 use super::error::NamespaceError;
-use super::temporary::TemporaryName;
+use super::queues::{BELLS, for_each_entry};
+use super::temporary::{self, TemporaryName};
 use super::{Namespace, caller};
 
-const PREFIX: &str = ".bell-";
-/// Hexadecimal digits of a name.
+/// The error of looking for a doorbell that is another user's.
+pub(crate) const NOT_OURS: Errno = Errno::PERM;
+
+/// Hexadecimal digits of each part of a name.
 const DIGITS: usize = 16;
 /// How many FIFOs a sweep looks at.
 const SWEEP: usize = 64;
 /// Paths that are no longer need no memory.
 const SHORT: usize = 250;
 
-/// Whether a file in the namespace's directory is called like a doorbell.
-pub(super) fn is_bell(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(PREFIX.as_bytes())
+/// Which doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BellName {
+    /// Of the queue's file.
+    pub(crate) inode: u64,
+    /// Which of that queue's: random.
+    pub(crate) number: u64,
 }
 
 /// A path that is made without allocating, as handlers may ring.
@@ -47,25 +57,32 @@ struct Path {
 }
 
 impl Path {
-    fn new(namespace: &Namespace, name: u64) -> Path {
+    fn new(namespace: &Namespace, name: BellName) -> Path {
         let directory = namespace.path().as_os_str().as_bytes();
         let mut path = Path {
             short: [0; SHORT],
             len: 0,
             long: Vec::new(),
         };
-        if directory.len() + 1 + PREFIX.len() + DIGITS > SHORT {
-            path.long
-                .reserve_exact(directory.len() + 1 + PREFIX.len() + DIGITS);
+        let len = directory.len() + BELLS.len() + 2 * DIGITS + 3;
+        if len > SHORT {
+            path.long.reserve_exact(len);
         }
         path.push(directory);
         path.push(b"/");
-        path.push(PREFIX.as_bytes());
-        for digit in (0..DIGITS).rev() {
-            let value = (name >> (4 * digit)) as usize & 15;
-            path.push(&b"0123456789abcdef"[value..=value]);
-        }
+        path.push(BELLS.as_bytes());
+        path.push(b"/");
+        path.push_digits(name.inode);
+        path.push(b"-");
+        path.push_digits(name.number);
         path
+    }
+
+    fn push_digits(&mut self, number: u64) {
+        for digit in (0..DIGITS).rev() {
+            let value = (number >> (4 * digit)) as usize & 15;
+            self.push(&b"0123456789abcdef"[value..=value]);
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -82,70 +99,109 @@ impl Path {
             false => &self.long,
         }
     }
+
+    /// Of the directory that it is in.
+    fn parent(&self) -> &[u8] {
+        let bytes = self.bytes();
+        &bytes[..bytes.len() - (2 * DIGITS + 2)]
+    }
 }
 
 impl Namespace {
-    /// Opens a doorbell. Allocates no memory where the path is short.
+    /// Opens a doorbell of the caller's. Allocates no memory where the path is short.
+    ///
+    /// # Errors
+    /// [`NOT_OURS`] if it is another user's; ENXIO if it is no FIFO; those of open(2).
     ///
     /// # Blocking
     /// Never.
-    pub(crate) fn open_bell(&self, name: u64) -> io::Result<OwnedFd> {
-        open(Path::new(self, name).bytes())
+    pub(crate) fn open_bell(&self, name: BellName) -> io::Result<OwnedFd> {
+        let path = Path::new(self, name);
+        self.check_bells(path.parent())?;
+        open_own(path.bytes())
     }
 
-    /// Makes a doorbell, and opens and locks it (shared). `admit` gives it rights. It gets its name when it is locked, so that no sweep takes
+    /// Makes a doorbell, and opens and locks it (shared). It gets its name when it is locked, so that no sweep takes
     /// it for one that nobody polls. Removes some that nobody needs any more.
     ///
     /// # If the process dies
     /// A temporary file stays, or a doorbell that nobody polls: both are swept.
-    pub(crate) fn make_bell(
-        &self,
-        name: u64,
-        admit: &dyn Fn(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> io::Result<OwnedFd> {
+    pub(crate) fn make_bell(&self, name: BellName) -> io::Result<OwnedFd> {
         self.sweep_bells();
-        let temporary = TemporaryName::next("");
-        let path = self.path().join(temporary.path());
-        let made = make_locked(&path).and_then(|bell| {
-            admit(bell.as_fd())?;
-            fs::renameat(CWD, &path, CWD, Path::new(self, name).bytes())?;
-            Ok(bell)
-        });
-        made.inspect_err(|_| {
+        let path = Path::new(self, name);
+        let (bell, temporary) = self.make_unnamed(path.parent())?;
+        let renamed = fs::renameat(CWD, &temporary, CWD, path.bytes());
+        renamed.inspect_err(|_| {
+            let _ = fs::unlink(&temporary);
+        })?;
+        Ok(bell)
+    }
+
+    /// Makes a FIFO that has no name, and opens it.
+    pub(crate) fn make_private_bell(&self) -> io::Result<OwnedFd> {
+        let name = BellName {
+            inode: 0,
+            number: 0,
+        };
+        let (bell, temporary) = self.make_unnamed(Path::new(self, name).parent())?;
+        fs::unlink(&temporary)?;
+        Ok(bell)
+    }
+
+    /// Makes a FIFO of a temporary name.
+    fn make_unnamed(&self, bells: &[u8]) -> io::Result<(OwnedFd, std::path::PathBuf)> {
+        self.check_bells(bells)?;
+        let path = self.path().join(TemporaryName::next(TO_BELLS).path());
+        let bell = make_locked(&path).inspect_err(|_| {
             let _ = fs::unlink(&path);
-        })
+        })?;
+        Ok((bell, path))
+    }
+
+    /// Refuses a directory in which strangers could replace what is the caller's.
+    fn check_bells(&self, bells: &[u8]) -> io::Result<()> {
+        let stat = fs::statat(CWD, bells, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_trusted = [0, self.owner(), caller()].contains(&stat.st_uid);
+        let is_sticky = stat.st_mode & 0o022 == 0 || stat.st_mode & 0o1000 != 0;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory if is_trusted && is_sticky => Ok(()),
+            _ => Err(Errno::ACCESS),
+        }
     }
 
     /// Whether the name of a doorbell leads to this one.
-    pub(crate) fn leads_to(&self, name: u64, bell: BorrowedFd<'_>) -> bool {
+    pub(crate) fn leads_to(&self, name: BellName, bell: BorrowedFd<'_>) -> bool {
         let found = fs::statat(
             CWD,
             Path::new(self, name).bytes(),
             AtFlags::SYMLINK_NOFOLLOW,
         );
         match (found, fs::fstat(bell)) {
-            (Ok(found), Ok(bell)) => (found.st_dev, found.st_ino) == (bell.st_dev, bell.st_ino),
+            (Ok(found), Ok(bell)) => is_same(&found, &bell),
             _ => false,
         }
     }
 
     /// The inode number of a doorbell. None if there is none of this name.
-    pub(crate) fn bell_inode(&self, name: u64) -> Option<u64> {
+    pub(crate) fn bell_inode(&self, name: BellName) -> Option<u64> {
         let path = Path::new(self, name);
         let found = fs::statat(CWD, path.bytes(), AtFlags::SYMLINK_NOFOLLOW);
         found.ok().map(|stat| stat.st_ino)
     }
 
     /// Removes a doorbell. In vain if it is another user's: its owner's next sweep does.
-    pub(crate) fn remove_bell(&self, name: u64) {
+    pub(crate) fn remove_bell(&self, name: BellName) {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());
     }
 
-    /// Removes all doorbells that nobody polls, as far as the caller may. Answers how many.
+    /// Removes all doorbells of the caller's that nobody polls. Answers how many.
     ///
     /// # Errors
     /// `NotAccessible` if the caller may not list the namespace.
     pub(crate) fn remove_left_bells(&self) -> Result<usize, NamespaceError> {
+        if let Ok(bells) = self.queues_of(BELLS) {
+            temporary::sweep(&bells, "");
+        }
         let names = self.bell_names()?;
         Ok(names
             .iter()
@@ -154,31 +210,38 @@ impl Namespace {
     }
 
     /// How many [`remove_left_bells`](Self::remove_left_bells) would remove. Each is locked for a moment, in which who begins to poll it
-    /// tries again.
+    /// makes another.
     ///
     /// # Errors
     /// As it.
     pub(crate) fn left_bells(&self) -> Result<usize, NamespaceError> {
         let names = self.bell_names()?;
-        let would_go = |name: &OsString| {
-            let left = self.lock_if_left(name);
-            let owner = left.and_then(|left| fs::fstat(&left.0).ok());
-            owner.is_some_and(|stat| [0, stat.st_uid, self.owner()].contains(&caller()))
-        };
+        let would_go = |name: &OsString| self.lock_if_left(name).is_some();
         Ok(names.iter().filter(|name| would_go(name)).count())
     }
 
+    /// Of all doorbells. A namespace that nobody has polled in may have no directory for them.
     fn bell_names(&self) -> Result<Vec<OsString>, NamespaceError> {
-        let directory = Directory::open(self.path())?;
-        names(&directory).map_err(|e| NamespaceError::looking("open", self.path(), e))
+        let bells = match self.queues_of(BELLS) {
+            Err(NamespaceError::NoQueuesDirectory { .. }) => return Ok(Vec::new()),
+            bells => bells?,
+        };
+        let mut names = Vec::new();
+        for_each_entry(&bells, |entry, _| {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if is_bell(name) {
+                names.push(name.to_owned());
+            }
+            Ok(())
+        })?;
+        Ok(names)
     }
 
     /// Removes doorbells that nobody polls, of those that it looks at.
     fn sweep_bells(&self) {
-        let Ok(directory) = Directory::open(self.path()) else {
+        let Ok(mut names) = self.bell_names() else {
             return;
         };
-        let mut names = names(&directory).unwrap_or_default();
         let step = names.len().div_ceil(SWEEP).max(1);
         let first = random() as usize % step;
         for name in names.drain(..).skip(first).step_by(step) {
@@ -186,20 +249,25 @@ impl Namespace {
         }
     }
 
+    fn bell_path(&self, name: &OsStr) -> std::path::PathBuf {
+        self.path().join(BELLS).join(name)
+    }
+
     /// Removes a doorbell if nobody polls it; whether it did.
     fn remove_if_left(&self, name: &OsStr) -> bool {
-        self.lock_if_left(name).is_some_and(|_left| {
-            fs::unlinkat(CWD, self.path().join(name), AtFlags::empty()).is_ok()
-        })
+        self.lock_if_left(name)
+            .is_some_and(|_left| fs::unlinkat(CWD, self.bell_path(name), AtFlags::empty()).is_ok())
     }
 
     fn lock_if_left(&self, name: &OsStr) -> Option<Left> {
-        let path = self.path().join(name);
-        let bell = open(path.as_os_str().as_bytes()).ok()?;
+        let bell = open_own(self.bell_path(name).as_os_str().as_bytes()).ok()?;
         fs::flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
         Some(Left(bell))
     }
 }
+
+/// The way from the namespace's directory to that of the doorbells.
+const TO_BELLS: &str = "bell/";
 
 /// A doorbell that nobody polls, locked exclusively until this is dropped.
 struct Left(OwnedFd);
@@ -211,41 +279,46 @@ impl Drop for Left {
     }
 }
 
+/// Whether a file is called like a doorbell.
+fn is_bell(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    let are_digits = |part: &[u8]| part.iter().all(u8::is_ascii_hexdigit);
+    bytes.len() == 2 * DIGITS + 1
+        && bytes[DIGITS] == b'-'
+        && are_digits(&bytes[..DIGITS])
+        && are_digits(&bytes[DIGITS + 1..])
+}
+
 /// Makes a FIFO that only the caller may open, opens and locks it.
 fn make_locked(path: &std::path::Path) -> io::Result<OwnedFd> {
     let only_own = Mode::RUSR | Mode::WUSR;
-    let bytes = path.as_os_str().as_bytes();
     fs::mkfifoat(CWD, path, only_own)?;
-    let bell = open(bytes).or_else(|_| {
-        // A umask may forbid it even to the owner.
-        fs::chmodat(CWD, path, only_own, AtFlags::empty())?;
-        open(bytes)
-    })?;
+    // A umask may forbid it even to the owner.
+    fs::chmodat(CWD, path, only_own, AtFlags::empty())?;
+    let bell = open_own(path.as_os_str().as_bytes())?;
     fs::flock(&bell, FlockOperation::NonBlockingLockShared)?;
     Ok(bell)
 }
 
-fn open(path: &[u8]) -> io::Result<OwnedFd> {
+/// Opens a FIFO that is the caller's alone; see the module.
+fn open_own(path: &[u8]) -> io::Result<OwnedFd> {
+    let found = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
+        return Err(Errno::NXIO);
+    }
+    if found.st_uid != caller() || found.st_mode & 0o077 != 0 {
+        return Err(NOT_OURS);
+    }
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let bell = fs::openat(CWD, path, flags | OFlags::NOCTTY, Mode::empty())?;
-    match FileType::from_raw_mode(fs::fstat(&bell)?.st_mode) {
-        FileType::Fifo => Ok(bell),
-        _ => Err(Errno::NXIO),
+    match is_same(&found, &fs::fstat(&bell)?) {
+        true => Ok(bell),
+        false => Err(Errno::NOENT),
     }
 }
 
-fn names(directory: &Directory) -> io::Result<Vec<OsString>> {
-    let (at, here) = directory.locate(".");
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut names = Vec::new();
-    for entry in Dir::new(fs::openat(at, &here, flags, Mode::empty())?)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if is_bell(name) {
-            names.push(name.to_owned());
-        }
-    }
-    Ok(names)
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 /// A number that nobody guesses, not 0.
@@ -262,50 +335,82 @@ pub(crate) fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::TestDir;
+    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown, is_root};
+    use std::os::fd::AsFd;
+
+    const fn name(number: u64) -> BellName {
+        BellName { inode: 5, number }
+    }
+
+    fn bells(dir: &TestDir) -> Vec<String> {
+        let entries = std::fs::read_dir(dir.path().join(BELLS)).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        names
+    }
 
     #[test]
     fn a_doorbell_that_nobody_has_locked_is_swept_and_others_are_not() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        let kept = namespace.make_bell(1, &|_| Ok(())).unwrap();
-        drop(namespace.make_bell(2, &|_| Ok(())).unwrap());
-        let _third = namespace.make_bell(3, &|_| Ok(())).unwrap();
-        let bells = dir
-            .names()
-            .into_iter()
-            .filter(|name| is_bell(name.as_ref()));
-        let expected = [".bell-0000000000000001", ".bell-0000000000000003"];
-        assert_eq!(bells.collect::<Vec<_>>(), expected);
-        assert!(namespace.leads_to(1, std::os::fd::AsFd::as_fd(&kept)));
+        let kept = namespace.make_bell(name(1)).unwrap();
+        drop(namespace.make_bell(name(2)).unwrap());
+        let _third = namespace.make_bell(name(3)).unwrap();
+        let expected = [
+            "0000000000000005-0000000000000001",
+            "0000000000000005-0000000000000003",
+        ];
+        assert_eq!(bells(&dir), expected);
+        assert!(namespace.leads_to(name(1), kept.as_fd()));
     }
 
     #[test]
     fn all_doorbells_that_nobody_has_locked_are_removed_together() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        let kept = namespace.make_bell(1, &|_| Ok(())).unwrap();
-        for name in 2..200 {
-            let path = Path::new(&namespace, name);
+        let _kept = namespace.make_bell(name(1)).unwrap();
+        for number in 2..200 {
+            let path = Path::new(&namespace, name(number));
             fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR).unwrap();
         }
-        std::fs::write(dir.path().join(".bell-letter"), b"").unwrap();
+        std::fs::write(dir.path().join(BELLS).join("letter"), b"").unwrap();
         assert_eq!(namespace.left_bells(), Ok(198));
         assert_eq!(namespace.remove_left_bells(), Ok(198));
         assert_eq!(namespace.left_bells(), Ok(0));
         assert_eq!(namespace.remove_left_bells(), Ok(0));
-        let expected = [".bell-0000000000000001", ".bell-letter"];
-        assert_eq!(dir.names()[..2], expected);
+        assert_eq!(bells(&dir), ["0000000000000005-0000000000000001", "letter"]);
     }
 
     #[test]
-    fn what_is_no_fifo_is_not_rung() {
+    fn what_is_no_fifo_of_the_callers_alone_is_not_rung() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        std::fs::write(dir.path().join(".bell-0000000000000001"), b"").unwrap();
-        assert_eq!(namespace.open_bell(1).unwrap_err(), Errno::NXIO);
-        std::os::unix::fs::symlink("x", dir.path().join(".bell-0000000000000002")).unwrap();
-        assert_eq!(namespace.open_bell(2).unwrap_err(), Errno::LOOP);
+        let path = |number| {
+            let path = Path::new(&namespace, name(number));
+            std::path::PathBuf::from(OsStr::from_bytes(path.bytes()))
+        };
+        std::fs::write(path(1), b"").unwrap();
+        assert_eq!(namespace.open_bell(name(1)).unwrap_err(), Errno::NXIO);
+        std::os::unix::fs::symlink("x", path(2)).unwrap();
+        assert_eq!(namespace.open_bell(name(2)).unwrap_err(), Errno::NXIO);
+        fs::mkfifoat(CWD, path(3), Mode::RUSR | Mode::WUSR).unwrap();
+        namespace.open_bell(name(3)).unwrap();
+        for mode in [0o660, 0o602] {
+            chmod(&path(3), mode);
+            assert_eq!(namespace.open_bell(name(3)).unwrap_err(), NOT_OURS);
+        }
+        chmod(&path(3), 0o600);
+        if is_root() {
+            chown(&path(3), STRANGER);
+            assert_eq!(namespace.open_bell(name(3)).unwrap_err(), NOT_OURS);
+            assert_eq!(namespace.remove_left_bells(), Ok(0));
+            chown(&dir.path().join(BELLS), STRANGER);
+            assert_eq!(namespace.open_bell(name(4)).unwrap_err(), Errno::ACCESS);
+        }
+        chmod(&dir.path().join(BELLS), 0o777);
+        assert_eq!(namespace.open_bell(name(4)).unwrap_err(), Errno::ACCESS);
     }
 
     #[test]
@@ -317,10 +422,11 @@ mod tests {
         }
         std::fs::create_dir_all(&path).unwrap();
         let namespace = Namespace::at(&path).unwrap();
-        let made = namespace.make_bell(0xabc, &|_| Ok(())).unwrap();
-        assert!(path.join(".bell-0000000000000abc").exists());
-        assert!(namespace.leads_to(0xabc, std::os::fd::AsFd::as_fd(&made)));
-        namespace.remove_bell(0xabc);
-        assert_eq!(namespace.open_bell(0xabc).unwrap_err(), Errno::NOENT);
+        let made = namespace.make_bell(name(0xabc)).unwrap();
+        let found = path.join("bell/0000000000000005-0000000000000abc");
+        assert!(found.exists());
+        assert!(namespace.leads_to(name(0xabc), made.as_fd()));
+        namespace.remove_bell(name(0xabc));
+        assert_eq!(namespace.open_bell(name(0xabc)).unwrap_err(), Errno::NOENT);
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::{self, Errno};
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{bells, caller, dead_letters, life, queues, record, temporary};
+use super::{caller, dead_letters, life, queues, record, temporary};
 
 /// What a caller wants of a directory that is no namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn is_namespace(directory: &Directory) -> bool {
 }
 
 /// The directories, in the order in which they are made.
-const KINDS: [&str; 3] = [queues::POSIX, queues::SYSV, queues::RINGS];
+const KINDS: [&str; 4] = [queues::POSIX, queues::SYSV, queues::RINGS, queues::BELLS];
 
 fn is_directory(directory: &Directory, name: &str) -> bool {
     is(directory, name, FileType::Directory)
@@ -100,10 +100,7 @@ fn is_own(directory: &Directory, name: &OsStr) -> bool {
         let is_empty = names(directory, kind).is_ok_and(|names| names.is_empty());
         return is_directory(directory, kind) && is_empty;
     }
-    temporary::is_temporary(name)
-        || bells::is_bell(name)
-        || dead_letters::is_label(name)
-        || life::is_life(name)
+    temporary::is_temporary(name) || dead_letters::is_label(name) || life::is_life(name)
 }
 
 #[cfg(test)]

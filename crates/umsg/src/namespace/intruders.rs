@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use rustix::fs::{self, AtFlags, FileType, Stat};
 
 use super::Namespace;
-use super::bells::is_bell;
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::queues::{RINGS, SYSV, for_each_entry};
@@ -43,7 +42,7 @@ impl Namespace {
         }
         if let Ok(rings) = self.queues_of(RINGS) {
             // The doorbell of a ring lies beside it.
-            let is_bell = |name: &CStr| is_bell(OsStr::from_bytes(name.to_bytes()));
+            let is_bell = |name: &CStr| name.to_bytes().starts_with(b".bell-");
             found.extend(in_directory(&rings, |_, name, stat| {
                 what(stat).filter(|what| *what != OTHER || !is_bell(name))
             })?);

@@ -3,7 +3,6 @@
 //! ```text
 //! /dev/shm/umsg              root's, mode 1777: the namespace of all users, if an administrator made it
 //! ├── .namespace             limits: 96 bytes, see `record.rs`
-//! ├── .bell-0123456789abcdef the doorbell of a queue that is polled: a FIFO, see `bells.rs`
 //! ├── .dead-04d2-... -> mq/log names the dead-letter queue of a queue: see `dead_letters.rs`
 //! ├── .life-0001e240         a process that shares queues with other PID namespaces, locked while it lives, see `life.rs`
 //! ├── mq                     root's, mode 1777
@@ -15,6 +14,7 @@
 //! │   ├── .next              where the next identifier comes from
 //! │   ├── 3                  a queue's file, by its index
 //! │   └── k-00001234         its label: a link that has its key for a name and its identifier for a text
+//! ├── bell                   root's, mode 1777: a FIFO for each queue that is polled, see `bells.rs`
 //! └── ring                   root's, mode 1777: rings
 //!     ├── jobs               the ring /jobs: a regular file of the user who receives from it
 //!     └── .bell-1234         its doorbell: a socket with the number of that file's inode
@@ -80,7 +80,7 @@ mod user;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use bells::random;
+pub(crate) use bells::{BellName, NOT_OURS, random};
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
@@ -132,6 +132,6 @@ impl Namespace {
 }
 
 /// The caller's effective user id, which decides whose files are made.
-fn caller() -> u32 {
+pub(crate) fn caller() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -217,7 +217,7 @@ mod tests {
             new.publish(&name("/q"), 0o600).unwrap();
             assert_eq!(dir.queue_names(), ["q"]);
             assert_eq!(std::fs::read(dir.queue("q")).unwrap(), b"whole");
-            assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
+            assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
             one.unwrap().publish(&name("/q"), 0o600).unwrap();
             let error = two.unwrap().publish(&name("/q"), 0o600).unwrap_err();
             assert_eq!(error, FileError::AlreadyExists);
-            assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
+            assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
         for create in WAYS {
             let dir = TestDir::new();
             drop(create(&dir.namespace(), 0o600).unwrap());
-            assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
+            assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
             assert_eq!(dir.queue_names(), Vec::<String>::new());
         }
     }
@@ -314,12 +314,12 @@ mod tests {
         assert_eq!(dir.queue_names(), Vec::<String>::new());
         assert_eq!(
             dir.names().len(),
-            5,
+            6,
             "one temporary file: {:?}",
             dir.names()
         );
         drop(create_temporary(&namespace, 0o600).unwrap());
-        assert_eq!(dir.names(), [".namespace", "mq", "msg", "ring"]);
+        assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
     }
 
     #[test]

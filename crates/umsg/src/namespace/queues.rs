@@ -19,6 +19,8 @@ pub(super) const POSIX: &str = "mq";
 pub(super) const SYSV: &str = "msg";
 /// The sub-directory for rings: one file a ring, named like the ring without its slash.
 pub(crate) const RINGS: &str = "ring";
+/// The sub-directory for the doorbells of queues that are polled; see [`super::bells`].
+pub(super) const BELLS: &str = "bell";
 /// The way from either to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 

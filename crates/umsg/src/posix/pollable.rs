@@ -3,7 +3,6 @@
 use super::queue::Queue;
 use crate::doorbell::{Edges, Readiness};
 use crate::sys::thread;
-use crate::sysv;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -15,6 +14,8 @@ impl Queue {
     ///
     /// Messages and room are shown as Linux shows those of its own queues, one thing apart: where all messages are
     /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, though nothing can be sent.
+    ///
+    /// Where another user's processes may use the queue, a thread of the library passes on to this process's pollers what those change.
     ///
     /// While a process has the descriptor open, a send or a receive on this queue that empties or fills it, or ends that, costs
     /// a system call. Nobody pays for it else: once all have closed it, or died, the others find out after some hundred messages.
@@ -37,8 +38,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// EMFILE, ENFILE; EACCES if the caller may make no file in the namespace; EOPNOTSUPP of a queue whose namespace is not known, or
-    /// on a file system without access control lists, if the queue is another user's; ENOSPC, ENOMEM; EAGAIN if a process was stopped
+    /// EMFILE, ENFILE; EACCES if the caller may make no file in the namespace; EOPNOTSUPP of a queue whose namespace is not known;
+    /// ENOSPC, ENOMEM; EAGAIN if a process was stopped
     /// inside of an operation on this queue; EBADMSG if the queue is damaged.
     ///
     /// # If the process dies
@@ -55,9 +56,7 @@ impl Queue {
     /// As [`pollable`](Self::pollable).
     #[inline]
     pub fn pollable_with(&self, edges: Edges) -> io::Result<BorrowedFd<'_>> {
-        let admit = |bell: BorrowedFd<'_>| sysv::admit(bell, &self.rights());
-        self.engine
-            .pollable(thread::current(), edges.flags(), &admit)
+        self.engine.pollable(thread::current(), edges.flags())
     }
 
     /// What a poll that does not wait would say, without a system call. Shown as to a poller: a message that is being handed to a
@@ -65,23 +64,5 @@ impl Queue {
     pub fn readiness(&self) -> Readiness {
         self.engine.mend(thread::current());
         self.engine.readiness(thread::current())
-    }
-
-    /// After the queue's mode has changed: who may open it may open its doorbell.
-    pub(super) fn readmit(&self) {
-        let admit = |bell: BorrowedFd<'_>| sysv::admit(bell, &self.rights());
-        self.engine.readmit(thread::current(), &admit);
-    }
-
-    /// The owner may open it whatever the mode is, which he could change.
-    fn rights(&self) -> sysv::Rights {
-        let (uid, gid) = self.owner;
-        sysv::Rights {
-            uid,
-            gid,
-            cuid: uid,
-            cgid: gid,
-            mode: self.mode() & 0o777 | 0o600,
-        }
     }
 }

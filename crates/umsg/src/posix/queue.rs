@@ -478,7 +478,6 @@ impl Queue {
             .header
             .mode
             .store(mode, Ordering::Relaxed);
-        self.readmit();
         Ok(())
     }
 }

@@ -139,7 +139,10 @@ const LOANS: u32 = 5;
 impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
-            doorbell: Doorbell::new(segment.namespace().cloned()),
+            #[cfg(not(loom))]
+            doorbell: Doorbell::new(segment.namespace().cloned(), segment.file()),
+            #[cfg(loom)]
+            doorbell: Doorbell::default(),
             segment,
             pacing: Pacing::default(),
             expected: Expected::default(),

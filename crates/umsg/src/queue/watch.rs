@@ -210,53 +210,53 @@ impl Engine {
 #[cfg(not(loom))]
 mod polled {
     use super::*;
-    use crate::doorbell::{Admit, GRACE, PATIENCE, why_not};
+    use crate::doorbell::helper::{self, Feed, Hears};
+    use crate::doorbell::{GRACE, PATIENCE, why_not};
+    use crate::error::Trouble;
+    use crate::sync::AtomicU32;
+    use crate::sys::{clock, thread};
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
 
     impl Engine {
         /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
         #[inline]
-        pub(crate) fn pollable(
-            &self,
-            me: &Thread,
-            wanted: u32,
-            admit: Admit<'_>,
-        ) -> std::io::Result<BorrowedFd<'_>> {
+        pub(crate) fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.doorbell
-                .polled_after(wanted, || self.begin_to_poll(me, wanted, admit))
+                .polled_after(wanted, || self.begin_to_poll(me, wanted))
         }
 
         #[cold]
-        fn begin_to_poll(&self, me: &Thread, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
+        fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
             let deadline = Deadline::after(PATIENCE);
             let mut outcome = Ok(());
-            let locked = self.with_receiver_lock(me, deadline, |_| {
-                self.borrow_sender_lock(me, deadline)?;
-                outcome = self.poll_borrowed(wanted, admit);
-                self.segment().fixed().sender.lock.give_back();
-                Ok(())
+            let locked = self.with_both_locks(me, deadline, || {
+                outcome = self.chain().begin_here(wanted, self.level());
             });
             match locked {
-                Ok(()) => outcome,
-                Err(Refused::Trouble(trouble)) => Err(why_not(trouble)),
-                Err(_) => Err(Errno::AGAIN),
+                Ok(()) => outcome?,
+                Err(Refused::Trouble(trouble)) => return Err(why_not(trouble)),
+                Err(_) => return Err(Errno::AGAIN),
             }
+            self.doorbell
+                .get_help(|| Arc::new(Engine::new(self.segment().share())))
         }
 
-        /// Both locks are held.
-        fn poll_borrowed(&self, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
-            self.chain().begin_here(wanted, self.level(), admit)?;
-            self.set_attention(WATCHED, WATCHED);
-            Ok(())
-        }
-
-        /// Gives the doorbell, if there is one, the rights that the queue has now.
-        pub(crate) fn readmit(&self, me: &Thread, admit: Admit<'_>) {
-            let _ = self.with_receiver_lock(me, Deadline::Passed, |_| {
-                self.chain().readmit(admit);
+        /// Changes who polls: under both locks, and with the flag that tells senders.
+        fn with_both_locks(
+            &self,
+            me: &Thread,
+            deadline: Deadline,
+            change: impl FnOnce(),
+        ) -> Result<(), Refused> {
+            self.with_receiver_lock(me, deadline, |_| {
+                self.borrow_sender_lock(me, deadline)?;
+                change();
+                self.set_attention(WATCHED, WATCHED);
+                self.segment().fixed().sender.lock.give_back();
                 Ok(())
-            });
+            })
         }
 
         /// This process polls no more; if it was the last, nobody rings any more.
@@ -270,6 +270,24 @@ mod polled {
                 }
                 Ok(())
             });
+        }
+    }
+
+    impl Hears for Engine {
+        fn hear(&self, feed: &Feed) -> Option<u32> {
+            let mut value = None;
+            let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
+            let locked = self.with_both_locks(thread::current(), deadline, || {
+                value = Some(self.chain().hear(feed, self.level()));
+            });
+            match locked {
+                Err(Refused::Trouble(Trouble::Damaged)) => Some(self.chain().show_damage(feed)),
+                _ => value,
+            }
+        }
+
+        fn calls(&self) -> &AtomicU32 {
+            &self.segment().fixed().receiver.doorbell.calls
         }
     }
 

@@ -115,6 +115,11 @@ impl Segment {
         self.fixed().rules.note_use();
     }
 
+    /// Which file it is.
+    pub(crate) fn file(&self) -> crate::segment::FileIdentity {
+        self.memory.file()
+    }
+
     /// The namespace that its memory counts in, if it is known.
     pub(crate) fn namespace(&self) -> Option<&Namespace> {
         self.memory.namespace()

@@ -24,6 +24,28 @@ pub(crate) struct Memory {
     registry: Option<Registry>,
     /// Whether it was created in the PID and time namespace of the process that mapped it.
     is_home: bool,
+    /// Which file it is, and of whom.
+    file: FileIdentity,
+}
+
+/// Which file is mapped, and who may open it, as fstat(2) said then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FileIdentity {
+    pub(crate) inode: u64,
+    pub(crate) owner: u32,
+    /// The mode gives users other than the owner something.
+    pub(crate) is_open_to_others: bool,
+}
+
+impl FileIdentity {
+    fn of(file: BorrowedFd<'_>) -> Result<FileIdentity, Errno> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok(FileIdentity {
+            inode: stat.st_ino,
+            owner: stat.st_uid,
+            is_open_to_others: stat.st_mode & 0o077 != 0,
+        })
+    }
 }
 
 /// What all share that use a mapping.
@@ -61,7 +83,9 @@ impl Lives for Memory {
 impl Memory {
     /// Maps the first `len` bytes of a file.
     pub(crate) fn map(file: BorrowedFd<'_>, len: usize) -> Result<Memory, Errno> {
-        Ok(Memory::of(Mapping::of_file(file, len)?))
+        let mut memory = Memory::of(Mapping::of_file(file, len)?);
+        memory.file = FileIdentity::of(file)?;
+        Ok(memory)
     }
 
     /// A private copy of parts of a file, in memory of `len` bytes; the rest reads as zeroes, and so does what the file does not have.
@@ -79,7 +103,9 @@ impl Memory {
         for part in parts {
             read_extents(file, bytes, part.clone())?;
         }
-        Ok(Memory::of(map))
+        let mut memory = Memory::of(map);
+        memory.file = FileIdentity::of(file)?;
+        Ok(memory)
     }
 
     fn of(map: Mapping) -> Memory {
@@ -92,7 +118,13 @@ impl Memory {
             quota: None,
             registry: None,
             is_home: true,
+            file: FileIdentity::default(),
         }
+    }
+
+    /// Which file it is; the default of what is mapped from none.
+    pub(crate) fn file(&self) -> FileIdentity {
+        self.file
     }
 
     /// The mapping holds a queue that goes with its last user. Before it is shared.
@@ -110,6 +142,7 @@ impl Memory {
             quota: None,
             registry: self.registry.clone(),
             is_home: self.is_home,
+            file: self.file,
         }
     }
 

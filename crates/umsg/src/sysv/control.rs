@@ -102,7 +102,6 @@ impl Queue {
         crash_point!(MSGCTL_APPLIED);
         // Wider than need be if it fails, which it did not a moment ago.
         let _ = file_rights::give(file.as_fd(), &[after]);
-        self.readmit();
         drop(lock);
         Ok(())
     }

@@ -33,31 +33,6 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     }
 }
 
-/// Gives a file that was made for a queue the rights that the queue has, and to its owner where the caller may.
-///
-/// # Errors
-/// As [`give`].
-pub(crate) fn admit(file: BorrowedFd<'_>, rights: &Rights) -> io::Result<()> {
-    let stat = fs::fstat(file)?;
-    if stat.st_uid != rights.uid {
-        let _ = fs::fchown(file, user(rights.uid), None);
-    }
-    if stat.st_gid != rights.gid {
-        let _ = fs::fchown(file, None, group(rights.gid));
-    }
-    give(file, &[*rights])
-}
-
-/// A user by his number; None for the number that means none, which a peer may have written.
-fn user(number: u32) -> Option<Uid> {
-    (number != u32::MAX).then(|| Uid::from_raw(number))
-}
-
-/// The same of groups.
-fn group(number: u32) -> Option<Gid> {
-    (number != u32::MAX).then(|| Gid::from_raw(number))
-}
-
 /// Gives a queue's file and label to the owner and group that the queue is to have, and rights that belong to those before and
 /// after. Who can't give files away names the new owner in a list.
 ///
@@ -294,15 +269,5 @@ mod tests {
             fs::fgetxattr_query(&file, ATTRIBUTE),
             Err(io::Errno::NODATA)
         );
-    }
-
-    #[test]
-    fn a_forged_owner_that_nobody_can_be_leaves_the_file_to_its_own() {
-        let file = memfd_create("umsg-test", MemfdFlags::CLOEXEC).unwrap();
-        let before = fstat(&file).unwrap();
-        let nobody = u32::MAX;
-        let _ = admit(file.as_fd(), &rights([nobody; 2], [nobody; 2], 0o600));
-        let after = fstat(&file).unwrap();
-        assert_eq!((before.st_uid, before.st_gid), (after.st_uid, after.st_gid));
     }
 }

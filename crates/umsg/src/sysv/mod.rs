@@ -69,14 +69,12 @@ pub use control::{Change, remove_id as remove, set_id as set};
 pub use diagnose::{diagnose, diagnose_id, repair, repair_id};
 pub use entry::Entry;
 pub use error::{ControlError, LeaseError, OpenError, ReceiveError, SendError};
-pub(crate) use file_rights::admit;
 #[doc(hidden)]
 pub use info::{MsgInfo, ipc_info, msg_info, msg_stat};
 pub use lease::Lease;
 pub use list::{Totals, list, totals};
 pub use look::Peeked;
 pub use options::OpenOptions;
-pub(crate) use permission::Rights;
 pub use permission::forget_caller;
 pub use queue::{Queue, Received};
 pub use registry::PRIVATE;

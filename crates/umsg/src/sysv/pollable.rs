@@ -1,7 +1,5 @@
 //! Queues in event loops, which the kernel's System V queues can't be in.
 
-use super::file_rights::admit;
-use super::permission::Rights;
 use super::queue::Queue;
 use crate::doorbell::{Edges, Readiness};
 use crate::sys::thread;
@@ -56,21 +54,11 @@ impl Queue {
     /// As [`pollable`](Self::pollable).
     #[inline]
     pub fn pollable_with(&self, edges: Edges) -> io::Result<BorrowedFd<'_>> {
-        let rights = || Rights::of(self.engine.segment().fixed());
-        let admit = |bell: BorrowedFd<'_>| admit(bell, &rights());
-        self.engine
-            .pollable(thread::current(), edges.flags(), &admit)
+        self.engine.pollable(thread::current(), edges.flags())
     }
 
     /// What a poll that does not wait would say, without a system call.
     pub fn readiness(&self) -> Readiness {
         self.engine.readiness()
-    }
-
-    /// After the queue's rights have changed: who may open it may open its doorbell.
-    pub(super) fn readmit(&self) {
-        let rights = Rights::of(self.engine.segment().fixed());
-        let admit = |bell: BorrowedFd<'_>| admit(bell, &rights);
-        self.engine.readmit(thread::current(), &admit);
     }
 }

@@ -124,7 +124,10 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
-            doorbell: Doorbell::new(segment.namespace().cloned()),
+            #[cfg(not(loom))]
+            doorbell: Doorbell::new(segment.namespace().cloned(), segment.file()),
+            #[cfg(loom)]
+            doorbell: Doorbell::default(),
             segment,
             pacing: Pacing::default(),
             wakes_inside: std::sync::atomic::AtomicBool::new(false),

@@ -124,48 +124,41 @@ impl Engine {
 #[cfg(not(loom))]
 mod polled {
     use super::*;
-    use crate::doorbell::{Admit, GRACE, PATIENCE, why_not};
+    use crate::doorbell::helper::{self, Feed, Hears};
+    use crate::doorbell::{GRACE, PATIENCE, why_not};
+    use crate::error::Trouble;
     use crate::lock::Held;
-    use crate::sys::clock::Deadline;
-    use crate::sys::thread::Thread;
+    use crate::sync::AtomicU32;
+    use crate::sys::clock::{self, Deadline};
+    use crate::sys::thread::{self, Thread};
     use crate::wakes::Wakes;
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
 
     impl Engine {
         /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
         #[inline]
-        pub(crate) fn pollable(
-            &self,
-            me: &Thread,
-            wanted: u32,
-            admit: Admit<'_>,
-        ) -> std::io::Result<BorrowedFd<'_>> {
+        pub(crate) fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.doorbell
-                .polled_after(wanted, || self.begin_to_poll(me, wanted, admit))
+                .polled_after(wanted, || self.begin_to_poll(me, wanted))
         }
 
         #[cold]
-        fn begin_to_poll(&self, me: &Thread, wanted: u32, admit: Admit<'_>) -> io::Result<()> {
+        fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
             let mut outcome = Ok(());
             let locked = self.with_lock(me, Deadline::after(PATIENCE), |_| {
-                outcome = self.chain().begin_here(wanted, self.level(), admit);
+                outcome = self.chain().begin_here(wanted, self.level());
                 Ok(())
             });
             match locked {
-                Ok(()) => outcome,
-                Err(Refused::Removed) => Err(Errno::INVAL),
-                Err(Refused::Trouble(trouble)) => Err(why_not(trouble)),
-                Err(_) => Err(Errno::AGAIN),
+                Ok(()) => outcome?,
+                Err(Refused::Removed) => return Err(Errno::INVAL),
+                Err(Refused::Trouble(trouble)) => return Err(why_not(trouble)),
+                Err(_) => return Err(Errno::AGAIN),
             }
-        }
-
-        /// Gives the doorbell, if there is one, the rights that the queue has now.
-        pub(crate) fn readmit(&self, me: &Thread, admit: Admit<'_>) {
-            let _ = self.with_lock(me, Deadline::Passed, |_| {
-                self.chain().readmit(admit);
-                Ok(())
-            });
+            self.doorbell
+                .get_help(|| Arc::new(Engine::new(self.segment().share())))
         }
 
         /// This process polls no more; if it was the last, nobody rings any more. Of a removed queue too.
@@ -177,6 +170,27 @@ mod polled {
                 self.leave(held, &wakes, Held::unlock);
             }
             Ok(())
+        }
+    }
+
+    impl Hears for Engine {
+        fn hear(&self, feed: &Feed) -> Option<u32> {
+            let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
+            let locked = self.with_lock(thread::current(), deadline, |_| {
+                Ok(self.chain().hear(feed, self.level()))
+            });
+            match locked {
+                Ok(value) => Some(value),
+                // Who polls is to find out.
+                Err(Refused::Removed | Refused::Trouble(Trouble::Damaged)) => {
+                    Some(self.chain().show_damage(feed))
+                }
+                Err(_) => None,
+            }
+        }
+
+        fn calls(&self) -> &AtomicU32 {
+            &self.fixed().hub.doorbell.calls
         }
     }
 

@@ -28,9 +28,9 @@ impl Place {
 
     /// The doorbells of queues that are polled.
     pub fn bells(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.path()).expect("the directory");
+        let entries = std::fs::read_dir(self.path().join("bell")).expect("the directory");
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.filter(|name| name.starts_with(".bell-")).collect()
+        names.collect()
     }
 
     /// Nobody polls any more, and so no doorbell is left.

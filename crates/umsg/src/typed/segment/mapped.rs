@@ -87,9 +87,22 @@ impl Segment {
             .map_err(|_| OpenError::Stopped)
     }
 
+    /// The same mapping once more: it stays until nobody uses it.
+    pub(crate) fn share(&self) -> Segment {
+        Segment {
+            memory: self.memory.share(),
+            layout: self.layout,
+        }
+    }
+
     /// From now on, memory that comes into use counts in a namespace.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.memory.set_quota(quota);
+    }
+
+    /// Which file it is.
+    pub(crate) fn file(&self) -> crate::segment::FileIdentity {
+        self.memory.file()
     }
 
     /// The namespace that its memory counts in, if it is known.

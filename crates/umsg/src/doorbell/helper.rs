@@ -1,0 +1,263 @@
+//! Threads that pass a queue's level on to pollers which the queue's other users can't ring: processes of other users may not touch a FIFO.
+//!
+//! ```text
+//!   sender, another user          the segment                helper, in the poller's process      poller
+//!   calls + 1, wakes       ->     calls          ->          takes the lock, shows the level ->   is told by the FIFO
+//! ```
+//!
+//! | FIFO | helped if |
+//! |---|---|
+//! | the shared one of the poller's user | others may open the queue's file, or have used the queue before |
+//! | the process's own, because the shared one is another user's | always |
+//!
+//! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps; the process that calls takes it down. So a dead helper costs
+//! others one call. A caller that dies between the number and the wake-up delays it by a slice.
+//!
+//! One thread serves up to 127 queues. It masks all signals, and lives as long as its process. A forked child begins its own when it asks for
+//! a descriptor again.
+
+use super::descriptor::{Doorbell, Gong};
+use super::kept::Sighting;
+use super::{MESSAGES, ROOM};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::futex;
+use crate::sys::mask::Masked;
+use crate::sys::process;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// So many queues a helper can wait for, besides for being told of another.
+const MOST: usize = futex::MOST_WORDS - 1;
+/// Bytes.
+const STACK: usize = 128 << 10;
+/// How long a helper sleeps at most while it has queues to wait for, in nanoseconds.
+const SLICE: u64 = 1_000_000_000;
+/// How long a helper waits for a queue's lock, and until it tries again, in nanoseconds.
+pub(crate) const PATIENCE: u64 = 10_000_000;
+
+/// A FIFO that a helper feeds.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    /// The descriptor, which stays open until the helper was told to stop.
+    number: RawFd,
+    sighting: Sighting,
+    /// The FIFO's name, if it is one that the segment may name; 0 if it has none.
+    pub(crate) name: u64,
+    pub(crate) wanted: u32,
+}
+
+impl Feed {
+    pub(super) fn new(number: RawFd, sighting: Sighting, name: u64, wanted: u32) -> Feed {
+        Feed {
+            number,
+            sighting,
+            name,
+            wanted,
+        }
+    }
+
+    pub(super) fn wants_edges(&self) -> bool {
+        self.wanted & (MESSAGES | ROOM) != 0
+    }
+
+    /// The FIFO, unless the program has closed its descriptor.
+    pub(super) fn gong<'a>(&self, bell: &'a Doorbell) -> Option<Gong<'a>> {
+        let now = clock::monotonic_coarse();
+        let is_ours = self.sighting.is_still(self.number, now);
+        is_ours.then(|| Gong::of(bell, self.number, 0, now))
+    }
+}
+
+/// A queue that can be looked at for a helper: a mapping of its own, which no handle's end takes away.
+pub(crate) trait Hears: Send + Sync {
+    /// Shows what there is. The number to sleep on; None if the lock was not to be had.
+    fn hear(&self, feed: &Feed) -> Option<u32>;
+    /// The word to sleep on.
+    fn calls(&self) -> &AtomicU32;
+}
+
+struct Entry {
+    ticket: u64,
+    queue: Arc<dyn Hears>,
+    feed: Feed,
+    /// What the word says until the helper is called.
+    value: u32,
+    helper: &'static Helper,
+}
+
+struct Helper {
+    /// Changes when there is something else to wait for.
+    changes: AtomicU32,
+}
+
+#[derive(Default)]
+struct Entries {
+    all: Vec<Entry>,
+    helpers: Vec<&'static Helper>,
+}
+
+/// The entries of one process. A forked child has none.
+struct Table {
+    epoch: u64,
+    entries: Mutex<Entries>,
+}
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
+static TICKETS: AtomicU64 = AtomicU64::new(1);
+
+/// The entries, locked; no handler runs meanwhile. Queues are locked under this lock, never the other way round.
+struct Locked {
+    entries: MutexGuard<'static, Entries>,
+    _masked: Masked,
+}
+
+impl Locked {
+    fn of(table: &'static Table) -> Locked {
+        let masked = Masked::all();
+        Locked {
+            entries: table.entries.lock().unwrap_or_else(PoisonError::into_inner),
+            _masked: masked,
+        }
+    }
+}
+
+/// The table that this leads to, if it is this process's.
+fn of_this_process(table: *mut Table) -> Option<&'static Table> {
+    // SAFETY: a non-null TABLE was leaked by `table`, and is never freed.
+    let table = unsafe { table.as_ref()? };
+    (table.epoch == process::epoch()).then_some(table)
+}
+
+fn existing() -> Option<&'static Table> {
+    // Acquire: what it points to.
+    of_this_process(TABLE.load(Ordering::Acquire))
+}
+
+fn table() -> &'static Table {
+    let found = TABLE.load(Ordering::Acquire);
+    if let Some(table) = of_this_process(found) {
+        return table;
+    }
+    let fresh = Box::leak(Box::new(Table {
+        epoch: process::begin_epoch(),
+        entries: Mutex::default(),
+    }));
+    // Two threads may begin at once: the first wins.
+    let _ = TABLE.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
+    existing().unwrap_or(fresh)
+}
+
+/// Has a helper feed a FIFO from now on. A ticket by which it stops, and the epoch of this process; None if there can be no thread.
+pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u64, u64)> {
+    let table = table();
+    let mut locked = Locked::of(table);
+    let helper = locked.entries.helper_for_one_more()?;
+    // Relaxed: only unlike others.
+    let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
+    locked.entries.all.push(Entry {
+        ticket,
+        queue,
+        feed,
+        value,
+        helper,
+    });
+    helper.note_change();
+    Some((ticket, table.epoch))
+}
+
+/// Has the helper use a FIFO no more. When this returns, it does not.
+pub(super) fn end(ticket: u64) {
+    let Some(table) = existing() else {
+        return;
+    };
+    let mut locked = Locked::of(table);
+    let position = locked.entries.all.iter().position(|e| e.ticket == ticket);
+    let ended = position.map(|position| locked.entries.all.swap_remove(position));
+    if let Some(entry) = &ended {
+        entry.helper.note_change();
+    }
+    drop(locked);
+}
+
+impl Entries {
+    fn helper_for_one_more(&mut self) -> Option<&'static Helper> {
+        let load = |helper: &&'static Helper| self.all.iter().filter(|e| e.is_of(helper)).count();
+        if let Some(helper) = self.helpers.iter().find(|helper| load(helper) < MOST) {
+            return Some(helper);
+        }
+        let helper: &'static Helper = Box::leak(Box::new(Helper {
+            changes: AtomicU32::new(0),
+        }));
+        let started = std::thread::Builder::new()
+            .name("umsg-poll".into())
+            .stack_size(STACK)
+            .spawn(|| helper.serve());
+        started.ok()?;
+        self.helpers.push(helper);
+        Some(helper)
+    }
+}
+
+impl Entry {
+    fn is_of(&self, helper: &Helper) -> bool {
+        std::ptr::eq(self.helper, helper)
+    }
+
+    /// Shows what there is if the helper was called; whether it has to try again.
+    fn serve(&mut self) -> bool {
+        // Acquire: the flags that the caller took down.
+        if self.queue.calls().load(Ordering::Acquire) == self.value {
+            return false;
+        }
+        match self.queue.hear(&self.feed) {
+            Some(value) => {
+                self.value = value;
+                false
+            }
+            None => true,
+        }
+    }
+}
+
+impl Helper {
+    fn note_change(&self) {
+        // Release: what was changed in the table.
+        self.changes.fetch_add(1, Ordering::Release);
+        futex::wake(&self.changes, 1);
+    }
+
+    fn serve(&'static self) {
+        loop {
+            let changes = self.changes.load(Ordering::Acquire);
+            let mut words = [(std::ptr::null_mut(), 0); futex::MOST_WORDS];
+            words[0] = (self.changes.as_ptr(), changes);
+            let (len, tries_again) = self.look(&mut words);
+            let deadline = match (len, tries_again) {
+                (_, true) => Deadline::Monotonic(clock::monotonic().saturating_add(PATIENCE)),
+                (1, false) => Deadline::Never,
+                (_, false) => Deadline::Monotonic(clock::monotonic().saturating_add(SLICE)),
+            };
+            futex::wait_for_any(&words[..len], deadline);
+        }
+    }
+
+    /// Serves those that were called, and says on which words to sleep.
+    fn look(&'static self, words: &mut [(*mut u32, u32)]) -> (usize, bool) {
+        let (mut len, mut tries_again) = (1, false);
+        let Some(table) = existing() else {
+            return (len, false);
+        };
+        let mut locked = Locked::of(table);
+        for entry in locked.entries.all.iter_mut().filter(|e| e.is_of(self)) {
+            let is_late = entry.serve();
+            tries_again |= is_late;
+            // On a word that was called already it would not sleep.
+            if !is_late && let Some(place) = words.get_mut(len) {
+                *place = (entry.queue.calls().as_ptr(), entry.value);
+                len += 1;
+            }
+        }
+        (len, tries_again)
+    }
+}

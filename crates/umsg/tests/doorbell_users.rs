@@ -1,0 +1,342 @@
+//! Doorbells between users: who is told of what others do, and what strangers can do with FIFOs. Takes root.
+
+mod support;
+
+use rustix::event::PollFlags;
+use rustix::event::epoll::EventFlags;
+use rustix::fs::{CWD, Mode, inotify, mkfifoat};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::events::{Epoll, poll_for};
+use umsg::posix::Queue;
+use umsg::{Edges, Namespace};
+
+const OWNER: u32 = 4242;
+const POLLER: u32 = 4243;
+const STRANGER: u32 = 4244;
+
+/// Of a POSIX queue's segment: docs/format.md, section 2.
+const ATTENTION: u64 = 128;
+const WATCHED: u64 = 884;
+const NUMBER: u64 = 1000;
+
+/// A namespace of all users, gone when dropped.
+struct Everybodys(tempfile::TempDir);
+
+impl Everybodys {
+    /// None without root.
+    fn new() -> Option<Everybodys> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("left out: takes root");
+            return None;
+        }
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let everybody = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(dir.path(), everybody).unwrap();
+        Namespace::at(dir.path()).unwrap();
+        Some(Everybodys(dir))
+    }
+
+    fn namespace(&self) -> Namespace {
+        Namespace::at(self.0.path()).unwrap()
+    }
+
+    /// Opens the queue, or makes it, with this mode and room for two messages.
+    fn open(&self, name: &str, mode: u32) -> Queue {
+        let mut options = umsg::posix::OpenOptions::new();
+        options.read(true).write(true).create(true).mode(mode);
+        options.max_messages(2).message_size(8);
+        options.namespace(&self.namespace()).open(name).unwrap()
+    }
+
+    fn make(&self, user: u32, name: &str, mode: u32) {
+        let mut maker = as_user(user, || {
+            self.open(name, mode);
+            0
+        });
+        maker.expect(Exit::Code(0), "the owner");
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join("mq").join(name)
+    }
+
+    fn bell(&self, name: &str, number: u64) -> PathBuf {
+        let inode = std::fs::metadata(self.file(name)).unwrap().ino();
+        let bells = self.0.path().join("bell");
+        bells.join(format!("{inode:016x}-{number:016x}"))
+    }
+
+    /// Has a queue's segment say that it is polled by the doorbell of this number.
+    fn forge(&self, name: &str, number: u64) {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(self.file(name))
+            .unwrap();
+        file.write_all_at(&number.to_ne_bytes(), NUMBER).unwrap();
+        file.write_all_at(&1_u32.to_ne_bytes(), WATCHED).unwrap();
+        file.write_all_at(&4_u32.to_ne_bytes(), ATTENTION).unwrap();
+    }
+}
+
+/// A child that is another user, without groups.
+fn as_user(user: u32, work: impl FnOnce() -> i32) -> Child {
+    Child::run(|| {
+        // SAFETY: settings of this process, which has one thread that counts.
+        unsafe {
+            assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+            assert_eq!(libc::setgid(user), 0);
+            assert_eq!(libc::setuid(user), 0);
+            libc::umask(0);
+        }
+        work()
+    })
+}
+
+/// Signs of life between processes.
+struct Signs(rustix::fd::OwnedFd, rustix::fd::OwnedFd);
+
+impl Signs {
+    fn new() -> Signs {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        Signs(read, write)
+    }
+
+    fn give(&self) {
+        rustix::io::write(&self.1, b".").unwrap();
+    }
+
+    fn await_one(&self) {
+        use std::os::fd::AsFd;
+        assert_eq!(poll_for(self.0.as_fd(), PollFlags::IN), PollFlags::IN);
+        rustix::io::read(&self.0, &mut [0; 1]).unwrap();
+    }
+}
+
+#[test]
+fn a_poller_is_told_of_what_another_user_sends() {
+    let users = [(0o600, 0, OWNER), (0o660, 0, OWNER), (0o666, POLLER, OWNER)];
+    let more = [
+        (0o606, POLLER, OWNER),
+        (0o666, OWNER, POLLER),
+        (0o666, OWNER, 0),
+    ];
+    for (mode, poller, sender) in users.into_iter().chain(more) {
+        let Some(place) = Everybodys::new() else {
+            return;
+        };
+        place.make(OWNER, "/q", mode);
+        let (ready, again) = (Signs::new(), Signs::new());
+        let mut poller = as_user(poller, || {
+            let queue = place.open("/q", mode);
+            let descriptor = queue.pollable().unwrap();
+            for _ in 0..3 {
+                ready.give();
+                assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+                again.await_one();
+                queue.try_receive(&mut [0; 8]).unwrap();
+                assert!(queue.try_receive(&mut [0; 8]).is_err());
+            }
+            0
+        });
+        let mut sender = as_user(sender, || {
+            let queue = place.open("/q", mode);
+            for _ in 0..3 {
+                ready.await_one();
+                queue.try_send(b"m", 0).unwrap();
+                again.give();
+            }
+            0
+        });
+        sender.expect(Exit::Code(0), "who sends");
+        poller.expect(Exit::Code(0), "who polls");
+    }
+}
+
+#[test]
+fn pollers_of_several_users_are_all_told_of_messages_and_of_room() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    place.make(OWNER, "/q", 0o666);
+    let (ready, told, room) = (Signs::new(), Signs::new(), Signs::new());
+    let mut pollers = [OWNER, POLLER, POLLER, 0].map(|user| {
+        let (place, ready, told, room) = (&place, &ready, &told, &room);
+        as_user(user, move || {
+            let queue = place.open("/q", 0o666);
+            let descriptor = queue.pollable().unwrap();
+            ready.give();
+            assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+            told.give();
+            // Until it is full, and then until it is not.
+            while poll_for(descriptor, PollFlags::OUT | PollFlags::IN) != PollFlags::IN {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            told.give();
+            assert_eq!(poll_for(descriptor, PollFlags::OUT), PollFlags::OUT);
+            room.give();
+            0
+        })
+    });
+    (0..4).for_each(|_| ready.await_one());
+    let mut user = as_user(STRANGER, || {
+        let queue = place.open("/q", 0o666);
+        queue.try_send(b"1", 0).unwrap();
+        (0..4).for_each(|_| told.await_one());
+        queue.try_send(b"2", 0).unwrap();
+        (0..4).for_each(|_| told.await_one());
+        queue.try_receive(&mut [0; 8]).unwrap();
+        (0..4).for_each(|_| room.await_one());
+        0
+    });
+    user.expect(Exit::Code(0), "who uses the queue");
+    for poller in &mut pollers {
+        poller.expect(Exit::Code(0), "who polls");
+    }
+}
+
+#[test]
+fn who_asks_for_every_edge_is_told_of_each_message_of_another_user() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    place.make(OWNER, "/q", 0o666);
+    for poller in [OWNER, POLLER] {
+        let (ready, sent) = (Signs::new(), Signs::new());
+        let mut poller = as_user(poller, || {
+            let queue = place.open("/q", 0o666);
+            let descriptor = queue.pollable_with(Edges::Messages).unwrap();
+            let set = Epoll::new(descriptor, EventFlags::IN | EventFlags::ET);
+            for _ in 0..2 {
+                ready.give();
+                sent.await_one();
+                let mut tries = 0;
+                while set.told() != Some(EventFlags::IN) {
+                    tries += 1;
+                    assert!(tries < 10_000, "it is not told");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            0
+        });
+        let mut sender = as_user(STRANGER, || {
+            let queue = place.open("/q", 0o666);
+            for _ in 0..2 {
+                ready.await_one();
+                queue.try_send(b"m", 0).unwrap();
+                sent.give();
+            }
+            0
+        });
+        poller.expect(Exit::Code(0), "who polls");
+        sender.expect(Exit::Code(0), "who sends");
+        let queue = place.open("/q", 0o666);
+        while queue.try_receive(&mut [0; 8]).is_ok() {}
+    }
+}
+
+#[test]
+fn a_watch_of_dead_pollers_ends_when_another_user_comes_by() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    place.make(OWNER, "/q", 0o666);
+    for poller in [OWNER, POLLER] {
+        let ready = Signs::new();
+        let mut poller = as_user(poller, || {
+            let queue = place.open("/q", 0o666);
+            queue.pollable_with(Edges::All).unwrap();
+            ready.give();
+            std::thread::sleep(Duration::from_secs(60));
+            0
+        });
+        ready.await_one();
+        poller.kill();
+        let mut user = as_user(STRANGER, || {
+            let queue = place.open("/q", 0o666);
+            for _ in 0..3 {
+                queue.try_send(b"m", 0).unwrap();
+                queue.try_receive(&mut [0; 8]).unwrap();
+            }
+            0
+        });
+        user.expect(Exit::Code(0), "who uses the queue");
+        let bytes = std::fs::read(place.file("q")).unwrap();
+        let at = WATCHED as usize;
+        assert_eq!(bytes[at..at + 4], [0; 4]);
+    }
+}
+
+#[test]
+fn nobody_opens_a_fifo_of_another_user() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    place.make(OWNER, "/q", 0o666);
+    let planted = place.bell("q", 1);
+    let mut stranger = as_user(STRANGER, || {
+        mkfifoat(CWD, &planted, Mode::from_raw_mode(0o666)).unwrap();
+        place.forge("q", 1);
+        0
+    });
+    stranger.expect(Exit::Code(0), "the stranger");
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    let opened = inotify::WatchFlags::OPEN;
+    inotify::add_watch(&watch, &planted, opened).unwrap();
+    for user in [OWNER, POLLER, 0] {
+        let mut user = as_user(user, || {
+            let queue = place.open("/q", 0o666);
+            let other = place.open("/q", 0o666);
+            other.try_send(b"1", 0).unwrap();
+            other.try_receive(&mut [0; 8]).unwrap();
+            let descriptor = queue.pollable().unwrap();
+            other.try_send(b"2", 0).unwrap();
+            assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+            queue.try_receive(&mut [0; 8]).unwrap();
+            place.namespace().left_over().unwrap();
+            place.namespace().sweep().unwrap();
+            0
+        });
+        user.expect(Exit::Code(0), "a user");
+        place.forge("q", 1);
+    }
+    let events = rustix::io::read(&watch, &mut [0; 256]);
+    assert_eq!(events, Err(rustix::io::Errno::AGAIN), "somebody opened it");
+    assert!(planted.exists());
+}
+
+#[test]
+fn a_segment_that_names_the_doorbell_of_another_queue_rings_nobody() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    place.make(OWNER, "/private", 0o600);
+    place.make(OWNER, "/public", 0o666);
+    let mut owner = as_user(OWNER, || {
+        let private = place.open("/private", 0o600);
+        let descriptor = private.pollable_with(Edges::All).unwrap();
+        let set = Epoll::new(
+            descriptor,
+            EventFlags::IN | EventFlags::OUT | EventFlags::ET,
+        );
+        set.told().unwrap();
+        let bytes = std::fs::read(place.file("private")).unwrap();
+        let at = NUMBER as usize;
+        let number = u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert!(place.bell("private", number).exists());
+        let public = place.open("/public", 0o666);
+        for _ in 0..100 {
+            place.forge("public", number);
+            public.try_send(b"m", 0).unwrap();
+            place.forge("public", number);
+            public.try_receive(&mut [0; 8]).unwrap();
+            assert_eq!(set.told(), None);
+        }
+        let bell = place.bell("private", number);
+        assert_eq!(std::fs::metadata(bell).unwrap().mode() & 0o777, 0o600);
+        0
+    });
+    owner.expect(Exit::Code(0), "the owner");
+}
