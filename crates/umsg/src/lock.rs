@@ -389,14 +389,24 @@ impl Lock {
         (is_shared(word) && is_held(word)).then(|| process_of(word))
     }
 
-    /// The process that died holding the lock, which the caller has taken since: 0 for unknown.
-    pub(crate) fn died(&self) -> u32 {
-        #[cfg(not(loom))]
-        return crate::sys::thread::current()
-            .bereaved
-            .by(std::ptr::from_ref(self).addr());
-        #[cfg(loom)]
+    /// The process that died holding the lock, which the caller has taken since and repairs now: 0 for unknown. From now on the lock is
+    /// the caller's if it leaves it broken.
+    #[cfg(not(loom))]
+    pub(crate) fn take_over(&self) -> u32 {
+        let (me, address) = (crate::sys::thread::current(), self.address());
+        let died = me.bereaved.by(address);
+        me.bereaved.forget(address);
+        died
+    }
+
+    /// In a model nobody asks.
+    #[cfg(loom)]
+    pub(crate) fn take_over(&self) -> u32 {
         0
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Takes the lock from a thread that does not have it, and that is not marked: from now on it is that of a dead owner. False if the lock
@@ -486,10 +496,14 @@ impl Lock {
         if !is_orphaned {
             return Some(Left::InOrder);
         }
-        let died = if is_shared(word) { 0 } else { process_of(word) };
-        let address = std::ptr::from_ref(self).addr();
-        claim.thread.bereaved.note(address, died);
+        self.note_dead(word, claim.thread);
         Some(Left::ByTheDead)
+    }
+
+    /// Notes, for people, whose the lock was.
+    fn note_dead(&self, word: u64, thread: &Thread) {
+        let died = if is_shared(word) { 0 } else { process_of(word) };
+        thread.bereaved.note(self.address(), died);
     }
 
     /// Sleeps on a held lock for a slice.
@@ -578,6 +592,7 @@ impl Lock {
             }
             if low & TID == LENT {
                 // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan, or scribbled.
+                self.note_dead(word, thread);
                 return Ok(Left::ByTheDead);
             }
             if is_nobodys(low) {
@@ -610,7 +625,7 @@ impl Lock {
     /// Ends a loan of a side that could not be repaired: the next owner tries again.
     pub(crate) fn give_back_broken(&self) {
         // Release: as in `give_back`; there is nothing that the next owner relies on.
-        let broken = |word: u64| Some(word & SHARED | u64::from(OWNER_DIED));
+        let broken = |word: u64| Some(self.broken(word) & !u64::from(WAITERS));
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if let Ok(word) = self.word.fetch_update(success, failure, broken)
             && word as u32 & WAITERS != 0
@@ -626,15 +641,23 @@ impl Lock {
         }
     }
 
+    /// The word of a lock that is left as the dead leave it. What a dead owner left, and is not repaired, stays that owner's.
+    fn broken(&self, word: u64) -> u64 {
+        #[cfg(not(loom))]
+        let found = crate::sys::thread::current().bereaved.by(self.address());
+        #[cfg(loom)]
+        let found = 0;
+        match (is_shared(word), found) {
+            (true, _) => orphaned(word),
+            (false, 0) => with_low(word, orphaned(word) as u32),
+            (false, died) => orphaned(word) | u64::from(died) << 32,
+        }
+    }
+
     /// What the kernel does to the word of a thread that died; in shared form, also what the end of its life says.
     #[cfg(not(loom))]
     fn abandon(&self) {
-        let left = |word: u64| {
-            Some(match is_shared(word) {
-                true => orphaned(word),
-                false => with_low(word, word as u32 & WAITERS | OWNER_DIED),
-            })
-        };
+        let left = |word: u64| Some(self.broken(word));
         // Release: as in `unlock`. Relaxed: the owner is this thread; others add WAITERS, or a mark.
         let _ = self
             .word

@@ -52,7 +52,7 @@ pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[Mended; MENDED]) {
     }
     if let Some(record) = records.get(before as usize % MENDED) {
         record.at.store(clock::realtime(), Ordering::Relaxed);
-        let died = lock.died();
+        let died = lock.take_over();
         record.died.store(died, Ordering::Relaxed);
         record.by.store(by, Ordering::Relaxed);
     }

@@ -145,10 +145,16 @@ impl Bereaved {
         self.0.set([(lock, pid), last]);
     }
 
-    /// Whose the lock at this address was; 0 for unknown.
+    /// Whose the lock at this address was; 0 for unknown, or if what that process left has been repaired.
     pub(crate) fn by(&self, lock: usize) -> u32 {
         let found = self.0.get().into_iter().find(|(of, _)| *of == lock);
         found.map_or(0, |(_, pid)| pid)
+    }
+
+    /// What the process left has been repaired.
+    pub(crate) fn forget(&self, lock: usize) {
+        let kept = |(of, pid)| if of == lock { (0, 0) } else { (of, pid) };
+        self.0.set(self.0.get().map(kept));
     }
 }
 

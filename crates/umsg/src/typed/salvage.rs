@@ -49,6 +49,7 @@ impl salvage::Salvage for Engine {
             held.unlock();
             return Err(Trouble::Busy);
         }
+        lock.take_over();
         let damage = &self.fixed().header.damage;
         damage.begin_to_mend();
         crash_point!(SALVAGE_BEGUN);

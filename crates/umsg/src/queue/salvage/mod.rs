@@ -75,6 +75,9 @@ impl salvage::Salvage for Engine {
             }
         };
         fixed.header.damage.begin_to_mend();
+        // From here on it is us that a death is to be told of.
+        fixed.receiver.lock.take_over();
+        fixed.sender.lock.take_over();
         crash_point!(SALVAGE_BEGUN);
         give_back(slots);
         let mut wakes = Wakes::default();
