@@ -78,7 +78,7 @@ impl Namespace {
         let mut directory = Directory::open(&path)?;
         trust::check_owner(&directory, 0)?;
         contents::check(&directory, Otherwise::Make)?;
-        for kind in [queues::POSIX, queues::SYSV, queues::RINGS] {
+        for kind in [queues::POSIX, queues::SYSV, queues::RINGS, queues::BELLS] {
             queues::evict(&directory, kind)?;
         }
         let posix_made = queues::make_fit(&directory, queues::POSIX, SHARED_MODE, 0)?;
