@@ -72,7 +72,7 @@ pub const DEFECTS: &[Defect] = &[
             "who_died_with_which_lock_is_named_and_so_is_who_repaired",
         ),
         file: "diagnosis/locks.rs",
-        old: "(0, true) => Owner::Died((last != 0).then(|| Process::of(last, 0))),",
+        old: "(0, true) => Owner::Died((last != 0).then(|| Process::numbered(last))),",
         new: "(0, true) => Owner::Died(None),",
         finding: &["SEND_FILLED: Died(None)"],
     },

@@ -197,7 +197,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "a lease of a dead process never comes back",
         by: By::Soak(Face::Sysv),
         file: "typed/lease.rs",
-        old: "if holders.is_orphan(hold) || (until != 0 && until <= now) {",
+        old: "if holders.is_orphan(self.segment(), hold) || (until != 0 && until <= now) {",
         new: "if until != 0 && until <= now {",
         finding: &["hold something for good"],
     },
