@@ -646,7 +646,7 @@ impl Lock {
         #[cfg(not(loom))]
         let found = crate::sys::thread::current().bereaved.by(self.address());
         #[cfg(loom)]
-        let found = 0;
+        let found = 0_u32;
         match (is_shared(word), found) {
             (true, _) => orphaned(word),
             (false, 0) => with_low(word, orphaned(word) as u32),
