@@ -47,7 +47,7 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
     };
     match bell {
         Ok(Some(bell)) => control(bell),
-        Ok(None) => stranger().map_or_else(errno::fail, |file| control(file.as_raw_fd())),
+        Ok(None) => stranger(set).map_or_else(errno::fail, |file| control(file.as_raw_fd())),
         Err(errno) => errno::fail(errno),
     }
 }
@@ -62,8 +62,13 @@ fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> 
 }
 
 /// A file that is registered nowhere: by it the kernel tells what there is to say, if only that.
-fn stranger() -> Result<OwnedFd, c_int> {
-    rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)
+///
+/// Its number is above the set's: a set that is not open must not become this file.
+fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
+    let file = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)?;
+    let above = set.max(0).saturating_add(1);
+    // Beyond the limit of descriptors there is no set either.
+    Ok(rustix::io::fcntl_dupfd_cloexec(&file, above).unwrap_or(file))
 }
 
 /// Which edges a registration wants: of the kernel's queues, each send and each receive is one.

@@ -86,6 +86,11 @@ CASE(epoll_ctl_refuses_what_it_refuses_of_any_file) {
     struct epoll_event event = {EPOLLIN, {0}};
     EXPECT_ERRNO(epoll_ctl(-1, EPOLL_CTL_ADD, queue, &event), EBADF);
     EXPECT_ERRNO(epoll_ctl(999, EPOLL_CTL_ADD, queue, &event), EBADF);
+    // The lowest free number, which is no set: an open file of the library must not become one meanwhile.
+    int lowest = dup(0);
+    EXPECT(close(lowest) == 0);
+    EXPECT_ERRNO(epoll_ctl(lowest, EPOLL_CTL_MOD, queue, &event), EBADF);
+    EXPECT_ERRNO(epoll_ctl(lowest, EPOLL_CTL_DEL, queue, &event), EBADF);
     EXPECT_ERRNO(epoll_ctl(0, EPOLL_CTL_ADD, queue, &event), EINVAL);
     EXPECT_ERRNO(epoll_ctl(queue, EPOLL_CTL_ADD, queue, &event), EINVAL);
     EXPECT_ERRNO(epoll_ctl(queue, EPOLL_CTL_ADD, set, &event), EINVAL);
