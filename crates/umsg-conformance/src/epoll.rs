@@ -35,6 +35,15 @@ pub fn make() -> Result<Set, Errno> {
     Ok(high? as Set)
 }
 
+/// A new set at the lowest free number, which stays open on exec.
+///
+/// # Errors
+/// Those of `epoll_create1`.
+pub fn make_low() -> Result<Set, Errno> {
+    // SAFETY: takes flags.
+    answer(unsafe { libc::syscall(libc::SYS_epoll_create1, 0) }).map(|set| set as Set)
+}
+
 /// Closes a set.
 ///
 /// # Errors
@@ -49,9 +58,17 @@ pub fn close(set: Set) -> Result<(), Errno> {
 /// # Errors
 /// Those of `epoll_wait`.
 pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
+    wait(set, 0)
+}
+
+/// What a set tells within so many milliseconds, for ever if -1: as [`told`].
+///
+/// # Errors
+/// Those of `epoll_wait`.
+pub fn wait(set: Set, milliseconds: i32) -> Result<Vec<(u64, u32)>, Errno> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
     // SAFETY: as many events as the array has.
-    let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST as i32, 0) };
+    let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST as i32, milliseconds) };
     let count = answer(count.into())? as usize;
     let told = events[..count].iter();
     let mut told: Vec<(u64, u32)> = told.map(|event| (event.u64, event.events)).collect();

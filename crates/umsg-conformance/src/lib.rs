@@ -1,12 +1,13 @@
 //! The same cases against the kernel, the library, the C library and the drop-in.
 //!
 //! Whatever the kernel's `mq_*` calls do on this machine is right; this crate checks that umsg does it too, in
-//! four ways:
+//! five ways:
 //!
 //! - [`cases`]: sentences about one behaviour each, written once and run on every [`backend`]
 //!   ([`instantiate!`] makes a test of each);
 //! - [`compare`]: random operations by several processes and users, on a kernel queue and on umsg in lockstep, with
 //!   every return value, errno, byte and priority compared; what differs is cut down to a short history;
+//! - [`lives`]: the same with processes that fork, run other programs, pass descriptors on and are killed;
 //! - [`ring`]: random operations on a pair of io_uring's rings and on a pair of umsg's;
 //! - `tests/programs.rs`: programs that others wrote, on the kernel and under the drop-in.
 //!
@@ -28,6 +29,7 @@ pub mod compare;
 pub mod epoll;
 pub mod errno;
 pub mod library;
+pub mod lives;
 pub mod ring;
 pub mod runner;
 pub mod site;

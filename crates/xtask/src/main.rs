@@ -52,6 +52,9 @@ enum Task {
         /// How many
         #[arg(long, value_name = "N", default_value_t = test::OPERATIONS)]
         ops: u64,
+        /// Let processes fork, run other programs, pass descriptors on and end, in the place of calls alone
+        #[arg(long)]
+        lives: bool,
     },
     /// Do violence to senders and receivers at random (kill, stop, fork, exec, flood with signals), and account for every message
     Soak {
@@ -167,7 +170,7 @@ fn run(task: &Task) -> Result<()> {
     match task {
         Task::Demo => demo::run(&workspace),
         Task::Test { quick } => test::run(&workspace, *quick),
-        Task::Compare { ops } => test::compare(&workspace, *ops),
+        Task::Compare { ops, lives } => test::compare(&workspace, *ops, *lives),
         Task::Defects { words, minutes } => defects::run(&workspace, words, *minutes),
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
         Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),

@@ -13,6 +13,8 @@ use crate::workspace::Workspace;
 
 /// Random operations that are compared with the kernel, unless asked for another number.
 pub const OPERATIONS: u64 = 100_000;
+/// No history of processes that live begins after so many seconds in `cargo xtask test`.
+const LIVES_SECONDS: u64 = 90;
 /// How long the soak of each face takes, in minutes: all faces at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
@@ -41,6 +43,9 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     note_missing_programs(&mut steps);
     let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
     compare_both(workspace, operations, &mut steps)?;
+    let mut lives = lives(workspace, operations);
+    lives.args(["--seconds", &LIVES_SECONDS.to_string()]);
+    steps.run("comparison, processes that live", &mut lives)?;
     match models {
         None => {
             steps.skip("loom models", "--quick");
@@ -75,12 +80,24 @@ fn note_missing_programs(steps: &mut Steps) {
     }
 }
 
-/// `cargo xtask compare`: only the comparison.
-pub fn compare(workspace: &Workspace, operations: u64) -> Result<()> {
+/// `cargo xtask compare`: only the comparison, of calls or of processes that live.
+pub fn compare(workspace: &Workspace, operations: u64, is_of_lives: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_release())?;
-    compare_both(workspace, operations, &mut steps)?;
+    if is_of_lives {
+        let mut lives = lives(workspace, operations);
+        steps.run("comparison, processes that live", &mut lives)?;
+    } else {
+        compare_both(workspace, operations, &mut steps)?;
+    }
     steps.finish()
+}
+
+/// The comparison of processes that fork, run other programs and end.
+fn lives(workspace: &Workspace, operations: u64) -> Command {
+    let mut lives = comparison(workspace, operations);
+    lives.arg("--lives");
+    lives
 }
 
 /// Compares POSIX and System V queues with the kernel's.

@@ -7,16 +7,20 @@ use std::time::{Duration, Instant};
 use umsg_conformance::backend::{Kind, Posix};
 use umsg_conformance::compare::{self, Comparable, Config, Failure};
 use umsg_conformance::library;
+use umsg_conformance::lives;
 use umsg_conformance::sysv::SystemV;
 
 const USAGE: &str = "\
-usage: compare [--sysv] [--ops N] [--seed S] [--backend preload|dropin|native|c|kernel] [--library PATH] [--counts]
+usage: compare [--sysv|--lives] [--ops N] [--seed S] [--backend preload|dropin|native|c|kernel] [--library PATH] [--counts]
 
 Performs N random operations (100000 if not said otherwise) on the kernel's queues and on umsg's in lockstep and
 compares every answer. Ends with status 1 at the first difference, after printing a short history that shows it.
 The seed is taken from the clock if it is not given; it is printed, so that a run can be repeated.
 
 --sysv compares System V queues, without it POSIX queues are compared.
+
+--lives compares POSIX and System V queues in histories of processes that fork, run other programs, pass descriptors
+on, and end; --seconds S begins no history after that time. It takes the drop-in, or the kernel, as backend.
 
 --counts prints how often each call was answered how. --backend preload (if not said otherwise) runs whole processes
 with libumsg_preload.so preloaded, dropin calls its functions by dlsym, native calls umsg::posix, c calls the functions
@@ -30,6 +34,8 @@ struct Arguments {
     library: Option<PathBuf>,
     counts: bool,
     sysv: bool,
+    lives: bool,
+    seconds: Option<u64>,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -41,6 +47,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         library: None,
         counts: false,
         sysv: false,
+        lives: false,
+        seconds: None,
     };
     while let Some(option) = words.next() {
         if option == "--counts" {
@@ -49,6 +57,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         }
         if option == "--sysv" {
             arguments.sysv = true;
+            continue;
+        }
+        if option == "--lives" {
+            arguments.lives = true;
             continue;
         }
         let value = words
@@ -62,6 +74,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         };
         match option.as_str() {
             "--ops" => arguments.operations = number()?,
+            "--seconds" => arguments.seconds = Some(number()?),
             "--seed" => arguments.seed = number()?,
             "--backend" => arguments.backend = value,
             "--library" => arguments.library = Some(value.into()),
@@ -115,11 +128,20 @@ fn main() -> ExitCode {
         };
         return refuse(&why);
     }
+    if let [first, number] = &words[..]
+        && first == lives::ACTOR
+    {
+        let Err(why) = lives::act(number) else {
+            return ExitCode::SUCCESS;
+        };
+        return refuse(&why);
+    }
     if words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
     match parse(words.into_iter()) {
+        Ok(arguments) if arguments.lives => run_lives(&arguments),
         Ok(arguments) if arguments.sysv => run::<SystemV>(&arguments),
         Ok(arguments) => run::<Posix>(&arguments),
         Err(message) => refuse(&message),
@@ -172,5 +194,54 @@ fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
             ExitCode::from(1)
         }
         Err(failure @ Failure::Impossible(_)) => refuse(&failure.to_string()),
+    }
+}
+
+/// Compares processes that live.
+fn run_lives(arguments: &Arguments) -> ExitCode {
+    let queues = match kind::<Posix>(arguments) {
+        Ok(Kind::Preloaded(library)) => lives::Queues::Dropin(library),
+        Ok(Kind::Kernel) => lives::Queues::Kernel,
+        Ok(_) => return refuse("--lives takes --backend preload or kernel"),
+        Err(message) => return refuse(&message),
+    };
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return refuse(&format!("the path of this program is not known: {error}")),
+    };
+    let said = std::cell::Cell::new(Instant::now());
+    let progress = |done: u64| {
+        if said.get().elapsed() >= Duration::from_secs(10) {
+            said.set(Instant::now());
+            println!("  {done} operations");
+        }
+    };
+    let Arguments {
+        operations, seed, ..
+    } = *arguments;
+    println!(
+        "comparing lives on the kernel with {}: {operations} operations, --seed {seed}",
+        arguments.backend
+    );
+    match lives::run(&lives::Config {
+        program: &program,
+        queues,
+        operations,
+        budget: arguments.seconds.map(Duration::from_secs),
+        seed,
+        progress: Some(&progress),
+    }) {
+        Ok(summary) => {
+            println!("{summary}");
+            for ((call, answer), count) in summary.seen.iter().filter(|_| arguments.counts) {
+                println!("{count:9}  {call}: {answer}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure @ lives::Failure::Difference(_)) => {
+            println!("{failure}");
+            ExitCode::from(1)
+        }
+        Err(failure @ lives::Failure::Impossible(_)) => refuse(&failure.to_string()),
     }
 }

@@ -40,7 +40,8 @@ pub use launch::{WORKER, work};
 pub use lockstep::Seen;
 pub use operation::{Call, Operation, Step, WORKERS};
 pub use random::Random;
-pub use reply::{Outcome, Reply, plain, returned};
+pub use reply::{Leeway, Outcome, Reply, plain, returned};
+pub use shrink::shrink;
 pub use side::Setup;
 pub use worker::{Hand, Shared, UNTOUCHED, payload};
 

@@ -2,16 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::operation::Step;
-
 /// How long to go on cutting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Leaves out what can be left out. `differs` says whether a history still shows a difference, and up to which step.
-pub fn shrink<C: Copy>(
-    steps: Vec<Step<C>>,
-    mut differs: impl FnMut(&[Step<C>]) -> bool,
-) -> Vec<Step<C>> {
+pub fn shrink<S: Copy>(steps: Vec<S>, mut differs: impl FnMut(&[S]) -> bool) -> Vec<S> {
     let until = Instant::now() + PATIENCE;
     let mut steps = steps;
     let mut chunk = (steps.len() / 2).max(1);

@@ -21,6 +21,13 @@ pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU3
     map_words(count, libc::MAP_SHARED, file.as_raw_fd())
 }
 
+/// Unmaps the words of a file, which nothing in this process uses any more.
+pub fn unmap_words(words: &'static [AtomicU32]) {
+    let start = words.as_ptr().cast_mut().cast();
+    // SAFETY: mapped by `words_of` with this length; the caller has the last reference.
+    unsafe { libc::munmap(start, size_of_val(words)) };
+}
+
 fn map_words(count: usize, flags: i32, fd: RawFd) -> Result<&'static [AtomicU32], Errno> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice disturbs no other.

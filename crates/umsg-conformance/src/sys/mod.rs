@@ -11,7 +11,7 @@ pub use descriptor::{
     close_all, forget, is_in, memory_file, pipe, place, read_record, readable, set_of, sockets,
     take, through_a_socket, write_record,
 };
-pub use memory::{shared_words, words_of};
+pub use memory::{shared_words, unmap_words, words_of};
 pub use process::{
     End, Forked, Pause, Pid, die_with_parent, fork, is_gone, kill, lead_group, leave, pid,
     start_thread, state, tid, wait, wait_until_gone,

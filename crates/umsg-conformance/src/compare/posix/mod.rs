@@ -20,7 +20,7 @@
 mod call;
 mod generate;
 mod hand;
-mod notices;
+pub mod notices;
 mod watch;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,227 @@
+//! What a process of a history does, and how it reads.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compare::Outcome;
+
+/// How many processes of a side live at the same time.
+pub const PROCESSES: usize = 5;
+
+/// How many POSIX names and System V keys a history uses.
+pub const NAMES: usize = 3;
+
+/// The length of every message buffer of the POSIX queues, in bytes.
+pub const MESSAGE_SIZE: usize = 16;
+
+/// How long a call waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Waits {
+    /// Until another process acts.
+    Forever,
+    /// As `Forever`, with a deadline in an hour.
+    Long,
+    /// For a few milliseconds.
+    Briefly,
+    /// Its deadline has passed.
+    Not,
+}
+
+/// One act of one process, or one event that happens to it. Descriptors are plain numbers of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Act {
+    Open {
+        name: usize,
+        flags: i32,
+        depth: i64,
+    },
+    Close {
+        fd: i32,
+    },
+    Unlink {
+        name: usize,
+    },
+    Send {
+        fd: i32,
+        priority: u32,
+        waits: Waits,
+    },
+    Receive {
+        fd: i32,
+        waits: Waits,
+    },
+    Attributes {
+        fd: i32,
+    },
+    Nonblock {
+        fd: i32,
+        on: bool,
+    },
+    KeepOnExec {
+        fd: i32,
+        keep: bool,
+    },
+    Dup {
+        fd: i32,
+    },
+    Dup2 {
+        fd: i32,
+        onto: i32,
+    },
+    /// Sends a descriptor to the mailbox that all processes of a side share.
+    Pass {
+        fd: i32,
+    },
+    /// Takes the oldest descriptor out of the mailbox.
+    Take,
+    Poll {
+        fds: [i32; 2],
+        events: i16,
+        waits: bool,
+    },
+    Select {
+        fd: i32,
+    },
+    MakeSet,
+    Control {
+        set: i32,
+        operation: i32,
+        fd: i32,
+        events: u32,
+    },
+    WaitSet {
+        set: i32,
+        waits: bool,
+    },
+    Notify {
+        fd: i32,
+        signal: Option<i32>,
+    },
+    /// Says which notifications have come.
+    Notices,
+    /// Reads the line of a queue that names the registered process.
+    StatusLine {
+        fd: i32,
+    },
+    Get {
+        key: usize,
+        flags: i32,
+    },
+    SendTyped {
+        key: usize,
+        kind: i64,
+        waits: bool,
+    },
+    ReceiveTyped {
+        key: usize,
+        kind: i64,
+        waits: bool,
+    },
+    LimitBytes {
+        key: usize,
+        bytes: u64,
+    },
+    Count {
+        key: usize,
+    },
+    Remove {
+        key: usize,
+    },
+    Fork {
+        child: usize,
+    },
+    Exec,
+    Exit,
+    Kill,
+    /// A signal with a handler.
+    Interrupt,
+    /// A signal with a handler and SA_RESTART.
+    Disturb,
+    StopAndContinue,
+}
+
+impl Act {
+    /// Whether the act may last until another process acts.
+    pub fn may_block(self) -> bool {
+        match self {
+            Act::Send { waits, .. } | Act::Receive { waits, .. } => {
+                matches!(waits, Waits::Forever | Waits::Long)
+            }
+            Act::Poll { waits, .. }
+            | Act::WaitSet { waits, .. }
+            | Act::SendTyped { waits, .. }
+            | Act::ReceiveTyped { waits, .. } => waits,
+            _ => false,
+        }
+    }
+
+    /// Whether the act is done to a blocked process, not by a running one.
+    pub fn is_done_to_the_blocked(self) -> bool {
+        matches!(self, Act::Interrupt | Act::Disturb | Act::StopAndContinue)
+    }
+
+    /// The name of the call, for counts.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Act::Open { .. } => "mq_open",
+            Act::Close { .. } => "close",
+            Act::Unlink { .. } => "mq_unlink",
+            Act::Send { .. } => "mq_send",
+            Act::Receive { .. } => "mq_receive",
+            Act::Attributes { .. } => "mq_getattr",
+            Act::Nonblock { .. } => "F_SETFL",
+            Act::KeepOnExec { .. } => "F_SETFD",
+            Act::Dup { .. } => "dup",
+            Act::Dup2 { .. } => "dup2",
+            Act::Pass { .. } => "sendmsg",
+            Act::Take => "recvmsg",
+            Act::Poll { .. } => "poll",
+            Act::Select { .. } => "select",
+            Act::MakeSet => "epoll_create1",
+            Act::Control { operation, .. } => match operation {
+                libc::EPOLL_CTL_ADD => "EPOLL_CTL_ADD",
+                libc::EPOLL_CTL_MOD => "EPOLL_CTL_MOD",
+                _ => "EPOLL_CTL_DEL",
+            },
+            Act::WaitSet { .. } => "epoll_wait",
+            Act::Notify { .. } => "mq_notify",
+            Act::Notices => "notices",
+            Act::StatusLine { .. } => "pread",
+            Act::Get { .. } => "msgget",
+            Act::SendTyped { .. } => "msgsnd",
+            Act::ReceiveTyped { .. } => "msgrcv",
+            Act::LimitBytes { .. } => "IPC_SET",
+            Act::Count { .. } => "IPC_STAT",
+            Act::Remove { .. } => "IPC_RMID",
+            Act::Fork { .. } => "fork",
+            Act::Exec => "exec",
+            Act::Exit => "exit",
+            Act::Kill => "SIGKILL",
+            Act::Interrupt => "signal",
+            Act::Disturb => "signal with SA_RESTART",
+            Act::StopAndContinue => "SIGSTOP and SIGCONT",
+        }
+    }
+}
+
+/// An act and its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// The process.
+    pub process: usize,
+    /// What it does, or what happens to it.
+    pub act: Act,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{} {:?}", self.process, self.act)
+    }
+}
+
+/// Whether an outcome is a success.
+pub fn succeeded(outcome: Outcome) -> bool {
+    !matches!(outcome, Outcome::Failed(_) | Outcome::Unsupported)
+}

@@ -1,0 +1,136 @@
+//! The known gaps of `docs/protocols.md` section 11 that histories meet, each as a predicate over what has happened.
+
+use std::collections::BTreeSet;
+
+use super::act::{Act, PROCESSES};
+use super::descriptors::{Descriptors, Queue};
+use crate::compare::{Outcome, Reply};
+use crate::errno::Errno;
+
+/// A known gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gap {
+    /// A registration of epoll whose doorbell is not shared as the queue's descriptor is.
+    Doorbell,
+    /// A registration for notification whose process ran another program.
+    NotifyOverExec,
+    /// A blocked call that the kernel has begun anew.
+    BegunAnew,
+}
+
+impl Gap {
+    /// All of them.
+    pub const ALL: [Gap; 3] = [Gap::Doorbell, Gap::NotifyOverExec, Gap::BegunAnew];
+
+    /// The first column of the row in the table.
+    pub fn row(self) -> &'static str {
+        match self {
+            Gap::Doorbell => {
+                "processes of the drop-in share a queue's descriptor, and each has a doorbell of its own"
+            }
+            Gap::NotifyOverExec => {
+                "a process of the drop-in that is registered for notification runs another program, with the queue open"
+            }
+            Gap::BegunAnew => {
+                "a handler with SA_RESTART, or a stop, interrupts a blocked call on a POSIX queue"
+            }
+        }
+    }
+}
+
+/// What has happened in a history, as far as gaps depend on it.
+#[derive(Default)]
+pub struct Ledger {
+    descriptors: Descriptors,
+    blocked: [Option<Act>; PROCESSES],
+    /// Blocked calls that the kernel has begun anew.
+    begun_anew: [bool; PROCESSES],
+    /// Queues on which several calls were blocked when the kernel began one of them anew.
+    reordered: BTreeSet<Queue>,
+}
+
+impl Ledger {
+    /// A process is blocked.
+    pub fn blocked(&mut self, process: usize, act: Act) {
+        self.blocked[process] = Some(act);
+    }
+
+    /// A blocked process got a signal or was stopped.
+    pub fn disturbed(&mut self, process: usize, act: Act) {
+        let Some(queue) = self.waits_for(process) else {
+            return;
+        };
+        if act == Act::Interrupt {
+            return;
+        }
+        self.begun_anew[process] = true;
+        let callers = (0..PROCESSES).filter(|&other| self.waits_for(other) == Some(queue));
+        if callers.count() > 1 {
+            self.reordered.insert(queue);
+        }
+    }
+
+    /// The POSIX queue that a process waits for in mq_send or mq_receive.
+    fn waits_for(&self, process: usize) -> Option<Queue> {
+        match self.blocked[process]? {
+            Act::Send { fd, .. } | Act::Receive { fd, .. } => self.descriptors.queue(process, fd),
+            _ => None,
+        }
+    }
+
+    /// A process sleeps no longer.
+    fn released(&mut self, process: usize) {
+        self.blocked[process] = None;
+        self.begun_anew[process] = false;
+        let waited_for: BTreeSet<Queue> = (0..PROCESSES)
+            .filter_map(|process| self.waits_for(process))
+            .collect();
+        self.reordered.retain(|queue| waited_for.contains(queue));
+    }
+
+    /// A process is about to act.
+    pub fn before(&mut self, process: usize, act: Act) {
+        self.descriptors.before(process, act);
+    }
+
+    /// Both sides gave this answer.
+    pub fn answered(&mut self, process: usize, act: Act, reply: &Reply) {
+        self.released(process);
+        self.descriptors.answered(process, act, reply);
+    }
+
+    /// A process has ended.
+    pub fn ended(&mut self, process: usize) {
+        self.released(process);
+        self.descriptors.ended(process);
+    }
+
+    /// The gap that explains a difference; `None` for an answer stands for a process that is blocked.
+    pub fn gap(
+        &self,
+        process: usize,
+        act: Act,
+        kernel: Option<&Reply>,
+        _other: Option<&Reply>,
+    ) -> Option<Gap> {
+        let descriptors = &self.descriptors;
+        if descriptors.concerns_a_doorbell(process, act) {
+            Some(Gap::Doorbell)
+        } else if descriptors.concerns_a_registration_kept_over_exec(process, act) {
+            Some(Gap::NotifyOverExec)
+        } else if self.was_begun_anew(process, kernel) {
+            Some(Gap::BegunAnew)
+        } else {
+            None
+        }
+    }
+    /// Whether a blocked call differs because the kernel has begun it, or another one on the queue, anew: behind the others, and
+    /// with another look at O_NONBLOCK.
+    fn was_begun_anew(&self, process: usize, kernel: Option<&Reply>) -> bool {
+        let is_refused =
+            kernel.is_some_and(|kernel| kernel.outcome == Outcome::Failed(Errno::EAGAIN));
+        let queue = self.waits_for(process);
+        self.begun_anew[process] && is_refused
+            || queue.is_some_and(|queue| self.reordered.contains(&queue))
+    }
+}

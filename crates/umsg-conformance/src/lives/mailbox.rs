@@ -1,0 +1,70 @@
+//! Descriptors in messages of a socket. The calls are libc's, so that the drop-in sees them.
+
+use std::mem;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use crate::errno::Errno;
+
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    fd: RawFd,
+}
+
+/// A message of one byte and one descriptor, handed to `call`.
+fn with_message(
+    control: &mut Control,
+    call: impl FnOnce(&mut libc::msghdr) -> isize,
+) -> Result<isize, Errno> {
+    let mut byte = [0_u8; 1];
+    let mut bytes = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    // SAFETY: integers and pointers, for which all zeroes are a value.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &mut bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = ptr::from_mut(control).cast();
+    message.msg_controllen = size_of::<Control>() as _;
+    match call(&mut message) {
+        -1 => Err(Errno::last()),
+        length => Ok(length),
+    }
+}
+
+fn control(fd: RawFd) -> Control {
+    // SAFETY: integers, for which all zeroes are a value.
+    let mut control: Control = unsafe { mem::zeroed() };
+    control.header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<RawFd>()) as _;
+    control.header.cmsg_level = libc::SOL_SOCKET;
+    control.header.cmsg_type = libc::SCM_RIGHTS;
+    control.fd = fd;
+    control
+}
+
+/// Sends a descriptor.
+///
+/// # Errors
+/// Those of `sendmsg`; EAGAIN if the socket is full.
+pub fn send(socket: RawFd, fd: RawFd) -> Result<(), Errno> {
+    with_message(&mut control(fd), |message| {
+        // SAFETY: one byte and one control message with one descriptor, all alive during the call.
+        unsafe { libc::sendmsg(socket, message, libc::MSG_DONTWAIT) }
+    })
+    .map(drop)
+}
+
+/// Receives a descriptor, which stays open on exec.
+///
+/// # Errors
+/// Those of `recvmsg`; EAGAIN if there is no message.
+pub fn receive(socket: RawFd) -> Result<RawFd, Errno> {
+    let mut control = control(-1);
+    with_message(&mut control, |message| {
+        // SAFETY: places for one byte and one control message with one descriptor, all alive during the call.
+        unsafe { libc::recvmsg(socket, message, libc::MSG_DONTWAIT) }
+    })?;
+    Ok(control.fd)
+}

@@ -1,0 +1,175 @@
+//! Processes that live, on the kernel and under the drop-in in lockstep.
+//!
+//! [`crate::compare`] keeps its processes. Here they fork from a process that uses queues, run another program that
+//! inherits descriptors, exit, are killed, pass descriptors on, reuse numbers, share epoll sets, and end the blocked calls
+//! of each other. One history uses POSIX and System V queues:
+//!
+//! ```text
+//!   coordinator ──sockets──► p0 ─fork─► p1 ─exec─► p1   (kernel, in an IPC namespace of the history)
+//!        │
+//!        └───────sockets──► p0 ─fork─► p1 ─exec─► p1   (drop-in, in a directory of the history)
+//! ```
+//!
+//! Each step is taken by the same process of both sides. A process that sleeps in a call is noticed by its state in `/proc`
+//! before the next step begins. A difference ends the history: it is a known gap ([`gaps`]), or it is cut down to the
+//! steps that show it.
+
+mod act;
+mod actor;
+mod descriptors;
+mod gaps;
+mod generate;
+mod lockstep;
+mod mailbox;
+mod side;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+pub use actor::{ACTOR, act};
+pub use gaps::Gap;
+pub use lockstep::Seen;
+pub use side::Queues;
+
+use crate::compare::shrink;
+use act::Step;
+use generate::Generator;
+use lockstep::{End, Played};
+
+/// How long to wait for an answer while a history is cut down.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// How often a difference is looked at again before it is cut down.
+const ATTEMPTS: u32 = 3;
+
+/// What to compare.
+pub struct Config<'a> {
+    /// The program `compare`.
+    pub program: &'a Path,
+    /// What is compared with the kernel.
+    pub queues: Queues,
+    /// The least number of operations.
+    pub operations: u64,
+    /// No history begins after this time.
+    pub budget: Option<Duration>,
+    /// The start of the random numbers.
+    pub seed: u64,
+    /// Is told now and then how many operations were done.
+    pub progress: Option<&'a dyn Fn(u64)>,
+}
+
+/// What was compared.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Operations that both sides performed.
+    pub operations: u64,
+    /// Histories that they belonged to.
+    pub histories: u64,
+    /// Operations that blocked.
+    pub blocked: u64,
+    /// Histories that a known gap ended.
+    pub masked: BTreeMap<Gap, u64>,
+    /// How often each call was answered how.
+    pub seen: Seen,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} operations in {} histories, {} of them blocking: no difference",
+            self.operations, self.histories, self.blocked
+        )?;
+        if !self.masked.is_empty() {
+            write!(f, " but known gaps:")?;
+        }
+        for (gap, count) in &self.masked {
+            write!(f, "\n{count:6} histories ended at: {}", gap.row())?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a comparison came to no result, as text: the difference and a short history that shows it.
+#[derive(Debug)]
+pub enum Failure {
+    /// The two sides are different.
+    Difference(String),
+    /// The comparison could not be carried out.
+    Impossible(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Difference(text) => f.write_str(text),
+            Failure::Impossible(why) => write!(f, "nothing could be compared: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+fn differs(played: &Played) -> bool {
+    matches!(played.end, End::Differed(_))
+}
+
+/// Cuts a history down to the steps that show the difference.
+fn explain(config: &Config<'_>, steps: Vec<Step>, history: u64, first: Played) -> String {
+    let sides = [Queues::Kernel, config.queues.clone()];
+    let play = |steps: &[Step]| lockstep::play(config.program, &sides, steps, AGAIN);
+    let again = (0..ATTEMPTS).filter(|_| differs(&play(&steps))).count() as u32;
+    let mut shortest = first;
+    if again > 0 {
+        shrink(steps, |steps| {
+            // A difference that depends on timing gets as many attempts as it may need.
+            let found = (0..=ATTEMPTS - again).map(|_| play(steps)).find(differs);
+            let still = found.is_some();
+            if let Some(played) = found {
+                shortest = played;
+            }
+            still
+        });
+    }
+    format!(
+        "a difference, in history {history} of seed {} (again in {again} of {ATTEMPTS} attempts):\n{shortest}",
+        config.seed
+    )
+}
+
+/// Compares the kernel with the drop-in.
+///
+/// # Errors
+/// The first difference, with a short history that shows it; or why nothing could be compared.
+pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
+    let sides = [Queues::Kernel, config.queues.clone()];
+    let mut generator = Generator::new(config.seed);
+    let mut summary = Summary::default();
+    let began = Instant::now();
+    let in_time = || config.budget.is_none_or(|budget| began.elapsed() < budget);
+    while summary.operations < config.operations && in_time() {
+        let steps = generator.history();
+        let played = lockstep::play(config.program, &sides, &steps, side::PATIENCE);
+        summary.operations += played.operations;
+        summary.blocked += played.blocked;
+        for (what, count) in &played.seen {
+            *summary.seen.entry(what.clone()).or_default() += count;
+        }
+        match &played.end {
+            End::Agreed => {}
+            End::Masked(gap) => *summary.masked.entry(*gap).or_default() += 1,
+            End::Impossible(why) => return Err(Failure::Impossible(why.clone())),
+            End::Differed(_) => {
+                let text = explain(config, steps, summary.histories, played);
+                return Err(Failure::Difference(text));
+            }
+        }
+        summary.histories += 1;
+        if let Some(progress) = config.progress {
+            progress(summary.operations);
+        }
+    }
+    Ok(summary)
+}
