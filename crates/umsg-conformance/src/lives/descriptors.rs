@@ -11,7 +11,7 @@ use super::act::{Act, NAMES, PROCESSES, succeeded};
 use crate::compare::{Outcome, Reply};
 
 /// An open file description.
-type Description = u32;
+pub type Description = u32;
 /// A queue, whatever its name.
 pub type Queue = u32;
 /// A process's record of a queue.
@@ -245,6 +245,12 @@ impl Descriptors {
             }
         }
         self.processes[process].numbers = numbers;
+    }
+
+    /// The open file description that a number leads to.
+    pub fn description(&self, process: usize, number: i32) -> Option<Description> {
+        self.at(process, number)
+            .map(|descriptor| descriptor.description)
     }
 
     /// The queue that a number leads to.

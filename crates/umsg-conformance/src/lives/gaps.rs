@@ -16,11 +16,18 @@ pub enum Gap {
     NotifyOverExec,
     /// A blocked call that the kernel has begun anew.
     BegunAnew,
+    /// Several processes sleep in epoll_wait for one set.
+    OneSetSeveralWaiters,
 }
 
 impl Gap {
     /// All of them.
-    pub const ALL: [Gap; 3] = [Gap::Doorbell, Gap::NotifyOverExec, Gap::BegunAnew];
+    pub const ALL: [Gap; 4] = [
+        Gap::Doorbell,
+        Gap::NotifyOverExec,
+        Gap::BegunAnew,
+        Gap::OneSetSeveralWaiters,
+    ];
 
     /// The first column of the row in the table.
     pub fn row(self) -> &'static str {
@@ -33,6 +40,9 @@ impl Gap {
             }
             Gap::BegunAnew => {
                 "a handler with SA_RESTART, or a stop, interrupts a blocked call on a POSIX queue"
+            }
+            Gap::OneSetSeveralWaiters => {
+                "several processes of the drop-in sleep in epoll_wait for one set"
             }
         }
     }
@@ -120,6 +130,8 @@ impl Ledger {
             Some(Gap::NotifyOverExec)
         } else if self.was_begun_anew(process, kernel) {
             Some(Gap::BegunAnew)
+        } else if self.is_one_of_several_waiters(process, act) {
+            Some(Gap::OneSetSeveralWaiters)
         } else {
             None
         }
@@ -132,5 +144,19 @@ impl Ledger {
         let queue = self.waits_for(process);
         self.begun_anew[process] && is_refused
             || queue.is_some_and(|queue| self.reordered.contains(&queue))
+    }
+    /// Whether another process sleeps in epoll_wait for the set that this one waits for.
+    fn is_one_of_several_waiters(&self, process: usize, act: Act) -> bool {
+        let set = |process, act| match act {
+            Act::WaitSet { set, .. } => self.descriptors.description(process, set),
+            _ => None,
+        };
+        let Some(waited_for) = set(process, act) else {
+            return false;
+        };
+        (0..PROCESSES).any(|other| {
+            let waits = self.blocked[other].and_then(|act| set(other, act));
+            other != process && waits == Some(waited_for)
+        })
     }
 }
