@@ -39,7 +39,11 @@ fn record(home: &Home, input: &mut Input<'_>) {
 
 /// Where identifiers of System V queues come from.
 fn next(home: &Home, input: &mut Input<'_>) {
-    fs::write(home.path("msg/.next"), input.rest()).expect("memory");
+    let own = home
+        .path("own")
+        .join(rustix::process::geteuid().as_raw().to_string());
+    fs::create_dir_all(own.join("lock")).expect("memory");
+    fs::write(own.join("next"), input.rest()).expect("memory");
     use_keys(home);
 }
 

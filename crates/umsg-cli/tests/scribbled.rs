@@ -98,7 +98,7 @@ fn a_system_v_queue_is_removed_whatever_its_header_says() {
             }
             let left = std::fs::read_dir(site.path().join("msg")).unwrap();
             let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-            assert_eq!(left, [".next"]);
+            assert!(left.is_empty(), "{left:?}");
             site.umsg(&["create", KEY, "--exclusive"]).text();
         }
     }

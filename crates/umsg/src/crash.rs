@@ -185,10 +185,10 @@ points! {
     MSGGET_EMPTY;
     /// A System V queue's file has its contents and no name: it vanishes.
     MSGGET_FILLED;
-    /// An identifier is noted as given out: no queue has it.
-    MSGGET_NUMBERED;
-    /// The file has its index and no label: it is no queue, who comes to the index next takes it.
+    /// The file has its index and no label: it is no queue; a process of its user, or root, that comes to the index takes it.
     MSGGET_INDEXED;
+    /// An identifier is noted as given out: no queue has it, and the file goes as one that has only its index.
+    MSGGET_NUMBERED;
     /// The file has its label: the queue exists.
     MSGGET_LABELLED;
     /// A queue's file has the rights of before and after a change, its header those of before: nothing was changed.

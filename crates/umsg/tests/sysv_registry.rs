@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use support::Random;
 use support::child::{Child, Exit};
@@ -28,15 +29,20 @@ fn find(namespace: &Namespace, key: i32) -> Result<Queue, OpenError> {
     options(namespace).open(key)
 }
 
-/// The names in `msg/`, without that of the file that counts identifiers.
+/// The names in `msg/`.
 fn names(place: &Place) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(place.path().join("msg"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name != ".next")
         .collect();
     names.sort();
     names
+}
+
+/// The file in which the user notes the last identifier.
+fn last(place: &Place) -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    place.path().join(format!("own/{user}/next"))
 }
 
 #[test]
@@ -403,16 +409,35 @@ fn nobody_takes_a_key_by_a_label_behind_that_of_its_queue() {
 }
 
 #[test]
+fn nobody_takes_a_key_by_a_name_of_its_label_that_was_taken_when_its_queue_was_made() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let at = |name: &str| place.path().join("msg").join(name);
+    fs::create_dir(at("k-00001234")).unwrap();
+    let queue = make(&place.namespace, KEY).unwrap();
+    assert_eq!(names(&place).last().unwrap(), "k-00001234-1");
+    // The clock of files has ticks.
+    std::thread::sleep(Duration::from_millis(50));
+    fs::remove_dir(at("k-00001234")).unwrap();
+    assert_eq!(find(&place.namespace, KEY).unwrap().id(), queue.id());
+    // A whole queue of the same key, with the first name of the label.
+    drop(make(&elsewhere.namespace, PRIVATE).unwrap());
+    let other = make(&elsewhere.namespace, KEY).unwrap().id();
+    let file = elsewhere.path().join("msg").join(other.to_string());
+    fs::rename(file, at(&other.to_string())).unwrap();
+    symlink(other.to_string(), at("k-00001234")).unwrap();
+    assert_eq!(find(&place.namespace, KEY).unwrap().id(), queue.id());
+    queue.remove().unwrap();
+    assert_eq!(find(&place.namespace, KEY).unwrap().id(), other);
+}
+
+#[test]
 fn a_damaged_or_foreign_header_is_told_and_not_believed() {
     let place = Place::new();
     let path = place.path().join("msg/0");
     make(&place.namespace, KEY).unwrap();
     let at_index = |index: u32| place.path().join(format!("msg/{index}")).exists();
     // The next that is made begins anew at index 0.
-    let next: Vec<u8> = [63_u32, 0, 0, 0]
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
+    let next = 64_u64.to_le_bytes();
     let good = fs::File::options()
         .read(true)
         .write(true)
@@ -443,7 +468,7 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
         let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
         assert_eq!(known, [(KEY, false)], "byte {at}");
         // Nobody takes its index, either.
-        fs::write(place.path().join("msg/.next"), &next).unwrap();
+        fs::write(last(&place), next).unwrap();
         let own = make(&place.namespace, KEY + 1).unwrap();
         assert!(own.id() % 32_768 != 0 && at_index(0));
         own.remove().unwrap();
@@ -487,7 +512,7 @@ fn identifiers_go_on_where_they_ended_and_a_lost_note_does_not_bring_them_back()
         queue.remove().unwrap();
     }
     let kept = make(&place.namespace, PRIVATE).unwrap();
-    fs::remove_file(place.path().join("msg/.next")).unwrap();
+    fs::remove_file(last(&place)).unwrap();
     let next = make(&place.namespace, PRIVATE).unwrap();
     assert!(
         next.id() > kept.id() && next.id() % 32_768 == 0,

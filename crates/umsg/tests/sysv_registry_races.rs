@@ -4,7 +4,8 @@ mod support;
 
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
@@ -43,6 +44,16 @@ struct Race {
 
 // SAFETY: atomics only.
 unsafe impl Zeroed for Race {}
+
+/// How many queues each process of a race makes.
+const EACH: usize = 60;
+
+/// The identifiers that the processes of a race were given, plus one.
+#[repr(C)]
+struct Given([AtomicU32; EACH * PROCESSES]);
+
+// SAFETY: atomics only.
+unsafe impl Zeroed for Given {}
 
 /// Has all processes do `work` at the same moment.
 fn race(race: &Race, work: impl Fn(usize)) {
@@ -142,22 +153,22 @@ fn queues_without_a_key_that_are_made_at_once_are_all_distinct() {
     assert_eq!(ids.len(), PROCESSES * 20);
 }
 
-/// The names in `msg/`, without that of the file that counts identifiers.
+/// The names in `msg/`.
 fn names(place: &Place) -> Vec<String> {
     let entries = fs::read_dir(place.path().join("msg")).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name != ".next")
         .collect();
     names.sort();
     names
 }
 
-/// A process that holds the lock of the directory until it is killed.
+/// A process that holds the lock of its user until it is killed.
 fn holder(place: &Place) -> Child {
     let shared = Shared::<Race>::new();
     let child = Child::run(|| {
-        let directory = fs::File::open(place.path().join("msg")).unwrap();
+        let own = rustix::process::geteuid().as_raw().to_string();
+        let directory = fs::File::open(place.path().join("own").join(own).join("lock")).unwrap();
         rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive).unwrap();
         shared.ready.store(1, SeqCst);
         loop {
@@ -202,6 +213,143 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
         assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1, "{n}");
     }
     assert_eq!(names(&place), ["0", "k-00001234"]);
+}
+
+/// Users who take part where the tests run as root.
+const VICTIM: u32 = 1001;
+const STRANGER: u32 = 1002;
+
+/// A namespace of all users', where the tests run as root.
+fn of_all_users() -> Option<Place> {
+    let place = Place::new();
+    fs::set_permissions(place.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    match umsg::Namespace::at(place.path()) {
+        Ok(_) if rustix::process::geteuid().is_root() => Some(place),
+        other => {
+            eprintln!("left out: needs root, to act as several users: {other:?}");
+            None
+        }
+    }
+}
+
+fn become_user(user: u32) {
+    // SAFETY: ids of this process, which is a child of its own.
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(user, user, user) == 0
+            && libc::setresuid(user, user, user) == 0
+    };
+    assert!(done);
+}
+
+fn as_user(user: u32, work: impl FnOnce()) {
+    let mut child = Child::run(|| {
+        become_user(user);
+        work();
+        0
+    });
+    child.expect(Exit::Code(0), "a user");
+}
+
+/// All that can be opened below a directory, locked in each way there is.
+fn lock_all(path: &Path, held: &mut Vec<fs::File>) {
+    use rustix::fs::{FlockOperation, fcntl_lock, flock};
+    let writable = fs::File::options().read(true).write(true).open(path);
+    if let Ok(file) = writable.or_else(|_| fs::File::open(path)) {
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let _ = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
+        held.push(file);
+    }
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if !entry.file_type().unwrap().is_symlink() {
+            lock_all(&entry.path(), held);
+        }
+    }
+}
+
+#[test]
+fn what_a_stranger_locks_keeps_nobody_from_making_changing_and_removing_queues() {
+    let _turn = turn();
+    let Some(place) = of_all_users() else { return };
+    let shared = Shared::<Race>::new();
+    as_user(VICTIM, || drop(open(&place, 1, true).unwrap()));
+    drop(open(&place, 2, true).unwrap());
+    let _stranger = Child::run(|| {
+        become_user(STRANGER);
+        let mut held = Vec::new();
+        lock_all(place.path(), &mut held);
+        shared.ready.store(1, SeqCst);
+        loop {
+            std::thread::sleep(STUCK);
+        }
+    });
+    assert!(wait_until(STUCK, || shared.ready.load(SeqCst) == 1));
+    for user in [VICTIM, 0, STRANGER + 1] {
+        as_user(user, || {
+            let queue = open(&place, KEY, true).unwrap();
+            let change = Change {
+                mode: Some(0o640),
+                ..Change::default()
+            };
+            queue.set(&change).unwrap();
+            queue.remove().unwrap();
+        });
+    }
+    for user in [VICTIM, 0] {
+        let key = if user == 0 { 2 } else { 1 };
+        as_user(user, || find(&place, key).unwrap().remove().unwrap());
+    }
+    assert_eq!(names(&place), [""; 0]);
+}
+
+#[test]
+fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there() {
+    let _turn = turn();
+    let Some(place) = of_all_users() else { return };
+    let users = [VICTIM, STRANGER, 0];
+    let shared = Shared::<Race>::new();
+    for round in 0..30 {
+        // A label that its owner and root may take away, and others go round.
+        as_user(users[round % 2], || {
+            symlink("77", place.path().join("msg/k-00001234")).unwrap()
+        });
+        race(&shared, |number| {
+            become_user(users[number % users.len()]);
+            let id = match open(&place, KEY, true) {
+                Ok(queue) => queue.id() as u32 + 1,
+                Err(OpenError::AlreadyExists) => 0,
+                Err(error) => panic!("{error}"),
+            };
+            shared.found[number].store(id, SeqCst);
+        });
+        let found = shared.found.iter().map(|id| id.load(SeqCst));
+        let made: Vec<u32> = found.filter(|id| *id != 0).collect();
+        assert_eq!(made.len(), 1, "round {round}");
+        assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1);
+        let queue = find(&place, KEY).unwrap();
+        assert_eq!(queue.id() as u32 + 1, made[0]);
+        queue.remove().unwrap();
+        let _ = fs::remove_file(place.path().join("msg/k-00001234"));
+        assert_eq!(names(&place), [""; 0], "round {round}");
+    }
+}
+
+#[test]
+fn identifiers_of_users_that_make_and_remove_queues_at_once_never_come_back() {
+    let _turn = turn();
+    let Some(place) = of_all_users() else { return };
+    let given = Shared::<Given>::new();
+    let start = Shared::<Race>::new();
+    race(&start, |number| {
+        become_user([VICTIM, STRANGER, 0][number % 3]);
+        for n in 0..EACH {
+            let queue = open(&place, PRIVATE, false).unwrap();
+            given.0[number * EACH + n].store(queue.id() as u32 + 1, SeqCst);
+            queue.remove().unwrap();
+        }
+    });
+    let ids: HashSet<u32> = given.0.iter().map(|id| id.load(SeqCst)).collect();
+    assert_eq!(ids.len(), EACH * PROCESSES);
 }
 
 #[test]

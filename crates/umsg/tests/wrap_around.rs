@@ -411,10 +411,10 @@ fn identifiers_begin_anew_and_leave_out_those_that_are_in_use() {
         options.open(sysv::PRIVATE).unwrap()
     };
     let note = |index: u32, sequence: u32| {
-        let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&index.to_le_bytes());
-        bytes[4..8].copy_from_slice(&sequence.to_le_bytes());
-        std::fs::write(place.path().join("msg/.next"), bytes).unwrap();
+        let last = u64::from(sequence) * u64::from(sysv_format::INDICES) + u64::from(index);
+        let user = rustix::process::geteuid().as_raw();
+        let path = place.path().join(format!("own/{user}/next"));
+        std::fs::write(path, (last + 1).to_le_bytes()).unwrap();
     };
     let kept = make();
     kept.send(1, b"kept").unwrap();

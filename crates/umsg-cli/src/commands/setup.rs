@@ -104,7 +104,9 @@ fn check_contents(path: &Path) -> Result {
         return Ok(());
     };
     let is_own = |name: &OsStr| {
-        ["bell", "mq", "msg", "ring"].iter().any(|own| name == *own)
+        ["bell", "mq", "msg", "own", "ring"]
+            .iter()
+            .any(|own| name == *own)
             || name.as_bytes().starts_with(b".namespace")
     };
     let other = entries.flatten().find(|entry| !is_own(&entry.file_name()));

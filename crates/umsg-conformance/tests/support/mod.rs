@@ -117,8 +117,6 @@ fn queues_in(namespace: &Path) -> Vec<PathBuf> {
         .flatten()
         .flatten()
         .map(|entry| entry.path())
-        // The number of the next queue.
-        .filter(|path| !path.ends_with("msg/.next"))
         .collect()
 }
 

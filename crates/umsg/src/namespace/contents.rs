@@ -57,7 +57,13 @@ fn is_namespace(directory: &Directory) -> bool {
 }
 
 /// The directories, in the order in which they are made.
-const KINDS: [&str; 4] = [queues::POSIX, queues::SYSV, queues::RINGS, queues::BELLS];
+const KINDS: [&str; 5] = [
+    queues::POSIX,
+    queues::SYSV,
+    queues::RINGS,
+    queues::BELLS,
+    queues::OWN,
+];
 
 fn is_directory(directory: &Directory, name: &str) -> bool {
     is(directory, name, FileType::Directory)

@@ -96,7 +96,7 @@ mod tests {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let at = |path: &str| dir.path().join(path);
-        for file in ["mq/q", "ring/r", "msg/3", "msg/.next"] {
+        for file in ["mq/q", "ring/r", "msg/3"] {
             std::fs::write(at(file), b"").unwrap();
         }
         std::fs::create_dir(at("mq/goes")).unwrap();

@@ -219,7 +219,10 @@ mod tests {
         assert_eq!(two.limits().unwrap(), Limits::default());
         one.set_limits(&changed()).unwrap();
         assert_eq!(two.limits().unwrap(), changed());
-        assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
+        assert_eq!(
+            dir.names(),
+            [".namespace", "bell", "mq", "msg", "own", "ring"]
+        );
     }
 
     #[test]

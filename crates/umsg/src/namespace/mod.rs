@@ -11,13 +11,14 @@
 //! │   └── jobs               the queue /jobs, which goes with its last user: a directory of the user who made it,
 //! │       └── queue          and its file; see `transient/`
 //! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
-//! │   ├── .next              where the next identifier comes from
 //! │   ├── 3                  a queue's file, by its index
 //! │   └── k-00001234         its label: a link that has its key for a name and its identifier for a text
 //! ├── bell                   root's, mode 1777: a FIFO for each queue that is polled, see `bells.rs`
-//! └── ring                   root's, mode 1777: rings
-//!     ├── jobs               the ring /jobs: a regular file of the user who receives from it
-//!     └── .bell-1234         its doorbell: a socket with the number of that file's inode
+//! ├── ring                   root's, mode 1777: rings
+//! │   ├── jobs               the ring /jobs: a regular file of the user who receives from it
+//! │   └── .bell-1234         its doorbell: a socket with the number of that file's inode
+//! └── own                    root's, mode 1777
+//!     └── 1000               what user 1000 keeps for himself beside System V queues, see `msg/own.rs`
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
 //! ```
 //!
@@ -60,6 +61,7 @@ mod identified;
 mod intruders;
 pub(crate) mod life;
 mod limits;
+mod meeting;
 mod msg;
 mod names;
 mod open;

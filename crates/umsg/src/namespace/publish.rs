@@ -217,7 +217,10 @@ mod tests {
             new.publish(&name("/q"), 0o600).unwrap();
             assert_eq!(dir.queue_names(), ["q"]);
             assert_eq!(std::fs::read(dir.queue("q")).unwrap(), b"whole");
-            assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
+            assert_eq!(
+                dir.names(),
+                [".namespace", "bell", "mq", "msg", "own", "ring"]
+            );
         }
     }
 
@@ -232,7 +235,10 @@ mod tests {
             one.unwrap().publish(&name("/q"), 0o600).unwrap();
             let error = two.unwrap().publish(&name("/q"), 0o600).unwrap_err();
             assert_eq!(error, FileError::AlreadyExists);
-            assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
+            assert_eq!(
+                dir.names(),
+                [".namespace", "bell", "mq", "msg", "own", "ring"]
+            );
         }
     }
 
@@ -241,7 +247,10 @@ mod tests {
         for create in WAYS {
             let dir = TestDir::new();
             drop(create(&dir.namespace(), 0o600).unwrap());
-            assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
+            assert_eq!(
+                dir.names(),
+                [".namespace", "bell", "mq", "msg", "own", "ring"]
+            );
             assert_eq!(dir.queue_names(), Vec::<String>::new());
         }
     }
@@ -319,7 +328,10 @@ mod tests {
             dir.names()
         );
         drop(create_temporary(&namespace, 0o600).unwrap());
-        assert_eq!(dir.names(), [".namespace", "bell", "mq", "msg", "ring"]);
+        assert_eq!(
+            dir.names(),
+            [".namespace", "bell", "mq", "msg", "own", "ring"]
+        );
     }
 
     #[test]

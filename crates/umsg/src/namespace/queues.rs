@@ -21,6 +21,8 @@ pub(super) const SYSV: &str = "msg";
 pub(crate) const RINGS: &str = "ring";
 /// The sub-directory for the doorbells of queues that are polled; see [`super::bells`].
 pub(super) const BELLS: &str = "bell";
+/// The sub-directory for what each user keeps for himself beside the System V queues; see [`super::msg`].
+pub(super) const OWN: &str = "own";
 /// The way from either to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 

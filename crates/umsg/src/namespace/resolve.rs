@@ -176,6 +176,7 @@ fn admitted(
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
     let _ = queues::make_fit(&directory, queues::RINGS, mode, caller);
     let _ = queues::make_fit(&directory, queues::BELLS, mode, caller);
+    let _ = queues::make_fit(&directory, queues::OWN, mode, caller);
     Ok(Namespace {
         owner: directory.owner(),
         path: path.into(),

@@ -23,6 +23,7 @@ d /dev/shm/umsg/mq   1777 root root -
 d /dev/shm/umsg/msg  1777 root root -
 d /dev/shm/umsg/ring 1777 root root -
 d /dev/shm/umsg/bell 1777 root root -
+d /dev/shm/umsg/own  1777 root root -
 ";
 
 /// What [`Namespace::setup_shared`] found and did.
@@ -78,13 +79,20 @@ impl Namespace {
         let mut directory = Directory::open(&path)?;
         trust::check_owner(&directory, 0)?;
         contents::check(&directory, Otherwise::Make)?;
-        for kind in [queues::POSIX, queues::SYSV, queues::RINGS, queues::BELLS] {
+        for kind in [
+            queues::POSIX,
+            queues::SYSV,
+            queues::RINGS,
+            queues::BELLS,
+            queues::OWN,
+        ] {
             queues::evict(&directory, kind)?;
         }
         let posix_made = queues::make_fit(&directory, queues::POSIX, SHARED_MODE, 0)?;
         let sysv_made = queues::make_fit(&directory, queues::SYSV, SHARED_MODE, 0)?;
         let rings_made = queues::make_fit(&directory, queues::RINGS, SHARED_MODE, 0)?;
         let bells_made = queues::make_fit(&directory, queues::BELLS, SHARED_MODE, 0)?;
+        let own_made = queues::make_fit(&directory, queues::OWN, SHARED_MODE, 0)?;
         let record_written = claim::claim(&mut directory)?;
         let mode_differs = directory.mode() != SHARED_MODE;
         if mode_differs {
@@ -93,7 +101,7 @@ impl Namespace {
         Ok(SetupReport {
             directory_made,
             mode_changed: mode_differs && !directory_made,
-            queues_directory_made: posix_made || sysv_made || rings_made || bells_made,
+            queues_directory_made: posix_made || sysv_made || rings_made || bells_made || own_made,
             record_written,
             out_of_sight: path.parent().map(out_of_sight).unwrap_or_default(),
             path,
@@ -153,7 +161,7 @@ mod tests {
         let report = Namespace::setup_shared(shared(&dir)).unwrap();
         assert!(report.directory_made && report.queues_directory_made && report.record_written);
         assert!(!report.mode_changed);
-        for path in ["", "bell", "mq", "msg", "ring"].map(|sub| shared(&dir).join(sub)) {
+        for path in ["", "bell", "mq", "msg", "own", "ring"].map(|sub| shared(&dir).join(sub)) {
             assert_eq!(mode(&path), 0o1777);
         }
         let again = Namespace::setup_shared(shared(&dir)).unwrap();

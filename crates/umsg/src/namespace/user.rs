@@ -1,191 +1,43 @@
-//! The directory of a user's own: `/dev/shm/umsg-UID`, or one beside it if another user has that name.
-//!
-//! Every user can make names in /dev/shm, so another user can take `umsg-UID`. The programs of the user then meet in
-//! `umsg-UID-<16 hexadecimal digits>`, whose name nobody can guess before it is made.
-//!
-//! A directory counts if it belongs to the user. It is *settled* once it has the sub-directory `mq`, and *offered* before.
-//!
-//! | the user's directories | a program |
-//! |---|---|
-//! | one is settled | uses it |
-//! | none | offers one: `umsg-UID` if that name is free, else a random name |
-//! | some are offered | opens the lowest, removes the others, lists again, and settles the lowest if it is the only one |
-//!
-//! Two directories are never settled. Both would have been listed alone after they were opened, and an opened directory that is removed
-//! can't be settled. So the later of the two listings shows the other directory.
-//!
-//! A settled directory stays in use until it is removed, also when the name `umsg-UID` becomes free.
-//!
-//! **If a process dies** after it offered a directory, the next process settles or removes it.
+//! The directory of a user's own: `/dev/shm/umsg-UID`, or one beside it if another user has that name; see `meeting.rs`. It is settled
+//! once it has the sub-directory of POSIX queues.
 
-use std::ffi::OsStr;
-use std::fs::read_dir;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rustix::fs::{self, FileType, Mode};
-use rustix::io::Errno;
+use rustix::fs;
 
 use super::contents::{self, Otherwise};
-use super::directory::Directory;
 use super::error::NamespaceError;
+use super::meeting::{Meeting, user_in};
 use super::queues::POSIX;
-use super::random;
 
 const PREFIX: &str = "umsg-";
-/// Hexadecimal digits behind a user's number.
-const DIGITS: usize = 16;
-/// How often the directories are listed before other processes are said to keep changing them, and the longest sleep between.
-const ATTEMPTS: u32 = 500;
-const NAP: Duration = Duration::from_millis(10);
+
+fn meeting(base: &Path, user: u32) -> Meeting<'_> {
+    Meeting {
+        base,
+        prefix: PREFIX,
+        user,
+        mark: POSIX,
+        mode: 0o700,
+        check: |directory| contents::check(directory, Otherwise::Make),
+    }
+}
 
 /// The directory of the user's own, made if need be.
 pub(super) fn directory(base: &Path, user: u32) -> Result<PathBuf, NamespaceError> {
-    let usual = usual(base, user);
-    if is_settled(&usual, user) || is_an_obstacle_of_ones_own(&usual, user) {
-        return Ok(usual);
-    }
-    for attempt in 0..ATTEMPTS {
-        let own = Own::list(base, user)?;
-        if let Some(settled) = own.settled {
-            return Ok(settled);
-        }
-        match own.offered.split_first() {
-            None => offer(base, user)?,
-            Some((lowest, others)) => {
-                if settle(base, user, lowest, others)? {
-                    return Ok(lowest.clone());
-                }
-                std::thread::sleep(NAP.min(Duration::from_micros(50) * attempt));
-            }
-        }
-    }
-    Err(NamespaceError::system("mkdir", &usual, Errno::AGAIN))
+    meeting(base, user).directory()
 }
 
-/// The directory of a user that another user's name is in the way of, if there is such a name.
+/// The usual name of a user's directory and the owner of what stands there, if that is another user.
 pub(super) fn taken(base: &Path, user: u32) -> Option<(PathBuf, u32)> {
-    let usual = usual(base, user);
+    let usual = meeting(base, user).usual();
     let owner = fs::lstat(&usual).ok()?.st_uid;
     (owner != user).then_some((usual, owner))
 }
 
-fn usual(base: &Path, user: u32) -> PathBuf {
-    base.join(format!("{PREFIX}{user}"))
-}
-
 /// The user id in the name of a user's own directory.
 pub(super) fn owner_in(path: &Path) -> Option<u32> {
-    let name = path.file_name().and_then(OsStr::to_str)?;
-    let rest = name.strip_prefix(PREFIX)?;
-    let (number, suffix) = match rest.split_once('-') {
-        Some((number, suffix)) => (number, Some(suffix)),
-        None => (rest, None),
-    };
-    let user = number.parse::<u32>().ok()?;
-    let is_suffix = |text: &str| {
-        text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    (number == user.to_string() && suffix.is_none_or(is_suffix)).then_some(user)
-}
-
-/// The directories of a user, each list in the order of their names.
-struct Own {
-    settled: Option<PathBuf>,
-    offered: Vec<PathBuf>,
-}
-
-impl Own {
-    fn list(base: &Path, user: u32) -> Result<Own, NamespaceError> {
-        let refuse = |e: std::io::Error| {
-            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
-            NamespaceError::looking("open", base, errno)
-        };
-        let mut paths = Vec::new();
-        for entry in read_dir(base).map_err(refuse)? {
-            let path = entry.map_err(refuse)?.path();
-            if owner_in(&path) == Some(user) && is_ones_directory(&path, user) {
-                paths.push(path);
-            }
-        }
-        paths.sort_unstable();
-        let settled = paths.iter().find(|path| is_settled(path, user)).cloned();
-        Ok(Own {
-            settled,
-            offered: paths,
-        })
-    }
-}
-
-fn is_ones_directory(path: &Path, user: u32) -> bool {
-    fs::lstat(path).is_ok_and(|stat| {
-        stat.st_uid == user && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-    })
-}
-
-/// A file or a link that the user put there: it is not gone round, but told of.
-fn is_an_obstacle_of_ones_own(path: &Path, user: u32) -> bool {
-    fs::lstat(path).is_ok_and(|stat| {
-        stat.st_uid == user && FileType::from_raw_mode(stat.st_mode) != FileType::Directory
-    })
-}
-
-fn is_settled(path: &Path, user: u32) -> bool {
-    is_ones_directory(path, user) && fs::lstat(path.join(POSIX)).is_ok()
-}
-
-/// Makes a directory by the usual name, or by a random one.
-fn offer(base: &Path, user: u32) -> Result<(), NamespaceError> {
-    let make = |path: &Path| match fs::mkdir(path, Mode::RWXU) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        Err(e) => Err(NamespaceError::changing("mkdir", base, e)),
-    };
-    let usual = usual(base, user);
-    if make(&usual)? || is_ones_directory(&usual, user) {
-        return Ok(());
-    }
-    let name = format!("{PREFIX}{user}-{:0DIGITS$x}", random());
-    make(&base.join(name)).map(drop)
-}
-
-/// Settles a directory that was offered, unless there are others; whether it is settled.
-fn settle(
-    base: &Path,
-    user: u32,
-    lowest: &Path,
-    others: &[PathBuf],
-) -> Result<bool, NamespaceError> {
-    let mut directory = match Directory::open(lowest) {
-        Err(NamespaceError::Missing { .. }) => return Ok(false),
-        opened => opened?,
-    };
-    open_up(&mut directory, user)?;
-    contents::check(&directory, Otherwise::Make)?;
-    for other in others {
-        // In vain if it has been settled by now.
-        let _ = fs::rmdir(other);
-    }
-    let own = Own::list(base, user)?;
-    if own.settled.is_some() || own.offered.iter().any(|path| path != lowest) {
-        return Ok(own.settled.as_deref() == Some(lowest));
-    }
-    let (at, path) = directory.locate(POSIX);
-    match fs::mkdirat(at, &path, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => Ok(true),
-        // It was removed meanwhile.
-        Err(Errno::NOENT) => Ok(false),
-        Err(e) => Err(NamespaceError::changing("mkdir", lowest, e)),
-    }
-}
-
-/// Gives the owner the rights that a strange umask took away when the directory was made.
-fn open_up(directory: &mut Directory, user: u32) -> Result<(), NamespaceError> {
-    let mode = directory.mode();
-    if directory.owner() == user && mode & 0o700 != 0o700 {
-        directory.set_mode(mode | 0o700)?;
-    }
-    Ok(())
+    user_in(PREFIX, path)
 }
 
 #[cfg(test)]
@@ -194,8 +46,13 @@ mod tests {
     use crate::namespace::testing::{
         OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
     };
+    use rustix::fs::Mode;
     use std::collections::HashSet;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn usual(base: &Path, user: u32) -> PathBuf {
+        meeting(base, user).usual()
+    }
 
     fn squat(dir: &TestDir, user: u32) -> PathBuf {
         let path = usual(dir.path(), user);

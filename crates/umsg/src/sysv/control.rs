@@ -5,12 +5,15 @@ use super::permission::{Rights, may_exceed_limits};
 use super::queue::Queue;
 use super::{file_rights, registry, sweep};
 use crate::crash::crash_point;
-use crate::namespace::{Limits, Namespace, PATIENCE};
+use crate::namespace::{Limits, Namespace};
 use crate::sync::Ordering;
 use crate::sys::thread;
 use crate::typed::segment::{Fixed, write_removed};
 use crate::typed::{Engine, Refused};
 use rustix::fd::AsFd;
+
+/// How often a file is given the rights that others change meanwhile.
+const CHANGES: u32 = 100;
 
 /// What is to become of a queue; None for what stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +68,7 @@ impl Queue {
     /// # Errors
     /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `ModeNotEnforced`
     /// (EPERM); `InvalidOwner` (EINVAL);
-    /// `RightsNotPossible` (EPERM); `Removed`. `Open` with EBUSY if a process was stopped while it made or removed a queue.
+    /// `RightsNotPossible` (EPERM); `Removed`.
     ///
     /// # If the process dies
     /// Before or after the change: until somebody makes the next one, the system may let both those who may and those who might
@@ -83,26 +86,31 @@ impl Queue {
         }
     }
 
-    /// The file goes first and gets both rights, so that nobody is kept out who may go in, whenever this ends. Under the
-    /// directory's lock: the rights of file and header belong together.
+    /// The file goes first and gets both rights, so that nobody is kept out who may go in, whenever this ends. Then it gets those that the
+    /// header has, until these are the same before and after: of several that change them at once, the last makes file and header agree.
     fn set_rights(&self, namespace: &Namespace, change: &Change) -> Result<(), ControlError> {
         let mut files = namespace.msg_files()?;
-        let lock = files.lock(PATIENCE)?;
         let (file, said) = match registry::open_id(&mut files, self.id()) {
             Err(OpenError::NoSuchId) => return Err(ControlError::Removed),
             other => other?,
         };
         let label = registry::label_of(&files, said.key, said.id)?.unwrap_or_default();
-        let before = Rights::of(self.engine.segment().fixed());
+        let rights = || Rights::of(self.engine.segment().fixed());
+        let before = rights();
         let after = change.applied_to(before);
         file_rights::hand_over(&files, file.as_fd(), &label, [before, after])
             .map_err(|_| ControlError::RightsNotPossible)?;
         crash_point!(MSGCTL_HANDED_OVER);
         self.apply(change)?;
         crash_point!(MSGCTL_APPLIED);
-        // Wider than need be if it fails, which it did not a moment ago.
-        let _ = file_rights::give(file.as_fd(), &[after]);
-        drop(lock);
+        for _ in 0..CHANGES {
+            let now = rights();
+            // Wider than need be if it fails, which it did not a moment ago.
+            let _ = file_rights::give(file.as_fd(), &[now]);
+            if rights() == now {
+                break;
+            }
+        }
         Ok(())
     }
 

@@ -115,25 +115,48 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     }
 }
 
-/// The queue of a key, if there is one: that of the first label that leads to one. Not of the last: whoever may write in the directory could
-/// put a label behind another's, and have the key. One that the caller may not open counts if there is none that he may.
+/// The queue of a key, if there is one: that of the oldest label that leads to one. So nobody takes a key that has a queue by another
+/// name of the label: nobody can make his label older. One that the caller may not open counts if there is none that he may.
 ///
 /// # Errors
 /// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
     let mut denied = None;
-    for name in labels(key, 0) {
-        let found = match files.label(&name)? {
-            Label::Missing => break,
-            Label::Foreign => None,
-            Label::Of(id) => look(files, id, key)?,
-        };
-        match found {
+    for (_, id) in by_age(files, key)? {
+        match look(files, id, key)? {
             Some(found) if found.file.is_some() => return Ok(Some(found)),
             found => denied = denied.or(found),
         }
     }
     Ok(denied)
+}
+
+/// The labels of a key and what identifiers they have, the oldest first. What stands there and is no label is left out.
+fn by_age(files: &Files, key: i32) -> Result<Vec<(String, i32)>, OpenError> {
+    let mut found = Vec::new();
+    for name in labels(key, 0) {
+        if let Label::Of(id) = files.label(&name)? {
+            found.push((name, id));
+        }
+    }
+    if found.len() > 1 {
+        found.sort_by_cached_key(|(name, _)| files.label_since(name).map(|(_, since)| since));
+    }
+    Ok(found)
+}
+
+/// Whether no other queue of a key has a label that is as old as one that was made just now. Of two that are made at once, at least the maker of the
+/// later label finds the other: each looks when its own is made.
+pub(super) fn is_first(files: &mut Files, key: i32, label: &str) -> Result<bool, OpenError> {
+    let since = |files: &Files, name: &str| files.label_since(name).map(|(_, since)| since);
+    let own = since(files, label);
+    for (name, id) in by_age(files, key)? {
+        let is_older = name != label && since(files, &name) <= own;
+        if is_older && !matches!(behind(files, &labelled(id, key))?, Behind::Nothing) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The queue with this identifier and key, if there is one.
@@ -299,10 +322,8 @@ pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenErr
 /// The name of a queue's label.
 pub(super) fn label_of(files: &Files, key: i32, id: i32) -> Result<Option<String>, OpenError> {
     for name in labels(key, index_of(id)) {
-        match files.label(&name)? {
-            Label::Missing => return Ok(None),
-            Label::Of(found) if found == id => return Ok(Some(name)),
-            _ => {}
+        if files.label(&name)? == Label::Of(id) {
+            return Ok(Some(name));
         }
     }
     Ok(None)

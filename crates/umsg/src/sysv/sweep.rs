@@ -1,24 +1,25 @@
 //! Taking away the names of queues that are none: removed ones, and what the dead left half made or half removed.
 //!
-//! In a sticky directory only a file's owner and root may do so. What others meet they go round: an index is left out, and a
-//! label has further names.
+//! In a sticky directory only a file's owner and root may do so, and they do so under the owner's lock. What others meet they go round: an index is left
+//! out, and a label has further names.
 
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
-use super::registry::{Behind, behind, index_of, is_labelled, label_with, said};
+use super::registry::{Behind, behind, index_of, is_labelled, label_of, label_with, said};
 use crate::crash::crash_point;
-use crate::namespace::{Files, Label, Locked, Namespace, PATIENCE, labels};
+use crate::namespace::{FileError, Files, Locked, Namespace, PATIENCE, caller};
 use crate::typed::segment::{Summary, mark_removed, write_removed};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// How long the lock of another user is waited for, who may keep it: then his names stay.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: who needs one of them later
 /// does what is left.
 pub(super) fn removed(namespace: &Namespace, id: i32) {
-    if let Ok(mut files) = namespace.msg_files()
-        && let Ok(lock) = files.lock(PATIENCE / 20)
-    {
-        let swept = index(&mut files, index_of(id), &lock);
-        drop(lock);
+    if let Ok(mut files) = namespace.msg_files() {
+        let swept = take(&mut files, index_of(id), SHORT);
         if !swept && let Ok(file) = files.open(index_of(id)) {
             // In vain where files may not be so long: then strangers take the key for taken until somebody comes who may.
             let _ = mark_removed(file.as_fd());
@@ -33,12 +34,19 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
 pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<(), ControlError> {
     let mut files = namespace.msg_files()?;
-    let lock = files.lock(PATIENCE)?;
     // An identifier is that of one queue only: its label says which file was meant.
     let named = label_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
     let stat = files.stat(named.index)?.ok_or(OpenError::NoSuchId)?;
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
+    }
+    // Root goes on without the lock of an owner who keeps it: what he makes by these names meanwhile is his own loss.
+    let lock = match files.lock_of(stat.st_uid, PATIENCE) {
+        Err(error) if stat.st_uid == caller() => return Err(OpenError::from(error).into()),
+        lock => lock.ok(),
+    };
+    if label_with(&files, id)? != Some(named) {
+        return Err(OpenError::NoSuchId.into());
     }
     if is_ours
         && let Ok(file) = files.open(named.index)
@@ -61,25 +69,63 @@ fn has_one_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 1)
 }
 
-/// Whether an index is free: takes the file there away if it is no queue's, but was to be or has been one's.
+/// Whether an index is free: takes the file there away if it is no queue's, but was to be or has been one's. Under the caller's lock.
 pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
-    if matches!(files.stat(index), Ok(None)) {
-        return true;
-    }
-    let Ok(file) = files.open(index) else {
-        return false;
-    };
-    match said(&file) {
-        Ok(Some(said)) if index_of(said.id) == index && is_none(files, index, &said) => {
-            take_label(files, said.id, said.key);
-            crash_point!(MSGCTL_UNLABELLED);
-            files.take_file(index)
+    match files.stat(index) {
+        Ok(None) => true,
+        Ok(Some(stat)) if stat.st_uid == caller() => {
+            is_left(files, index) && take_left(files, index)
         }
-        _ => false,
+        Ok(Some(_)) => {
+            files.may_take_others() && is_left(files, index) && take(files, index, SHORT)
+        }
+        Err(_) => false,
     }
 }
 
-/// Without its label it was not finished: its maker would hold the lock.
+/// As [`index`], with the lock of the file's owner.
+fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
+    let owner = match files.stat(index) {
+        Ok(None) => return true,
+        Ok(Some(stat)) => stat.st_uid,
+        Err(_) => return false,
+    };
+    let lock = match files.lock_of(owner, patience) {
+        // He has made no queue, and makes none: somebody gave him the file.
+        Err(FileError::NotFound) => None,
+        Err(_) => return false,
+        Ok(lock) => Some(lock),
+    };
+    // Asked under the lock.
+    let is_his = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
+    let taken = is_his && is_left(files, index) && take_left(files, index);
+    drop(lock);
+    taken
+}
+
+/// Whether the file at an index is no queue's, but was to be or has been one's.
+fn is_left(files: &mut Files, index: u32) -> bool {
+    left(files, index).is_some()
+}
+
+/// What such a file says of itself.
+fn left(files: &mut Files, index: u32) -> Option<Summary> {
+    let file = files.open(index).ok()?;
+    let said = said(&file).ok()??;
+    (index_of(said.id) == index && is_none(files, index, &said)).then_some(said)
+}
+
+/// Takes such a file away, and its label. Under its owner's lock.
+fn take_left(files: &mut Files, index: u32) -> bool {
+    let Some(said) = left(files, index) else {
+        return false;
+    };
+    take_label(files, said.id, said.key);
+    crash_point!(MSGCTL_UNLABELLED);
+    files.take_file(index)
+}
+
+/// Without its label it was not finished: its maker would hold the lock of its owner.
 fn is_none(files: &mut Files, index: u32, said: &Summary) -> bool {
     said.is_removed || matches!(is_labelled(files, said), Ok(false)) && !is_anybodys(files, index)
 }
@@ -94,22 +140,9 @@ fn is_anybodys(files: &mut Files, index: u32) -> bool {
     labels.any(|label| !matches!(behind(files, label), Ok(Behind::Nothing)))
 }
 
-/// Takes a label away, unless there are labels behind it: those would not be found any more.
+/// Takes the label of a queue away.
 fn take_label(files: &Files, id: i32, key: i32) {
-    let mut names = labels(key, index_of(id)).peekable();
-    while let Some(name) = names.next() {
-        match files.label(&name) {
-            Ok(Label::Of(other)) if other == id => {
-                let is_last = names
-                    .peek()
-                    .is_none_or(|next| files.label(next) == Ok(Label::Missing));
-                if is_last {
-                    files.take_label(&name);
-                }
-                return;
-            }
-            Ok(Label::Missing) | Err(_) => return,
-            Ok(_) => {}
-        }
+    if let Ok(Some(name)) = label_of(files, key, id) {
+        files.take_label(&name);
     }
 }

@@ -146,7 +146,7 @@ impl Comparable for SystemV {
     fn left_behind(directory: &Path) -> Option<String> {
         let entries = fs::read_dir(directory.join("msg")).ok()?;
         let mut names = entries.flatten().map(|entry| entry.file_name());
-        let left = names.find(|name| name != ".next")?;
+        let left = names.next()?;
         Some(format!(
             "a file is left when every queue is removed: {left:?}"
         ))

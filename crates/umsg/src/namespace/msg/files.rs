@@ -7,13 +7,13 @@ use rustix::fs::{self, AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::names::of_index;
-use crate::namespace::Namespace;
 use crate::namespace::directory::Directory;
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
 use crate::namespace::publish::creation_error;
 use crate::namespace::queues::{SYSV, TO_NAMESPACE};
 use crate::namespace::staged::Staged;
+use crate::namespace::{Namespace, caller};
 
 /// Only the creator, until the file gets its rights.
 const PRIVATE: u32 = 0o600;
@@ -35,10 +35,6 @@ impl Namespace {
 impl Files {
     pub(super) fn directory(&self) -> &Directory {
         &self.0
-    }
-
-    pub(super) fn directory_mut(&mut self) -> &mut Directory {
-        &mut self.0
     }
 
     /// Opens the file of the queue with an index for reading and writing, never one that is not a regular file.
@@ -68,6 +64,11 @@ impl Files {
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(FileError::of("stat", e)),
         }
+    }
+
+    /// Whether the caller may take other users' files away: root, and the owner of the directory.
+    pub(crate) fn may_take_others(&self) -> bool {
+        self.0.may_be_mended_by(caller())
     }
 
     /// Takes the file of an index away, if there is one and the caller may; answers whether the index is free. What is no

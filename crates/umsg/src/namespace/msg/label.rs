@@ -4,6 +4,7 @@ use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
 
 use super::files::Files;
+use crate::namespace::caller;
 use crate::namespace::file_error::FileError;
 
 /// The longest text of a label is that of `i32::MAX`; more than this is none.
@@ -36,6 +37,13 @@ impl Files {
         }
     }
 
+    /// Who owns a label, and when it was made or changed last, which nobody can set. None if there is none.
+    pub(crate) fn label_since(&self, name: &str) -> Option<(u32, (i64, i64))> {
+        let (at, path) = self.directory().locate(name);
+        let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_uid, (stat.st_ctime, stat.st_ctime_nsec as i64)))
+    }
+
     /// Makes a label.
     ///
     /// # Errors
@@ -49,6 +57,14 @@ impl Files {
     pub(crate) fn give_label(&self, name: &str, user: Uid) {
         let (at, path) = self.directory().locate(name);
         let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);
+    }
+
+    /// Takes a label away that is the caller's own, under the caller's lock; answers whether the name is free.
+    pub(crate) fn take_own_label(&self, name: &str) -> bool {
+        match self.label_since(name) {
+            Some((owner, _)) => owner == caller() && self.take_label(name),
+            None => true,
+        }
     }
 
     /// Takes a label away, if there is one and the caller may; answers whether the name is free. Something else of that name

@@ -1,16 +1,23 @@
-//! The lock under which names change: flock(2) on the directory.
+//! The lock under which a user's names change: flock(2) on a directory that only the user and root can open (`own.rs`).
 //!
-//! The kernel drops it when its holder dies, wherever that was. A holder that is *stopped* keeps it; then others are told who it is
-//! once no name has changed for [`PATIENCE`], and those who need no lock go on. So is whoever may read the directory able to keep others from making
-//! queues, as whoever may write in it is able to fill it up.
+//! In a sticky directory only a file's owner takes its name away, or root, who takes the owner's lock for that. So of two processes that find the
+//! same name to be nobody's any more, the slower one does not take the faster one's new file away. What users do to each other needs no lock:
+//! of two that make a name, link(2) and symlink(2) let one.
+//!
+//! The kernel drops the lock when its holder dies, wherever that was. A holder that is *stopped* keeps it; then others of the user are told who it is
+//! once no name has changed for [`PATIENCE`], and those who need no lock go on.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::{self, Errno};
 
 use super::files::Files;
+use super::own::LOCK;
+use crate::namespace::caller;
+use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
 use crate::sys::thread::{self, Thread};
@@ -30,20 +37,33 @@ pub(crate) struct Locked {
 }
 
 impl Files {
-    /// Waits for the lock, as long as names change within `patience`, but at most ten times that.
+    /// Waits for the caller's lock, as long as names change within `patience`, but at most ten times that.
     ///
     /// # Errors
-    /// `Namespace(Busy)`; `TooManyFiles`; `Namespace(NotAccessible)` if the caller may not read the directory.
+    /// `Namespace(Busy)`; `TooManyFiles`; `Namespace(NotWritable)`; `Namespace(NoQueuesDirectory)`.
     pub(crate) fn lock(&self, patience: Duration) -> Result<Locked, FileError> {
-        let (at, here) = self.directory().locate(".");
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = fs::openat(at, &here, flags, Mode::empty())
-            .map_err(|e| NamespaceError::looking("open", self.directory().path(), e))?;
-        let mut wait = Wait::begin(&directory, patience);
+        self.lock_in(&self.own()?, patience)
+    }
+
+    /// Waits for the lock of a user, for those who may take his files away.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock); `NotFound` if he has none, as he has made no queue; `Denied`.
+    pub(crate) fn lock_of(&self, user: u32, patience: Duration) -> Result<Locked, FileError> {
+        if user == caller() {
+            return self.lock(patience);
+        }
+        let own = self.own_of(user)?.ok_or(FileError::NotFound)?;
+        self.lock_in(&own, patience)
+    }
+
+    fn lock_in(&self, own: &Path, patience: Duration) -> Result<Locked, FileError> {
+        let directory = open(&own.join(LOCK)).map_err(|e| FileError::of("open", e))?;
+        let mut wait = Wait::begin(self.directory(), patience);
         loop {
             match attempt(&directory) {
                 Ok(me) => return Ok(Locked { directory, me }),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if wait.goes_on(&directory) => {}
+                Err(Errno::WOULDBLOCK | Errno::INTR) if wait.goes_on(self.directory()) => {}
                 Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(self.busy(&directory)),
                 Err(e) => return Err(FileError::of("flock", e)),
             }
@@ -54,6 +74,19 @@ impl Files {
         let path = self.directory().path().to_owned();
         let holder = holder(directory);
         NamespaceError::Busy { path, holder }.into()
+    }
+}
+
+/// Opens a lock. What is no directory is not opened.
+fn open(lock: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match fs::open(lock, flags, Mode::empty()) {
+        // A strange umask has taken the owner's rights away when it was made.
+        Err(Errno::ACCESS) => {
+            fs::chmod(lock, Mode::RWXU)?;
+            fs::open(lock, flags, Mode::empty())
+        }
+        opened => opened,
     }
 }
 
@@ -68,7 +101,7 @@ struct Wait {
 }
 
 impl Wait {
-    fn begin(directory: &OwnedFd, patience: Duration) -> Wait {
+    fn begin(directory: &Directory, patience: Duration) -> Wait {
         let now = Instant::now();
         Wait {
             patience,
@@ -80,7 +113,7 @@ impl Wait {
     }
 
     /// Sleeps for a moment, unless it has lasted too long.
-    fn goes_on(&mut self, directory: &OwnedFd) -> bool {
+    fn goes_on(&mut self, directory: &Directory) -> bool {
         let now = Instant::now();
         if now >= self.end {
             let changed = changed(directory);
@@ -96,8 +129,9 @@ impl Wait {
 }
 
 /// When a name in the directory was made or taken away last.
-fn changed(directory: &OwnedFd) -> Option<(i64, i64)> {
-    let stat = fs::fstat(directory).ok()?;
+fn changed(directory: &Directory) -> Option<(i64, i64)> {
+    let (at, here) = directory.locate(".");
+    let stat = fs::statat(at, &here, AtFlags::empty()).ok()?;
     Some((stat.st_mtime, stat.st_mtime_nsec as i64))
 }
 

@@ -5,8 +5,7 @@
 //! ├── 3                a queue's file, named by its index: identifier modulo 32768
 //! ├── k-00001234       its label, a symbolic link to "32771", which is its identifier: found by key 0x1234
 //! ├── 4                another queue, made without a key (IPC_PRIVATE)
-//! ├── p-4              and its label, to "4"
-//! └── .next            where the next identifier comes from, see `next.rs`
+//! └── p-4              and its label, to "4"
 //! ```
 //!
 //! There are names only and no table of them: whoever may make a queue could scribble in a table, but can't take another's
@@ -22,7 +21,18 @@
 //! A label can be read by who may not open the file: to the kernel the identifier of a queue is no secret, and it tells an
 //! identifier that is no more from one that is not for the caller.
 //!
-//! Names change under a lock on the directory, see `lock.rs`; to look needs none.
+//! No lock is needed that another user could hold. What two processes do at once is decided so:
+//!
+//! | at once | decided by |
+//! |---|---|
+//! | two makers take an index | link(2): one gets EEXIST and goes on to the next |
+//! | two makers of one key, by one name of its label | symlink(2): one gets EEXIST, takes its file away and looks again |
+//! | two makers of one key, by different names, as one of them could take a dead label away and the other could not | the label that was changed first (`st_ctime`, which nobody can set): the maker of a later one takes it away and looks again |
+//! | two of one user take away what is left of the dead | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
+//! | a maker, and one of its user who sweeps files without a label | the user's lock: who holds it finds no maker of his at work |
+//! | two makers give out identifiers | an index is one maker's alone, and its identifier is larger than all that were noted, see `next.rs` |
+//! | two makers at the limit of queues | nothing: users that make queues at the same moment may exceed it by one each |
+//! | two change a queue's rights | the queue's own lock; each gives the file the rights that the header has then, until it has these |
 
 mod entries;
 mod files;
@@ -30,6 +40,7 @@ mod label;
 mod lock;
 mod names;
 mod next;
+mod own;
 
 use std::ffi::CStr;
 
@@ -47,7 +58,7 @@ pub(crate) use label::Label;
 pub(crate) use lock::{Locked, PATIENCE};
 pub(crate) use names::{INDICES, labels};
 
-/// What stands there, if it is neither a queue's file, nor a label, nor the file that counts identifiers.
+/// What stands there, if it is neither a queue's file nor a label.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {
     let what = super::intruders::what(stat);
     let is_label = || {
@@ -56,7 +67,6 @@ pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<
         label::identifier(text.to_bytes())
     };
     match what {
-        None if name.to_bytes() == names::NEXT.as_bytes() => None,
         None => match names::index_of(name) {
             Some(_) => None,
             None => Some("a file with a name that no queue has"),

@@ -4,8 +4,6 @@ use std::ffi::CStr;
 
 /// Indices are below this, and an identifier is `sequence * INDICES + index`. Source: ipc/util.h of the kernel, IPCMNI.
 pub(crate) const INDICES: u32 = 32_768;
-/// The file that says where the next identifier comes from.
-pub(super) const NEXT: &str = ".next";
 
 /// How many names a label can have. One that was left by the dead may be unlinked by its owner only; others put theirs behind it, and
 /// the first one that leads to a queue counts.

@@ -1,48 +1,51 @@
-//! Where the next identifier comes from: the file `.next`, 16 bytes, little-endian, for everybody to write.
+//! Where the next identifier comes from: what each user gave out last, the file `next` in his directory (`own.rs`).
 //!
-//! | offset | bytes | what |
-//! |---|---|---|
-//! | 0 | 4 | the index that was given out last, 0xffffffff for none |
-//! | 4 | 4 | the sequence number that went with it, 0 to 65,534 |
-//! | 8 | 8 | 0 |
+//! It is 8 bytes, little-endian: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often indices began anew; the sequence number of an
+//! identifier is the turn modulo 65,535.
 //!
-//! It only makes identifiers differ from earlier ones. What is in it is no more than a proposal: whoever scribbles in it makes
-//! identifiers come back earlier than need be. One that is missing, or not to be used, in a directory with queues is replaced by the clock.
+//! The largest of all users' counts. A user's own only grows, as it is written under his lock; and an identifier is noted before there is a
+//! queue with it. So a maker that has taken an index, and reads what is noted then, gets an identifier that this index has not had.
+//!
+//! Another user can write what he likes in his own. A turn takes longer than 10 microseconds, so one beyond the clock is not
+//! believed: identifiers are left out, and never come back earlier. Where nothing is noted, in a directory with queues, the clock says where to go on.
 
-use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{self, Errno};
 
 use super::files::Files;
-use super::names::{INDICES, NEXT};
+use super::names::INDICES;
+use crate::namespace::caller;
+use crate::namespace::directory::Directory;
+use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
-use crate::namespace::staged::Staged;
 use crate::sys::clock;
 
-const SIZE: usize = 16;
-const NONE: u32 = u32::MAX;
+const NAME: &str = "next";
+const SIZE: usize = 8;
 /// Sequence numbers are below this. Source: ipc/util.h of the kernel, `ipcid_seq_max`.
-const SEQUENCES: u32 = i32::MAX as u32 >> 15;
+const SEQUENCES: u64 = i32::MAX as u64 >> 15;
 /// Indices are taken in turn from at least this many. Source: ipc/util.h of the kernel, `ipc_min_cycle`.
 const LEAST_CYCLE: u32 = 64;
-/// For everybody who may use the directory.
-const MODE: u32 = 0o666;
+/// A turn takes longer than so many nanoseconds: at least one queue is made in it.
+const TURN: u64 = 10_000;
+/// Written by its owner, read by everybody who makes queues.
+const MODE: u32 = 0o644;
 
 /// The last identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Next {
+    turn: u64,
     index: Option<u32>,
-    sequence: u32,
 }
 
 impl Next {
     /// Before the first identifier.
     const FIRST: Next = Next {
         index: None,
-        sequence: 0,
+        turn: 0,
     };
 
     /// The indices to try, in turn: the next ones first, of as many as there are half as many queues again.
@@ -54,122 +57,128 @@ impl Next {
         (begin..end).chain(0..begin.min(end)).chain(end..INDICES)
     }
 
-    /// After an identifier with this index: the sequence number counts how often indices began anew.
+    /// After an identifier with this index: the turn counts how often indices began anew.
     pub(crate) fn with(self, index: u32) -> Next {
         let begins_anew = self.index.is_some_and(|last| index <= last);
-        let sequence = (self.sequence + u32::from(begins_anew)) % SEQUENCES;
         Next {
             index: Some(index),
-            sequence,
+            turn: self.turn.wrapping_add(u64::from(begins_anew)),
         }
     }
 
     /// The identifier that was given out last.
     pub(crate) fn id(self) -> i32 {
-        (self.sequence * INDICES + self.index.unwrap_or(0)) as i32
+        let sequence = (self.turn % SEQUENCES) as u32;
+        (sequence * INDICES + self.index.unwrap_or(0)) as i32
     }
 
     fn encode(self) -> [u8; SIZE] {
-        let mut bytes = [0; SIZE];
-        bytes[..4].copy_from_slice(&self.index.unwrap_or(NONE).to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes
+        // Wraps for a user who has scribbled in his own.
+        let turns = self.turn.wrapping_mul(u64::from(INDICES));
+        let count = self
+            .index
+            .map(|index| turns.wrapping_add(u64::from(index) + 1));
+        count.unwrap_or(0).to_le_bytes()
     }
 
-    fn decode(bytes: &[u8; SIZE]) -> Option<Next> {
-        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte]));
-        let next = Next {
-            index: Some(word(0)).filter(|index| *index != NONE),
-            sequence: word(4),
-        };
-        let makes_sense =
-            next.index.is_none_or(|index| index < INDICES) && next.sequence < SEQUENCES;
-        (makes_sense && next.encode() == *bytes).then_some(next)
+    fn decode(bytes: [u8; SIZE]) -> Option<Next> {
+        let last = u64::from_le_bytes(bytes).checked_sub(1)?;
+        Some(Next {
+            index: Some((last % u64::from(INDICES)) as u32),
+            turn: last / u64::from(INDICES),
+        })
+    }
+
+    /// Whether another user can have come so far.
+    fn is_credible(self) -> bool {
+        self.turn <= clock::realtime() / TURN
     }
 
     /// Of a directory that has queues and does not say which identifiers it had.
     fn by_the_clock() -> Next {
-        let milliseconds = clock::realtime() / 1_000_000;
         Next {
             index: None,
-            sequence: (milliseconds % u64::from(SEQUENCES)) as u32,
+            turn: clock::realtime() / 1_000_000,
         }
     }
 }
 
 impl Files {
-    /// The last identifier of a directory with so many queues. Under the lock.
+    /// The last identifier of a directory with so many queues.
     ///
     /// # Errors
-    /// `NoMemory`, `TooManyFiles`. What else the note is, it is not believed.
-    pub(crate) fn next(&mut self, in_use: u32) -> Result<Next, FileError> {
-        match self.read_next() {
-            Ok(Some(next)) => Ok(next),
-            Err(error) if is_want(&error) => Err(error),
-            _ if in_use == 0 => Ok(Next::FIRST),
-            _ => Ok(Next::by_the_clock()),
+    /// `Namespace`, `NoMemory`, `TooManyFiles`. What else is wrong with what is noted, it is not believed.
+    pub(crate) fn next(&self, in_use: u32) -> Result<Next, FileError> {
+        let mut newest = None;
+        for (user, path) in self.all_owns()? {
+            let noted = read(&path)?.filter(|next| user == caller() || next.is_credible());
+            newest = newest.max(noted);
         }
+        Ok(match newest {
+            Some(next) => next,
+            None if in_use == 0 => Next::FIRST,
+            None => Next::by_the_clock(),
+        })
     }
 
-    fn read_next(&mut self) -> Result<Option<Next>, FileError> {
-        let file = self.open_next()?;
-        let mut bytes = [0; SIZE + 1];
-        let len = io::pread(&file, &mut bytes, 0).map_err(|e| FileError::of("pread", e))?;
-        Ok(bytes[..len].try_into().ok().and_then(Next::decode))
-    }
-
-    /// Notes the last identifier, before there is a queue with it. Under the lock.
+    /// Notes the last identifier, before there is a queue with it. Under the caller's lock.
     ///
     /// # Errors
-    /// `NoSpace`, `NoMemory`, `TooManyFiles`. A file that the caller may not write stays as it is.
+    /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`.
     ///
     /// # If the process dies
-    /// 16 bytes are written whole or not at all.
-    pub(crate) fn note_next(&mut self, next: Next) -> Result<(), FileError> {
-        let file = match self.open_next() {
-            Ok(file) => file,
-            Err(FileError::NotFound) => return self.make_next(next),
-            Err(error) if is_want(&error) => return Err(error),
-            Err(_) => return Ok(()),
+    /// 8 bytes are written whole or not at all.
+    pub(crate) fn note_next(&self, next: Next) -> Result<(), FileError> {
+        let mut own = Directory::open(&self.own()?)?;
+        let file = match open_regular(&mut own, NAME.as_ref(), OFlags::RDWR) {
+            Err(FileError::NotFound) => make(&mut own)?,
+            other => other?,
         };
-        io::pwrite(&file, &next.encode(), 0).map_err(|e| FileError::of("pwrite", e))?;
-        let stat = fs::fstat(&file).map_err(|e| FileError::of("fstat", e))?;
-        if stat.st_size != SIZE as i64 {
-            fs::ftruncate(&file, SIZE as u64).map_err(|e| FileError::of("ftruncate", e))?;
+        match io::pwrite(&file, &next.encode(), 0) {
+            Ok(SIZE) => Ok(()),
+            Ok(_) => Err(FileError::NoSpace),
+            Err(e) => Err(FileError::of("pwrite", e)),
         }
-        Ok(())
-    }
-
-    fn open_next(&mut self) -> Result<OwnedFd, FileError> {
-        open_regular(self.directory_mut(), NEXT.as_ref(), OFlags::RDWR)
-    }
-
-    fn make_next(&mut self, next: Next) -> Result<(), FileError> {
-        let staged = self.stage(MODE).map_err(|e| FileError::of("open", e))?;
-        let outcome =
-            write(&staged, next).and_then(|()| staged.link_too(self.directory(), OsStr::new(NEXT)));
-        staged.discard(self.directory());
-        outcome.map_err(|e| FileError::of("link", e))
     }
 }
 
-/// The caller has too little of something, which says nothing of the file.
-fn is_want(error: &FileError) -> bool {
-    matches!(error, FileError::TooManyFiles { .. } | FileError::NoMemory)
+/// Reads what a user has noted; None if that makes no sense.
+fn read(own: &Path) -> Result<Option<Next>, FileError> {
+    let mut own = match Directory::open(own) {
+        Ok(own) => own,
+        Err(error @ NamespaceError::TooManyFiles { .. }) => return Err(error.into()),
+        Err(_) => return Ok(None),
+    };
+    let file = match open_regular(&mut own, NAME.as_ref(), OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(error @ (FileError::TooManyFiles { .. } | FileError::NoMemory)) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let mut bytes = [0; SIZE];
+    match io::pread(&file, &mut bytes, 0) {
+        Ok(SIZE) => Ok(Next::decode(bytes)),
+        _ => Ok(None),
+    }
 }
 
-fn write(staged: &Staged, next: Next) -> io::Result<()> {
-    if io::write(staged.file(), &next.encode())? != SIZE {
-        return Err(Errno::NOSPC);
+/// Makes the file in the caller's own directory, whatever the umask.
+fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = own.with_number(|own| {
+        let (at, path) = own.locate(NAME);
+        fs::openat(at, &path, flags, Mode::from_raw_mode(MODE))
+    });
+    let file = file.map_err(|e| FileError::of("open", e))?;
+    match fs::fchmod(&file, Mode::from_raw_mode(MODE)) {
+        Ok(()) | Err(Errno::PERM) => Ok(file),
+        Err(e) => Err(FileError::of("fchmod", e)),
     }
-    // Whatever the umask: who may make queues numbers them.
-    fs::fchmod(staged.file(), Mode::from_raw_mode(MODE))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, is_root, mode};
+    use crate::namespace::testing::{STRANGER, TestDir, as_user, is_root, mode};
 
     /// The first indices that are tried, and the identifier that the first of them makes.
     fn proposed(next: Next, in_use: u32) -> (Vec<u32>, i32) {
@@ -178,10 +187,10 @@ mod tests {
         (first, id)
     }
 
-    fn last(index: u32, sequence: u32) -> Next {
+    fn last(index: u32, turn: u64) -> Next {
         Next {
             index: Some(index),
-            sequence,
+            turn,
         }
     }
 
@@ -194,6 +203,7 @@ mod tests {
         assert_eq!(proposed(last(148, 2), 100), (vec![149, 0, 1], 65_685));
         assert_eq!(proposed(last(32_767, 0), 32_000).1, 32_768);
         assert_eq!(proposed(last(63, SEQUENCES - 1), 0).1, 0);
+        assert_eq!(proposed(last(63, 7 * SEQUENCES + 1), 0).1, 2 * 32_768);
     }
 
     #[test]
@@ -212,81 +222,68 @@ mod tests {
         }
     }
 
+    fn noted(dir: &TestDir) -> std::path::PathBuf {
+        dir.path().join(format!("own/{}/next", caller()))
+    }
+
     #[test]
-    fn what_is_noted_is_read_by_everybody_whatever_the_umask() {
+    fn what_is_noted_is_read_by_everybody_and_written_by_its_user_only() {
         let dir = TestDir::shared();
-        dir.namespace()
-            .msg_files()
-            .unwrap()
-            .note_next(last(5, 6))
-            .unwrap();
-        assert_eq!(mode(&dir.path().join("msg/.next")), 0o666);
         let namespace = dir.namespace();
-        let change = || {
-            let mut files = namespace.msg_files().unwrap();
-            assert_eq!(files.next(1).unwrap(), last(5, 6));
-            files.note_next(last(7, 8)).unwrap();
-        };
+        let files = || namespace.msg_files().unwrap();
+        files().note_next(last(5, 6)).unwrap();
+        assert_eq!(mode(&noted(&dir)), MODE);
         if is_root() {
-            as_user(STRANGER, change);
-        } else {
-            change();
+            as_user(STRANGER, || {
+                assert_eq!(files().next(1).unwrap(), last(5, 6));
+                files().note_next(last(7, 6)).unwrap();
+            });
+            assert_eq!(files().next(1).unwrap(), last(7, 6));
+            as_user(STRANGER, || files().note_next(last(4, 6)).unwrap());
         }
-        assert_eq!(
-            dir.namespace().msg_files().unwrap().next(1).unwrap(),
-            last(7, 8)
-        );
+        assert_eq!(files().next(1).unwrap(), last(5, 6));
     }
 
     #[test]
     fn a_note_that_makes_no_sense_is_not_believed_and_overwritten() {
         let dir = TestDir::new();
-        let path = dir.path().join("msg/.next");
-        let mut files = dir.namespace().msg_files().unwrap();
-        let good = last(5, 6).encode();
-        let changed = |at: usize, to: u8| {
-            let mut bytes = good.to_vec();
-            bytes[at] = to;
-            bytes
-        };
-        let longer = [&good[..], &[0]].concat();
-        for bad in [
-            vec![],
-            good[..15].to_vec(),
-            longer,
-            changed(1, 0x80),
-            changed(6, 1),
-            changed(15, 1),
-        ] {
-            std::fs::write(&path, &bad).unwrap();
+        let files = dir.namespace().msg_files().unwrap();
+        files.note_next(last(5, 6)).unwrap();
+        for bad in [vec![], vec![1; 7], vec![0; 8]] {
+            std::fs::write(noted(&dir), &bad).unwrap();
             let next = files.next(1).unwrap();
             assert_eq!(next.index, None, "{bad:?}");
             assert_eq!(files.next(0).unwrap(), Next::FIRST);
             files.note_next(next.with(0)).unwrap();
-            let noted = std::fs::read(&path).unwrap();
-            assert_eq!(noted[..16], next.with(0).encode(), "{bad:?}");
+            let noted = std::fs::read(noted(&dir)).unwrap();
+            assert_eq!(noted[..SIZE], next.with(0).encode(), "{bad:?}");
         }
     }
 
     #[test]
-    fn a_note_that_is_another_users_or_no_file_keeps_nobody_from_making_queues() {
+    fn what_a_stranger_notes_leaves_identifiers_out_and_brings_none_back() {
         if !is_root() {
             return;
         }
         let dir = TestDir::shared();
         let namespace = dir.namespace();
-        let mut files = namespace.msg_files().unwrap();
-        files.note_next(last(5, 6)).unwrap();
-        chmod(&dir.path().join("msg/.next"), 0o600);
-        as_user(STRANGER, || {
-            let mut files = namespace.msg_files().unwrap();
-            assert_eq!(files.next(1).unwrap().index, None);
-            files.note_next(last(7, 8)).unwrap();
-        });
-        assert_eq!(files.next(1).unwrap(), last(5, 6));
-        std::fs::remove_file(dir.path().join("msg/.next")).unwrap();
-        std::fs::create_dir(dir.path().join("msg/.next")).unwrap();
-        let next = files.next(1).unwrap();
-        files.note_next(next.with(0)).unwrap();
+        let files = || namespace.msg_files().unwrap();
+        files().note_next(last(5, 6)).unwrap();
+        let path = dir.path().join(format!("own/{STRANGER}/next"));
+        as_user(STRANGER, || files().note_next(last(7, 8)).unwrap());
+        for count in [0, 1, u64::MAX, u64::MAX / 2] {
+            std::fs::write(&path, count.to_le_bytes()).unwrap();
+            assert_eq!(files().next(1).unwrap(), last(5, 6), "{count}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        fs::mkfifoat(fs::CWD, &path, Mode::RWXU).unwrap();
+        assert_eq!(files().next(1).unwrap(), last(5, 6));
+        // As far as is credible: nobody has had those in between.
+        std::fs::remove_file(&path).unwrap();
+        let far = last(9, clock::realtime() / TURN - 1_000_000);
+        std::fs::write(&path, far.encode()).unwrap();
+        assert_eq!(files().next(1).unwrap(), far);
+        files().note_next(far.with(10)).unwrap();
+        assert_eq!(files().next(1).unwrap(), last(10, far.turn));
     }
 }

@@ -1,0 +1,200 @@
+//! A directory that the programs of one user agree on, in a directory where all users can make names.
+//!
+//! Another user can take the usual name, `PREFIX` and the user's number. The programs of the user then meet in one with `-` and 16
+//! hexadecimal digits behind it, whose name nobody can guess before it is made.
+//!
+//! A directory counts if it belongs to the user. It is *settled* once it has a certain sub-directory, the mark, and *offered* before.
+//!
+//! | the user's directories | a program |
+//! |---|---|
+//! | one is settled | uses it |
+//! | none | offers one: by the usual name if that is free, else by a random name |
+//! | some are offered | opens the lowest, removes the others, lists again, and settles the lowest if it is the only one |
+//!
+//! Two directories are never settled. Both would have been listed alone after they were opened, and an opened directory that is removed
+//! can't be settled. So the later of the two listings shows the other directory.
+//!
+//! A settled directory stays in use until it is removed, also when the usual name becomes free.
+//!
+//! **If a process dies** after it offered a directory, the next process settles or removes it.
+
+use std::ffi::OsStr;
+use std::fs::read_dir;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{self, FileType, Mode};
+use rustix::io::Errno;
+
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::random;
+
+/// Hexadecimal digits behind a user's number.
+const DIGITS: usize = 16;
+/// How often the directories are listed before other processes are said to keep changing them, and the longest sleep between.
+const ATTEMPTS: u32 = 500;
+const NAP: Duration = Duration::from_millis(10);
+
+/// What the directories of a user are called, and what they are like.
+pub(super) struct Meeting<'a> {
+    pub(super) base: &'a Path,
+    pub(super) prefix: &'static str,
+    pub(super) user: u32,
+    /// The sub-directory of a settled one.
+    pub(super) mark: &'static str,
+    /// What its mode has at least.
+    pub(super) mode: u32,
+    /// Refuses one that is not to be settled.
+    pub(super) check: fn(&Directory) -> Result<(), NamespaceError>,
+}
+
+/// The directories of a user, each list in the order of their names.
+struct Own {
+    settled: Option<PathBuf>,
+    offered: Vec<PathBuf>,
+}
+
+impl Meeting<'_> {
+    /// The directory of the user, who is the caller, made if need be.
+    pub(super) fn directory(&self) -> Result<PathBuf, NamespaceError> {
+        let usual = self.usual();
+        if self.is_settled(&usual) || self.is_an_obstacle(&usual) {
+            return Ok(usual);
+        }
+        for attempt in 0..ATTEMPTS {
+            let own = self.list()?;
+            if let Some(settled) = own.settled {
+                return Ok(settled);
+            }
+            match own.offered.split_first() {
+                None => self.offer()?,
+                Some((lowest, others)) => {
+                    if self.settle(lowest, others)? {
+                        return Ok(lowest.clone());
+                    }
+                    std::thread::sleep(NAP.min(Duration::from_micros(50) * attempt));
+                }
+            }
+        }
+        Err(NamespaceError::system("mkdir", &usual, Errno::AGAIN))
+    }
+
+    /// The directory of any user, if it is settled.
+    pub(super) fn settled(&self) -> Result<Option<PathBuf>, NamespaceError> {
+        let usual = self.usual();
+        match self.is_settled(&usual) {
+            true => Ok(Some(usual)),
+            false => Ok(self.list()?.settled),
+        }
+    }
+
+    /// The usual name.
+    pub(super) fn usual(&self) -> PathBuf {
+        self.base.join(format!("{}{}", self.prefix, self.user))
+    }
+
+    fn list(&self) -> Result<Own, NamespaceError> {
+        let refuse = |e: std::io::Error| {
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            NamespaceError::looking("open", self.base, errno)
+        };
+        let mut offered = Vec::new();
+        for entry in read_dir(self.base).map_err(refuse)? {
+            let path = entry.map_err(refuse)?.path();
+            let is_named_so = user_in(self.prefix, &path) == Some(self.user);
+            if is_named_so && self.is_ones_directory(&path) {
+                offered.push(path);
+            }
+        }
+        offered.sort_unstable();
+        let settled = offered.iter().find(|path| self.is_settled(path)).cloned();
+        Ok(Own { settled, offered })
+    }
+
+    fn is_ones_directory(&self, path: &Path) -> bool {
+        fs::lstat(path).is_ok_and(|stat| {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            stat.st_uid == self.user && kind == FileType::Directory
+        })
+    }
+
+    /// A file or a link that the user put there: it is not gone round, but told of.
+    fn is_an_obstacle(&self, path: &Path) -> bool {
+        fs::lstat(path).is_ok_and(|stat| {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            stat.st_uid == self.user && kind != FileType::Directory
+        })
+    }
+
+    fn is_settled(&self, path: &Path) -> bool {
+        self.is_ones_directory(path) && fs::lstat(path.join(self.mark)).is_ok()
+    }
+
+    /// Makes a directory by the usual name, or by a random one.
+    fn offer(&self) -> Result<(), NamespaceError> {
+        let make = |path: &Path| match fs::mkdir(path, Mode::RWXU) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(e) => Err(NamespaceError::changing("mkdir", self.base, e)),
+        };
+        let usual = self.usual();
+        if make(&usual)? || self.is_ones_directory(&usual) {
+            return Ok(());
+        }
+        let name = format!("{}{}-{:0DIGITS$x}", self.prefix, self.user, random());
+        make(&self.base.join(name)).map(drop)
+    }
+
+    /// Settles a directory that was offered, unless there are others; whether it is settled.
+    fn settle(&self, lowest: &Path, others: &[PathBuf]) -> Result<bool, NamespaceError> {
+        let mut directory = match Directory::open(lowest) {
+            Err(NamespaceError::Missing { .. }) => return Ok(false),
+            opened => opened?,
+        };
+        self.open_up(&mut directory)?;
+        (self.check)(&directory)?;
+        for other in others {
+            // In vain if it has been settled by now.
+            let _ = fs::rmdir(other);
+        }
+        let own = self.list()?;
+        if own.settled.is_some() || own.offered.iter().any(|path| path != lowest) {
+            return Ok(own.settled.as_deref() == Some(lowest));
+        }
+        let (at, path) = directory.locate(self.mark);
+        match fs::mkdirat(at, &path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(true),
+            // It was removed meanwhile.
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(NamespaceError::changing("mkdir", lowest, e)),
+        }
+    }
+
+    /// Gives it the rights that it lacks: those that a strange umask took away when it was made, too.
+    fn open_up(&self, directory: &mut Directory) -> Result<(), NamespaceError> {
+        let mode = directory.mode();
+        if directory.owner() == self.user && mode & self.mode != self.mode {
+            match directory.set_mode(mode | self.mode) {
+                Err(NamespaceError::Missing { .. }) => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The user whose directory has this name.
+pub(super) fn user_in(prefix: &str, path: &Path) -> Option<u32> {
+    let name = path.file_name().and_then(OsStr::to_str)?;
+    let rest = name.strip_prefix(prefix)?;
+    let (number, suffix) = match rest.split_once('-') {
+        Some((number, suffix)) => (number, Some(suffix)),
+        None => (rest, None),
+    };
+    let user = number.parse::<u32>().ok()?;
+    let is_suffix = |text: &str| {
+        text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    (number == user.to_string() && suffix.is_none_or(is_suffix)).then_some(user)
+}

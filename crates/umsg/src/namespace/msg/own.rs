@@ -1,0 +1,87 @@
+//! What each user keeps for himself beside the System V queues: a lock, and the last identifier that he gave out.
+//!
+//! ```text
+//! own/                 root's, mode 1777, as `msg`
+//! └── 1000             user 1000's own, mode 0711; `1000-<random>` if another user has the name, see `meeting.rs`
+//!     ├── lock         a directory, mode 0700: the lock of the user's processes, see `lock.rs`
+//!     └── next         the last identifier, mode 0644, see `next.rs`
+//! ```
+//!
+//! Nobody but the user and root can open the lock or write the identifier, so no other user can hold the one or forge the other.
+
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::files::Files;
+use crate::namespace::caller;
+use crate::namespace::error::NamespaceError;
+use crate::namespace::file_error::FileError;
+use crate::namespace::meeting::{Meeting, user_in};
+use crate::namespace::queues::OWN;
+
+/// The lock: what makes a user's directory settled.
+pub(super) const LOCK: &str = "lock";
+/// How many directories of users are looked at for the last identifier: a stranger could plant any number.
+const MOST: usize = 4096;
+
+fn meeting(base: &Path, user: u32) -> Meeting<'_> {
+    Meeting {
+        base,
+        prefix: "",
+        user,
+        mark: LOCK,
+        mode: 0o711,
+        check: |_| Ok(()),
+    }
+}
+
+impl Files {
+    /// Where the directories of all users are.
+    fn owns(&self) -> PathBuf {
+        let msg = self.directory().path();
+        msg.parent().unwrap_or(msg).join(OWN)
+    }
+
+    /// The caller's directory, made if need be.
+    ///
+    /// # Errors
+    /// `NoSpace`, `NoMemory`, `TooManyFiles`; `Namespace(NoQueuesDirectory)`, `Namespace(NotWritable)`.
+    pub(super) fn own(&self) -> Result<PathBuf, FileError> {
+        let base = self.owns();
+        meeting(&base, caller()).directory().map_err(|e| match e {
+            NamespaceError::Missing { path } if path == base => {
+                NamespaceError::NoQueuesDirectory { path }.into()
+            }
+            NamespaceError::System { call, errno, .. } => {
+                FileError::of(call, Errno::from_raw_os_error(errno))
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Another user's directory, if he has one.
+    pub(super) fn own_of(&self, user: u32) -> Result<Option<PathBuf>, NamespaceError> {
+        meeting(&self.owns(), user).settled()
+    }
+
+    /// The directories that users have, and whose they are; strangers' with another's number are left out.
+    ///
+    /// # Errors
+    /// `TooManyFiles`, `NoQueuesDirectory`, `System`.
+    pub(super) fn all_owns(&self) -> Result<Vec<(u32, PathBuf)>, NamespaceError> {
+        let base = self.owns();
+        let refuse = |e: std::io::Error| {
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            NamespaceError::looking("open", &base, errno)
+        };
+        let entries = std::fs::read_dir(&base).map_err(refuse)?;
+        let paths = entries.flatten().map(|entry| entry.path()).take(MOST);
+        let owned = paths.filter_map(|path| {
+            let user = user_in("", &path)?;
+            let stat = rustix::fs::lstat(&path).ok()?;
+            (stat.st_uid == user).then_some((user, path))
+        });
+        Ok(owned.collect())
+    }
+}
