@@ -2,5 +2,11 @@
 
 mod support;
 
+#[path = "sandbox/calls.rs"]
+mod calls;
+#[path = "sandbox/matrix.rs"]
+mod matrix;
+#[path = "sandbox/paths.rs"]
+mod paths;
 #[path = "sandbox/robust.rs"]
 mod robust;

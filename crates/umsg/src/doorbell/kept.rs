@@ -5,7 +5,6 @@ use crate::own;
 use crate::sys::clock;
 use rustix::fs::fstat;
 use rustix::io;
-use rustix::process::{Resource, getrlimit};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -85,7 +84,7 @@ impl Sighting {
 
 /// Moves a descriptor to a high number, if there is one.
 pub(super) fn raise(bell: OwnedFd) -> io::Result<Own> {
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = crate::sys::limit::of_descriptors().unwrap_or(u64::MAX);
     let least = (most / 2).min(HIGH) as RawFd;
     Ok(Own::new(match io::fcntl_dupfd_cloexec(&bell, least) {
         Ok(raised) => raised,

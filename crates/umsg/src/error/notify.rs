@@ -27,6 +27,14 @@ pub enum NotifyError {
          process's address space (ulimit -v), or of the cgroup's processes (pids.max)"
     )]
     NoThread,
+    /// The errno of the call: the kernel or a sandbox refuses a system call without which no signal comes.
+    #[error("{}", super::call_refused(call, &std::io::Error::from_raw_os_error(*.errno)))]
+    CallRefused {
+        /// The system call.
+        call: &'static str,
+        /// Its errno.
+        errno: i32,
+    },
     /// ENOMEM: more than a thousand living processes were notified by this queue and have not run since.
     #[error(
         "1,032 processes were notified by this queue and have not run since: let those that are stopped go on, or end them"
@@ -56,6 +64,7 @@ impl NotifyError {
     /// The error number that mq_notify(3) gives, or would give, for it.
     pub fn errno(&self) -> i32 {
         match self {
+            NotifyError::CallRefused { errno, .. } => *errno,
             NotifyError::Busy => libc::EBUSY,
             NotifyError::InvalidSignal | NotifyError::InvalidWay | NotifyError::NoFunction => {
                 libc::EINVAL

@@ -180,7 +180,7 @@ pub(crate) fn other_version(found: u32, expected: u32) -> String {
 /// What is said of a system call that is refused.
 pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
     format!(
-        "{call}(2) is refused ({error}), and no queue works without it. Allow it in the sandbox, for example in its seccomp filter."
+        "{call}(2) is refused ({error}), and nothing takes its place. Allow it in the sandbox, for example in its seccomp filter."
     )
 }
 
@@ -275,7 +275,7 @@ impl From<crate::sys::required::Refused> for OpenError {
 /// Whether a call can be denied by modes. A call on a descriptor that is open can only be refused by a sandbox, which the error must
 /// not blame on the queue.
 fn takes_a_path(call: &str) -> bool {
-    matches!(call, "open" | "bind")
+    call == "open"
 }
 
 /// Why a queue was not unlinked.

@@ -110,7 +110,7 @@ impl NewLabel {
             match new.link(&directory) {
                 Err(Errno::EXIST) => {}
                 made => {
-                    made.map_err(|e| creation_error(&directory, e))?;
+                    made.map_err(|e| creation_error("open", &directory, e))?;
                     new.is_made = true;
                     return Ok(new);
                 }

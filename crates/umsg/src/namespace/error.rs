@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use rustix::fs;
 use rustix::io::Errno;
 
 /// Where `umsg setup` makes a namespace unless it is told otherwise.
@@ -201,6 +202,9 @@ impl NamespaceError {
     /// The error of a system call that wanted to change something in the directory `path`.
     pub(super) fn changing(call: &'static str, path: &Path, error: Errno) -> NamespaceError {
         match error {
+            Errno::ACCESS | Errno::PERM if is_refused_by_a_sandbox(call, path) => {
+                NamespaceError::system(call, path, error)
+            }
             Errno::ACCESS | Errno::PERM => not_writable(path, Errno::ACCESS),
             Errno::ROFS => not_writable(path, error),
             // The directory is there, and says so of what would be made in it.
@@ -221,6 +225,19 @@ impl NamespaceError {
             },
         }
     }
+}
+
+/// Whether a call that makes a name in a directory is not allowed although the directory is the caller's to write in. A rename
+/// can also be denied because of the file that it replaces.
+fn is_refused_by_a_sandbox(call: &str, directory: &Path) -> bool {
+    matches!(call, "open" | "mkdir" | "chmod" | "link" | "symlink")
+        && fs::accessat(
+            fs::CWD,
+            directory,
+            fs::Access::WRITE_OK | fs::Access::EXEC_OK,
+            fs::AtFlags::EACCESS,
+        )
+        .is_ok()
 }
 
 /// What helps where there is no directory.

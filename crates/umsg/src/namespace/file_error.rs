@@ -77,7 +77,7 @@ impl FileError {
         match error {
             Errno::NOENT => FileError::NotFound,
             Errno::EXIST => FileError::AlreadyExists,
-            Errno::ACCESS | Errno::PERM => FileError::Denied,
+            Errno::ACCESS | Errno::PERM if takes_a_path(call) => FileError::Denied,
             Errno::ISDIR => FileError::Directory,
             Errno::LOOP => FileError::Symlink,
             Errno::NXIO | Errno::NODEV => FileError::Special,
@@ -87,4 +87,12 @@ impl FileError {
             _ => FileError::System { call, errno },
         }
     }
+}
+
+/// Whether permissions of a file or a directory can deny a call. On a descriptor that is open only a sandbox refuses a call.
+fn takes_a_path(call: &str) -> bool {
+    !matches!(
+        call,
+        "fchmod" | "fcntl" | "flock" | "fstat" | "ftruncate" | "pread" | "pwrite"
+    )
 }

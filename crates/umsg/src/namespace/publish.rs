@@ -62,7 +62,7 @@ impl Unpublished {
         mode: u32,
         stage: impl FnOnce(&mut Directory) -> rustix::io::Result<Staged>,
     ) -> Result<Unpublished, FileError> {
-        let staged = stage(&mut queues).map_err(|e| creation_error(&queues, e))?;
+        let staged = stage(&mut queues).map_err(|e| creation_error("open", &queues, e))?;
         let mut new = Unpublished {
             queues,
             staged: Some(staged),
@@ -128,7 +128,7 @@ impl Unpublished {
         outcome.map_err(|e| match e {
             // Not the name, which is checked, but the directory has gone.
             rustix::io::Errno::NOENT => no_directory(&self.queues),
-            _ => creation_error(&self.queues, e),
+            _ => creation_error("link", &self.queues, e),
         })?;
         Ok(file)
     }
@@ -167,14 +167,18 @@ impl Drop for Unpublished {
 }
 
 /// The errno of making a file: what forbids it is the directory, not the file.
-pub(super) fn creation_error(queues: &Directory, error: rustix::io::Errno) -> FileError {
+pub(super) fn creation_error(
+    call: &'static str,
+    queues: &Directory,
+    error: rustix::io::Errno,
+) -> FileError {
     use rustix::io::Errno;
     match error {
         Errno::ACCESS | Errno::PERM | Errno::ROFS => {
-            NamespaceError::changing("open", queues.path(), error).into()
+            NamespaceError::changing(call, queues.path(), error).into()
         }
         Errno::NOENT => no_directory(queues),
-        _ => FileError::of("open", error),
+        _ => FileError::of(call, error),
     }
 }
 

@@ -3,7 +3,7 @@
 //! | state | what others see | if the maker dies |
 //! |---|---|---|
 //! | unnamed (`O_TMPFILE`) | nothing | the kernel frees it |
-//! | temporary (no `O_TMPFILE` on this file system, or a record to be replaced) | `.tmp-...` in the namespace's directory | it stays, until [`super::temporary::sweep`] |
+//! | temporary (no `O_TMPFILE` on this file system, no linkat(2) in this sandbox, or a record to be replaced) | `.tmp-...` in the namespace's directory | it stays, until [`super::temporary::sweep`] |
 //! | committed: `link` or `rename_over` returned | the whole file | it stays |
 
 use std::ffi::OsStr;
@@ -33,6 +33,9 @@ impl Staged {
         to_namespace: &str,
         mode: u32,
     ) -> io::Result<Staged> {
+        if is_link_refused() {
+            return Staged::create_temporary(directory, to_namespace, mode);
+        }
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let unnamed = directory.with_number(|d| {
             let (at, here) = d.locate(".");
@@ -141,11 +144,18 @@ fn link_temporary(
     }
 }
 
+/// Whether a sandbox refuses linkat(2), without which an unnamed file gets no name. The kernel answers ENOENT to an empty path.
+fn is_link_refused() -> bool {
+    fs::linkat(CWD, c"", CWD, c"", AtFlags::empty()) != Err(Errno::NOENT)
+}
+
 /// By the descriptor itself, which Linux allows its opener since 6.10 and privilege before; else through /proc.
 fn link_unnamed(file: BorrowedFd<'_>, directory: &Directory, name: &OsStr) -> io::Result<()> {
     let (to, new) = directory.locate(name);
     match fs::linkat(file, c"", to, &new, AtFlags::EMPTY_PATH) {
-        Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => link_through_proc(file, directory, name),
+        Err(Errno::NOENT | Errno::PERM | Errno::INVAL | Errno::ACCESS | Errno::NOSYS) => {
+            link_through_proc(file, directory, name)
+        }
         outcome => outcome,
     }
 }

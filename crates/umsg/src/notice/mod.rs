@@ -13,7 +13,7 @@ mod table;
 use crate::lock::SLICE;
 use crate::queue::{Claim, Engine, NoticeError, Outcome, Refused, What};
 use crate::segment::Notice;
-use crate::sys::{process, thread};
+use crate::sys::{process, required, thread};
 use helper::Helper;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -78,10 +78,14 @@ impl Deed {
 pub(crate) enum Failure {
     Queue(NoticeError),
     NoThread,
+    Refused(required::Refused),
 }
 
 /// Registers this process at a queue. Answers the registration's ticket.
 pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Result<u64, Failure> {
+    if deed.signal() != 0 {
+        required::check_for_signals().map_err(Failure::Refused)?;
+    }
     let me = thread::current();
     let table = table();
     free_own_records(table, engine, identity);

@@ -241,7 +241,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`NotifyError::Busy`] (EBUSY) if a process is registered, maybe this one; [`NotifyError::InvalidSignal`] (EINVAL);
-    /// `NoMemory`, `NoThread` and `TooManyUntold` (ENOMEM); `Unavailable`, `Damaged`, `WouldDeadlock`.
+    /// `NoMemory`, `NoThread` and `TooManyUntold` (ENOMEM); `CallRefused`; `Unavailable`, `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
     /// It is registered no more as soon as another registers. A sender that dies between sending and notifying is stood in
@@ -278,6 +278,10 @@ impl Queue {
         let deed = how.deed()?;
         notice::register(&self.engine, self.identity(), deed).map_err(|failure| match failure {
             Failure::NoThread => NotifyError::NoThread,
+            Failure::Refused(refused) => NotifyError::CallRefused {
+                call: refused.call,
+                errno: refused.errno.raw_os_error(),
+            },
             Failure::Queue(error) => self.notify_error(error),
         })
     }

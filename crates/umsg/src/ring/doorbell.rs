@@ -10,6 +10,7 @@
 //! receiver is about to poll, which the ring's bell says: no system call otherwise.
 
 use crate::namespace::{Namespace, RINGS};
+use crate::sys::limit;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{self, Errno};
@@ -35,8 +36,7 @@ const MOST: u64 = 1024;
 
 /// How many may: senders must not use up what the receiver needs for others.
 fn most() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current.map_or(MOST, |limit| (limit / 4).min(MOST)) as usize
+    limit::of_descriptors().map_or(MOST, |limit| (limit / 4).min(MOST)) as usize
 }
 
 /// Where senders ring.

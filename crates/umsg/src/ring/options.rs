@@ -13,6 +13,7 @@ use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpubl
 use crate::queue::{DISABLED, ENABLED};
 use crate::segment::{self, Layout, Policy, Quota, Segment};
 use crate::sync::Ordering;
+use crate::sys::required;
 use crate::sys::{file, process, thread};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
@@ -91,6 +92,7 @@ impl Options {
     /// # Errors
     /// [`RingError::InvalidEntries`]; as for opening queues.
     pub fn create(&self) -> Result<Ring, RingError> {
+        required::check_for_rings().map_err(OpenError::from)?;
         let file =
             file::nameless("umsg-ring").map_err(|e| OpenError::from_errno("memfd_create", e))?;
         let segment = self.fill(file.as_fd(), 0o600)?;
@@ -112,6 +114,7 @@ impl Options {
         namespace: &Namespace,
         name: impl AsRef<OsStr>,
     ) -> Result<Ring, RingError> {
+        required::check_for_rings().map_err(OpenError::from)?;
         let name = QueueName::parse(name.as_ref()).map_err(|error| match error {
             // A bare slash, of which to look for a ring is fine.
             NameError::NotFound => OpenError::InvalidName,

@@ -9,6 +9,7 @@ use crate::queue::batch::Batch;
 use crate::queue::{Refused, marked};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
+use crate::sys::required;
 use crate::sys::thread;
 use crate::until::{Until, realtime};
 use rustix::fd::BorrowedFd;
@@ -58,6 +59,7 @@ impl Sender {
         namespace: &crate::Namespace,
         name: impl AsRef<OsStr>,
     ) -> Result<Sender, super::RingError> {
+        required::check_for_rings().map_err(crate::error::OpenError::from)?;
         directory::open(namespace, name.as_ref())
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), OpenErr
 
 /// Growing a file past RLIMIT_FSIZE is answered with a signal that kills: asking first gives an error instead.
 fn check_file_size_limit(len: usize) -> Result<(), OpenError> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let limit = crate::sys::limit::of_file_size();
     if limit.is_some_and(|limit| limit < len as u64) {
         return Err(OpenError::FileTooLarge { len: len as u64 });
     }

@@ -43,7 +43,7 @@ pub(crate) fn current() -> usize {
 /// Lets other threads run on this processor first. Source: sched_yield(2).
 #[cfg(not(loom))]
 pub(crate) fn give_way() {
-    rustix::thread::sched_yield();
+    std::thread::yield_now();
 }
 
 #[cfg(loom)]

@@ -2,7 +2,7 @@
 //!
 //! `futex_waitv` is used for sleeping, because with its absolute time-out the kernel restarts it after a signal whose
 //! handler was installed with SA_RESTART, as it restarts `mq_receive`; a timed FUTEX_WAIT would end with EINTR.
-//! Where a sandbox refuses `futex_waitv` (EPERM, ENOSYS), FUTEX_WAIT_BITSET takes its place.
+//! Where a sandbox refuses `futex_waitv`, FUTEX_WAIT_BITSET takes its place.
 //!
 //! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its
 //! thread's count of interruptions ([`Calm`]): a handler that ran before the thread was asleep has changed the latter, and
@@ -29,7 +29,7 @@ pub(crate) enum Slept {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::{MOST_WORDS, probe, wait, wait_for_any, wait_in_calm, wake, wake_own};
+pub(crate) use real::{MOST_WORDS, probe, touch, wait, wait_for_any, wait_in_calm, wake, wake_own};
 
 #[cfg(not(loom))]
 mod real {
@@ -118,10 +118,7 @@ mod real {
         };
         let len = words.len().min(MOST_WORDS);
         let is_refused = NO_WAITV.load(Ordering::Relaxed)
-            || matches!(
-                waitv(&all[..len], address(&timeout)),
-                Err(libc::ENOSYS | libc::EPERM)
-            );
+            || waitv(&all[..len], address(&timeout)).is_err_and(is_refusal);
         if is_refused && let Some((first, value)) = words.first() {
             let timeout = match until(deadline.or_slice(POLL)) {
                 Some(until) if words.len() > 1 => until,
@@ -139,7 +136,7 @@ mod real {
         // Relaxed: a hint that never goes back; whoever misses it asks the kernel once more.
         if !NO_WAITV.load(Ordering::Relaxed) {
             match waitv(words, address(&timeout)) {
-                Err(libc::ENOSYS | libc::EPERM) => NO_WAITV.store(true, Ordering::Relaxed),
+                Err(errno) if is_refusal(errno) => NO_WAITV.store(true, Ordering::Relaxed),
                 other => return outcome(other),
             }
         }
@@ -225,6 +222,14 @@ mod real {
         answer(result)
     }
 
+    /// Whether an errno of `futex_waitv` says that there is no such call, and nothing of this sleep.
+    fn is_refusal(errno: i32) -> bool {
+        !matches!(
+            errno,
+            libc::EAGAIN | libc::ETIMEDOUT | libc::EINTR | libc::EFAULT | libc::ENOMEM
+        )
+    }
+
     fn answer(result: libc::c_long) -> Result<(), i32> {
         if result >= 0 {
             return Ok(());
@@ -245,6 +250,36 @@ mod real {
         answer(result).map_err(rustix::io::Errno::from_raw_os_error)?;
         IS_ALLOWED.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Has the kernel write to a page: it adds 0 to the word at `address`, atomically. So the page is real afterwards, and a file system
+    /// that is full is an error and no SIGBUS.
+    ///
+    /// # Errors
+    /// ENOSPC; ENOMEM; what a sandbox answers.
+    pub(crate) fn touch(address: *mut u32) -> Result<(), rustix::io::Errno> {
+        /// FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0) of linux/futex.h.
+        const ADD_NOTHING: u32 = 1 << 28;
+        let own = std::sync::atomic::AtomicU32::new(0);
+        let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the kernel checks both addresses, and adds 0 to the second word, which changes nothing. No thread sleeps on the
+        // first one, and none by this process's own key on the second one.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                own.as_ptr(),
+                operation,
+                1,
+                0_usize,
+                address,
+                ADD_NOTHING,
+            )
+        };
+        match answer(result) {
+            // The kernel's word for "the write would have been answered with SIGBUS".
+            Err(libc::EFAULT) => Err(rustix::io::Errno::NOSPC),
+            other => other.map_err(rustix::io::Errno::from_raw_os_error),
+        }
     }
 
     /// Wakes the thread that sleeps on a word of this process's own.

@@ -1,10 +1,15 @@
 //! Mappings: of a segment's file, of scratch memory for a repair, of a page that a fork wipes.
 
 use crate::sys::cut::{self, Range};
+use crate::sys::futex;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set once the kernel or a sandbox has refused MADV_POPULATE_WRITE.
+static NO_POPULATE: AtomicBool = AtomicBool::new(false);
 
 /// Bytes in a page. Regions of a segment start at multiples of it.
 pub(crate) const PAGE: usize = 4096;
@@ -112,7 +117,7 @@ impl Mapping {
     /// is an error here and never a SIGBUS later. The range is widened to whole pages.
     ///
     /// MADV_POPULATE_WRITE does what `fallocate` would, needs no descriptor (a daemon may have closed it), and saves
-    /// the page faults.
+    /// the page faults. Where it is refused, the kernel writes to each page for us ([`futex::touch`]).
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
         let start = offset / PAGE * PAGE;
         let end = (offset + len)
@@ -121,20 +126,35 @@ impl Mapping {
         if len == 0 || start >= end || cfg!(miri) {
             return Ok(());
         }
+        let base = self.base().wrapping_add(start);
+        // Relaxed: a hint that never goes back; a thread that misses it asks the kernel once more.
+        if !NO_POPULATE.load(Ordering::Relaxed) {
+            match self.advise_to_populate(start, end - start) {
+                Ok(()) => return Ok(()),
+                // The kernel's word for "the write would have been answered with SIGBUS".
+                Err(Errno::FAULT) => return Err(Errno::NOSPC),
+                Err(error @ (Errno::NOMEM | Errno::HWPOISON)) => return Err(error),
+                // Linux before 5.14, or a sandbox.
+                Err(_) => NO_POPULATE.store(true, Ordering::Relaxed),
+            }
+        }
+        (0..end - start)
+            .step_by(PAGE)
+            .try_for_each(|page| futex::touch(base.wrapping_add(page).cast()))
+    }
+
+    fn advise_to_populate(&self, start: usize, len: usize) -> Result<(), Errno> {
         loop {
-            // SAFETY: the range lies inside this mapping; the advice changes no contents.
+            // SAFETY: the caller's range lies inside this mapping; the advice changes no contents.
             let result = unsafe {
                 rustix::mm::madvise(
                     self.base().add(start).cast(),
-                    end - start,
+                    len,
                     Advice::LinuxPopulateWrite,
                 )
             };
-            match result {
-                Err(Errno::INTR) => {}
-                // The kernel's word for "the write would have been answered with SIGBUS".
-                Err(Errno::FAULT) => return Err(Errno::NOSPC),
-                other => return other,
+            if result != Err(Errno::INTR) {
+                return result;
             }
         }
     }
@@ -150,18 +170,17 @@ impl Drop for Mapping {
     }
 }
 
-/// One page that reads as zeroes in a forked child; never unmapped.
+/// One page that reads as zeroes in a forked child; never unmapped. None if the kernel or a sandbox refuses MADV_WIPEONFORK.
 ///
 /// # Panics
-/// If the kernel has no memory for one page or does not know MADV_WIPEONFORK (Linux before 4.14).
-pub(crate) fn wiped_on_fork() -> *mut u8 {
+/// If the kernel has no memory for one page.
+pub(crate) fn wiped_on_fork() -> Option<*mut u8> {
     let mapping = Mapping::scratch(PAGE).expect("one page of memory");
     let base = mapping.base();
     if !cfg!(miri) {
         // SAFETY: the page was mapped just now and is ours.
-        unsafe { rustix::mm::madvise(base.cast(), PAGE, Advice::LinuxWipeOnFork) }
-            .expect("MADV_WIPEONFORK");
+        unsafe { rustix::mm::madvise(base.cast(), PAGE, Advice::LinuxWipeOnFork) }.ok()?;
     }
     std::mem::forget(mapping);
-    base
+    Some(base)
 }

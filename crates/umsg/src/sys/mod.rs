@@ -19,6 +19,8 @@ pub(crate) mod home;
 #[cfg(not(loom))]
 pub(crate) mod life;
 #[cfg(not(loom))]
+pub(crate) mod limit;
+#[cfg(not(loom))]
 pub(crate) mod map;
 #[cfg(not(loom))]
 pub(crate) mod mask;

@@ -3,6 +3,9 @@
 //! One private page is marked MADV_WIPEONFORK. It holds the process's epoch, a number that is never 0 and never used
 //! twice along a line of ancestors; in a forked child the page reads 0 until the child sets an epoch of its own.
 //! A `vfork` child shares its parent's memory and so its parent's epoch.
+//!
+//! Where the kernel or a sandbox refuses MADV_WIPEONFORK there is no page. The epoch then stands beside the id of its process, and
+//! each look at it asks for the process's id: one system call more in each call.
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::{
@@ -15,6 +18,7 @@ pub(crate) use real::*;
 mod real {
     use crate::sys::exists;
     use crate::sys::stat::Stat;
+    use rustix::io::Errno;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
     /// The wiped page, once mapped.
@@ -29,7 +33,7 @@ mod real {
         // Acquire: pairs with the release in `map_page`; the page is zeroed memory, there is nothing else to see.
         let page = PAGE.load(Ordering::Acquire);
         if page.is_null() {
-            return 0;
+            return without_page::epoch();
         }
         // SAFETY: a non-null PAGE points to a page that is never unmapped; page-aligned, so aligned for a u64.
         unsafe { (*page).load(Ordering::Relaxed) }
@@ -49,7 +53,10 @@ mod real {
     pub(crate) fn begin_epoch() -> u64 {
         let mut page = PAGE.load(Ordering::Acquire);
         if page.is_null() {
-            page = map_page();
+            match map_page() {
+                Some(mapped) => page = mapped,
+                None => return without_page::begin_epoch(),
+            }
         }
         // SAFETY: as in `epoch`.
         let word = unsafe { &*page };
@@ -61,17 +68,69 @@ mod real {
         }
     }
 
-    fn map_page() -> *mut AtomicU64 {
-        let page = crate::sys::map::wiped_on_fork().cast::<AtomicU64>();
+    fn map_page() -> Option<*mut AtomicU64> {
+        if without_page::is_chosen() {
+            return None;
+        }
+        let page = crate::sys::map::wiped_on_fork()?.cast::<AtomicU64>();
         match PAGE.compare_exchange(
             std::ptr::null_mut(),
             page,
             Ordering::AcqRel,
             Ordering::Acquire,
         ) {
-            Ok(_) => page,
+            Ok(_) => Some(page),
             // Another thread was first; ours stays mapped, once a process at most.
-            Err(theirs) => theirs,
+            Err(theirs) => Some(theirs),
+        }
+    }
+
+    /// Epochs where no page is wiped.
+    mod without_page {
+        use std::sync::atomic::{AtomicU64, Ordering};
+
+        /// The last epoch in the lower half, the id of its process in the upper one. 0: not chosen.
+        static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+        const LOWER: u64 = u32::MAX as u64;
+
+        pub(super) fn is_chosen() -> bool {
+            // Relaxed: once it is chosen, it stays so along the line of descendants.
+            EPOCH.load(Ordering::Relaxed) != 0
+        }
+
+        fn of_this_process(word: u64) -> u64 {
+            match word >> 32 == u64::from(std::process::id()) {
+                true => word & LOWER,
+                false => 0,
+            }
+        }
+
+        #[cold]
+        pub(super) fn epoch() -> u64 {
+            // Relaxed: the number is the whole message.
+            match EPOCH.load(Ordering::Relaxed) {
+                0 => 0,
+                word => of_this_process(word),
+            }
+        }
+
+        pub(super) fn begin_epoch() -> u64 {
+            loop {
+                // Relaxed: as in `epoch`. The first of two threads wins and both use its epoch.
+                let word = EPOCH.load(Ordering::Relaxed);
+                let known = of_this_process(word);
+                if known != 0 {
+                    return known;
+                }
+                let fresh = (word & LOWER) + 1;
+                let begun = u64::from(std::process::id()) << 32 | fresh;
+                let outcome =
+                    EPOCH.compare_exchange(word, begun, Ordering::Relaxed, Ordering::Relaxed);
+                if outcome.is_ok() {
+                    return fresh;
+                }
+            }
         }
     }
 
@@ -145,9 +204,25 @@ mod real {
         rest: [u64; 12],
     }
 
+    /// Whether rt_sigqueueinfo(2) is allowed. Signal 0 only asks.
+    pub(crate) fn can_raise_for_message() -> Result<(), Errno> {
+        match queue_to_self(0, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(Errno::from_raw_os_error(crate::sys::errno())),
+        }
+    }
+
     /// Sends this process a signal, as the kernel does when a message has come: SI_MESGQ, with a value, and process and user of
-    /// the sender.
+    /// the sender. A sandbox that was entered after the registration may refuse that: then the signal comes without them.
     pub(crate) fn raise_for_message(signal: i32, value: usize, sender: u32, uid: u32) {
+        // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
+        if queue_to_self(signal, value, sender, uid) != 0 && crate::sys::errno() != libc::EAGAIN {
+            // SAFETY: a signal to this process.
+            unsafe { libc::kill(std::process::id().cast_signed(), signal) };
+        }
+    }
+
+    fn queue_to_self(signal: i32, value: usize, sender: u32, uid: u32) -> libc::c_long {
         const SI_MESGQ: i32 = -3;
         #[cfg(target_pointer_width = "64")]
         const _: () = assert!(
@@ -168,7 +243,7 @@ mod real {
                 signal,
                 &raw const info,
             )
-        };
+        }
     }
 
     /// Has the kernel deliver what was sent to the calling thread: at the end of any system call it does.

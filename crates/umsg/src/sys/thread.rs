@@ -304,11 +304,15 @@ mod real {
             self.unmarked.set(unmarked);
         }
 
+        /// Whether the kernel marks a lock that this thread dies with, and those of the threads and processes that it starts: each of
+        /// them registers a head of its own.
+        ///
         /// # Errors
-        /// The errno of set_robust_list(2), if the kernel marks no lock that this thread dies with.
-        pub(crate) fn is_marked_at_death(&self) -> Result<(), Errno> {
+        /// The errno of set_robust_list(2).
+        pub(crate) fn can_be_marked(&self) -> Result<(), Errno> {
             match self.unmarked.get() {
-                0 => Ok(()),
+                // SAFETY: `introduce` found the head to be registered.
+                0 => unsafe { robust::register_again(self.robust.get()) },
                 errno => Err(Errno::from_raw_os_error(errno)),
             }
         }

@@ -104,7 +104,7 @@ impl NewFile {
     pub(crate) fn create(mut files: Files) -> Result<NewFile, FileError> {
         let staged = files
             .stage(PRIVATE)
-            .map_err(|e| creation_error(&files.0, e))?;
+            .map_err(|e| creation_error("open", &files.0, e))?;
         let staged = Some(staged);
         Ok(NewFile { files, staged })
     }
@@ -129,7 +129,7 @@ impl NewFile {
     pub(crate) fn link(&self, index: u32) -> Result<(), FileError> {
         self.staged()
             .link_too(&self.files.0, OsStr::new(&of_index(index)))
-            .map_err(|e| creation_error(&self.files.0, e))
+            .map_err(|e| creation_error("link", &self.files.0, e))
     }
 }
 

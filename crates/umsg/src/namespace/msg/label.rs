@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use super::files::Files;
 use crate::namespace::caller;
 use crate::namespace::file_error::FileError;
+use crate::namespace::publish::creation_error;
 
 /// The longest text of a label is that of `i32::MAX`; more than this is none.
 const TEXT: usize = 16;
@@ -50,7 +51,8 @@ impl Files {
     /// `AlreadyExists`: the name is taken. `Denied`, `NoSpace`, `NoMemory`, `System`.
     pub(crate) fn put_label(&self, name: &str, id: i32) -> Result<(), FileError> {
         let (at, path) = self.directory().locate(name);
-        fs::symlinkat(id.to_string(), at, &path).map_err(|e| FileError::of("symlink", e))
+        fs::symlinkat(id.to_string(), at, &path)
+            .map_err(|e| creation_error("symlink", self.directory(), e))
     }
 
     /// Gives a label to a user, if the caller may: it goes with the file.

@@ -55,7 +55,7 @@ pub(in crate::namespace) fn publish(
     name: &OsStr,
 ) -> Result<(), FileError> {
     temporary::sweep(queues, TO_NAMESPACE);
-    let temporary = make_temporary(queues).map_err(|e| creation_error(queues, e))?;
+    let temporary = make_temporary(queues).map_err(|e| creation_error("mkdir", queues, e))?;
     let outcome = publish_through(staged, queues, &temporary, name);
     if outcome.is_err() {
         temporary.remove(queues);
@@ -85,7 +85,7 @@ fn publish_through(
     home.set_mode(MODE)?;
     staged
         .link_into(queues, &home, OsStr::new(FILE))
-        .map_err(|e| creation_error(queues, e))?;
+        .map_err(|e| creation_error("link", queues, e))?;
     crash_point!(CREATE_HOUSED);
     // rename(2) would take the place of any that is empty.
     if is_foreign_at(queues, name) {
@@ -100,13 +100,13 @@ fn publish_through(
             Err(error @ (Errno::ACCESS | Errno::PERM))
                 if !exists(queues, name) && !patience.look_again() =>
             {
-                return Err(creation_error(queues, error));
+                return Err(creation_error("rename", queues, error));
             }
             // Also where there is a stranger's, which can't be replaced.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => {
                 make_way(queues, name, &mut patience)?;
             }
-            Err(error) => return Err(creation_error(queues, error)),
+            Err(error) => return Err(creation_error("rename", queues, error)),
         }
     }
 }

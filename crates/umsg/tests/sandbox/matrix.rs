@@ -1,0 +1,99 @@
+//! Each system call refused on each path: it works by another way, or the path's first call fails and names what was refused.
+
+use super::calls::CALLS;
+use super::paths::{LONG, PATHS, Path, furnish};
+use crate::support::child::{Child, Exit};
+use crate::support::place::Place;
+use crate::support::seccomp::{Call, refuse};
+use umsg::Namespace;
+
+const REFUSALS: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::EACCES];
+
+/// What a child exits with whose first call failed and named the system call.
+const NAMED: i32 = 3;
+/// The first call failed, and did not name it.
+const UNNAMED: i32 = 4;
+
+/// Errors that say what the user may not do, not by which call.
+const OTHER_WORDS: &[(&str, &str)] = &[
+    // An unlink that the system does not permit is one of another user's queue.
+    ("unlinkat", "owner may unlink"),
+    ("unlinkat", "can't make or remove files"),
+    // A directory is opened and read in one step.
+    ("getdents64", "open on"),
+    ("getdents64", "may not be searched"),
+    // The errors say chmod, as people do.
+    ("fchmodat", "chmod on"),
+    ("pread64", "read on"),
+    // A ring's socket is made, bound and given its mode in one step.
+    ("socket", "bind"),
+    ("fchmodat", "bind"),
+    ("sendmsg", "the descriptor could not be passed on"),
+    ("renameat", "can't make or remove files"),
+];
+
+fn names(path: &Path, call: &str, error: &str) -> bool {
+    let stem = call.trim_end_matches("64").trim_end_matches("at");
+    // All that poll(2) and epoll_ctl(2) could tell is an errno.
+    let has_errno_only = path.name.contains("poll") && error.contains("os error");
+    let is_known = |(of, words): &(&str, &str)| *of == call && error.contains(words);
+    has_errno_only || error.contains(stem) || OTHER_WORDS.iter().any(is_known)
+}
+
+/// What is wrong with a path where a call is refused.
+fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -> Option<String> {
+    let place = Place::new();
+    furnish(&place);
+    let mut child = Child::run(|| {
+        refuse(&[Call::from(number)], errno);
+        let namespace = Namespace::at(place.path());
+        let outcome = namespace.map_err(Into::into);
+        match outcome.and_then(|namespace| (path.walk)(&namespace)) {
+            Ok(()) => 0,
+            Err(error) if names(path, name, &error.to_string()) => NAMED,
+            Err(error) => {
+                eprintln!("{}, {name} refused with {errno}: {error}", path.name);
+                UNNAMED
+            }
+        }
+    });
+    match child.wait(LONG + LONG) {
+        Some(Exit::Code(0 | NAMED)) => None,
+        end => Some(format!(
+            "{}, {name} refused with errno {errno}: {end:?}",
+            path.name
+        )),
+    }
+}
+
+/// Each part takes every fourth call: they run side by side.
+fn walk_all(part: usize) {
+    let calls = CALLS.iter().skip(part).step_by(4);
+    let on_all_paths = |call| PATHS.iter().map(move |path| (call, path));
+    let wrong: Vec<_> = calls
+        .flat_map(on_all_paths)
+        .flat_map(|walk| REFUSALS.map(|errno| (walk, errno)))
+        .filter_map(|((call, path), errno)| walk_without(path, *call, errno))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_refused_call_is_done_without_or_named_by_the_first_call_that_fails_part_1() {
+    walk_all(0);
+}
+
+#[test]
+fn a_refused_call_is_done_without_or_named_by_the_first_call_that_fails_part_2() {
+    walk_all(1);
+}
+
+#[test]
+fn a_refused_call_is_done_without_or_named_by_the_first_call_that_fails_part_3() {
+    walk_all(2);
+}
+
+#[test]
+fn a_refused_call_is_done_without_or_named_by_the_first_call_that_fails_part_4() {
+    walk_all(3);
+}
