@@ -8,5 +8,7 @@ mod calls;
 mod matrix;
 #[path = "sandbox/paths.rs"]
 mod paths;
+#[path = "sandbox/profiles.rs"]
+mod profiles;
 #[path = "sandbox/robust.rs"]
 mod robust;

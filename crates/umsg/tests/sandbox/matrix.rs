@@ -25,6 +25,8 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     // The errors say chmod, as people do.
     ("fchmodat", "chmod on"),
     ("pread64", "read on"),
+    // A record is written and given its mode in one step.
+    ("fchmod", "write on"),
     // A ring's socket is made, bound and given its mode in one step.
     ("socket", "bind"),
     ("fchmodat", "bind"),
