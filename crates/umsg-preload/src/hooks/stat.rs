@@ -10,7 +10,7 @@ use crate::{next, ours};
 /// What the kernel gives a queue for a size.
 pub(super) const SIZE: off_t = 80;
 
-const BLOCK: u32 = 4096;
+const BLOCK: u16 = 4096;
 
 /// What an mqueue file system knows: all but the time of birth.
 const STATX_KNOWN: c_uint = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
@@ -173,7 +173,7 @@ fn disguise(held: &Held, status: &mut stat) {
     status.st_size = SIZE;
     status.st_blocks = 0;
     // The type has 32 or 64 bits, as the architecture wants.
-    status.st_blksize = BLOCK as libc::blksize_t;
+    status.st_blksize = BLOCK.into();
 }
 
 #[cold]
@@ -182,5 +182,5 @@ fn disguise_statx(held: &Held, status: &mut libc::statx) {
     status.stx_mode = (libc::S_IFREG | held.queue.mode()) as u16;
     status.stx_size = SIZE.cast_unsigned();
     status.stx_blocks = 0;
-    status.stx_blksize = BLOCK;
+    status.stx_blksize = BLOCK.into();
 }

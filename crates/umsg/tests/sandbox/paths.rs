@@ -2,6 +2,7 @@
 //!
 //! A path answers an error only where its first call fails: that is an answer. All that comes later has to succeed, or panics.
 
+#[cfg(feature = "crash-points")]
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -7,6 +7,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+#[cfg(feature = "crash-points")]
 use std::time::Duration;
 use umsg::posix::{OpenError, OpenOptions, Queue};
 

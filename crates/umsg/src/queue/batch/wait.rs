@@ -50,7 +50,8 @@ impl Engine {
             return finish_early(enlisted, calm, deadline).map(|_| None);
         };
         crash_point!(WAIT_NAMED);
-        let result = loop {
+
+        loop {
             let end = self.sleep(me, node, index, List::Senders, calm, deadline);
             crash_point!(WAIT_WOKEN);
             // FOREIGN_MARK, as in `block_receiver`.
@@ -59,8 +60,7 @@ impl Engine {
                 Ok(None) => me.rename(&node.word),
                 other => break other,
             }
-        };
-        result
+        }
     }
 
     /// Enlists the caller, unless there is room after all. Under the receiver lock.
