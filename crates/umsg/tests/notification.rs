@@ -158,7 +158,7 @@ fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_r
         write(own_pid(), record + 12);
         write(FIRED, record);
     }
-    write(1024, 1008);
+    write(1024, 1016);
     let error = queue.notify(Notify::Nothing).unwrap_err();
     assert_eq!(error, NotifyError::TooManyUntold);
     assert_eq!(error.errno(), libc::ENOMEM);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
+use support::scarce::entries;
 use support::written::sample;
 use support::{Random, turn, wait_until};
 use umsg::Limits;
@@ -280,8 +281,7 @@ fn a_process_killed_while_it_restores_leaves_a_whole_queue_or_none() {
         }
     }
     println!("none, whole: {outcomes:?}");
-    let beside = std::fs::read_dir(place.path()).unwrap().count();
-    assert_eq!(beside, 4, "the record and the directories of each kind");
+    assert_eq!(entries(place.path()), [".namespace"]);
 }
 
 /// Senders number their messages; each has its priority, or all have the same.

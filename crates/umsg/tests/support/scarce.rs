@@ -158,15 +158,34 @@ impl InUse {
     }
 }
 
-/// All that lies in a directory and below it, but for the directories.
+/// All that lies in a directory and below it, but for the directories, and for the lives of processes, which keep them for all that
+/// they do there.
 pub fn entries(place: &Path) -> Vec<String> {
+    let mut names = everything(place);
+    names.retain(|name| !is_life(name));
+    names
+}
+
+/// How many processes have a life in a directory.
+pub fn lives(place: &Path) -> u64 {
+    everything(place)
+        .iter()
+        .filter(|name| is_life(name))
+        .count() as u64
+}
+
+fn is_life(path: &str) -> bool {
+    path.starts_with(".life-") || path.starts_with("life/")
+}
+
+fn everything(place: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(place).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().to_string_lossy().into_owned();
         match entry.file_type().unwrap().is_dir() {
             true => names.extend(
-                entries(&entry.path())
+                everything(&entry.path())
                     .iter()
                     .map(|inner| format!("{name}/{inner}")),
             ),
