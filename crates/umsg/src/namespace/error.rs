@@ -228,7 +228,7 @@ impl NamespaceError {
 }
 
 /// By a call that sandboxes know: the standard library's statx(2) has no substitute where a sandbox answers EPERM.
-fn is_directory(path: &Path) -> bool {
+pub(super) fn is_directory(path: &Path) -> bool {
     fs::stat(path).is_ok_and(|stat| fs::FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::Namespace;
 use super::directory::Directory;
-use super::error::NamespaceError;
+use super::error::{NamespaceError, is_directory};
 use super::names::QueueName;
 use super::{random, transient, trust};
 
@@ -121,7 +121,7 @@ fn mend(
 
 fn open(path: &Path) -> Result<Directory, NamespaceError> {
     Directory::open(path).map_err(|error| match error {
-        NamespaceError::Missing { path } if path.parent().is_some_and(Path::exists) => {
+        NamespaceError::Missing { path } if path.parent().is_some_and(is_directory) => {
             NamespaceError::NoQueuesDirectory { path }
         }
         NamespaceError::Missing { path } => NamespaceError::Missing {
