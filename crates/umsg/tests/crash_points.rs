@@ -86,6 +86,7 @@ fn every_named_point_is_killed_at_in_some_scenario() {
         "crash_notification.rs",
         "crash_policies.rs",
         "crash_pollable.rs",
+        "doorbell_users.rs",
         "salvage_killed.rs",
         "last_close/races.rs",
     ] {

@@ -155,6 +155,74 @@ fn a_poller_is_told_of_what_another_user_sends() {
     }
 }
 
+/// A sender of another user dies between calling the poller's helper and waking it, before its message is sent. What is sent next is
+/// told all the same: the helper looks at the end of its slice.
+#[cfg(feature = "crash-points")]
+fn dies_calling(poll: impl FnOnce(&dyn Fn()) -> i32, send: impl Fn()) {
+    let ready = Signs::new();
+    let mut poller = as_user(OWNER, || poll(&|| ready.give()));
+    let mut sender = as_user(STRANGER, || {
+        ready.await_one();
+        send();
+        // The helper stands by, since the poller was told.
+        ready.await_one();
+        umsg::crash::arm("BELL_CALLED", 1);
+        send();
+        1
+    });
+    sender.expect(Exit::Signal(libc::SIGKILL), "the sender");
+    send();
+    poller.expect(Exit::Code(0), "the poller");
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_poller_is_told_though_a_sender_of_another_user_died_before_it_woke_the_helper() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    place.make(OWNER, "/q", 0o666);
+    let poll = |ready: &dyn Fn()| {
+        let queue = place.open("/q", 0o666);
+        let descriptor = queue.pollable().unwrap();
+        for _ in 0..2 {
+            ready();
+            assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+            queue.receive(&mut [0; 8]).unwrap();
+        }
+        0
+    };
+    dies_calling(poll, || {
+        place.open("/q", 0o666).try_send(b"m", 0).unwrap();
+    });
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_poller_of_a_system_v_queue_is_told_though_a_sender_died_before_it_woke_the_helper() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    let open = || {
+        let mut options = umsg::sysv::OpenOptions::new();
+        options.create(true).mode(0o666);
+        options.namespace(&place.namespace()).open(7).unwrap()
+    };
+    let poll = |ready: &dyn Fn()| {
+        let queue = open();
+        let descriptor = queue.pollable().unwrap();
+        for _ in 0..2 {
+            ready();
+            assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+            queue.receive(umsg::sysv::Want::Any, &mut [0; 8]).unwrap();
+        }
+        0
+    };
+    dies_calling(poll, || {
+        open().try_send(1, b"m").unwrap();
+    });
+}
+
 #[test]
 fn pollers_of_several_users_are_all_told_of_messages_and_of_room() {
     let Some(place) = Everybodys::new() else {

@@ -95,6 +95,7 @@ fn every_named_point_is_killed_at_in_some_scenario() {
         .collect();
     for file in [
         "crash_pollable.rs",
+        "doorbell_users.rs",
         "sysv_registry_crash.rs",
         "salvage_killed.rs",
     ] {

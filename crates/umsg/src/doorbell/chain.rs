@@ -390,8 +390,12 @@ impl Chain<'_> {
 #[cfg(not(loom))]
 impl Chain<'_> {
     /// From now on this process polls, too, and wants this. Opens the doorbell, or makes one.
-    pub(crate) fn begin_here(&self, wanted: u32, now: Level) -> io::Result<()> {
+    /// `mode` is the queue's: its maker has mapped the file before the file got it.
+    pub(crate) fn begin_here(&self, wanted: u32, now: Level, mode: u32) -> io::Result<()> {
         let name = self.bell.open(self.words.name.get())?;
+        if mode & 0o077 != 0 {
+            self.bell.need_help();
+        }
         crash_point!(BELL_MADE);
         if name != 0 {
             self.begin(name, wanted, now);

@@ -227,12 +227,18 @@ mod polled {
                 .polled_after(wanted, || self.begin_to_poll(me, wanted))
         }
 
+        /// The queue's permission bits, as its segment says.
+        fn mode(&self) -> u32 {
+            // Relaxed: a single word.
+            self.segment().fixed().header.mode.load(Ordering::Relaxed)
+        }
+
         #[cold]
         fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
             let deadline = Deadline::after(PATIENCE);
             let mut outcome = Ok(());
             let locked = self.with_both_locks(me, deadline, || {
-                outcome = self.chain().begin_here(wanted, self.level());
+                outcome = self.chain().begin_here(wanted, self.level(), self.mode());
             });
             match locked {
                 Ok(()) => outcome?,

@@ -144,11 +144,17 @@ mod polled {
                 .polled_after(wanted, || self.begin_to_poll(me, wanted))
         }
 
+        /// The queue's permission bits, as its segment says.
+        fn mode(&self) -> u32 {
+            // Relaxed: a single word.
+            self.fixed().rights.mode.load(Ordering::Relaxed)
+        }
+
         #[cold]
         fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
             let mut outcome = Ok(());
             let locked = self.with_lock(me, Deadline::after(PATIENCE), |_| {
-                outcome = self.chain().begin_here(wanted, self.level());
+                outcome = self.chain().begin_here(wanted, self.level(), self.mode());
                 Ok(())
             });
             match locked {
