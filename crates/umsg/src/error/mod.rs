@@ -6,9 +6,16 @@ mod open;
 
 pub use notify::NotifyError;
 #[cfg(not(loom))]
-pub use open::{OpenError, UnlinkError};
+pub(crate) use open::other_version;
 #[cfg(not(loom))]
-pub(crate) use open::{call_refused, other_version};
+pub use open::{OpenError, UnlinkError};
+
+/// What is said of a system call that is refused.
+pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
+    format!(
+        "{call}(2) is refused ({error}), and nothing takes its place. Allow it in the sandbox, for example in its seccomp filter."
+    )
+}
 
 /// What can go wrong inside the engine, whatever the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -124,7 +124,7 @@ pub enum OpenError {
     )]
     Leaving,
     /// The errno of the call: the kernel or a sandbox refuses a system call that no queue works without.
-    #[error("{}", call_refused(call, error))]
+    #[error("{}", super::call_refused(call, error))]
     CallRefused {
         /// The system call.
         call: &'static str,
@@ -175,13 +175,6 @@ pub(crate) fn other_version(found: u32, expected: u32) -> String {
              scribbled over; remove it with `umsg rm`"
         ),
     }
-}
-
-/// What is said of a system call that is refused.
-pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
-    format!(
-        "{call}(2) is refused ({error}), and nothing takes its place. Allow it in the sandbox, for example in its seccomp filter."
-    )
 }
 
 /// What a limit of so many queues says to who wants another.
