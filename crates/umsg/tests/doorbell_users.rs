@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 use support::child::{Child, Exit};
-use support::events::{Epoll, poll_for};
+use support::events::{Epoll, poll_for, polled, readiness_of};
 use umsg::posix::Queue;
 use umsg::{Edges, Namespace};
 
@@ -221,6 +221,41 @@ fn a_poller_of_a_system_v_queue_is_told_though_a_sender_died_before_it_woke_the_
     dies_calling(poll, || {
         open().try_send(1, b"m").unwrap();
     });
+}
+
+#[test]
+fn a_poller_is_shown_at_once_what_it_does_itself_though_the_doorbell_is_another_users() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    place.make(OWNER, "/q", 0o666);
+    let (ready, done) = (Signs::new(), Signs::new());
+    let mut first = as_user(OWNER, || {
+        let queue = place.open("/q", 0o666);
+        queue.pollable().unwrap();
+        ready.give();
+        done.await_one();
+        0
+    });
+    ready.await_one();
+    let mut second = as_user(POLLER, || {
+        let queue = place.open("/q", 0o666);
+        let descriptor = queue.pollable().unwrap();
+        for _ in 0..100 {
+            assert_eq!(readiness_of(polled(descriptor)), queue.readiness());
+            queue.try_send(b"1", 0).unwrap();
+            assert_eq!(readiness_of(polled(descriptor)), queue.readiness());
+            queue.try_send(b"2", 0).unwrap();
+            assert!(!readiness_of(polled(descriptor)).writable);
+            queue.try_receive(&mut [0; 8]).unwrap();
+            queue.try_receive(&mut [0; 8]).unwrap();
+            assert!(!readiness_of(polled(descriptor)).readable);
+        }
+        0
+    });
+    second.expect(Exit::Code(0), "the second poller");
+    done.give();
+    first.expect(Exit::Code(0), "the first poller");
 }
 
 #[test]

@@ -179,8 +179,15 @@ impl Chain<'_> {
 
     /// Shows what is, at the end of an operation.
     pub(crate) fn settle(&self, now: Level) {
-        if self.watched.get() & PRIVATE != 0 && self.words.heard.get() & (IN | OUT) != now.bits() {
-            self.call(PRIVATE);
+        if self.watched.get() & PRIVATE != 0 {
+            let heard = self.words.heard.get();
+            if heard & (IN | OUT) != now.bits() {
+                self.call(PRIVATE);
+            }
+            #[cfg(not(loom))]
+            if heard & (EDGES | IN | OUT) != now.bits() {
+                self.show_own(now);
+            }
         }
         if self.watched.get() & LEVELS == 0 {
             return;
@@ -315,8 +322,14 @@ impl Chain<'_> {
     }
 
     /// Has all helpers look what there is, and takes flags down that they set again. So who calls pays once, whether they live or not.
+    /// A process with a private FIFO leaves the flag of those up: at the end of its operation it shows its own what there is.
     fn call(&self, flags: u32) {
-        self.watched.set(self.watched.get() & !flags);
+        let kept = if self.bell.polls_privately() {
+            PRIVATE
+        } else {
+            0
+        };
+        self.watched.set(self.watched.get() & !(flags & !kept));
         // Release: a helper that sees the new number finds the flags taken down. It looks at the queue under the lock.
         self.words.calls.fetch_add(1, Ordering::Release);
         crash_point!(BELL_CALLED);
@@ -406,6 +419,13 @@ impl Chain<'_> {
         self.bell.feed_first(wanted, |feed| self.hear(feed, now));
         self.bell.has_asked(wanted);
         Ok(())
+    }
+
+    /// Has this process's private FIFO, if it has one, show what there is: what it has done itself is shown when the operation ends.
+    fn show_own(&self, now: Level) {
+        if let Some(feed) = self.bell.private_feed() {
+            let _ = self.hear(&feed, now);
+        }
     }
 
     /// Has a helper's FIFO show everything, as a queue can't be used any more: who polls finds out. The number to sleep on.

@@ -209,6 +209,17 @@ impl Doorbell {
             && self.helped_in.load(Ordering::Relaxed) != process::epoch()
     }
 
+    /// Whether this process polls a FIFO of its own, as the shared one is another user's. Under the queue's lock.
+    pub(crate) fn polls_privately(&self) -> bool {
+        // Relaxed: changed under the lock.
+        self.polled.load(Ordering::Relaxed) != NONE && self.polled_name.load(Ordering::Relaxed) == 0
+    }
+
+    /// That FIFO.
+    pub(crate) fn private_feed(&self) -> Option<Feed> {
+        self.polls_privately().then(|| self.feed(0)).flatten()
+    }
+
     /// What a helper is to feed.
     fn feed(&self, wanted: u32) -> Option<Feed> {
         let number = self.polled.load(Ordering::Relaxed);

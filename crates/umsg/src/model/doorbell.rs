@@ -45,6 +45,10 @@ impl Doorbell {
 
     pub(crate) fn note_progress(&self) {}
 
+    pub(crate) fn polls_privately(&self) -> bool {
+        false
+    }
+
     pub(crate) fn left(&self, _: u64) -> Option<Left> {
         (self.left.load(Relaxed) != 0).then_some(Left)
     }
