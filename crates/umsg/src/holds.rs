@@ -63,7 +63,7 @@ pub(crate) fn in_the_way(aside: u32) -> u32 {
 /// Whether the process that holds it is dead.
 pub(crate) fn is_orphan(lives: &dyn Lives, hold: &Hold) -> bool {
     let (pid, birth) = (hold.pid.get(), hold.birth.get());
-    lives::is_dead(lives, birth, || process::is_dead(pid, birth))
+    lives::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
 /// What a record is claimed for.

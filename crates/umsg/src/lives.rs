@@ -26,6 +26,9 @@ pub(crate) trait Lives {
 
     /// Whether the numbers of threads and processes that stand in a queue in plain form are this process's home's.
     fn is_home(&self) -> bool;
+
+    /// Whether all processes that have ever written a record there are of this process's home: their numbers mean them here.
+    fn is_plain(&self) -> bool;
 }
 
 /// The birth by which a record names this process: by its life, or `otherwise` if it has none and is at home.
@@ -41,11 +44,13 @@ pub(crate) fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)
 }
 
-/// Whether the process that a record names is dead; `otherwise` says so of one that is not known by its life.
-pub(crate) fn is_dead(lives: &dyn Lives, birth: u64, otherwise: impl FnOnce() -> bool) -> bool {
+/// Whether the process that a record names is dead; `by_number` says so of its number and its birth, 0 for unknown. A life ends when the
+/// kernel has taken all of the process's memory away, which can be long after it was killed: where the number tells, that is asked too.
+pub(crate) fn is_dead(lives: &dyn Lives, birth: u64, by_number: impl FnOnce(u64) -> bool) -> bool {
     match life_of(birth) {
-        Some(UNREGISTERED) => false,
-        Some(life) => lives.is_over(life),
-        None => lives.is_home() && otherwise(),
+        Some(life) => {
+            (life != UNREGISTERED && lives.is_over(life)) || (lives.is_plain() && by_number(0))
+        }
+        None => lives.is_home() && by_number(birth),
     }
 }

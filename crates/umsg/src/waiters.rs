@@ -479,7 +479,7 @@ pub(crate) fn is_deserted(lives: &dyn Lives, node: &Node, knows_threads: bool) -
 /// Whether the node's thread is proved dead though the kernel did not mark the word.
 pub(crate) fn is_orphan(lives: &dyn Lives, node: &Node) -> bool {
     let (pid, tid, birth) = (node.pid.get(), node.tid.get(), node.birth.get());
-    lives::is_dead(lives, birth, || {
+    lives::is_dead(lives, birth, |birth| {
         crate::sys::thread::is_dead(pid, tid, birth)
     })
 }

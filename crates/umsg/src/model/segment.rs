@@ -39,6 +39,10 @@ impl Lives for Segment {
     fn is_home(&self) -> bool {
         true
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 impl std::fmt::Debug for Segment {

@@ -236,6 +236,10 @@ impl Lives for Processes {
     fn is_home(&self) -> bool {
         !is_stray()
     }
+
+    fn is_plain(&self) -> bool {
+        false
+    }
 }
 
 /// Each thread of a model is a process of its own.

@@ -126,6 +126,10 @@ impl Lives for Segment {
     fn is_home(&self) -> bool {
         true
     }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
 }
 
 impl Lobby for Segment {

@@ -307,8 +307,8 @@ impl Queue {
 pub(super) fn registered(engine: &queue::Engine) -> Option<Registered> {
     let found = engine.registered()?;
     let kind = NotifyKind::of(&found);
-    let is_dead = lives::is_dead(engine.segment(), found.birth, || {
-        process::is_dead(found.pid, found.birth)
+    let is_dead = lives::is_dead(engine.segment(), found.birth, |birth| {
+        process::is_dead(found.pid, birth)
     });
     (!is_dead).then_some(Registered {
         pid: found.pid,

@@ -559,7 +559,7 @@ fn set_free(notice: &Notice, word: u32) -> bool {
 fn is_owner_dead(lives: &dyn Lives, notice: &Notice) -> bool {
     let pid = notice.pid.load(Ordering::Relaxed);
     let birth = notice.birth.load(Ordering::Relaxed);
-    lives::is_dead(lives, birth, || process::is_dead(pid, birth))
+    lives::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
 /// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a

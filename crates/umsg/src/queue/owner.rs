@@ -69,6 +69,6 @@ impl Engine {
         // Relaxed: stored before the ring can be found.
         let pid = ownership.pid.load(Ordering::Relaxed);
         let birth = ownership.birth.load(Ordering::Relaxed);
-        pid != 0 && lives::is_dead(self.segment(), birth, || process::is_dead(pid, birth))
+        pid != 0 && lives::is_dead(self.segment(), birth, |birth| process::is_dead(pid, birth))
     }
 }

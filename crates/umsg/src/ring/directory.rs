@@ -172,7 +172,8 @@ fn owner(segment: &Segment) -> Option<u32> {
     // Relaxed: stored before the ring could be found.
     let pid = ownership.pid.load(Ordering::Relaxed);
     let birth = ownership.birth.load(Ordering::Relaxed);
-    (pid != 0 && !lives::is_dead(segment, birth, || process::is_dead(pid, birth))).then_some(pid)
+    (pid != 0 && !lives::is_dead(segment, birth, |birth| process::is_dead(pid, birth)))
+        .then_some(pid)
 }
 
 fn find_named(namespace: &Namespace, name: &QueueName) -> Result<Found, RingError> {

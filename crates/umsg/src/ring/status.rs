@@ -104,7 +104,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         closed: state == CLOSED,
         owner,
         owner_alive: owner != 0
-            && !lives::is_dead(segment, birth, || process::is_dead(owner, birth)),
+            && !lives::is_dead(segment, birth, |birth| process::is_dead(owner, birth)),
         mode: header.mode.load(Ordering::Relaxed),
         created: SystemTime::UNIX_EPOCH + created,
         memory: segment.memory(slots) + arena::allocated(segment) as u64,

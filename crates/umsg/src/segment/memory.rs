@@ -78,6 +78,11 @@ impl Lives for Memory {
     fn is_home(&self) -> bool {
         self.is_home && !is_stray()
     }
+
+    /// It does not know where the locks are, which would tell.
+    fn is_plain(&self) -> bool {
+        false
+    }
 }
 
 impl Memory {

@@ -40,6 +40,10 @@ impl Lives for Segment {
     fn is_home(&self) -> bool {
         self.memory.is_home()
     }
+
+    fn is_plain(&self) -> bool {
+        self.memory.is_home() && !self.fixed().hub.lock.is_shared()
+    }
 }
 
 impl Segment {
