@@ -85,6 +85,8 @@ struct Lockstep<'a, F: Comparable> {
     /// Whether what a worker waits for may be something else since it is blocked.
     changed: [bool; WORKERS],
     numbers: bool,
+    /// Whether a worker is of another user than the others.
+    has_users: bool,
     /// How long a step took at most.
     slowest: Duration,
     played: Played<F::Call>,
@@ -111,6 +113,7 @@ pub fn play<F: Comparable>(
         blocked_on: [0; WORKERS],
         changed: [false; WORKERS],
         numbers,
+        has_users: false,
         slowest: Duration::ZERO,
         played: Played {
             end: End::Agreed,
@@ -288,7 +291,7 @@ impl<F: Comparable> Lockstep<'_, F> {
             Settled::Answered(kernel) => {
                 let mut other = self.sides[1].answer(worker)?;
                 if let Operation::Call(call) = operation
-                    && F::may_come_late(call)
+                    && F::may_come_late(call, self.has_users)
                 {
                     other = self.ask_again(number, worker, &kernel, other)?;
                 }
@@ -391,7 +394,8 @@ impl<F: Comparable> Lockstep<'_, F> {
     ) -> Result<(), Stop> {
         match operation {
             Operation::Exit => self.bury(worker)?,
-            Operation::Fork { child, .. } if matches!(replies[0].outcome, Outcome::Value(_)) => {
+            Operation::Fork { child, user } if matches!(replies[0].outcome, Outcome::Value(_)) => {
+                self.has_users |= user.is_some();
                 for (side, reply) in self.sides.iter_mut().zip(replies) {
                     side.adopt(child, reply.child);
                 }

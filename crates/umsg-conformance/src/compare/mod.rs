@@ -138,8 +138,8 @@ pub trait Comparable: Family {
     }
 
     /// Whether what this call tells may come a little later on the other side, so that it has to be asked again: it says
-    /// then everything that has come so far.
-    fn may_come_late(_call: Self::Call) -> bool {
+    /// then everything that has come so far. `users`: the workers are of several users.
+    fn may_come_late(_call: Self::Call, _users: bool) -> bool {
         false
     }
 

@@ -188,9 +188,14 @@ impl Comparable for Posix {
         matches!(call, Call::Open { .. }) && outcome == Outcome::Failed(Errno::EMFILE)
     }
 
-    // A signal to another user's process is raised by a thread of that process.
-    fn may_come_late(call: Call) -> bool {
-        matches!(call, Call::Notices)
+    // A signal to another user's process is raised by a thread of that process, and a thread of a process that polls passes on what
+    // other users have done.
+    fn may_come_late(call: Call, users: bool) -> bool {
+        match call {
+            Call::Notices => true,
+            Call::Poll { .. } => users,
+            _ => false,
+        }
     }
 
     fn legend(names: &Vec<CString>, calls: &[Call]) -> String {

@@ -103,11 +103,12 @@ impl Comparable for SystemV {
     fn begin(side: &Setup<SystemV>) {
         if side.kind.needs_directory() {
             // Identifiers begin anew. What is not there need not be removed.
-            let entries = fs::read_dir(side.directory.join("msg"))
-                .into_iter()
-                .flatten();
-            for entry in entries.flatten() {
+            let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+            for entry in entries(&side.directory.join("msg")) {
                 let _ = fs::remove_file(entry.path());
+            }
+            for user in entries(&side.directory.join("own")) {
+                let _ = fs::remove_file(user.path().join("next"));
             }
         }
     }
