@@ -441,9 +441,11 @@ impl Chain<'_> {
     pub(crate) fn hear(&self, feed: &Feed, now: Level) -> u32 {
         let is_shared = feed.name != 0 && feed.name == self.words.name.get();
         let to = packets(now.bits(), held(self.words.shown.get()));
+        // What nothing has changed is no edge for those who poll already.
+        let is_edge = !is_shared || self.words.told.get() != now.word();
         if let Some(gong) = feed.gong(self.bell) {
             gong.hold(to);
-            if feed.wants_edges() {
+            if feed.wants_edges() && is_edge {
                 gong.nudge();
             }
         }
