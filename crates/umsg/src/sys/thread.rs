@@ -221,7 +221,8 @@ mod real {
         birth: Cell<u64>,
         /// The thread's id, and above 32 bits the process's: what a lock in plain form holds.
         owner: Cell<u64>,
-        /// Whether its ids mean nothing in the queues that its process has inherited: see [`home::is_stray`].
+        /// Whether it takes locks in shared form only: its ids mean nothing in the queues that its process has inherited
+        /// ([`home::is_stray`]), or the kernel would not mark a lock that it dies with.
         stray: Cell<bool>,
         /// The robust list head that the kernel has for this thread: libc's, or our own below. Our own, too, if the kernel has none.
         robust: Cell<*const Head>,
@@ -287,9 +288,9 @@ mod real {
             self.birth.set(0);
             self.owner
                 .set(u64::from(self.tid.get()) | u64::from(self.pid.get()) << 32);
-            self.stray.set(home::is_stray());
             self.critical.reset();
             self.find_robust_list();
+            self.stray.set(home::is_stray() || self.unmarked.get() != 0);
             // Last: a handler that runs on the way, and uses a queue, finds out everything itself.
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
             self.epoch.set(epoch);
@@ -335,7 +336,7 @@ mod real {
             self.owner.get()
         }
 
-        /// Whether its ids mean nothing in the queues that its process has inherited.
+        /// Whether it takes locks in shared form only.
         #[inline(always)]
         pub(crate) fn is_stray(&self) -> bool {
             self.stray.get()

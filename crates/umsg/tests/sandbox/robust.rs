@@ -119,3 +119,31 @@ fn where_no_death_would_be_marked_no_queue_opens_and_the_error_names_the_call() 
         assert_eq!(umsg::posix::list(&place.namespace).unwrap().len(), 1);
     }
 }
+
+/// The process enters a sandbox while it has the queue. Its later threads, and its children, register no head.
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_thread_that_began_in_a_later_sandbox_dies_with_a_lock_and_senders_go_on() {
+    for forks in [false, true] {
+        let place = Place::new();
+        let mut child = Child::run(|| {
+            let queue = place.create("/q", 4, 8);
+            refuse(&[libc::SYS_set_robust_list.into()], libc::EPERM);
+            let dies = || {
+                umsg::crash::arm("SEND_FILLED", 1);
+                queue.try_send(b"m", 0).map_or(1, |()| 0)
+            };
+            if forks {
+                Child::run(dies).expect(Exit::Signal(libc::SIGKILL), "the child");
+                // SAFETY: ends this process in the same way.
+                unsafe { libc::raise(libc::SIGKILL) };
+            }
+            thread::scope(|scope| scope.spawn(dies).join().unwrap())
+        });
+        child.expect(Exit::Signal(libc::SIGKILL), "the owner");
+        let queue = place.open("/q");
+        let patience = Duration::from_secs(20);
+        queue.send_timeout(b"next", 0, patience).unwrap();
+        assert_eq!(queue.try_receive(&mut [0; 8]).unwrap().len, 4);
+    }
+}
