@@ -4,6 +4,8 @@ mod support;
 
 #[path = "sandbox/calls.rs"]
 mod calls;
+#[path = "sandbox/containers.rs"]
+mod containers;
 #[path = "sandbox/matrix.rs"]
 mod matrix;
 #[path = "sandbox/paths.rs"]
@@ -12,3 +14,5 @@ mod paths;
 mod profiles;
 #[path = "sandbox/robust.rs"]
 mod robust;
+#[path = "sandbox/trace.rs"]
+mod trace;

@@ -1,23 +1,28 @@
 //! The system calls of the library by name, in the order of `docs/syscalls.md`.
 
 macro_rules! calls {
-    ($($name:ident: $number:ident),* $(,)?) => {
-        pub const CALLS: &[(&str, libc::c_long)] = &[$((stringify!($name), libc::$number)),*];
+    ($list:ident = $($name:ident: $number:ident),* $(,)?) => {
+        pub const $list: &[(&str, libc::c_long)] = &[$((stringify!($name), libc::$number)),*];
     };
 }
 
 // Without those that no program does without: to map memory, to open, read and close files, to start threads, to ask for ids.
 calls! {
+    CALLS =
     bind: SYS_bind,
+    dup3: SYS_dup3,
     fchmod: SYS_fchmod,
     fchmodat: SYS_fchmodat,
     fcntl: SYS_fcntl,
+    fgetxattr: SYS_fgetxattr,
     flock: SYS_flock,
+    fstatfs: SYS_fstatfs,
     ftruncate: SYS_ftruncate,
     futex_waitv: SYS_futex_waitv,
     get_robust_list: SYS_get_robust_list,
     getdents64: SYS_getdents64,
     getrandom: SYS_getrandom,
+    ioctl: SYS_ioctl,
     linkat: SYS_linkat,
     madvise: SYS_madvise,
     membarrier: SYS_membarrier,
@@ -44,4 +49,62 @@ calls! {
     tgkill: SYS_tgkill,
     tkill: SYS_tkill,
     unlinkat: SYS_unlinkat,
+}
+
+// What no program does without. On x86_64 libc makes the older ones of some calls.
+#[cfg(target_arch = "x86_64")]
+calls! {
+    OLDER =
+    dup2: SYS_dup2,
+    fork: SYS_fork,
+    open: SYS_open,
+    poll: SYS_poll,
+    readlink: SYS_readlink,
+}
+#[cfg(not(target_arch = "x86_64"))]
+pub const OLDER: &[(&str, libc::c_long)] = &[];
+
+calls! {
+    NEEDED =
+    brk: SYS_brk,
+    clock_gettime: SYS_clock_gettime,
+    clock_nanosleep: SYS_clock_nanosleep,
+    clone: SYS_clone,
+    clone3: SYS_clone3,
+    close: SYS_close,
+    dup: SYS_dup,
+    exit: SYS_exit,
+    exit_group: SYS_exit_group,
+    fstat: SYS_fstat,
+    futex: SYS_futex,
+    getegid: SYS_getegid,
+    geteuid: SYS_geteuid,
+    getgid: SYS_getgid,
+    getpid: SYS_getpid,
+    getppid: SYS_getppid,
+    gettid: SYS_gettid,
+    getuid: SYS_getuid,
+    kill: SYS_kill,
+    lseek: SYS_lseek,
+    mmap: SYS_mmap,
+    mprotect: SYS_mprotect,
+    munmap: SYS_munmap,
+    newfstatat: SYS_newfstatat,
+    openat: SYS_openat,
+    pidfd_open: SYS_pidfd_open,
+    ppoll: SYS_ppoll,
+    prctl: SYS_prctl,
+    read: SYS_read,
+    readlinkat: SYS_readlinkat,
+    restart_syscall: SYS_restart_syscall,
+    rseq: SYS_rseq,
+    rt_sigaction: SYS_rt_sigaction,
+    rt_sigprocmask: SYS_rt_sigprocmask,
+    rt_sigreturn: SYS_rt_sigreturn,
+    rt_sigtimedwait: SYS_rt_sigtimedwait,
+    set_tid_address: SYS_set_tid_address,
+    sigaltstack: SYS_sigaltstack,
+    write: SYS_write,
+    wait4: SYS_wait4,
+    waitid: SYS_waitid,
 }

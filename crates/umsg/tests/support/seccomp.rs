@@ -42,6 +42,29 @@ pub fn allow_only(calls: &[libc::c_long], errno: i32) {
     filter_calls(&mut filter);
 }
 
+/// From now on each call of this thread, and of the threads and processes that it starts, is made once a supervisor has let it pass.
+/// Returns the descriptor on which the supervisor is told: seccomp_unotify(2).
+#[track_caller]
+pub fn supervise() -> i32 {
+    let mut filter = vec![ret(libc::SECCOMP_RET_USER_NOTIF)];
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: settings of this thread; the program, and the filter that it names, are read during the call.
+    let listener = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        )
+    };
+    assert!(listener >= 0, "{}", std::io::Error::last_os_error());
+    listener as i32
+}
+
 /// A filter with an action for some calls, and none for all others.
 pub fn program(calls: &[Call], action: u32) -> Vec<libc::sock_filter> {
     /// Where `struct seccomp_data` has its arguments: linux/seccomp.h. The lower half comes first.

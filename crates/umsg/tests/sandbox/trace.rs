@@ -1,0 +1,156 @@
+//! The system calls that the paths make, as a supervisor sees them, compared with the table of `docs/syscalls.md`.
+
+use super::calls::{CALLS, NEEDED, OLDER};
+use super::paths::{LONG, PATHS, Path, furnish};
+use crate::support::child::{Child, Exit};
+use crate::support::place::Place;
+use crate::support::seccomp::supervise;
+use crate::support::shared::Shared;
+use crate::support::wait_until;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use umsg::Namespace;
+
+/// Made after deaths, by processes with more threads or users, or where another call was refused: by no path as it is traced.
+const IN_OTHER_STATES: [&str; 6] = [
+    "/proc",
+    "membarrier",
+    "renameat2",
+    "sched_getattr",
+    "tgkill",
+    "tkill",
+];
+
+/// How often each call was made.
+type Counts = BTreeMap<libc::c_long, u64>;
+
+/// The request of an ioctl that reads and writes a structure: asm-generic/ioctl.h.
+const fn request<T>(number: u64) -> u64 {
+    3 << 30 | (size_of::<T>() as u64) << 16 | (b'!' as u64) << 8 | number
+}
+
+const RECEIVE: u64 = request::<libc::seccomp_notif>(0);
+const ANSWER: u64 = request::<libc::seccomp_notif_resp>(1);
+
+/// The child's descriptor as one of this process.
+fn taken_over(child: &Child, descriptor: i32) -> OwnedFd {
+    // SAFETY: new descriptors, which nothing else owns.
+    let own = unsafe {
+        let process = libc::syscall(libc::SYS_pidfd_open, child.pid(), 0) as i32;
+        assert!(process >= 0, "pidfd_open");
+        let process = OwnedFd::from_raw_fd(process);
+        libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) as i32
+    };
+    assert!(own >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: as above.
+    unsafe { OwnedFd::from_raw_fd(own) }
+}
+
+/// Counts the calls and lets them pass, until all that make any have ended.
+fn watch(listener: &OwnedFd, counts: &mut Counts) {
+    let fd = listener.as_raw_fd();
+    loop {
+        let mut polled = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry, a local.
+        let count = unsafe { libc::poll(&raw mut polled, 1, LONG.as_millis() as i32) };
+        assert_eq!(count, 1, "a path that is stuck");
+        if polled.revents & libc::POLLIN == 0 {
+            return;
+        }
+        // SAFETY: structures of zeroes, as the kernel wants them; locals of the size that the requests name.
+        unsafe {
+            let mut told: libc::seccomp_notif = std::mem::zeroed();
+            if libc::ioctl(fd, RECEIVE, &raw mut told) != 0 {
+                // A signal ended the call before it was told of.
+                continue;
+            }
+            *counts.entry(told.data.nr.into()).or_default() += 1;
+            let mut answer: libc::seccomp_notif_resp = std::mem::zeroed();
+            answer.id = told.id;
+            answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+            libc::ioctl(fd, ANSWER, &raw mut answer);
+        }
+    }
+}
+
+/// The calls of a path, from opening its namespace to its end.
+fn calls_of(path: &Path) -> Counts {
+    let place = Place::new();
+    furnish(&place);
+    let told = Shared::<AtomicU64>::new();
+    let mut child = Child::run(|| {
+        told.store(supervise() as u64 + 1, Ordering::SeqCst);
+        let namespace = Namespace::at(place.path()).expect("a namespace");
+        (path.walk)(&namespace).expect("all that the path calls");
+        0
+    });
+    let is_told = || told.load(Ordering::SeqCst) != 0;
+    assert!(wait_until(LONG, is_told), "no supervisor");
+    let listener = taken_over(&child, told.load(Ordering::SeqCst) as i32 - 1);
+    let mut counts = Counts::new();
+    watch(&listener, &mut counts);
+    assert_eq!(
+        child.wait(Duration::from_secs(60)),
+        Some(Exit::Code(0)),
+        "{}",
+        path.name
+    );
+    counts
+}
+
+/// The words in backquotes of the second column of the table.
+fn documented() -> BTreeSet<&'static str> {
+    let page = include_str!("../../../../docs/syscalls.md");
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    rows.filter_map(|row| row.split('|').nth(2))
+        .flat_map(|calls| calls.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+fn name_of(number: libc::c_long) -> Option<&'static str> {
+    let known = [CALLS, NEEDED, OLDER].concat();
+    let found = known.iter().find(|(_, known)| *known == number);
+    found.map(|(name, _)| *name)
+}
+
+#[test]
+fn the_paths_make_the_system_calls_that_the_table_lists_and_no_others() {
+    let documented = documented();
+    let mut made = BTreeSet::new();
+    let mut unknown = vec![];
+    for path in PATHS {
+        for number in calls_of(path).into_keys() {
+            let name = name_of(number);
+            let is_needed = NEEDED
+                .iter()
+                .chain(OLDER)
+                .any(|(_, needed)| *needed == number);
+            if !is_needed && name.is_none_or(|name| !documented.contains(name)) {
+                unknown.push(format!("{}: {} ({number})", path.name, name.unwrap_or("?")));
+            }
+            made.extend(name);
+        }
+    }
+    assert!(unknown.is_empty(), "not in docs/syscalls.md: {unknown:#?}");
+    made.extend(IN_OTHER_STATES);
+    let unmade: Vec<_> = documented.difference(&made).collect();
+    assert!(
+        unmade.is_empty(),
+        "in docs/syscalls.md, but made by no path: {unmade:?}"
+    );
+}
+
+#[test]
+fn a_thousand_messages_make_no_system_call() {
+    let of = |name| calls_of(PATHS.iter().find(|path| path.name == name).unwrap());
+    let (one, many) = (of("posix_open"), of("send_and_receive"));
+    let total = |counts: &Counts| counts.values().sum::<u64>();
+    // The allocator of the tests may make some.
+    assert!(total(&many) < total(&one) + 50, "{one:?} and {many:?}");
+}
