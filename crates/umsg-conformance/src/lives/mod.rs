@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Each step is taken by the same process of both sides. A process that sleeps in a call is noticed by its state in `/proc`
-//! before the next step begins. A difference ends the history: it is a known gap ([`gaps`]), or it is cut down to the
+//! before the next step begins. A difference ends the history: it is a known gap (`gaps.rs`), or it is cut down to the
 //! steps that show it.
 
 mod act;
