@@ -141,6 +141,51 @@ fn a_signal_is_raised_before_the_send_of_another_process_returns() {
     owner.expect(Exit::Code(0), "the owner");
 }
 
+/// How often this thread has gone to sleep.
+fn sleeps() -> i64 {
+    // SAFETY: fills in a structure of this frame.
+    unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+        usage.ru_nvcsw
+    }
+}
+
+/// Whether a send to a process that is registered for a signal, and can't run, returns without sleep. Once is enough: on
+/// a busy machine a thread may have to wait for other reasons.
+fn a_send_does_not_sleep_once(cannot_run: fn(&mut Child)) -> bool {
+    (0..20).any(|_| {
+        let place = Place::new();
+        let queue = place.create("/q", 4, 8);
+        let mut registrant = Child::run(|| {
+            std::mem::forget(place.open("/q").notify(Notify::signal(libc::SIGUSR1)));
+            loop {
+                std::thread::sleep(LONG);
+            }
+        });
+        assert!(wait_until(LONG, || queue.registered().is_some()));
+        cannot_run(&mut registrant);
+        let before = sleeps();
+        queue.send(b"x", 0).unwrap();
+        let after = sleeps();
+        registrant.kill();
+        after == before
+    })
+}
+
+#[test]
+fn a_send_does_not_wait_for_a_registered_process_that_was_killed() {
+    assert!(a_send_does_not_sleep_once(|registrant| registrant.kill()));
+}
+
+#[test]
+fn a_send_does_not_wait_for_a_registered_process_that_is_stopped() {
+    assert!(a_send_does_not_sleep_once(|registrant| {
+        registrant.signal(libc::SIGSTOP);
+        registrant.expect_to_stop("the registrant");
+    }));
+}
+
 #[test]
 fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_registering() {
     const FIRED: u32 = 2;

@@ -46,7 +46,7 @@ const REGISTERED: u32 = 1;
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
 
-/// How long a sender waits for a registered process before it looks whether that one can run, in nanoseconds.
+/// How long a sender waits for a registered process before it looks again whether that process can run, in nanoseconds.
 const PROMPT: u64 = 2_000_000;
 
 /// How a process is told.
@@ -278,7 +278,8 @@ impl Engine {
             return;
         }
         futex::wake(&notice.word, i32::MAX);
-        if What::of(notice) == What::Signal {
+        // The look overlaps with the wake-up of the process.
+        if What::of(notice) == What::Signal && can_owner_run(self.segment(), notice) {
             wait_until_raised(self.segment(), notice, fired.word);
         }
     }
@@ -562,6 +563,12 @@ fn is_owner_dead(lives: &dyn Lives, notice: &Notice) -> bool {
     lives::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
+/// Whether the registered process lives and is not stopped. Unknown means that it does.
+fn can_owner_run(lives: &dyn Lives, notice: &Notice) -> bool {
+    let pid = notice.pid.load(Ordering::Relaxed);
+    !is_owner_dead(lives, notice) && !(lives.is_plain() && process::is_stopped(pid))
+}
+
 /// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
 /// lock, one that the call may have waited for before included.
 fn wait_until_raised(lives: &dyn Lives, notice: &Notice, fired: u32) {
@@ -582,15 +589,7 @@ fn wait_until_raised_by(lives: &dyn Lives, notice: &Notice, fired: u32, end: Dea
         if futex::wait(&notice.word, fired, end.or_slice(slice)) != Slept::TimedOut {
             continue;
         }
-        let (pid, birth) = (&notice.pid, &notice.birth);
-        let (pid, birth) = (pid.load(Ordering::Relaxed), birth.load(Ordering::Relaxed));
-        // Of a process that is known by its life alone it is not known whether it is stopped.
-        let is_known = lives::life_of(birth).is_none() && lives.is_home();
-        let can_run = match is_known {
-            true => process::can_run(pid, birth),
-            false => !is_owner_dead(lives, notice),
-        };
-        if end.has_passed() || !can_run {
+        if end.has_passed() || !can_owner_run(lives, notice) {
             return;
         }
         slice = SLICE;

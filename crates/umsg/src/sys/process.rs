@@ -9,7 +9,7 @@
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::{
-    birth, can_process_run as can_run, is_process_dead as is_dead, own_user, real_user,
+    birth, is_process_dead as is_dead, is_process_stopped as is_stopped, own_user, real_user,
 };
 #[cfg(not(loom))]
 pub(crate) use real::*;
@@ -187,10 +187,9 @@ mod real {
         (pid == std::process::id()).then(|| rustix::process::getuid().as_raw())
     }
 
-    /// Whether a process lives and is not stopped. Unknown means that it does.
-    pub(crate) fn can_run(pid: u32, birth: u64) -> bool {
-        let is_stopped = |stat: Stat| matches!(stat.state, b'T' | b't');
-        !is_dead(pid, birth) && !Stat::of_process(pid).is_some_and(is_stopped)
+    /// Whether a process is known to be stopped.
+    pub(crate) fn is_stopped(pid: u32) -> bool {
+        Stat::of_process(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
     }
 
     /// What a signal tells of a message, as the kernel lays it out: `siginfo_t` with its member `_rt`.
