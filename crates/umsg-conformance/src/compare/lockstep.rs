@@ -317,9 +317,25 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(other)
     }
 
+    /// Has the other side block in a call in which the kernel blocks; again, for some time, if what the call tells may come late.
+    fn settle_other(&self, worker: usize, number: usize) -> Result<Settled, Stop> {
+        let may_come_late = matches!(
+            self.steps[number].operation,
+            Operation::Call(call) if F::may_come_late(call, self.has_users)
+        );
+        let mut pause = Pause::new(self.sides[1].patience() / LATENESS);
+        loop {
+            let settled = self.sides[1].settle(worker, number)?;
+            if matches!(settled, Settled::Blocked) || !may_come_late || !pause.again() {
+                return Ok(settled);
+            }
+            self.sides[1].command(worker, number)?;
+        }
+    }
+
     /// The kernel's worker is blocked: so the other one has to be.
     fn expect_blocked(&mut self, worker: usize, number: usize) -> Result<(), Stop> {
-        match self.sides[1].settle(worker, number)? {
+        match self.settle_other(worker, number)? {
             Settled::Blocked => {
                 self.played.blocked += 1;
                 self.blocked_in[worker] = Some(number);

@@ -147,6 +147,8 @@ impl<'a, F: Comparable> Side<'a, F> {
 
     /// Tells a worker to do a step.
     pub fn command(&self, worker: usize, step: usize) -> Result<(), Trouble> {
+        // The worker idles: it may be told of the same step again.
+        self.words[worker].store(0, Ordering::Release);
         let socket = self.sockets[worker].as_raw_fd();
         sys::write_record(socket, &(step as u32).to_le_bytes())
             .map_err(|error| self.trouble(worker, &format!("can't be told anything: {error}")))

@@ -193,7 +193,7 @@ impl Comparable for Posix {
     fn may_come_late(call: Call, users: bool) -> bool {
         match call {
             Call::Notices => true,
-            Call::Poll { .. } => users,
+            Call::Poll { .. } | Call::Select { .. } => users,
             _ => false,
         }
     }

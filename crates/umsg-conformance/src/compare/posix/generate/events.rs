@@ -47,7 +47,8 @@ impl Generator {
         if !self.bounds.descriptors {
             return self.poll(slot, with, events);
         }
-        match self.random.below(20) {
+        let kinds = if self.character.sets { 20 } else { 6 };
+        match self.random.below(kinds) {
             0..4 => self.poll(slot, with, events),
             4..6 => Call::Select {
                 slot,
