@@ -7,7 +7,7 @@
 
 #[path = "adversary/actor.rs"]
 mod actor;
-#[path = "adversary/fault.rs"]
+#[path = "../../umsg/tests/support/fault.rs"]
 mod fault;
 #[path = "adversary/names.rs"]
 mod names;

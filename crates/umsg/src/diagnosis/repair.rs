@@ -14,9 +14,10 @@ use crate::namespace::Namespace;
 use crate::salvage::{Salvage, Salvaged};
 use crate::segment::{Quota, set_length};
 use crate::sys::clock::Deadline;
+use crate::sys::extent::first_hole;
 use crate::sys::thread;
 use rustix::fd::BorrowedFd;
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::FallocateFlags;
 use std::time::Duration;
 
 /// Bytes in a page.
@@ -320,9 +321,7 @@ pub(super) fn read_word(file: BorrowedFd<'_>, at: u64) -> Result<Option<u32>, Op
 
 /// How many elements of so many bytes of a region are real memory, from its beginning on.
 pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usize) -> usize {
-    let hole = rustix::fs::seek(file, SeekFrom::Hole(begin as u64));
-    let real = hole.map_or(0, |hole| (hole as usize).clamp(begin, end) - begin);
-    real / element
+    first_hole(file, begin, end).map_or(0, |hole| hole - begin) / element
 }
 
 /// Gives back the memory of a region from a place on: whoever uses it one day finds it as it was at first, whatever was scribbled there.

@@ -4,7 +4,7 @@
 //! lock that it had: so whoever a lock names for a while, and who maps nothing all the while, has not got it.
 
 use crate::lives::Lives;
-use crate::sys::map::Mapping;
+use crate::sys::map::{Mapping, PAGE};
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
 use std::thread::sleep;
@@ -68,7 +68,7 @@ pub(super) fn numbers_are_ours(lives: &dyn Lives) -> bool {
 
 /// What /proc says of a mapping of the file: not all file systems have the device there that they tell who asks for the file's.
 fn name(file: BorrowedFd<'_>) -> Option<String> {
-    let mapping = Mapping::to_look_up(file).ok()?;
+    let mapping = Mapping::to_look_up(file, 0, PAGE).ok()?;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let begin = format!("{:08x}-", mapping.base().addr());
     let line = maps.lines().find(|line| line.starts_with(&begin))?;

@@ -12,6 +12,7 @@ use super::directory::Directory;
 use super::error::{NamespaceError, is_directory};
 use super::names::QueueName;
 use super::{random, transient, trust};
+use crate::sys::extent::is_in_tmpfs;
 
 /// The sub-directory for POSIX queues: one file a queue, named like the queue without its slash.
 pub(super) const POSIX: &str = "mq";
@@ -26,8 +27,6 @@ pub(super) const OWN: &str = "own";
 /// The way from either to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 
-/// `f_type` of a tmpfs.
-const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// What a tmpfs directory counts in its size for each entry, `.` and `..` included (`BOGO_DIRENT_SIZE`).
 const TMPFS_ENTRY: u64 = 20;
 
@@ -249,9 +248,9 @@ fn bytes_of(stat: &fs::Stat) -> u64 {
 pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     let (at, here) = queues.locate("");
     let stat = fs::statat(at, &here, AtFlags::EMPTY_PATH).ok()?;
-    let system = fs::fstatfs(at).ok()?;
-    let tmpfs = u64::try_from(system.f_type).ok()? == TMPFS_MAGIC;
-    tmpfs.then(|| u64::try_from(stat.st_size).unwrap_or(0) / TMPFS_ENTRY)
+    is_in_tmpfs(at)
+        .ok()?
+        .then(|| u64::try_from(stat.st_size).unwrap_or(0) / TMPFS_ENTRY)
 }
 
 /// What lstat(2) says of the file of a POSIX queue, whichever of the two forms the queue has.

@@ -6,12 +6,15 @@ use crate::error::Trouble;
 use crate::lives::{Lives, UNREGISTERED};
 use crate::namespace::{Namespace, life::Registry};
 use crate::sys::home::{here, is_stray};
-use crate::sys::map::Mapping;
+use crate::sys::map::{Mapping, PAGE};
 use rustix::fd::BorrowedFd;
-use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// How many bytes of a file are read at once for a copy.
+const CHUNK: usize = 16 * PAGE;
+static ZEROES: [u8; PAGE] = [0; PAGE];
 
 /// See the module. Items are handed out by offset and index; whoever asks says how many there are.
 #[derive(Debug)]
@@ -94,7 +97,7 @@ impl Memory {
     }
 
     /// A private copy of parts of a file, in memory of `len` bytes; the rest reads as zeroes, and so does what the file does not have.
-    /// Holes are passed over; reading them through a mapping would fill them.
+    /// Holes stay holes, in the file and in the copy; reading them through a mapping would fill them.
     ///
     /// Nobody else writes it, so what was checked stays so.
     pub(crate) fn copy_of(
@@ -106,7 +109,7 @@ impl Memory {
         // SAFETY: the mapping is at least so long, zeroed, and nobody else's: it was made just now.
         let bytes = unsafe { std::slice::from_raw_parts_mut(map.base(), len) };
         for part in parts {
-            read_extents(file, bytes, part.clone())?;
+            read_part(file, bytes, part.clone())?;
         }
         let mut memory = Memory::of(map);
         memory.file = FileIdentity::of(file)?;
@@ -224,33 +227,31 @@ impl Memory {
     }
 }
 
-/// Reads what a file has of a part of it, without its holes.
-fn read_extents(file: BorrowedFd<'_>, bytes: &mut [u8], part: Range<usize>) -> Result<(), Errno> {
-    let (mut at, last) = (part.start, part.end.min(bytes.len()));
-    while at < last {
-        let begin = match rustix::fs::seek(file, SeekFrom::Data(at as u64)) {
-            Ok(begin) => begin as usize,
-            // No data behind it.
-            Err(Errno::NXIO) => return Ok(()),
-            // A file system that does not say: all is data.
-            Err(_) => at,
-        };
-        if begin >= last {
-            return Ok(());
-        }
-        let end = rustix::fs::seek(file, SeekFrom::Hole(begin as u64))
-            .map_or(last, |end| end as usize)
-            .clamp(begin + 1, last);
-        at = begin;
-        while at < end {
-            match rustix::io::pread(file, &mut bytes[at..end], at as u64) {
-                // The file has become shorter.
-                Ok(0) => return Ok(()),
-                Ok(read) => at += read,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
+/// Reads a part of a file into zeroed memory. Pages of zeroes are left out, so that holes of the file take no memory.
+///
+/// pread(2) takes no lock of the file's inode; lseek(2), which tells holes from memory, does: see [`extent`](crate::sys::extent).
+fn read_part(file: BorrowedFd<'_>, bytes: &mut [u8], part: Range<usize>) -> Result<(), Errno> {
+    let mut chunk = vec![0; CHUNK];
+    let (mut at, end) = (part.start, part.end.min(bytes.len()));
+    while at < end {
+        let wanted = (end - at).min(CHUNK);
+        match rustix::io::pread(file, &mut chunk[..wanted], at as u64) {
+            // The file ends here.
+            Ok(0) => return Ok(()),
+            Ok(read) => {
+                copy_pages(&chunk[..read], &mut bytes[at..at + read]);
+                at += read;
             }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+fn copy_pages(from: &[u8], to: &mut [u8]) {
+    let pages = from.chunks(PAGE).zip(to.chunks_mut(PAGE));
+    pages
+        .filter(|(from, _)| *from != &ZEROES[..from.len()])
+        .for_each(|(from, to)| to.copy_from_slice(from));
 }

@@ -64,18 +64,36 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps a page of a file so that it can be found among this process's mappings. Nobody may touch it: the file may be empty.
+    /// Maps a part of a file so that the kernel can be asked about it. No access is allowed: the file may end before it.
     #[cfg(not(loom))]
-    pub(crate) fn to_look_up(file: BorrowedFd<'_>) -> Result<Mapping, Errno> {
+    pub(crate) fn to_look_up(
+        file: BorrowedFd<'_>,
+        offset: usize,
+        len: usize,
+    ) -> Result<Mapping, Errno> {
         let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+        let address = std::ptr::null_mut();
         // SAFETY: as in `of_file`.
         let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0)? };
+            unsafe { rustix::mm::mmap(address, len, protection, flags, file, offset as u64)? };
         Ok(Mapping {
             base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
-            len: PAGE,
+            len,
             range: None,
         })
+    }
+
+    /// Has the kernel say of pages from the one at `index` on, a byte each, whether they are in memory (bit 0). Source: mincore(2).
+    #[cfg(not(loom))]
+    pub(crate) fn are_present(&self, index: usize, flags: &mut [u8]) -> Result<(), Errno> {
+        debug_assert!((index + flags.len()) * PAGE <= self.len.next_multiple_of(PAGE));
+        let first = self.base().wrapping_add(index * PAGE);
+        // SAFETY: the call reads no memory of the range, and writes a byte a page, for each of which `flags` has room.
+        let result = unsafe { libc::mincore(first.cast(), flags.len() * PAGE, flags.as_mut_ptr()) };
+        match result {
+            0 => Ok(()),
+            _ => Err(Errno::from_raw_os_error(super::errno())),
+        }
     }
 
     /// Maps `len` bytes of zeroed private memory. Unlike malloc it may be called from a signal handler.

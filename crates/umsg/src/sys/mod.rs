@@ -13,6 +13,8 @@ pub(crate) mod cut;
 #[cfg(not(loom))]
 pub(crate) mod exists;
 #[cfg(not(loom))]
+pub(crate) mod extent;
+#[cfg(not(loom))]
 pub(crate) mod file;
 pub(crate) mod futex;
 pub(crate) mod home;

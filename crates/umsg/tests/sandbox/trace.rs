@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use umsg::Namespace;
 
-/// Made after deaths, by processes with more threads or users, or where another call was refused: by no path as it is traced.
-const IN_OTHER_STATES: [&str; 6] = [
+/// Made after deaths, by repairs, by processes with more threads or users, or where another call was refused: by no path as it is traced.
+const IN_OTHER_STATES: [&str; 7] = [
     "/proc",
     "membarrier",
+    "mincore",
     "renameat2",
     "sched_getattr",
     "tgkill",

@@ -7,6 +7,7 @@ pub mod child;
 pub mod clerk;
 pub mod events;
 pub mod face;
+pub mod fault;
 pub mod hands;
 pub mod harass;
 pub mod journal;
