@@ -8,7 +8,8 @@
 //!
 //! A blocked thread is in the library. pthread_cancel marks it, and then has its call end; the Rust function, which has nothing left to
 //! do by then, returns `BEGIN_AGAIN`, and either the thread ends there or, with cancellation disabled, begins again with the arguments that the
-//! assembly has kept. What it received or sent is never lost: only a call that has done nothing begins again.
+//! assembly has kept. What it received or sent is never lost: only a call that has done nothing begins again. A call that a handler with
+//! SA_RESTART has interrupted begins again in the same way.
 //!
 //! | blocking call | pthread_cancel |
 //! |---|---|
@@ -163,6 +164,18 @@ pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Resul
         return Err(BEGIN_AGAIN);
     }
     outcome
+}
+
+/// As [`while_blocked`], for a call that the kernel begins anew after a handler with SA_RESTART: behind the other threads that wait,
+/// and with another look at O_NONBLOCK. `Err(BEGIN_AGAIN)` then, too.
+pub(crate) fn while_blocked_or_begun_anew<T>(
+    call: impl FnOnce() -> Result<T, c_int>,
+) -> Result<T, c_int> {
+    let handlers = Caller::current().handlers();
+    match while_blocked(call) {
+        Err(libc::EINTR) if handlers.are_followed_by_restarts() => Err(BEGIN_AGAIN),
+        outcome => outcome,
+    }
 }
 
 /// What the Rust function returns.

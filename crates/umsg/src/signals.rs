@@ -19,8 +19,15 @@
 pub(crate) use real::Depth;
 #[cfg(not(loom))]
 pub(crate) use real::do_all_handlers_defer;
+
+/// In a model there are no handlers.
+#[cfg(loom)]
+pub(crate) fn do_all_handlers_defer() -> bool {
+    false
+}
+
 #[cfg(not(loom))]
-pub use real::{Caller, all_handlers_defer, can_wait, defer, defer_with_flags};
+pub use real::{Caller, Handlers, all_handlers_defer, can_wait, defer, defer_with_flags};
 #[cfg(not(loom))]
 mod truncation;
 #[cfg(not(loom))]
@@ -172,9 +179,27 @@ mod real {
             self.0.want().into_iter().for_each(futex::wake_own);
         }
 
+        /// The handlers that have run on the calling thread so far.
+        pub fn handlers(self) -> Handlers {
+            Handlers(self.0.counted())
+        }
+
         /// Whether a call of the calling thread was to end; from now on it is not.
         pub fn take_end(self) -> bool {
             self.0.take_wanted()
+        }
+    }
+
+    /// The handlers that had run on a thread at some time.
+    #[doc(hidden)]
+    #[derive(Clone, Copy)]
+    pub struct Handlers([u32; 2]);
+
+    impl Handlers {
+        /// Whether handlers have run since on the same thread, all of them with SA_RESTART.
+        pub fn are_followed_by_restarts(self) -> bool {
+            let ([without_restart, any], now) = (self.0, Caller::current().handlers().0);
+            now[0] == without_restart && now[1] != any
         }
     }
 

@@ -1,6 +1,7 @@
 //! What signals do to who waits, and what a handler may call.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::ptr::{from_ref, null_mut};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::thread;
 
 use super::blocking_and_waiters::{blocked, full_queue};
@@ -18,6 +19,9 @@ subject! { $ signals_and_waiters, signals_and_waiters_cases:
     a_handler_with_sa_restart_does_not_interrupt_a_send
     a_handler_with_sa_restart_does_not_interrupt_a_timed_call
     a_restarted_call_keeps_its_deadline
+    a_restarted_receive_waits_behind_the_others
+    a_restarted_send_waits_behind_the_others
+    a_restarted_call_looks_at_o_nonblock_again
     an_interrupted_receive_takes_nothing
     an_interrupted_send_leaves_nothing
     stop_and_continue_do_not_disturb_a_receiver
@@ -158,6 +162,90 @@ fn a_restarted_call_keeps_its_deadline(site: &Site) {
     });
     receiver.signal(libc::SIGUSR1);
     assert_eq!(receiver.result(), Err(Errno::ETIMEDOUT));
+}
+
+/// A child blocked in a call that a handler with SA_RESTART may interrupt.
+struct Restarted<'a, T> {
+    child: Child<'a, Result<T, Errno>>,
+    /// How often the handler ran.
+    told: &'static AtomicU32,
+}
+
+/// Where the handler below counts.
+static TOLD: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+
+extern "C" fn tell(_: i32) {
+    // SAFETY: a word that stays mapped.
+    if let Some(told) = unsafe { TOLD.load(Ordering::Relaxed).as_ref() } {
+        told.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl<T: Carried> Restarted<'_, T> {
+    fn blocked<'a>(site: &'a Site, work: impl FnOnce() -> Result<T, Errno>) -> Restarted<'a, T> {
+        let told = &sys::shared_words(1).expect("shared memory")[0];
+        let child = blocked(site, || {
+            TOLD.store(from_ref(told).cast_mut(), Ordering::Relaxed);
+            let backend = site.backend();
+            site.ask(backend.handle_signal(libc::SIGUSR1, tell, libc::SA_RESTART))?;
+            work()
+        });
+        Restarted { child, told }
+    }
+
+    /// Has the handler run, without a look at what becomes of the call.
+    fn disturb(&self) {
+        let before = self.told.load(Ordering::Acquire);
+        self.child.signal(libc::SIGUSR1);
+        wait_until(|| self.told.load(Ordering::Acquire) != before);
+    }
+
+    /// Has the handler run, and waits until the call is blocked again.
+    fn restart(&self) {
+        self.disturb();
+        self.child.wait_until_blocked();
+    }
+}
+
+fn a_restarted_receive_waits_behind_the_others(site: &Site) {
+    site.need_descriptors();
+    let queue = site.queue(1, 8);
+    let first = Restarted::blocked(site, || queue.receive());
+    let second = blocked(site, || queue.receive());
+    first.restart();
+    assert_eq!(queue.send(b"one", 0), Ok(()));
+    assert_eq!(second.result(), Ok(message("one", 0)));
+    assert_eq!(queue.send(b"two", 0), Ok(()));
+    assert_eq!(first.child.result(), Ok(message("two", 0)));
+}
+
+fn a_restarted_send_waits_behind_the_others(site: &Site) {
+    site.need_descriptors();
+    let queue = full_queue(site);
+    let second = Restarted::blocked(site, || queue.send(b"second", 0));
+    let third = blocked(site, || queue.send(b"third", 0));
+    second.restart();
+    for expected in ["first", "third", "second"] {
+        assert_eq!(queue.receive(), Ok(message(expected, 0)));
+    }
+    assert_eq!(second.child.result(), Ok(()));
+    assert_eq!(third.result(), Ok(()));
+}
+
+fn a_restarted_call_looks_at_o_nonblock_again(site: &Site) {
+    site.need_descriptors();
+    let (empty, full) = (site.queue(1, 8), full_queue(site));
+    let receiver = Restarted::blocked(site, || empty.receive());
+    let sender = Restarted::blocked(site, || full.send(b"second", 0));
+    for queue in [empty, full] {
+        queue.set_nonblocking(true);
+    }
+    receiver.child.expect_still_blocked();
+    sender.child.expect_still_blocked();
+    receiver.disturb();
+    sender.disturb();
+    assert_eq!(receiver.child.result(), Err(Errno::EAGAIN));
+    assert_eq!(sender.child.result(), Err(Errno::EAGAIN));
 }
 
 fn an_interrupted_receive_takes_nothing(site: &Site) {

@@ -153,7 +153,9 @@ impl<F: Comparable> Lockstep<'_, F> {
                 Operation::Kill => worker != 0,
                 Operation::Exit => worker != 0 && !is_blocked,
                 Operation::Fork { child, .. } => !is_blocked && !self.alive[child],
-                Operation::Disturb if F::GOES_ON_AFTER_HANDLERS => self.may_be_restarted(worker),
+                Operation::Disturb if F::GOES_ON_AFTER_HANDLERS => {
+                    is_blocked && (self.numbers || self.may_be_restarted(worker))
+                }
                 Operation::StopAndContinue => self.may_be_restarted(worker),
                 operation => is_blocked == operation.is_done_to_the_blocked(),
             };
@@ -237,7 +239,8 @@ impl<F: Comparable> Lockstep<'_, F> {
     /// Whether a blocked call can be begun anew by the kernel and nobody notice.
     ///
     /// After a handler with SA_RESTART, or a stop, the kernel begins the call again: it waits behind everybody else
-    /// then, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was. That is not compared.
+    /// then, and looks at `O_NONBLOCK` again. So does the drop-in after a handler. After a stop, and without descriptors, umsg goes on
+    /// waiting where it was. That is not compared.
     fn may_be_restarted(&self, worker: usize) -> bool {
         let alone = self.blocked_in.iter().flatten().count() == 1;
         self.blocked_in[worker].is_some() && alone && !self.changed[worker]

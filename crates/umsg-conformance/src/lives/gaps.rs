@@ -14,7 +14,7 @@ pub enum Gap {
     Doorbell,
     /// A registration for notification whose process ran another program.
     NotifyOverExec,
-    /// A blocked call that the kernel has begun anew.
+    /// A blocked call that the kernel has begun anew after a stop.
     BegunAnew,
     /// Several processes sleep in epoll_wait for one set.
     OneSetSeveralWaiters,
@@ -38,9 +38,7 @@ impl Gap {
             Gap::NotifyOverExec => {
                 "a process of the drop-in that is registered for notification runs another program, with the queue open"
             }
-            Gap::BegunAnew => {
-                "a handler with SA_RESTART, or a stop, interrupts a blocked call on a POSIX queue"
-            }
+            Gap::BegunAnew => "a stop interrupts a blocked call on a POSIX queue",
             Gap::OneSetSeveralWaiters => {
                 "several processes of the drop-in sleep in epoll_wait for one set"
             }
@@ -53,9 +51,9 @@ impl Gap {
 pub struct Ledger {
     descriptors: Descriptors,
     blocked: [Option<Act>; PROCESSES],
-    /// Blocked calls that the kernel has begun anew.
+    /// Blocked calls that the kernel has begun anew after a stop.
     begun_anew: [bool; PROCESSES],
-    /// Queues on which several calls were blocked when the kernel began one of them anew.
+    /// Queues on which several calls were blocked when the kernel began one of them anew after a stop.
     reordered: BTreeSet<Queue>,
 }
 
@@ -70,7 +68,7 @@ impl Ledger {
         let Some(queue) = self.waits_for(process) else {
             return;
         };
-        if act == Act::Interrupt {
+        if act != Act::StopAndContinue {
             return;
         }
         self.begun_anew[process] = true;

@@ -127,7 +127,7 @@ impl Call {
         if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
             return Err(libc::EAGAIN);
         }
-        let outcome = cancellation::while_blocked(|| {
+        let outcome = cancellation::while_blocked_or_begun_anew(|| {
             let received = match deadline {
                 None => held.queue.receive(buffer),
                 Some(until) if timeout::has_passed(until) => Err(ReceiveError::TimedOut),

@@ -119,7 +119,7 @@ impl Call {
         if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
             return Err(libc::EAGAIN);
         }
-        let outcome = cancellation::while_blocked(|| {
+        let outcome = cancellation::while_blocked_or_begun_anew(|| {
             let sent = match deadline {
                 None => held.queue.send(bytes, self.priority),
                 Some(until) if timeout::has_passed(until) => Err(SendError::TimedOut),

@@ -61,10 +61,20 @@ impl Interruptions {
         (both[0] | both[1]) & WANTED != 0
     }
 
-    /// Begins a call that goes on after a handler with SA_RESTART.
+    /// Begins a call that goes on after a handler with SA_RESTART. In the drop-in, where all handlers count, any handler ends the
+    /// call, and the drop-in makes it again ([`counted`](Self::counted)): as the kernel does, behind the others that wait.
     #[inline(always)]
     pub(crate) fn calm(&self) -> Calm<'_> {
-        Calm::of(&self.without_restart, false)
+        match crate::signals::do_all_handlers_defer() {
+            true => self.calm_without_handlers(),
+            false => Calm::of(&self.without_restart, false),
+        }
+    }
+
+    /// How many handlers have run: those without SA_RESTART, and all.
+    #[cfg_attr(loom, allow(dead_code, reason = "for the drop-in"))]
+    pub(crate) fn counted(&self) -> [u32; 2] {
+        [&self.without_restart, &self.any].map(|word| word.load(Relaxed) & !WANTED)
     }
 
     /// Begins a call that any handler ends, as msgsnd(2) and msgrcv(2) are: signal(7).
