@@ -136,3 +136,12 @@ pub use namespace::{
     Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, PassedOver,
     SetupReport, TMPFILES,
 };
+
+/// Compiles and runs the programs of the README and the guide.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    pub struct Readme;
+    #[doc = include_str!("../../../docs/guide.md")]
+    pub struct Guide;
+}

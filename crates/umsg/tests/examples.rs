@@ -63,21 +63,6 @@ fn clients_are_answered_by_tasks_of_tokio() {
     run("async_queue");
 }
 
-#[test]
-fn the_rings_of_the_readme_are_those_that_the_documentation_runs() {
-    let (readme, documentation) = (
-        include_str!("../../../README.md"),
-        include_str!("../src/ring/mod.rs"),
-    );
-    let (_, example) = readme.split_once("```rust\nuse umsg::ring::").unwrap();
-    let (example, _) = example.split_once("```").unwrap();
-    let lines = format!("use umsg::ring::{example}")
-        .lines()
-        .map(|line| format!("//! {line}").trim_end().to_owned() + "\n")
-        .collect::<String>();
-    assert!(documentation.contains(&lines), "{lines}");
-}
-
 /// A server that serves until it is dropped.
 struct Server(Child);
 
