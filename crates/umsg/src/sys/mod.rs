@@ -39,6 +39,7 @@ pub(crate) mod stat;
 pub(crate) mod thread;
 #[cfg(not(loom))]
 mod time_namespace;
+mod valgrind;
 
 /// The calling thread's errno.
 #[cfg(not(loom))]

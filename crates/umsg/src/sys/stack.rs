@@ -12,6 +12,7 @@
 
 use super::map::PAGE;
 use super::mask::Masked;
+use super::valgrind::{StackId, deregister_stack, register_stack};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::any::Any;
 use std::cell::Cell;
@@ -21,6 +22,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Bytes, with the page below that nothing may touch.
 const LEN: usize = 256 * 1024;
+
+/// Bytes at a stack's end that no call uses, as many as keep the stack aligned. valgrind's number of the stack lies there.
+const LABEL: usize = 16;
 
 /// One stack is kept for the next call. A forked child has it as a copy.
 static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -102,7 +106,14 @@ impl Stack {
         let stack = Stack(base);
         // SAFETY: the first page of what was mapped just now, which nothing uses.
         unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) }.ok()?;
+        let id = register_stack(base, base.wrapping_byte_add(LEN - 1));
+        // SAFETY: within what was mapped just now, aligned as a page is, and nobody else's.
+        unsafe { stack.label().write(id) };
         Some(stack)
+    }
+
+    fn label(&self) -> *mut StackId {
+        self.0.wrapping_byte_add(LEN - LABEL).cast()
     }
 
     fn run<T, F: FnOnce() -> T>(&self, work: F) -> T {
@@ -111,10 +122,10 @@ impl Stack {
             outcome: None,
         };
         IS_HERE.set(true);
-        // SAFETY: the stack is mapped, ours alone, and its end is aligned as a page is; `perform` is given the job of its types, which
+        // SAFETY: the stack is mapped, ours alone, and its end is aligned to 16 bytes; `perform` is given the job of its types, which
         // outlives the call, and does not unwind.
         unsafe {
-            switch((&raw mut job).cast(), self.0.byte_add(LEN), perform::<F, T>);
+            switch((&raw mut job).cast(), self.label().cast(), perform::<F, T>);
         }
         IS_HERE.set(false);
         match job.outcome {
@@ -135,7 +146,9 @@ impl Drop for Stack {
             Ordering::Relaxed,
         );
         if kept.is_err() {
-            // SAFETY: what `map` has mapped, and nobody uses any more.
+            // SAFETY: written by `map`; nobody uses the stack any more.
+            deregister_stack(unsafe { self.label().read() });
+            // SAFETY: what `map` has mapped.
             let _ = unsafe { rustix::mm::munmap(self.0, LEN) };
         }
     }
