@@ -125,9 +125,27 @@ trait Both {
     fn receive(&self) -> Result<Option<u32>, String>;
 }
 
+/// A message tells its number in each of its words: a damaged one does not.
+type Message = [u8; 48];
+
+fn message(number: u32) -> Message {
+    let mut message = [0; size_of::<Message>()];
+    let words = message.chunks_mut(4);
+    words.for_each(|word| word.copy_from_slice(&number.to_le_bytes()));
+    message
+}
+
+fn number_of(bytes: &Message, len: usize) -> Result<Option<u32>, String> {
+    let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    match len == bytes.len() && *bytes == message(number) {
+        true => Ok(Some(number)),
+        false => Err(format!("a damaged message of {len} bytes: {bytes:?}")),
+    }
+}
+
 impl Both for Queue {
     fn send(&self, number: u32) -> Result<bool, String> {
-        match self.try_send(&number.to_le_bytes(), number % 5) {
+        match self.try_send(&message(number), number % 5) {
             Ok(()) => Ok(true),
             Err(SendError::Full) => Ok(false),
             Err(error) => Err(error.to_string()),
@@ -135,10 +153,9 @@ impl Both for Queue {
     }
 
     fn receive(&self) -> Result<Option<u32>, String> {
-        let mut bytes = [0; 4];
+        let mut bytes = message(0);
         match self.try_receive(&mut bytes) {
-            Ok(received) if received.len == 4 => Ok(Some(u32::from_le_bytes(bytes))),
-            Ok(received) => Err(format!("{} bytes", received.len)),
+            Ok(received) => number_of(&bytes, received.len),
             Err(ReceiveError::Empty) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
@@ -147,7 +164,7 @@ impl Both for Queue {
 
 impl Both for sysv::Queue {
     fn send(&self, number: u32) -> Result<bool, String> {
-        match self.try_send(1 + i64::from(number % 5), &number.to_le_bytes()) {
+        match self.try_send(1 + i64::from(number % 5), &message(number)) {
             Ok(()) => Ok(true),
             Err(sysv::SendError::Full) => Ok(false),
             Err(error) => Err(error.to_string()),
@@ -155,9 +172,9 @@ impl Both for sysv::Queue {
     }
 
     fn receive(&self) -> Result<Option<u32>, String> {
-        let mut bytes = [0; 4];
+        let mut bytes = message(0);
         match self.try_receive(sysv::Want::Any, &mut bytes) {
-            Ok(_) => Ok(Some(u32::from_le_bytes(bytes))),
+            Ok(received) => number_of(&bytes, received.len),
             Err(sysv::ReceiveError::NoMessage) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
@@ -167,7 +184,7 @@ impl Both for sysv::Queue {
 type Open = fn(&Place) -> Box<dyn Both>;
 
 const KINDS: [Open; 2] = [
-    |place| Box::new(place.create("/q", 10, 4)),
+    |place| Box::new(place.create("/q", 10, size_of::<Message>() as u32)),
     |place| Box::new(place.create_typed(1)),
 ];
 

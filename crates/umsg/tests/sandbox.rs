@@ -8,6 +8,8 @@ mod calls;
 mod containers;
 #[path = "sandbox/matrix.rs"]
 mod matrix;
+#[path = "sandbox/mounts.rs"]
+mod mounts;
 #[path = "sandbox/paths.rs"]
 mod paths;
 #[path = "sandbox/profiles.rs"]

@@ -150,6 +150,11 @@ pub enum NamespaceError {
         /// `EMFILE` or `ENFILE`.
         errno: i32,
     },
+    /// There is no /proc (`ENOSYS`): files are identified, opened and named through the links in /proc/self/fd.
+    #[error(
+        "/proc is not mounted, and no queue works without it: mount it (mount -t proc proc /proc)"
+    )]
+    NoProc,
     /// A system call failed in another way.
     #[error("{call} on {path}: {error}; set UMSG_DIR to another directory if that can't be mended", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
     System {
@@ -180,6 +185,7 @@ impl NamespaceError {
             E::InvalidLimit { .. } => Errno::INVAL,
             E::NotPermitted { .. } => Errno::PERM,
             E::Busy { .. } => Errno::BUSY,
+            E::NoProc => Errno::NOSYS,
             E::NotWritable { errno, .. } | E::TooManyFiles { errno } | E::System { errno, .. } => {
                 return *errno;
             }

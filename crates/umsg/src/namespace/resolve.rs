@@ -11,6 +11,8 @@ use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{Namespace, NamespaceKind, caller, claim, queues, trust, user};
 
+/// Descriptors lead to their files from here.
+const PROC: &str = "/proc/self/fd";
 const VARIABLE: &str = "UMSG_DIR";
 const BASE: &str = "/dev/shm";
 const SHARED: &str = "umsg";
@@ -161,6 +163,7 @@ fn admitted(
     caller: u32,
     otherwise: Otherwise,
 ) -> Result<Namespace, NamespaceError> {
+    check_proc()?;
     let mut directory = Directory::open(&path)?;
     trust::check(&directory, caller)?;
     contents::check(&directory, otherwise)?;
@@ -182,6 +185,14 @@ fn admitted(
         path: path.into(),
         kind,
     })
+}
+
+/// The first call says what is missing: later calls would blame the modes of files. Other errors are told by the call that needs the directory.
+fn check_proc() -> Result<(), NamespaceError> {
+    match fs::stat(PROC) {
+        Err(Errno::NOENT) => Err(NamespaceError::NoProc),
+        _ => Ok(()),
+    }
 }
 
 /// The program may change its working directory later.

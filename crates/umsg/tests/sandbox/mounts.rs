@@ -1,0 +1,185 @@
+//! What a sandbox mounts: no /proc, a /proc without other users' processes, a root that is read-only, no /dev/shm.
+
+use super::paths::{LONG, PATHS};
+use crate::support::child::{Child, Exit};
+use crate::support::place::Place;
+use crate::support::scarce::{LEFT_OUT, NOBODY, become_nobody, is_root, mount_private};
+use std::ffi::CStr;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::ptr::null;
+use umsg::posix::OpenOptions;
+use umsg::{Namespace, NamespaceError, sysv};
+
+/// Changes what this process sees at a path. Source: mount(2).
+fn mount(
+    source: Option<&CStr>,
+    at: &CStr,
+    kind: Option<&CStr>,
+    flags: u64,
+    options: &CStr,
+) -> bool {
+    let pointer = |text: Option<&CStr>| text.map_or(null(), CStr::as_ptr);
+    // SAFETY: null pointers, or strings that outlive the call; the mount namespace is this process's own.
+    unsafe {
+        libc::mount(
+            pointer(source),
+            at.as_ptr(),
+            pointer(kind),
+            flags,
+            options.as_ptr().cast(),
+        ) == 0
+    }
+}
+
+/// A mount namespace of this process's own. In a child.
+fn unshare_mounts() -> bool {
+    let flags = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: changes what this process sees.
+    unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 && mount(None, c"/", None, flags, c"") }
+}
+
+fn expect_well(child: &mut Child) {
+    match child.wait(LONG) {
+        Some(Exit::Code(0)) => {}
+        Some(Exit::Code(LEFT_OUT)) => eprintln!("left out: not permitted here"),
+        end => panic!("{end:?}"),
+    }
+}
+
+/// What every path finds.
+fn furnish(namespace: &Namespace) {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .namespace(namespace);
+    options.max_messages(4).message_size(8);
+    options.open("/there").unwrap();
+    let mut options = sysv::OpenOptions::new();
+    options.create(true).namespace(namespace).open(7).unwrap();
+}
+
+/// Goes all paths in surroundings that `surround` makes in a child; false if that is not permitted here. Each path has to work.
+fn walk_all_in(surround: impl Fn() -> bool) {
+    if !is_root() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for path in PATHS {
+        let place = Place::new();
+        let own = place.path().join("own namespace");
+        std::fs::set_permissions(place.path(), Permissions::from_mode(0o777)).unwrap();
+        let mut child = Child::run(|| {
+            if !surround() {
+                return LEFT_OUT;
+            }
+            std::fs::create_dir(&own).unwrap();
+            let namespace = Namespace::at(&own).unwrap();
+            furnish(&namespace);
+            (path.walk)(&namespace).unwrap();
+            0
+        });
+        match child.wait(LONG + LONG) {
+            Some(Exit::Code(0)) => {}
+            Some(Exit::Code(LEFT_OUT)) => return eprintln!("left out: not permitted here"),
+            end => wrong.push(format!("{}: {end:?}{}", path.name, child.portrait())),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn without_proc_the_first_call_says_so() {
+    if !is_root() {
+        return;
+    }
+    let shared = Place::new();
+    std::fs::set_permissions(shared.path(), Permissions::from_mode(0o1777)).unwrap();
+    for user in [0, NOBODY] {
+        let mut child = Child::run(|| {
+            let options = c"size=4k,mode=755";
+            let is_hidden = unshare_mounts()
+                && mount(
+                    Some(c"none"),
+                    c"/proc",
+                    Some(c"tmpfs"),
+                    libc::MS_RDONLY,
+                    options,
+                );
+            if !is_hidden {
+                return LEFT_OUT;
+            }
+            if user == NOBODY {
+                become_nobody();
+            }
+            for outcome in [Namespace::at(shared.path()), Namespace::resolve()] {
+                let error = outcome.unwrap_err();
+                assert_eq!(
+                    (&error, error.errno()),
+                    (&NamespaceError::NoProc, libc::ENOSYS)
+                );
+                assert!(error.to_string().contains("/proc is not mounted"));
+            }
+            0
+        });
+        expect_well(&mut child);
+    }
+}
+
+#[test]
+fn all_paths_work_where_proc_hides_the_processes_of_others() {
+    walk_all_in(|| {
+        let is_mounted =
+            unshare_mounts() && mount(Some(c"proc"), c"/proc", Some(c"proc"), 0, c"hidepid=2");
+        if is_mounted {
+            become_nobody();
+        }
+        is_mounted
+    });
+}
+
+#[test]
+fn all_paths_work_where_the_root_is_read_only() {
+    let read_only = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+    walk_all_in(|| unshare_mounts() && mount(None, c"/", None, read_only, c""));
+}
+
+/// What a child says of its namespace where something else is at /dev/shm, or at /dev.
+fn expect_error(surround: impl Fn() -> bool, is_expected: impl Fn(&NamespaceError) -> bool) {
+    if !is_root() {
+        return;
+    }
+    let mut child = Child::run(|| {
+        if !surround() {
+            return LEFT_OUT;
+        }
+        // SAFETY: a child with one thread.
+        unsafe { std::env::remove_var("UMSG_DIR") };
+        let error = Namespace::resolve().unwrap_err();
+        assert!(is_expected(&error), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("/dev/shm"), "{text}");
+        // With a directory elsewhere it works.
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        furnish(&Namespace::at(place.path()).unwrap());
+        0
+    });
+    expect_well(&mut child);
+}
+
+#[test]
+fn without_dev_shm_the_first_call_says_so() {
+    let is_missing = |error: &NamespaceError| matches!(error, NamespaceError::Missing { .. });
+    expect_error(|| mount_private(Path::new("/dev"), "size=4k"), is_missing);
+}
+
+#[test]
+fn where_dev_shm_is_read_only_the_first_call_says_so() {
+    expect_error(
+        || mount_private(Path::new("/dev/shm"), "size=4k,ro"),
+        |error| error.to_string().contains("ead-only"),
+    );
+}
