@@ -566,7 +566,8 @@ fn is_owner_dead(lives: &dyn Lives, notice: &Notice) -> bool {
 /// Whether the registered process lives and is not stopped. Unknown means that it does.
 fn can_owner_run(lives: &dyn Lives, notice: &Notice) -> bool {
     let pid = notice.pid.load(Ordering::Relaxed);
-    !is_owner_dead(lives, notice) && !(lives.is_plain() && process::is_stopped(pid))
+    let is_stopped = || lives.is_plain() && process::is_stopped(pid);
+    !is_owner_dead(lives, notice) && !is_stopped()
 }
 
 /// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
