@@ -11,7 +11,9 @@
 //! directory, which has to be open (`transient/`).
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
@@ -133,7 +135,7 @@ impl Directory {
 
     fn link(&self) -> PathBuf {
         match &self.fd {
-            Some(fd) => proc_link(fd.as_fd()),
+            Some(fd) => proc_link(fd.as_fd()).path().to_owned(),
             None => self.path.clone(),
         }
     }
@@ -147,7 +149,31 @@ impl Directory {
     }
 }
 
+/// A path without memory of malloc's: a call on a queue may need it in a signal handler that has interrupted malloc.
+pub(super) struct ShortPath {
+    bytes: [u8; ShortPath::LEN],
+    len: usize,
+}
+
+impl ShortPath {
+    const LEN: usize = 32;
+
+    /// `text` has at most 32 bytes.
+    pub(super) fn new(text: std::fmt::Arguments<'_>) -> ShortPath {
+        let mut bytes = [0; ShortPath::LEN];
+        let mut rest = &mut bytes[..];
+        let written = rest.write_fmt(text);
+        debug_assert!(written.is_ok(), "{text}");
+        let len = ShortPath::LEN - rest.len();
+        ShortPath { bytes, len }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.bytes[..self.len]))
+    }
+}
+
 /// The name in /proc of an open file: opening or linking it reaches that very file.
-pub(super) fn proc_link(fd: BorrowedFd<'_>) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+pub(super) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
+    ShortPath::new(format_args!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

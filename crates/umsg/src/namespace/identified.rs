@@ -40,7 +40,7 @@ pub(super) fn open_regular(
     for _ in 0..ATTEMPTS {
         let (seen, stat) = look(directory, name)?;
         let link = proc_link(seen.as_fd());
-        let error = match directory.with_number(|_| fs::open(&link, flags, Mode::empty())) {
+        let error = match directory.with_number(|_| fs::open(link.path(), flags, Mode::empty())) {
             Err(error @ (Errno::MFILE | Errno::NOENT)) => error,
             opened => return opened.map_err(refuse),
         };

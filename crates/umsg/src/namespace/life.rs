@@ -12,26 +12,35 @@
 //! file is locked before it has a name. Its number is that of its inode, which no process chooses, so that the number of a dead process
 //! is not to be had again.
 //!
+//! Calls that a signal handler may make ask for lives, and register one. The handler may have interrupted malloc, so both take no memory of
+//! malloc's, apart from a registration where the file system or a sandbox knows no unnamed files.
+//!
 //! A file outlives its process until the next registration of a process that may remove it, or `umsg gc --remove`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawDir};
 use rustix::io::{self, Errno};
+use rustix::path::Arg;
 
-use super::directory::{Directory, proc_link};
-use super::staged::Staged;
+use super::directory::{Directory, ShortPath, proc_link};
+use super::staged::{Staged, is_link_refused, link_unnamed};
 use super::{Namespace, caller};
 use crate::lives::UNREGISTERED;
+use crate::sys::stack::roomy;
 use crate::sys::{life, process};
 
 const PREFIX: &str = ".life-";
 const MODE: u32 = 0o644;
 /// So many files are made at most until one has a number that is free.
 const ATTEMPTS: usize = 8;
+/// Bytes for entries of a directory: some of the longest there can be.
+const ENTRIES_LEN: usize = 2048;
 /// A process is registered in so many namespaces at most.
 const NAMESPACES: usize = 32;
 
@@ -58,15 +67,16 @@ pub(super) fn is_life(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
 
-fn name_of(number: u32) -> OsString {
-    format!("{PREFIX}{number:08x}").into()
+fn name_of(number: u32) -> ShortPath {
+    ShortPath::new(format_args!("{PREFIX}{number:08x}"))
 }
 
 /// Where the lives of a queue's users are registered: the directory that was the namespace's when the queue was opened. A process may later
 /// find another directory, or none, under the same path: then it knows nothing of others' lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
-    namespace: Namespace,
+    /// The directory's path, as a system call takes it, and for what allocates anyway.
+    path: CString,
     /// Device and inode of the directory.
     identity: (u64, u64),
 }
@@ -76,9 +86,19 @@ impl Registry {
     pub(crate) fn of(namespace: &Namespace) -> Option<Registry> {
         let stat = fs::stat(namespace.path()).ok()?;
         Some(Registry {
-            namespace: namespace.clone(),
+            path: CString::new(namespace.path().as_os_str().as_bytes()).ok()?,
             identity: (stat.st_dev, stat.st_ino),
         })
+    }
+
+    /// Opens the directory, if the path still leads to it.
+    fn open(&self) -> io::Result<OwnedFd> {
+        let directory = open_directory(self.path.as_c_str())?;
+        let stat = fs::fstat(&directory)?;
+        match (stat.st_dev, stat.st_ino) == self.identity {
+            true => Ok(directory),
+            false => Err(Errno::NOENT),
+        }
     }
 
     /// The number of this process's life. [`UNREGISTERED`] if it can't be registered.
@@ -95,7 +115,7 @@ impl Registry {
         if known >> BITS == epoch {
             return known as u32 & UNREGISTERED;
         }
-        let number = self.register().unwrap_or(UNREGISTERED);
+        let number = roomy(|| self.register()).unwrap_or(UNREGISTERED);
         let new = epoch << BITS | u64::from(number);
         match entry
             .life
@@ -112,18 +132,17 @@ impl Registry {
     /// # Blocking
     /// Never.
     pub(crate) fn is_over(&self, number: u32) -> bool {
-        match find(&self.namespace.path().join(name_of(number))) {
-            Ok(file) => !life::is_locked(file.as_fd()) && self.is_there(),
+        let Ok(directory) = self.open() else {
+            return false;
+        };
+        let seen = look(directory.as_fd(), name_of(number).path());
+        // A process at its limit of descriptors has the number for the file.
+        drop(directory);
+        match seen.and_then(|seen| open_seen(&seen)) {
+            Ok(file) => !life::is_locked(file.as_fd()),
             // A name that leads to something else was a stranger's before a life could get it.
-            Err(Errno::NOENT | Errno::NXIO) => self.is_there(),
-            Err(_) => false,
+            Err(error) => matches!(error, Errno::NOENT | Errno::NXIO),
         }
-    }
-
-    /// Whether the path still leads to the directory.
-    fn is_there(&self) -> bool {
-        let found = fs::stat(self.namespace.path());
-        found.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.identity)
     }
 
     /// The entry of the directory, made if there is none. None if all are taken.
@@ -141,53 +160,83 @@ impl Registry {
     }
 
     fn register(&self) -> io::Result<u32> {
-        let path = self.namespace.path();
-        let mut directory = Directory::open(path).map_err(|_| Errno::ACCESS)?;
-        if !self.is_there() {
-            return Err(Errno::NOENT);
-        }
+        let directory = self.open()?;
         // In vain if the directory may not be listed: others sweep.
-        let _ = left(&directory, remove);
+        let _ = left(directory.as_fd(), remove);
         for _ in 0..ATTEMPTS {
-            if let Some(number) = register_once(&mut directory)? {
+            let registered = match unnamed(directory.as_fd()) {
+                Ok(file) => begin(file.as_fd(), |name| {
+                    link_unnamed(file.as_fd(), directory.as_fd(), name)
+                }),
+                Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => self.register_temporary(),
+                Err(error) => Err(error),
+            };
+            if let Some(number) = registered? {
                 return Ok(number);
             }
         }
         Err(Errno::EXIST)
+    }
+
+    /// As [`begin`], of a file that has a temporary name first. Allocates.
+    fn register_temporary(&self) -> io::Result<Option<u32>> {
+        let path = Path::new(OsStr::from_bytes(self.path.as_bytes()));
+        let mut directory = Directory::open(path).map_err(|_| Errno::ACCESS)?;
+        let staged = Staged::create_temporary(&mut directory, "", MODE)?;
+        let number = begin(staged.file(), |name| {
+            staged.link_too(&directory, name.as_os_str())
+        });
+        staged.discard(&directory);
+        number
     }
 }
 
 impl Namespace {
     /// Removes the files of lives that are over, as far as the caller may. Answers how many.
     pub(crate) fn remove_left_lives(&self) -> usize {
-        let swept = Directory::open(self.path()).map(|directory| left(&directory, remove));
-        swept.unwrap_or(Ok(0)).unwrap_or(0)
+        let swept = open_directory(self.path()).and_then(|here| left(here.as_fd(), remove));
+        swept.unwrap_or(0)
     }
 
     /// How many [`remove_left_lives`](Self::remove_left_lives) would remove.
     pub(crate) fn left_lives(&self) -> usize {
-        let may_go = |_: &Directory, _: &OsStr, file: BorrowedFd<'_>| {
+        let may_go = |_: BorrowedFd<'_>, _: &CStr, file: BorrowedFd<'_>| {
             let owner = fs::fstat(file).map(|stat| stat.st_uid);
             owner.is_ok_and(|owner| [0, owner, self.owner()].contains(&caller()))
         };
-        let found = Directory::open(self.path()).map(|directory| left(&directory, may_go));
-        found.unwrap_or(Ok(0)).unwrap_or(0)
+        let found = open_directory(self.path()).and_then(|here| left(here.as_fd(), may_go));
+        found.unwrap_or(0)
     }
 }
 
-/// None: the number is another's, or none.
-fn register_once(directory: &mut Directory) -> io::Result<Option<u32>> {
-    let staged = Staged::create(directory, "", MODE)?;
+fn open_directory(path: impl Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::open(path, flags, Mode::empty())
+}
+
+/// A file without a name. The error says that there is none on this file system, or that it could get none in this sandbox.
+fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    if is_link_refused() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    fs::openat(directory, c".", flags, Mode::from_raw_mode(MODE))
+}
+
+/// Makes a file this process's life: it gets its name when it is locked. None: the number is another's, or none.
+fn begin(
+    file: BorrowedFd<'_>,
+    link: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<Option<u32>> {
     // Whatever the umask says: others must be able to look.
-    fs::fchmod(staged.file(), Mode::from_raw_mode(MODE))?;
-    let number = fs::fstat(staged.file())?.st_ino as u32 & UNREGISTERED;
+    fs::fchmod(file, Mode::from_raw_mode(MODE))?;
+    let number = fs::fstat(file)?.st_ino as u32 & UNREGISTERED;
     if number == 0 || number == UNREGISTERED {
-        staged.discard(directory);
         return Ok(None);
     }
-    let locked = life::lock(staged.file())?;
-    match staged.link(directory, &name_of(number)) {
-        Ok(_) => {
+    let locked = life::lock(file)?;
+    match link(name_of(number).path()) {
+        Ok(()) => {
             locked.keep();
             Ok(Some(number))
         }
@@ -196,41 +245,45 @@ fn register_once(directory: &mut Directory) -> io::Result<Option<u32>> {
     }
 }
 
-/// Opens what may be a life. It is looked at before it is opened: opening what a stranger planted might not come back.
-fn find(path: &std::path::Path) -> io::Result<OwnedFd> {
+/// Looks at what may be a life, without opening it: opening what a stranger planted might not come back.
+fn look(directory: BorrowedFd<'_>, name: impl Arg) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = fs::openat(CWD, path, flags, Mode::empty())?;
-    if !is_file(found.as_fd())? {
-        return Err(Errno::NXIO);
+    let seen = fs::openat(directory, name, flags, Mode::empty())?;
+    match is_file(seen.as_fd())? {
+        true => Ok(seen),
+        false => Err(Errno::NXIO),
     }
+}
+
+/// Opens what was looked at.
+fn open_seen(seen: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    fs::openat(CWD, proc_link(found.as_fd()), flags, Mode::empty())
+    fs::openat(CWD, proc_link(seen.as_fd()).path(), flags, Mode::empty())
 }
 
 fn is_file(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(FileType::from_raw_mode(fs::fstat(file)?.st_mode) == FileType::RegularFile)
 }
 
-fn remove(directory: &Directory, name: &OsStr, _file: BorrowedFd<'_>) -> bool {
-    let (at, path) = directory.locate(name);
-    fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
+fn remove(directory: BorrowedFd<'_>, name: &CStr, _file: BorrowedFd<'_>) -> bool {
+    fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
 }
 
 /// Goes through what the dead have left. Answers for how many files `work` is true.
 fn left(
-    directory: &Directory,
-    work: impl Fn(&Directory, &OsStr, BorrowedFd<'_>) -> bool,
+    directory: BorrowedFd<'_>,
+    work: impl Fn(BorrowedFd<'_>, &CStr, BorrowedFd<'_>) -> bool,
 ) -> io::Result<usize> {
-    let (at, here) = directory.locate(".");
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listed = fs::openat(directory, c".", flags, Mode::empty())?;
+    let mut buffer = [MaybeUninit::uninit(); ENTRIES_LEN];
+    let mut entries = RawDir::new(listed, &mut buffer);
     let mut count = 0;
-    for entry in Dir::new(fs::openat(at, &here, flags, Mode::empty())?)? {
+    while let Some(entry) = entries.next() {
         let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if !is_life(name) {
-            continue;
-        }
-        if let Ok(file) = find(&directory.path().join(name))
+        let name = entry.file_name();
+        if is_life(OsStr::from_bytes(name.to_bytes()))
+            && let Ok(file) = look(directory, name).and_then(|seen| open_seen(&seen))
             && !life::is_locked(file.as_fd())
             && work(directory, name, file.as_fd())
         {

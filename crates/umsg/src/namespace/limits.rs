@@ -131,6 +131,11 @@ impl Namespace {
         Ok(record.map(|record| record.limits).unwrap_or_default())
     }
 
+    /// The limit of bytes that holds now. None also where it can't be read.
+    pub(crate) fn max_bytes(&self) -> Option<u64> {
+        record::max_bytes(self.path(), self.owner())
+    }
+
     /// Sets the limits: all at once, for everybody who asks from then on. Queues that exist keep theirs.
     ///
     /// # Errors

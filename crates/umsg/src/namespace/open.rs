@@ -164,7 +164,7 @@ pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
         && fs::fstat(&file).is_ok_and(|stat| has_several(&stat))
     {
         // By descriptor: the name may lead elsewhere by now.
-        let _ = fs::chmod(proc_link(file.as_fd()), Mode::empty());
+        let _ = fs::chmod(proc_link(file.as_fd()).path(), Mode::empty());
     }
 }
 

@@ -97,7 +97,8 @@ impl Unpublished {
     ) -> Result<OwnedFd, FileError> {
         let mut flags = access.flags() | OFlags::CLOEXEC;
         flags.set(OFlags::NONBLOCK, nonblocking);
-        fs::open(proc_link(self.file()), flags, Mode::empty()).map_err(|e| FileError::of("open", e))
+        fs::open(proc_link(self.file()).path(), flags, Mode::empty())
+            .map_err(|e| FileError::of("open", e))
     }
 
     /// Gives the file its mode (whatever the umask) and its name, and returns it. The name is the commit.

@@ -26,7 +26,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::{self, Errno};
@@ -37,6 +37,7 @@ use super::error::NamespaceError;
 use super::home::{Home, PidNamespace};
 use super::limits::Limits;
 use super::staged::Staged;
+use super::trust;
 
 pub(super) const NAME: &str = ".namespace";
 const SIZE: usize = 96;
@@ -84,6 +85,34 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
         }
         Err(e) => Err(NamespaceError::looking("open", directory.path(), e)),
     }
+}
+
+/// The namespace's limit of bytes, if a record says one that is whole and can be trusted. Takes no memory of malloc's if the path is short: a
+/// send asks when memory comes into use, and may be a signal handler's.
+pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = fs::open(path, flags, Mode::empty()).ok()?;
+    let owner = trust::owner_of_trusted(&fs::fstat(&directory).ok()?, trusted)?;
+    let is_record = |stat: Stat| {
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        (is_file && [0, owner].contains(&stat.st_uid)).then_some(())
+    };
+    // First by its name: what a stranger put there is not opened.
+    is_record(fs::statat(&directory, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::openat(&directory, NAME, flags, Mode::empty()).ok()?;
+    is_record(fs::fstat(&file).ok()?)?;
+    let mut bytes = [0; SIZE + 1];
+    let length = io::pread(&file, &mut bytes, 0).ok()?;
+    let record = whole(&bytes[..length])?;
+    record.limits.max_bytes
+}
+
+/// The record that has these bytes, if all of them make sense.
+fn whole(bytes: &[u8]) -> Option<Record> {
+    let bytes = <&[u8; SIZE]>::try_from(bytes).ok()?;
+    let record = fields(bytes);
+    (encode(&record) == *bytes && record.limits.validate().is_ok()).then_some(record)
 }
 
 fn is_trusted(directory: &Directory, record: &Stat) -> bool {

@@ -8,6 +8,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::{self, Errno};
@@ -107,7 +108,10 @@ impl Staged {
     ) -> io::Result<()> {
         match &self.temporary {
             Some(temporary) => link_temporary(directory, temporary, into, name),
-            None => link_unnamed(self.file.as_fd(), into, name),
+            None => {
+                let (to, new) = into.locate(name);
+                link_unnamed(self.file.as_fd(), to, &new)
+            }
         }
     }
 
@@ -145,24 +149,29 @@ fn link_temporary(
 }
 
 /// Whether a sandbox refuses linkat(2), without which an unnamed file gets no name. The kernel answers ENOENT to an empty path.
-fn is_link_refused() -> bool {
+pub(super) fn is_link_refused() -> bool {
     fs::linkat(CWD, c"", CWD, c"", AtFlags::empty()) != Err(Errno::NOENT)
 }
 
-/// By the descriptor itself, which Linux allows its opener since 6.10 and privilege before; else through /proc.
-fn link_unnamed(file: BorrowedFd<'_>, directory: &Directory, name: &OsStr) -> io::Result<()> {
-    let (to, new) = directory.locate(name);
-    match fs::linkat(file, c"", to, &new, AtFlags::EMPTY_PATH) {
+/// Names an unnamed file in the directory `to`. By the descriptor itself, which Linux allows its opener since 6.10 and privilege before; else
+/// through /proc. Takes no memory of malloc's if the name is short.
+pub(super) fn link_unnamed(file: BorrowedFd<'_>, to: BorrowedFd<'_>, new: &Path) -> io::Result<()> {
+    match fs::linkat(file, c"", to, new, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT | Errno::PERM | Errno::INVAL | Errno::ACCESS | Errno::NOSYS) => {
-            link_through_proc(file, directory, name)
+            link_through_proc(file, to, new)
         }
         outcome => outcome,
     }
 }
 
-fn link_through_proc(file: BorrowedFd<'_>, directory: &Directory, name: &OsStr) -> io::Result<()> {
-    let (to, new) = directory.locate(name);
-    fs::linkat(CWD, proc_link(file), to, &new, AtFlags::SYMLINK_FOLLOW)
+fn link_through_proc(file: BorrowedFd<'_>, to: BorrowedFd<'_>, new: &Path) -> io::Result<()> {
+    fs::linkat(
+        CWD,
+        proc_link(file).path(),
+        to,
+        new,
+        AtFlags::SYMLINK_FOLLOW,
+    )
 }
 
 #[cfg(test)]
@@ -234,8 +243,10 @@ mod tests {
     fn an_unnamed_file_can_be_linked_through_proc_where_the_descriptor_is_refused() {
         let dir = TestDir::new();
         let staged = Staged::create(&mut directory(&dir), "", 0o600).unwrap();
-        link_through_proc(staged.file(), &directory(&dir), OsStr::new("q")).unwrap();
-        let again = link_through_proc(staged.file(), &directory(&dir), OsStr::new("q"));
+        let directory = directory(&dir);
+        let (to, new) = directory.locate("q");
+        link_through_proc(staged.file(), to, &new).unwrap();
+        let again = link_through_proc(staged.file(), to, &new);
         assert_eq!(again, Err(Errno::EXIST));
         assert_eq!(dir.names(), ["q"]);
     }

@@ -7,8 +7,9 @@
 //! Judged is the directory itself, not those above it: with a stranger's directory in between, that
 //! stranger chooses which of root's and the caller's directories is used, no more.
 
-use super::directory::Directory;
+use super::directory::{Directory, permissions};
 use super::error::NamespaceError;
+use rustix::fs::Stat;
 
 const STICKY: u32 = 0o1000;
 
@@ -39,6 +40,13 @@ pub(super) fn check_owner(directory: &Directory, trusted: u32) -> Result<(), Nam
         owner,
         trusted,
     })
+}
+
+/// The owner of a directory that [`check`] lets pass.
+pub(super) fn owner_of_trusted(directory: &Stat, trusted: u32) -> Option<u32> {
+    let (owner, mode) = (directory.st_uid, permissions(directory));
+    let is_sticky = mode & 0o022 == 0 || mode & STICKY != 0;
+    (is_sticky && [0, trusted].contains(&owner)).then_some(owner)
 }
 
 #[cfg(test)]

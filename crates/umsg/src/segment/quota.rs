@@ -38,12 +38,7 @@ impl Quota {
     #[cold]
     fn allows_slow(&self, more: usize) -> bool {
         // A namespace that can't be asked any more (removed, or out of sight) has no say.
-        let Some(limit) = self
-            .namespace
-            .limits()
-            .ok()
-            .and_then(|limits| limits.max_bytes)
-        else {
+        let Some(limit) = self.namespace.max_bytes() else {
             self.unlimited_until
                 .store(clock::monotonic().saturating_add(TRUST), Ordering::Relaxed);
             return true;

@@ -1,0 +1,148 @@
+//! Calls that a signal handler may make touch no memory of malloc's: the handler may have interrupted malloc, and malloc's lock is then
+//! its own thread's. A thread that waits for itself while it has a queue's lock stops all users of the queue.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::shared::Shared;
+use support::wait_until;
+use umsg::ring::{Options, Post, SendError, Sender};
+use umsg::sysv::Want;
+
+thread_local! {
+    /// Blocks that this thread has taken or given back.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+fn note() {
+    CALLS.set(CALLS.get() + 1);
+}
+
+/// The system's allocator, counting.
+struct Counting;
+
+// SAFETY: all is passed on to the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: our caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note();
+        // SAFETY: our caller's promises; the block came from there.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Does it, and fails if it takes or gives back memory of malloc's.
+#[track_caller]
+fn without_malloc<T>(call: impl FnOnce() -> T) -> T {
+    let before = CALLS.get();
+    let result = call();
+    assert_eq!(CALLS.get() - before, 0, "blocks of malloc's");
+    result
+}
+
+/// Has a process do it, and killed afterwards.
+fn by_the_dead(work: impl FnOnce()) {
+    let kill = || {
+        work();
+        // SAFETY: a signal to this process.
+        unsafe { libc::raise(libc::SIGKILL) }
+    };
+    Child::run(kill).expect(Exit::Signal(libc::SIGKILL), "one that is killed");
+}
+
+#[test]
+fn a_receive_that_finds_the_dead_holder_of_a_message_takes_no_memory() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    queue.send(b"x", 0).unwrap();
+    by_the_dead(|| std::mem::forget(queue.try_receive_lease().unwrap()));
+    let mut room = [0; 8];
+    without_malloc(|| queue.try_receive(&mut room)).unwrap();
+}
+
+#[test]
+fn a_receive_of_a_system_v_queue_that_finds_the_dead_holder_of_a_message_takes_no_memory() {
+    let place = Place::new();
+    let queue = place.create_typed(7);
+    queue.try_send(1, b"x").unwrap();
+    by_the_dead(|| std::mem::forget(queue.try_lease(Want::Any).unwrap()));
+    let mut room = [0; 8];
+    without_malloc(|| queue.try_receive(Want::Any, &mut room)).unwrap();
+}
+
+#[test]
+fn a_send_to_a_ring_whose_owner_is_dead_takes_no_memory() {
+    let place = Place::new();
+    let make = || {
+        let mut options = Options::new();
+        options.entries(4).overflow(0);
+        let ring = options.create_in(&place.namespace, "/ring").unwrap();
+        let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
+        while sender.try_send(&Post::new(1)).is_ok() {}
+        ring
+    };
+    let opened = Shared::<AtomicU64>::new();
+    let mut owner = Child::run(|| {
+        let _ring = make();
+        opened.store(1, SeqCst);
+        std::thread::sleep(Duration::from_secs(600));
+        0
+    });
+    let is_made = || opened.load(SeqCst) == 1;
+    assert!(wait_until(Duration::from_secs(60), is_made));
+    let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
+    owner.kill();
+    let post = Post::new(2);
+    let sent = without_malloc(|| sender.send_timeout(&post, Duration::from_secs(60)));
+    assert!(matches!(sent, Err(SendError::OwnerDead)), "{sent:?}");
+}
+
+/// A life is registered by the first lease of a process.
+#[test]
+fn the_first_lease_of_a_process_takes_no_memory() {
+    let place = Place::new();
+    let (queue, typed) = (place.create("/q", 4, 8), place.create_typed(7));
+    queue.send(b"x", 0).unwrap();
+    typed.try_send(1, b"x").unwrap();
+    // What others have left is swept meanwhile.
+    by_the_dead(|| std::mem::forget(queue.try_receive_lease().unwrap()));
+    for is_typed in [false, true] {
+        let mut child = Child::run(|| {
+            match is_typed {
+                true => drop(without_malloc(|| typed.try_lease(Want::Any)).unwrap()),
+                false => drop(without_malloc(|| queue.try_receive_lease()).unwrap()),
+            }
+            0
+        });
+        child.expect(Exit::Code(0), "one that leases");
+    }
+}
+
+/// The namespace's limit of bytes is asked for when memory comes into use.
+#[test]
+fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
+    let place = Place::new();
+    let (queue, typed) = (place.create("/q", 1000, 8192), place.create_typed(7));
+    // So long the answer that there is no limit is believed.
+    std::thread::sleep(Duration::from_millis(150));
+    let message = [7; 8192];
+    without_malloc(|| {
+        for _ in 0..1000 {
+            queue.try_send(&message, 0).unwrap();
+        }
+        typed.try_send(1, &message).unwrap();
+    });
+}
