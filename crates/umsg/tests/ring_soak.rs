@@ -24,6 +24,9 @@ use support::shared::{Shared, Zeroed};
 use support::{Random, now, poll_readable};
 use umsg::ring::{Message, Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
 
+#[global_allocator]
+static ALLOCATOR: harass::Vigilant = harass::Vigilant;
+
 /// The first roles send, the last one owns the ring.
 const SENDERS: usize = 4;
 const NAME: &str = "/soak";

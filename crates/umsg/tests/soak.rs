@@ -22,6 +22,9 @@ use support::turns::Turns;
 use support::{Random, wait_until};
 use umsg::posix::{self, Lease, Queue, ReceiveError, SendError, unlink_in};
 
+#[global_allocator]
+static ALLOCATOR: harass::Vigilant = harass::Vigilant;
+
 /// The longest message, in bytes.
 const SIZE: usize = 200;
 /// Soaks in this file, which share the time.

@@ -23,6 +23,9 @@ use support::turns::Turns;
 use support::{Random, wait_until};
 use umsg::sysv::{self, Change, ControlError, Lease, Queue, ReceiveError, SendError, Status, Want};
 
+#[global_allocator]
+static ALLOCATOR: harass::Vigilant = harass::Vigilant;
+
 /// Soaks in this file, which share the time.
 const SOAKS: u32 = 3;
 const WORKERS: usize = 8;
@@ -238,7 +241,8 @@ impl Work for Soak {
     }
 
     fn describe(&self) -> String {
-        format!("{:?}", self.queue.status())
+        let diagnosis = sysv::diagnose(&self.place.namespace, KEY);
+        format!("{:?}, {diagnosis:?}", self.queue.status())
     }
 
     fn judge(&self, round: &mut Figures, what: &str) {

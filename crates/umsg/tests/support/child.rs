@@ -28,10 +28,11 @@ fn portrait(pid: libc::pid_t) -> String {
         let stat = read("stat");
         let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| &rest[..1]);
         text += &format!(
-            "\n  process {pid}, thread {}: {state}, waits in {:?}, call and arguments {}",
+            "\n  process {pid}, thread {}: {state}, waits in {:?}, call and arguments {}, scheduled {}",
             task.file_name().display(),
             read("wchan"),
-            read("syscall").trim()
+            read("syscall").trim(),
+            read("schedstat").trim(),
         );
         let children = read("children");
         let children = children
@@ -276,14 +277,19 @@ fn let_children_complain() {
                 return of_tests(info);
             }
             complaints.fetch_add(1, Ordering::SeqCst);
-            write_error(&format!("child {}: {info}\n", std::process::id()));
-            // Last, for it takes such a lock.
-            let known = Backtrace::capture();
-            if known.status() == BacktraceStatus::Captured {
-                write_error(&known.to_string());
-            }
+            complain(&info.to_string());
         }));
     });
+}
+
+/// Says what is wrong with this process, and where that was found.
+pub fn complain(what: &str) {
+    write_error(&format!("child {}: {what}\n", std::process::id()));
+    // Last, for it takes a lock that a child may have inherited.
+    let known = Backtrace::capture();
+    if known.status() == BacktraceStatus::Captured {
+        write_error(&known.to_string());
+    }
 }
 
 fn write_error(text: &str) {

@@ -117,7 +117,7 @@ extern "C" fn storm(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
     // SAFETY: stored before the handler was installed, and never freed.
     let scene = unsafe { &*SCENE.load(SeqCst) };
     // SAFETY: `live` has paired the scene with its function.
-    unsafe { (scene.perform)(scene) };
+    super::vigil::handle(|| unsafe { (scene.perform)(scene) });
 }
 
 /// Signals of a storm are handled by using the queue; the call that one interrupts is restarted or not.

@@ -19,6 +19,7 @@ mod figures;
 mod leaks;
 mod rounds;
 mod supervisor;
+mod vigil;
 
 pub use calm::{CALM, Sleeper, expect_healthy, expect_prompt, wakes_poller, wakes_sleeper};
 pub use crew::commotion;
@@ -26,6 +27,7 @@ pub use figures::Figures;
 pub use leaks::Leaks;
 pub use rounds::soak;
 use supervisor::harass;
+pub use vigil::Vigilant;
 
 use super::journal::{How, Journal, Kind};
 use super::points::Face;

@@ -242,9 +242,10 @@ impl<W: Work> Supervisor<'_, W> {
     /// stopped may hold a lock, so time in which anybody is stopped does not count; neither does that of a call that
     /// waits for something that is not there. Calls that are to be back by a time are, though others are stopped.
     fn watch(&mut self, workers: &mut [Worker], passed: Duration) {
+        let mut stuck = None;
         let anybody_stopped = workers.iter().any(|worker| worker.stopped_until.is_some());
         let (full, empty) = self.work.lacks().unwrap_or((true, true));
-        for worker in workers {
+        for worker in &mut *workers {
             let hopeless = if worker.role < self.work.senders() {
                 full
             } else {
@@ -273,23 +274,31 @@ impl<W: Work> Supervisor<'_, W> {
                 }
                 self.seen.stall = self.seen.stall.max(watch.stalled);
                 self.seen.late = self.seen.late.max(watch.late);
-                let watch = *watch;
-                self.expect_to_get_on(part, watch);
+                if watch.stalled >= STUCK || watch.late >= STUCK {
+                    stuck = Some((part, *watch));
+                }
             }
+        }
+        if let Some((part, watch)) = stuck {
+            panic!(
+                "role {}, thread {} is stuck: {:?} in one call, {:?} of that after it was due; {:.0} ms since it began; {}",
+                part.role,
+                part.thread,
+                watch.stalled,
+                watch.late,
+                milliseconds(now() - watch.begun),
+                self.scene(workers),
+            );
         }
     }
 
-    fn expect_to_get_on(&self, part: Part, watch: Watch) {
-        assert!(
-            watch.stalled < STUCK && watch.late < STUCK,
-            "role {}, thread {} is stuck: {:?} in one call, {:?} of that after it was due; {:.0} ms since it began; queue {}",
-            part.role,
-            part.thread,
-            watch.stalled,
-            watch.late,
-            milliseconds(now() - watch.begun),
-            self.work.describe(),
-        );
+    /// What there is to see where a worker is stuck: the call may be another's that holds it up.
+    fn scene(&self, workers: &[Worker]) -> String {
+        let mut scene = String::new();
+        for worker in workers {
+            scene += &format!("\nrole {}:{}", worker.role, worker.child.portrait());
+        }
+        format!("queue {}{scene}", self.work.describe())
     }
 
     /// Lets the survivors end: senders first, while there are receivers.
@@ -297,7 +306,8 @@ impl<W: Work> Supervisor<'_, W> {
         for worker in &workers {
             worker.child.signal(libc::SIGCONT);
         }
-        for worker in &mut workers {
+        for number in 0..workers.len() {
+            let worker = &mut workers[number];
             for record in self.records(worker.role) {
                 record.go.store(1, SeqCst);
             }
@@ -305,14 +315,13 @@ impl<W: Work> Supervisor<'_, W> {
                 worker.child.signal_threads(libc::SIGUSR1);
                 worker.child.wait(Duration::from_millis(1)).is_some()
             });
-            let describe = || self.work.describe();
+            let role = worker.role;
             assert!(
                 ended,
-                "role {} is stuck at the end: {}{}",
-                worker.role,
-                describe(),
-                worker.child.portrait()
+                "role {role} is stuck at the end: {}",
+                self.scene(&workers)
             );
+            let worker = &mut workers[number];
             match worker.child.wait(Duration::ZERO) {
                 Some(Exit::Code(0)) => {}
                 Some(exit) => self.expect_to_be_excusable(worker.role, exit),

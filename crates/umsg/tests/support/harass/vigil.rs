@@ -1,0 +1,43 @@
+//! An allocator that ends a process in which a handler allocates: the handler may have interrupted malloc, and would then wait for a lock
+//! that its own thread has.
+
+use crate::support::child::complain;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// Whether the thread is in a handler.
+    static IS_HANDLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The system's allocator, for all but handlers.
+pub struct Vigilant;
+
+fn look() {
+    if IS_HANDLING.replace(false) {
+        complain("a handler allocates or frees memory");
+        std::process::abort();
+    }
+}
+
+// SAFETY: all is passed on to the system's.
+unsafe impl GlobalAlloc for Vigilant {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        look();
+        // SAFETY: our caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        look();
+        // SAFETY: our caller's promises; the block came from there.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// Does what a handler does.
+pub(super) fn handle(work: impl FnOnce()) {
+    let outer = IS_HANDLING.replace(true);
+    work();
+    IS_HANDLING.set(outer);
+}
