@@ -293,7 +293,12 @@ impl Stage {
 
     /// The ring whose doorbell is a socket of this name.
     fn ring_of(&self, socket: &str) -> Option<String> {
-        let inode: u64 = socket.strip_prefix(".bell-")?.parse().ok()?;
+        let inode: u64 = socket
+            .strip_prefix(".bell-")?
+            .split('-')
+            .next()?
+            .parse()
+            .ok()?;
         let mut rings = self
             .kept()
             .filter(|object| object.place.starts_with("ring/"));

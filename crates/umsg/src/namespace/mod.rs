@@ -16,7 +16,7 @@
 //! ├── bell                   root's, mode 1777: a FIFO for each queue that is polled, see `bells.rs`
 //! ├── ring                   root's, mode 1777: rings
 //! │   ├── jobs               the ring /jobs: a regular file of the user who receives from it
-//! │   └── .bell-1234         its doorbell: a socket with the number of that file's inode
+//! │   └── .bell-1234-2f...   its doorbell: a socket; the number of that file's inode, and a random one
 //! └── own                    root's, mode 1777
 //!     └── 1000               what user 1000 keeps for himself beside System V queues, see `msg/own.rs`
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape

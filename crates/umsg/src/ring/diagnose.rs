@@ -1,7 +1,6 @@
 //! What is the matter with a ring.
 
-use super::directory::bell;
-use super::doorbell::Button;
+use super::directory::button;
 use super::error::RingError;
 use super::message::HEAD;
 use crate::diagnosis::{self, Diagnosis, Repaired, Wait};
@@ -42,7 +41,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     let repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
     // Who polls is told by senders, one of whom may have died; a ring too many does no harm.
     if !repaired.done.is_empty() {
-        Button::Named(bell(namespace, file.as_fd())?).press();
+        button(namespace, file.as_fd())?.press();
     }
     Ok(Repaired {
         before: of_payload(repaired.before),

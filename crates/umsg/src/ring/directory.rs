@@ -1,8 +1,9 @@
 //! The rings of a namespace: finding, listing and removing them.
 
-use super::doorbell;
+use super::doorbell::Button;
 use super::error::RingError;
 use super::lock::Locked;
+use super::place::{self, Place};
 use super::sender::Sender;
 use super::shared::Shared;
 use super::status::{Status, status};
@@ -16,7 +17,6 @@ use crate::sync::Ordering;
 use crate::sys::process;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A ring of a namespace.
@@ -143,7 +143,8 @@ fn remove_file(
     }
     // A living owner's senders go on ringing.
     if is_left {
-        let _ = rustix::fs::unlink(bell(namespace, file.as_fd())?);
+        let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        namespace.remove_sockets_of_rings(&place::prefix(stat.st_ino), stat.st_uid);
         crash_point!(RING_CLEARED);
     }
     namespace.unlink_file_in(RINGS, name).map_err(file_error)
@@ -213,18 +214,28 @@ fn attach_file(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Segment, R
     Ok(segment)
 }
 
-/// Where the doorbell of the ring in a file is.
-pub(super) fn bell(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<PathBuf, OpenError> {
-    Ok(doorbell::path_of(namespace, inode(file)?))
+/// The button of the ring in a file.
+pub(super) fn button(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Button, RingError> {
+    button_of(namespace, file, &attach_file(namespace, file)?)
+}
+
+fn button_of(
+    namespace: &Namespace,
+    file: BorrowedFd<'_>,
+    segment: &Segment,
+) -> Result<Button, RingError> {
+    let place = Place::of(namespace, file, segment);
+    Ok(Button::Named(
+        place.map_err(|e| OpenError::from_errno("fstat", e))?,
+    ))
 }
 
 /// Opens a named ring for sending.
 pub(super) fn open(namespace: &Namespace, name: &OsStr) -> Result<Sender, RingError> {
     let name = QueueName::parse(name).map_err(OpenError::from)?;
     let (segment, file) = attach(namespace, &name)?;
-    let bell = bell(namespace, file.as_fd())?;
-    let shared = Shared::new(segment, doorbell::Button::Named(bell));
-    Ok(Sender::new(Arc::new(shared)))
+    let button = button_of(namespace, file.as_fd(), &segment)?;
+    Ok(Sender::new(Arc::new(Shared::new(segment, button))))
 }
 
 /// A ring's name in its namespace.

@@ -6,13 +6,13 @@
 //!   passes a descriptor  ---->                                     keeps the descriptor for its message
 //! ```
 //!
-//! A ring without a name has a pair of sockets, a named one a socket in its namespace beside its file. A sender rings only if the
-//! receiver is about to poll, which the ring's bell says: no system call otherwise.
+//! A ring without a name has a pair of sockets, a named one a socket in its namespace beside its file: see `place.rs`. A sender rings only if
+//! the receiver is about to poll, which the ring's bell says: no system call otherwise.
 
-use crate::namespace::{Namespace, RINGS};
+use super::place::{Address, Place};
 use crate::sys::limit;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::Mode;
 use rustix::io::{self, Errno};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -22,7 +22,7 @@ use rustix::net::{
 };
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Which message a descriptor goes with: the number that stands in `res` of the message, unlike that of the ring's other
 /// descriptors.
@@ -44,8 +44,8 @@ fn most() -> usize {
 pub(super) enum Button {
     /// Within a process and its forked children.
     Paired(OwnedFd),
-    /// In a namespace: the path of the socket.
-    Named(PathBuf),
+    /// In a namespace.
+    Named(Place),
 }
 
 impl Button {
@@ -54,77 +54,58 @@ impl Button {
     pub(super) fn press(&self) -> bool {
         is_rung(match self {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
-            Button::Named(path) => {
-                unnamed_socket().and_then(|socket| ring_path(socket.as_fd(), path))
-            }
+            Button::Named(place) => unnamed_socket()
+                .and_then(|socket| place.reach(|address| ring_at(socket.as_fd(), address))),
         })
     }
 
     /// Passes a descriptor on.
+    ///
+    /// # Errors
+    /// ENOENT, ECONNREFUSED if the owner of the ring has no socket there.
     pub(super) fn pass(&self, ticket: Ticket, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let label = ticket.to_ne_bytes();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [descriptor];
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        let bytes = [IoSlice::new(&label)];
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match self {
-            Button::Paired(socket) => sendmsg(socket, &bytes, &mut ancillary, flags)?,
-            Button::Named(path) => {
-                let address = Address::of(path)?;
-                sendmsg_addr(
-                    unnamed_socket()?,
-                    &address.socket,
-                    &bytes,
-                    &mut ancillary,
-                    flags,
-                )?
+            Button::Paired(socket) => pass_by(socket.as_fd(), None, ticket, descriptor),
+            Button::Named(place) => {
+                let socket = unnamed_socket()?;
+                place.reach(|to| pass_by(socket.as_fd(), Some(to), ticket, descriptor))
             }
-        };
-        Ok(())
+        }
     }
+}
+
+/// Passes a descriptor to a socket at an address; to the connected one if there is none.
+fn pass_by(
+    socket: BorrowedFd<'_>,
+    to: Option<&SocketAddrUnix>,
+    ticket: Ticket,
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let label = ticket.to_ne_bytes();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let bytes = [IoSlice::new(&label)];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    match to {
+        None => sendmsg(socket, &bytes, &mut ancillary, flags)?,
+        Some(address) => sendmsg_addr(socket, address, &bytes, &mut ancillary, flags)?,
+    };
+    Ok(())
 }
 
 fn ring_pair(socket: BorrowedFd<'_>) -> io::Result<usize> {
     rustix::net::send(socket, b".", SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
 }
 
-fn ring_path(socket: BorrowedFd<'_>, path: &Path) -> io::Result<usize> {
-    let address = Address::of(path)?;
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendto(socket, b".", flags, &address.socket)
-}
-
-/// Where a socket is: an address has room for 107 bytes, a namespace's path has more.
-struct Address {
-    socket: SocketAddrUnix,
-    /// The directory, if the way to the socket begins at its descriptor.
-    _directory: Option<OwnedFd>,
-}
-
-impl Address {
-    fn of(path: &Path) -> io::Result<Address> {
-        match SocketAddrUnix::new(path) {
-            Err(Errno::NAMETOOLONG) => Address::of_long(path),
-            socket => Ok(Address {
-                socket: socket?,
-                _directory: None,
-            }),
-        }
-    }
-
-    #[cold]
-    fn of_long(path: &Path) -> io::Result<Address> {
-        let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::INVAL)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(parent, flags, Mode::empty())?;
-        let way = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
-        Ok(Address {
-            socket: SocketAddrUnix::new(way.join(name))?,
-            _directory: Some(directory),
-        })
-    }
+fn ring_at(socket: BorrowedFd<'_>, address: &SocketAddrUnix) -> io::Result<usize> {
+    sendto(
+        socket,
+        b".",
+        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        address,
+    )
 }
 
 /// A socket that is full is readable; where there is none any more, nobody is to be told.
@@ -172,15 +153,7 @@ impl Doorbell {
     pub(super) fn at(path: PathBuf, mode: u32) -> io::Result<Doorbell> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        let address = Address::of(&path)?;
-        match bind(&socket, &address.socket) {
-            // Of another ring, whose file had this inode number and was deleted by hand.
-            Err(Errno::ADDRINUSE) => {
-                rustix::fs::unlink(&path)?;
-                bind(&socket, &address.socket)?;
-            }
-            other => other?,
-        }
+        bind(&socket, Address::of(&path)?.socket())?;
         let doorbell = Doorbell::new(socket, Some(path.clone()));
         rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?;
         Ok(doorbell)
@@ -199,7 +172,9 @@ impl Doorbell {
     pub(super) fn ring(&self, button: &Button) {
         let _ = match button {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
-            Button::Named(path) => ring_path(self.socket.as_fd(), path),
+            // The receiver made the socket and did not remove it yet: nothing else has its name.
+            Button::Named(place) => Address::of(place.path())
+                .and_then(|address| ring_at(self.socket.as_fd(), address.socket())),
         };
     }
 
@@ -293,30 +268,5 @@ impl Doorbell {
 impl Drop for Doorbell {
     fn drop(&mut self) {
         self.unhang();
-    }
-}
-
-/// Where the doorbell of a named ring is: beside its file, by the file's inode number.
-pub(super) fn path_of(namespace: &Namespace, inode: u64) -> PathBuf {
-    namespace.path().join(RINGS).join(format!(".bell-{inode}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_doorbell_takes_the_place_of_one_that_was_left_there() {
-        let home = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = home.path().join(".bell-1");
-        let mut left = Doorbell::at(path.clone(), 0o600).unwrap();
-        left.leave();
-        drop(left);
-        assert!(path.exists());
-        let mut doorbell = Doorbell::at(path.clone(), 0o600).unwrap();
-        assert!(Button::Named(path.clone()).press());
-        assert!(matches!(doorbell.take_one(), Ok(Some(None))));
-        drop(doorbell);
-        assert!(!path.exists());
     }
 }

@@ -34,6 +34,7 @@ mod error;
 mod lock;
 mod message;
 mod options;
+mod place;
 mod receiver;
 mod sender;
 mod shared;

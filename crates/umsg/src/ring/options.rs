@@ -4,12 +4,13 @@ use super::directory::{self, Name};
 use super::doorbell::{Button, Doorbell};
 use super::error::RingError;
 use super::message::{HEAD, INLINE};
+use super::place::Place;
 use super::receiver::Ring;
 use super::shared::Shared;
 use crate::crash::crash_point;
 use crate::error::OpenError;
 use crate::lives;
-use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished};
+use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished, random};
 use crate::queue::{DISABLED, ENABLED};
 use crate::segment::{self, Layout, Policy, Quota, Segment};
 use crate::sync::Ordering;
@@ -17,7 +18,6 @@ use crate::sys::required;
 use crate::sys::{file, process, thread};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
-use std::path::PathBuf;
 
 /// What a ring is to be.
 ///
@@ -130,15 +130,18 @@ impl Options {
             let mut segment = self.fill(new.file(), new.mode())?;
             segment.set_quota(quota);
             name_owner(&segment);
+            // Relaxed: nobody else sees the segment before its file is linked.
+            let bell = &segment.fixed().ownership.bell;
+            bell.store(random(), Ordering::Relaxed);
             let mode = new.mode();
             match new.publish(&name, file_mode(mode)) {
                 Ok(file) => {
                     crash_point!(RING_NAMED);
                     let name = Name::new(namespace, name, file.as_fd())?;
-                    return match doorbell_of(namespace, file.as_fd(), file_mode(mode)) {
-                        Ok((path, doorbell)) => {
+                    return match doorbell_of(namespace, file.as_fd(), &segment, file_mode(mode)) {
+                        Ok((place, doorbell)) => {
                             crash_point!(RING_MADE);
-                            let shared = Shared::new(segment, Button::Named(path));
+                            let shared = Shared::new(segment, Button::Named(place));
                             Ok(Ring::new(shared, doorbell, Some(name)))
                         }
                         Err(error) => {
@@ -194,10 +197,12 @@ fn file_mode(mode: u32) -> u32 {
 fn doorbell_of(
     namespace: &Namespace,
     file: BorrowedFd<'_>,
+    segment: &Segment,
     mode: u32,
-) -> Result<(PathBuf, Doorbell), OpenError> {
-    let path = directory::bell(namespace, file)?;
-    let doorbell =
-        Doorbell::at(path.clone(), mode).map_err(|e| OpenError::from_errno("bind", e))?;
-    Ok((path, doorbell))
+) -> Result<(Place, Doorbell), OpenError> {
+    let place =
+        Place::of(namespace, file, segment).map_err(|e| OpenError::from_errno("fstat", e))?;
+    let doorbell = Doorbell::at(place.path().to_owned(), mode)
+        .map_err(|e| OpenError::from_errno("bind", e))?;
+    Ok((place, doorbell))
 }

@@ -247,6 +247,8 @@ pub(crate) struct Ownership {
     /// How many senders were given a number, and how many descriptors.
     pub(crate) senders: AtomicU32,
     pub(crate) descriptors: AtomicU32,
+    /// The random part of the doorbell's name.
+    pub(crate) bell: AtomicU64,
 }
 
 /// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and

@@ -1,0 +1,239 @@
+//! The place of a named ring's doorbell: no other user takes it first, and no other user's socket passes for it.
+//!
+//! The directory `ring/` may be open to all users. The name of a doorbell has a random part, so no other user can take the name before the receiver
+//! does. The directory is sticky: while the socket has its name, only the receiver's user and root can remove it. Afterwards another user may put
+//! anything there. So a sender identifies the socket each time, and sends to the identified object:
+//!
+//! 1. open(2) with `O_PATH` names the file and opens nothing.
+//! 2. fstat(2) of that descriptor says whether it is a socket of the user who owns the ring's file.
+//! 3. The descriptor's link in /proc is the address: it leads to that very socket.
+//!
+//! The random part is a number in the segment, which senders may overwrite. The inode number before it is that of the ring's file, which the segment
+//! cannot change: a forged number leads to no doorbell of another ring.
+
+use crate::namespace::{Namespace, RINGS};
+use crate::segment::Segment;
+use crate::sync::Ordering;
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::{self, Errno};
+use rustix::net::SocketAddrUnix;
+use std::path::{Path, PathBuf};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// The user who owns the ring's file.
+    owner: u32,
+}
+
+impl Place {
+    /// The place of the doorbell of the ring in a file.
+    pub(super) fn of(
+        namespace: &Namespace,
+        file: BorrowedFd<'_>,
+        segment: &Segment,
+    ) -> io::Result<Place> {
+        let stat = fs::fstat(file)?;
+        // Relaxed: stored before the ring could be found.
+        let number = segment.fixed().ownership.bell.load(Ordering::Relaxed);
+        let name = format!("{}{number:016x}", prefix(stat.st_ino));
+        Ok(Place {
+            path: namespace.path().join(RINGS).join(name),
+            owner: stat.st_uid,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Sends to the socket at this place, if it is the ring's.
+    ///
+    /// # Errors
+    /// ENOENT if the ring's owner has no socket there.
+    pub(super) fn reach<T>(
+        &self,
+        send: impl Fn(&SocketAddrUnix) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let seen = match fs::open(&self.path, flags, Mode::empty()) {
+            Err(Errno::MFILE) => {
+                self.check(&fs::lstat(&self.path)?)?;
+                return self.reach_by_name(Errno::MFILE, send);
+            }
+            seen => seen?,
+        };
+        self.check(&fs::fstat(&seen)?)?;
+        match send(&SocketAddrUnix::new(link(&seen))?) {
+            // The socket is there, so /proc is not.
+            Err(Errno::NOENT) => self.reach_by_name(Errno::NOENT, send),
+            outcome => outcome,
+        }
+    }
+
+    fn check(&self, stat: &Stat) -> io::Result<()> {
+        let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+        match is_socket && stat.st_uid == self.owner {
+            true => Ok(()),
+            false => Err(Errno::NOENT),
+        }
+    }
+
+    /// Sends by the path, where /proc or a further descriptor is missing. Another user may put a socket there after the check, so the ring has to
+    /// be the caller's or root's.
+    fn reach_by_name<T>(
+        &self,
+        error: Errno,
+        send: impl Fn(&SocketAddrUnix) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if ![0, crate::namespace::caller()].contains(&self.owner) {
+            return Err(error);
+        }
+        send(Address::of(&self.path)?.socket())
+    }
+}
+
+/// What the names of the doorbells of a file begin with.
+pub(super) fn prefix(inode: u64) -> String {
+    format!(".bell-{inode}-")
+}
+
+/// The address of a path, which may be longer than the 107 bytes that an address has room for.
+pub(super) struct Address {
+    socket: SocketAddrUnix,
+    /// The directory, if the way to the socket begins at its descriptor.
+    _directory: Option<OwnedFd>,
+}
+
+impl Address {
+    pub(super) fn of(path: &Path) -> io::Result<Address> {
+        match SocketAddrUnix::new(path) {
+            Err(Errno::NAMETOOLONG) => Address::of_long(path),
+            socket => Ok(Address {
+                socket: socket?,
+                _directory: None,
+            }),
+        }
+    }
+
+    #[cold]
+    fn of_long(path: &Path) -> io::Result<Address> {
+        let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::INVAL)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = fs::open(parent, flags, Mode::empty())?;
+        Ok(Address {
+            socket: SocketAddrUnix::new(link(&directory).join(name))?,
+            _directory: Some(directory),
+        })
+    }
+
+    pub(super) fn socket(&self) -> &SocketAddrUnix {
+        &self.socket
+    }
+}
+
+/// The name in /proc of an open file.
+fn link(file: &OwnedFd) -> PathBuf {
+    Path::new("/proc/self/fd").join(file.as_raw_fd().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::{Options, Post, Ring, SendError, Sender, Until};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+    use tempfile::TempDir;
+
+    const STRANGER: u32 = 65534;
+
+    fn named() -> (TempDir, Namespace, Ring, Sender, PathBuf) {
+        let home = tempfile::tempdir_in("/dev/shm").unwrap();
+        let namespace = Namespace::at(home.path()).unwrap();
+        let ring = Options::new().create_in(&namespace, "/r").unwrap();
+        let sender = Sender::open_in(&namespace, "/r").unwrap();
+        let bell = bells(&namespace).remove(0);
+        (home, namespace, ring, sender, bell)
+    }
+
+    fn bells(namespace: &Namespace) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(namespace.path().join(RINGS)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .filter(|path| path.to_string_lossy().contains(".bell-"))
+            .collect()
+    }
+
+    fn pass(sender: &Sender) -> Result<(), SendError> {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        sender.send_fd(&Post::new(1), file.as_fd(), Until::Now)
+    }
+
+    fn bind(path: &Path) -> UnixDatagram {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    }
+
+    #[test]
+    fn the_name_of_a_doorbell_cannot_be_told_before_it_is_made() {
+        let (_home, namespace, _ring, _sender, bell) = named();
+        let file = fs::stat(namespace.path().join(RINGS).join("r")).unwrap();
+        let name = bell.file_name().unwrap().to_str().unwrap();
+        let number = name.strip_prefix(&prefix(file.st_ino)).unwrap();
+        assert_eq!(number.len(), 16);
+        assert_ne!(number, "0000000000000000");
+    }
+
+    #[test]
+    fn no_socket_of_another_user_is_sent_a_descriptor() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (_home, _namespace, _ring, sender, bell) = named();
+        std::fs::remove_file(&bell).unwrap();
+        let strangers = bind(&bell);
+        std::os::unix::fs::lchown(&bell, Some(STRANGER), None).unwrap();
+        assert!(matches!(pass(&sender), Err(SendError::OwnerDead)));
+        let got = strangers.recv(&mut [0; 8]).unwrap_err();
+        assert_eq!(got.kind(), std::io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn what_is_no_socket_in_place_of_a_doorbell_is_neither_followed_nor_opened() {
+        let (home, _namespace, _ring, sender, bell) = named();
+        let elsewhere = home.path().join("elsewhere");
+        let led_to = bind(&elsewhere);
+        type Plant = fn(&Path, &Path);
+        let plants: [Plant; 4] = [
+            |bell, to| std::os::unix::fs::symlink(to, bell).unwrap(),
+            |bell, _| fs::mkfifoat(fs::CWD, bell, Mode::RWXU).unwrap(),
+            |bell, _| std::fs::create_dir(bell).unwrap(),
+            |bell, _| std::fs::write(bell, b"").unwrap(),
+        ];
+        for plant in plants {
+            let _ = std::fs::remove_file(&bell).or_else(|_| std::fs::remove_dir(&bell));
+            plant(&bell, &elsewhere);
+            assert!(matches!(pass(&sender), Err(SendError::OwnerDead)));
+            let got = led_to.recv(&mut [0; 8]).unwrap_err();
+            assert_eq!(got.kind(), std::io::ErrorKind::WouldBlock);
+        }
+    }
+
+    #[test]
+    fn a_forged_number_leads_to_no_doorbell_of_another_ring() {
+        let (_home, namespace, ring, _sender, bell) = named();
+        let mut other = Options::new().create_in(&namespace, "/other").unwrap();
+        other.pollable();
+        let bells = bells(&namespace);
+        let of_other = bells.iter().find(|path| **path != bell).unwrap();
+        let name = of_other.to_str().unwrap();
+        let number = u64::from_str_radix(&name[name.len() - 16..], 16).unwrap();
+        let forged = &ring.shared.ownership().bell;
+        forged.store(number, Ordering::Relaxed);
+        let sender = Sender::open_in(&namespace, "/r").unwrap();
+        assert!(matches!(pass(&sender), Err(SendError::OwnerDead)));
+    }
+}
