@@ -2,8 +2,8 @@
 //!
 //! A registration of epoll belongs to a number and an open file description. The drop-in registers a doorbell, of which each number of an
 //! *attachment* of a process has one from its first registration on. A fork copies attachments; a process that receives a
-//! descriptor, or keeps it over exec, attaches anew. So two processes that share a description may have different doorbells. A set
-//! with a registration of which this can be seen is [tainted](Descriptors::concerns_a_doorbell).
+//! descriptor, or keeps it over exec, attaches anew. So two processes that share a description may have different doorbells. A
+//! registration is *lost* in the drop-in if its doorbell is closed while its description is open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -39,6 +39,15 @@ struct Registration {
     number: i32,
     member: Description,
     bell: Bell,
+    /// What comes with its events.
+    data: i64,
+}
+
+impl Registration {
+    /// By this the kernel finds it.
+    fn key(&self) -> (Description, i32, Description) {
+        (self.set, self.number, self.member)
+    }
 }
 
 /// What is open.
@@ -48,7 +57,8 @@ pub struct Descriptors {
     mail: VecDeque<Descriptor>,
     sets: BTreeSet<Description>,
     registrations: BTreeSet<Registration>,
-    tainted: BTreeSet<Description>,
+    /// What comes with the events of a registration that is made or changed now.
+    data: i64,
     /// The queue that a name leads to.
     names: [Option<Queue>; NAMES],
     queues: BTreeMap<Description, Queue>,
@@ -98,28 +108,17 @@ impl Descriptors {
         self.settle();
     }
 
-    /// A process is about to change a set: with another doorbell than the one that is registered, the answers may differ.
-    pub fn before(&mut self, process: usize, act: Act) {
-        let Act::Control {
-            set, fd, operation, ..
+    /// A process is about to act, in the step of this number. A registration opens a doorbell, also one that is refused.
+    pub fn before(&mut self, number: usize, process: usize, act: Act) {
+        self.data = number as i64;
+        if let Act::Control {
+            fd,
+            operation: libc::EPOLL_CTL_ADD,
+            ..
         } = act
-        else {
-            return;
-        };
-        let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
-            return;
-        };
-        let has = self.processes[process].bells.get(&(member.attachment, fd));
-        let is_other = |registration: &Registration| {
-            registration.set == set.description
-                && registration.number == fd
-                && registration.member == member.description
-                && has != Some(&registration.bell)
-        };
-        if self.is_queue(member) && self.registrations.iter().any(is_other) {
-            self.tainted.insert(set.description);
-        }
-        if operation == libc::EPOLL_CTL_ADD && self.is_queue(member) {
+            && let Some(member) = self.at(process, fd)
+            && self.is_queue(member)
+        {
             self.bell(process, (member.attachment, fd));
         }
     }
@@ -211,15 +210,14 @@ impl Descriptors {
             number: fd,
             member: member.description,
             bell,
+            data: self.data,
         };
-        match operation {
-            libc::EPOLL_CTL_ADD => {
-                self.registrations.insert(registration);
-            }
-            libc::EPOLL_CTL_DEL => {
-                self.registrations.remove(&registration);
-            }
-            _ => {}
+        if operation != libc::EPOLL_CTL_ADD {
+            self.registrations
+                .retain(|one| one.key() != registration.key());
+        }
+        if operation != libc::EPOLL_CTL_DEL {
+            self.registrations.insert(registration);
         }
     }
 
@@ -279,8 +277,7 @@ impl Descriptors {
         self.settle();
     }
 
-    /// Forgets what is closed. A doorbell that goes before its description has taken its registrations along; one that is
-    /// there after it would go on ringing.
+    /// Forgets what is closed.
     fn settle(&mut self) {
         for process in &mut self.processes {
             let numbers = &process.numbers;
@@ -294,39 +291,52 @@ impl Descriptors {
             .chain(&self.mail)
             .map(|descriptor| descriptor.description)
             .collect();
-        let bells = self.processes.iter().flat_map(|one| one.bells.values());
-        let bells: BTreeSet<Bell> = bells.copied().collect();
-        let (tainted, sets) = (&mut self.tainted, &self.sets);
-        self.registrations.retain(|registration| {
-            let is_open = open.contains(&registration.member);
-            let rings = bells.contains(&registration.bell);
-            if is_open != rings && !sets.contains(&registration.member) {
-                tainted.insert(registration.set);
-            }
-            is_open && open.contains(&registration.set)
-        });
+        self.registrations
+            .retain(|one| open.contains(&one.member) && open.contains(&one.set));
     }
 
-    /// Whether an act asks a set with a registration whose doorbell is not shared as its queue is, or a set that has such a
-    /// set as a member.
-    pub fn concerns_a_doorbell(&self, process: usize, act: Act) -> bool {
-        let numbers = match act {
-            Act::WaitSet { set, .. } | Act::Control { set, .. } => [set, set],
-            Act::Poll { fds, .. } => fds,
-            Act::Select { fd } => [fd, fd],
-            _ => return false,
+    /// The registration that the kernel finds for an `epoll_ctl`, if the drop-in does not find it: its doorbell is another one than that of
+    /// the process.
+    pub fn is_registered_by_another_doorbell(&self, process: usize, set: i32, fd: i32) -> bool {
+        let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
+            return false;
         };
-        let mut asked: BTreeSet<Description> = numbers
-            .iter()
-            .filter_map(|&number| self.at(process, number))
-            .map(|descriptor| descriptor.description)
-            .collect();
-        for _ in 0..self.sets.len() {
-            let members = self.registrations.iter();
-            let members = members.filter(|one| asked.contains(&one.set));
-            let members: Vec<Description> = members.map(|one| one.member).collect();
-            asked.extend(members);
+        let own = self.processes[process].bells.get(&(member.attachment, fd));
+        let key = (set.description, fd, member.description);
+        let mut found = self.registrations.iter().filter(|one| one.key() == key);
+        self.is_queue(member) && found.any(|one| own != Some(&one.bell))
+    }
+
+    /// Whether a registration of a set is lost, or leads to a set with a lost registration.
+    fn is_lost(&self, registration: &Registration) -> bool {
+        match self.sets.contains(&registration.member) {
+            true => self.has_lost_members(registration.member),
+            false => {
+                let mut bells = self.processes.iter().flat_map(|one| one.bells.values());
+                bells.all(|&bell| bell != registration.bell)
+            }
         }
-        !asked.is_disjoint(&self.tainted)
+    }
+
+    /// The kernel lets no set become a member of itself.
+    fn has_lost_members(&self, set: Description) -> bool {
+        let mut members = self.registrations.iter().filter(|one| one.set == set);
+        members.any(|one| self.is_lost(one))
+    }
+
+    /// Whether a number leads to a set with a lost registration.
+    pub fn leads_to_lost_members(&self, process: usize, number: i32) -> bool {
+        self.at(process, number)
+            .is_some_and(|set| self.has_lost_members(set.description))
+    }
+
+    /// What comes with the events of the lost registrations of a set.
+    pub fn lost_data(&self, process: usize, set: i32) -> BTreeSet<i64> {
+        let set = self.description(process, set);
+        let members = self
+            .registrations
+            .iter()
+            .filter(|one| Some(one.set) == set && self.is_lost(one));
+        members.map(|one| one.data).collect()
     }
 }

@@ -46,6 +46,19 @@ impl Gap {
     }
 }
 
+/// What a set tells of other registrations than these: data and events. Nothing if it sleeps; `None` for an error.
+fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 2]>> {
+    let Some(reply) = reply else {
+        return Some(Vec::new());
+    };
+    let Outcome::Value(_) = reply.outcome else {
+        return None;
+    };
+    let (pairs, _) = reply.details.as_chunks::<2>();
+    let beside = pairs.iter().filter(|[data, _]| !lost.contains(data));
+    Some(beside.copied().collect())
+}
+
 /// What has happened in a history, as far as gaps depend on it.
 #[derive(Default)]
 pub struct Ledger {
@@ -96,9 +109,9 @@ impl Ledger {
         self.reordered.retain(|queue| waited_for.contains(queue));
     }
 
-    /// A process is about to act.
-    pub fn before(&mut self, process: usize, act: Act) {
-        self.descriptors.before(process, act);
+    /// A process is about to act, in the step of this number.
+    pub fn before(&mut self, number: usize, process: usize, act: Act) {
+        self.descriptors.before(number, process, act);
     }
 
     /// Both sides gave this answer.
@@ -119,10 +132,10 @@ impl Ledger {
         process: usize,
         act: Act,
         kernel: Option<&Reply>,
-        _other: Option<&Reply>,
+        other: Option<&Reply>,
     ) -> Option<Gap> {
         let descriptors = &self.descriptors;
-        if descriptors.concerns_a_doorbell(process, act) {
+        if self.is_of_another_doorbell(process, act, [kernel, other]) {
             Some(Gap::Doorbell)
         } else if descriptors.concerns_a_registration_kept_over_exec(process, act) {
             Some(Gap::NotifyOverExec)
@@ -134,6 +147,39 @@ impl Ledger {
             None
         }
     }
+
+    /// Whether `epoll_ctl` differs in that the drop-in does not find a registration, or a set in the events of lost registrations alone.
+    fn is_of_another_doorbell(
+        &self,
+        process: usize,
+        act: Act,
+        replies: [Option<&Reply>; 2],
+    ) -> bool {
+        let descriptors = &self.descriptors;
+        match act {
+            Act::Control {
+                set, operation, fd, ..
+            } => {
+                let expected = match operation {
+                    libc::EPOLL_CTL_ADD => [Outcome::Failed(Errno::EEXIST), Outcome::Value(0)],
+                    _ => [Outcome::Value(0), Outcome::Failed(Errno::ENOENT)],
+                };
+                descriptors.is_registered_by_another_doorbell(process, set, fd)
+                    && replies.map(|reply| reply.map(|reply| reply.outcome)) == expected.map(Some)
+            }
+            Act::WaitSet { set, .. } => {
+                let lost = descriptors.lost_data(process, set);
+                let [kernel, other] = replies.map(|reply| told_beside(&lost, reply));
+                !lost.is_empty() && kernel == other
+            }
+            Act::Poll { fds, .. } => fds
+                .iter()
+                .any(|&fd| descriptors.leads_to_lost_members(process, fd)),
+            Act::Select { fd } => descriptors.leads_to_lost_members(process, fd),
+            _ => false,
+        }
+    }
+
     /// Whether a blocked call differs because the kernel has begun it, or another one on the queue, anew: behind the others, and
     /// with another look at O_NONBLOCK.
     fn was_begun_anew(&self, process: usize, kernel: Option<&Reply>) -> bool {

@@ -122,7 +122,7 @@ impl Lockstep {
             }
             Act::Interrupt | Act::Disturb | Act::StopAndContinue => self.disturb(process, act)?,
             _ => {
-                self.ledger.before(process, act);
+                self.ledger.before(number, process, act);
                 self.call(number, process, act)?;
             }
         }
