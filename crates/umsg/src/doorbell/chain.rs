@@ -12,7 +12,7 @@ use super::descriptor::Gong;
 #[cfg(not(loom))]
 use super::helper::Feed;
 #[cfg(loom)]
-use crate::model::doorbell::Gong;
+use crate::model::doorbell::{Feed, Gong};
 
 /// What there is: messages, and room.
 const IN: u32 = 1;
@@ -398,6 +398,35 @@ impl Chain<'_> {
         // Others may poll already: what nobody has changed is no edge for them.
         self.hold(now, self.words.shown.get() & BUSY != 0);
     }
+
+    /// Has a helper's FIFO show what there is, and has the helper called when that changes: the number on which it sleeps.
+    pub(crate) fn hear(&self, feed: &Feed, now: Level) -> u32 {
+        let is_shared = feed.name != 0 && feed.name == self.words.name.get();
+        let to = packets(now.bits(), held(self.words.shown.get()));
+        // What nothing has changed is no edge for those who poll already.
+        let is_edge = !is_shared || self.words.told.get() != now.word();
+        if let Some(gong) = feed.gong(self.bell) {
+            gong.hold(to);
+            if feed.wants_edges() && is_edge {
+                gong.nudge();
+            }
+        }
+        let watched = self.watched.get();
+        if is_shared {
+            self.words.told.set(now.word());
+            self.words.shown.set(to);
+            self.watched.set(watched | LEVELS | HELPED | feed.wanted);
+        } else {
+            let heard = self.words.heard.get();
+            let others = if watched & PRIVATE != 0 { EDGES } else { 0 };
+            let edges = if feed.wants_edges() { EDGES } else { 0 };
+            let kept = heard & (FOREIGN | others);
+            self.words.heard.set(kept | edges | now.bits());
+            self.watched.set(watched | PRIVATE);
+        }
+        // Relaxed: changed under the lock.
+        self.words.calls.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(not(loom))]
@@ -434,35 +463,6 @@ impl Chain<'_> {
             gong.hold(packets(IN | OUT, 1));
             gong.nudge();
         }
-        self.words.calls.load(Ordering::Relaxed)
-    }
-
-    /// Has a helper's FIFO show what there is, and has the helper called when that changes: the number on which it sleeps.
-    pub(crate) fn hear(&self, feed: &Feed, now: Level) -> u32 {
-        let is_shared = feed.name != 0 && feed.name == self.words.name.get();
-        let to = packets(now.bits(), held(self.words.shown.get()));
-        // What nothing has changed is no edge for those who poll already.
-        let is_edge = !is_shared || self.words.told.get() != now.word();
-        if let Some(gong) = feed.gong(self.bell) {
-            gong.hold(to);
-            if feed.wants_edges() && is_edge {
-                gong.nudge();
-            }
-        }
-        let watched = self.watched.get();
-        if is_shared {
-            self.words.told.set(now.word());
-            self.words.shown.set(to);
-            self.watched.set(watched | LEVELS | HELPED | feed.wanted);
-        } else {
-            let heard = self.words.heard.get();
-            let others = if watched & PRIVATE != 0 { EDGES } else { 0 };
-            let edges = if feed.wants_edges() { EDGES } else { 0 };
-            let kept = heard & (FOREIGN | others);
-            self.words.heard.set(kept | edges | now.bits());
-            self.watched.set(watched | PRIVATE);
-        }
-        // Relaxed: changed under the lock.
         self.words.calls.load(Ordering::Relaxed)
     }
 }

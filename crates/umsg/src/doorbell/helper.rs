@@ -18,7 +18,7 @@
 
 use super::descriptor::{Doorbell, Gong};
 use super::kept::Sighting;
-use super::{MESSAGES, ROOM};
+use super::{MESSAGES, ROOM, is_called};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex;
 use crate::sys::mask::Masked;
@@ -206,8 +206,7 @@ impl Entry {
 
     /// Shows what there is if the helper was called; whether it has to try again.
     fn serve(&mut self) -> bool {
-        // Acquire: the flags that the caller took down.
-        if self.queue.calls().load(Ordering::Acquire) == self.value {
+        if !is_called(self.queue.calls(), self.value) {
             return false;
         }
         match self.queue.hear(&self.feed) {

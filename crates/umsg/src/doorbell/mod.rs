@@ -44,11 +44,12 @@ mod kept;
 mod spare;
 
 #[cfg(loom)]
-pub(crate) use crate::model::doorbell::Doorbell;
+pub(crate) use crate::model::doorbell::{Doorbell, Feed};
 pub(crate) use chain::{Chain, Level, Words};
 #[cfg(not(loom))]
-pub(crate) use descriptor::Doorbell;
+pub(crate) use {descriptor::Doorbell, helper::Feed};
 
+use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use {crate::error::Trouble, rustix::io::Errno, std::time::Duration};
 
@@ -67,6 +68,12 @@ pub(crate) const ROOM: u32 = 4;
 pub(crate) const HELPED: u32 = 8;
 /// A helper of a process that polls a FIFO of its own does. Cleared by the call.
 pub(crate) const PRIVATE: u32 = 16;
+
+/// Whether a helper was called since it read `value` in [`Words::calls`].
+pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {
+    // Acquire: pairs with the release in `Chain::call`, which has taken the helper's flag down before.
+    calls.load(Ordering::Acquire) != value
+}
 
 /// How long who begins to poll waits for a lock whose owner is stopped, and who stops does.
 #[cfg(not(loom))]

@@ -1,7 +1,8 @@
 //! The FIFO by which a modelled queue is polled: how many packets it holds. What the kernel does to a FIFO it does under a lock, so
 //! each change is one step here, which hands over what came before it.
 
-use crate::doorbell::{FULL, Lookup};
+use super::thread;
+use crate::doorbell::{FULL, Lookup, MESSAGES, ROOM};
 use crate::sync::{AtomicU32, Ordering};
 use std::sync::atomic::{AtomicBool, AtomicU32 as Plain, Ordering::Relaxed};
 
@@ -15,6 +16,16 @@ pub(crate) struct Doorbell {
     left: Plain,
     /// Whether it was swept away.
     is_gone: AtomicBool,
+    /// The threads that can't ring it, those of other users: a bit each.
+    strangers: Plain,
+}
+
+/// A FIFO that a helper feeds: one of its process's own, or the shared one.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    own: Option<Doorbell>,
+    pub(crate) name: u64,
+    pub(crate) wanted: u32,
 }
 
 /// The FIFO.
@@ -30,9 +41,21 @@ impl Left {
 impl Doorbell {
     pub(crate) fn gong(&self, _: u64) -> Lookup<Gong<'_>> {
         match self.is_gone.load(Relaxed) {
+            _ if self.is_anothers() => Lookup::Unavailable,
             false => Lookup::Found(Gong(self)),
             true => Lookup::Missing,
         }
+    }
+
+    /// Whether the FIFO is another user's than the calling thread.
+    fn is_anothers(&self) -> bool {
+        let strangers = self.strangers.load(Relaxed);
+        thread::with_current(|me| me.is_some_and(|me| strangers >> me.tid() & 1 != 0))
+    }
+
+    /// Adds a thread that can't ring it.
+    pub(crate) fn add_stranger(&self, tid: u32) {
+        self.strangers.fetch_or(1 << tid, Relaxed);
     }
 
     pub(crate) fn is_time_to_look(&self) -> bool {
@@ -71,6 +94,39 @@ impl Doorbell {
     /// Who polled does not any more.
     pub(crate) fn leave(&self) {
         self.left.store(1, Relaxed);
+    }
+}
+
+impl Feed {
+    /// A FIFO without a name.
+    pub(crate) fn private() -> Feed {
+        Feed {
+            own: Some(Doorbell::default()),
+            name: 0,
+            wanted: 0,
+        }
+    }
+
+    /// The FIFO of this name, which the segment may name.
+    pub(crate) fn shared(name: u64) -> Feed {
+        Feed {
+            own: None,
+            name,
+            wanted: 0,
+        }
+    }
+
+    pub(crate) fn gong<'a>(&'a self, bell: &'a Doorbell) -> Option<Gong<'a>> {
+        Some(Gong(self.own.as_ref().unwrap_or(bell)))
+    }
+
+    pub(crate) fn wants_edges(&self) -> bool {
+        self.wanted & (MESSAGES | ROOM) != 0
+    }
+
+    /// See [`Doorbell::shows`].
+    pub(crate) fn shows(&self, bell: &Doorbell) -> (bool, bool) {
+        self.own.as_ref().unwrap_or(bell).shows()
     }
 }
 

@@ -8,9 +8,9 @@
 //! nobody. (Linux does the same.)
 
 use super::{Engine, Refused, WATCHED};
-use crate::doorbell::{Chain, Level, Readiness};
+use crate::doorbell::{Chain, Feed, Level, Readiness};
 use crate::segment::OnFull;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
@@ -157,29 +157,55 @@ impl Engine {
         })
     }
 
-    /// As [`pollable`](Self::pollable), of a model.
-    #[cfg(loom)]
-    pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
-        self.with_receiver_lock(me, Deadline::Never, |_| {
-            self.borrow_sender_lock(me, Deadline::Never)?;
-            self.chain().begin(1, wanted, self.level());
+    /// Changes who polls: under both locks, and with the flag that tells senders.
+    fn with_both_locks(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        change: impl FnOnce(),
+    ) -> Result<(), Refused> {
+        self.with_receiver_lock(me, deadline, |_| {
+            self.borrow_sender_lock(me, deadline)?;
+            change();
             self.set_attention(WATCHED, WATCHED);
             self.segment().fixed().sender.lock.give_back();
             Ok(())
         })
     }
 
+    /// Has a helper's FIFO show what there is. The number on which the helper sleeps.
+    fn heard_by(&self, me: &Thread, feed: &Feed, deadline: Deadline) -> Result<u32, Refused> {
+        let mut value = 0;
+        let hear = || value = self.chain().hear(feed, self.level());
+        self.with_both_locks(me, deadline, hear)?;
+        Ok(value)
+    }
+
+    /// As [`pollable`](Self::pollable), of a model.
+    #[cfg(loom)]
+    pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
+        let begin = || self.chain().begin(1, wanted, self.level());
+        self.with_both_locks(me, Deadline::Never, begin)
+    }
+
     /// As [`watch`](Self::watch), with another FIFO in place of one that is gone.
     #[cfg(loom)]
     pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
-        self.with_receiver_lock(me, Deadline::Never, |_| {
-            self.borrow_sender_lock(me, Deadline::Never)?;
+        self.with_both_locks(me, Deadline::Never, || {
             self.doorbell.set_gone(false);
             self.chain().begin(2, wanted, self.level());
-            self.set_attention(WATCHED, WATCHED);
-            self.segment().fixed().sender.lock.give_back();
-            Ok(())
         })
+    }
+
+    /// As [`heard_by`](Self::heard_by), of a model.
+    #[cfg(loom)]
+    pub(crate) fn hear(&self, me: &Thread, feed: &Feed) -> Result<u32, Refused> {
+        self.heard_by(me, feed, Deadline::Never)
+    }
+
+    /// The word on which helpers sleep.
+    pub(crate) fn helpers_word(&self) -> &AtomicU32 {
+        &self.segment().fixed().receiver.doorbell.calls
     }
 
     #[cfg(loom)]
@@ -210,10 +236,9 @@ impl Engine {
 #[cfg(not(loom))]
 mod polled {
     use super::*;
-    use crate::doorbell::helper::{self, Feed, Hears};
+    use crate::doorbell::helper::{self, Hears};
     use crate::doorbell::{GRACE, PATIENCE, why_not};
     use crate::error::Trouble;
-    use crate::sync::AtomicU32;
     use crate::sys::{clock, thread};
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
@@ -249,22 +274,6 @@ mod polled {
                 .get_help(|| Arc::new(Engine::new(self.segment().share())))
         }
 
-        /// Changes who polls: under both locks, and with the flag that tells senders.
-        fn with_both_locks(
-            &self,
-            me: &Thread,
-            deadline: Deadline,
-            change: impl FnOnce(),
-        ) -> Result<(), Refused> {
-            self.with_receiver_lock(me, deadline, |_| {
-                self.borrow_sender_lock(me, deadline)?;
-                change();
-                self.set_attention(WATCHED, WATCHED);
-                self.segment().fixed().sender.lock.give_back();
-                Ok(())
-            })
-        }
-
         /// This process polls no more; if it was the last, nobody rings any more.
         pub(crate) fn stop_polling(&self, me: &Thread) {
             if !self.doorbell.close_polled() {
@@ -281,19 +290,15 @@ mod polled {
 
     impl Hears for Engine {
         fn hear(&self, feed: &Feed) -> Option<u32> {
-            let mut value = None;
             let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
-            let locked = self.with_both_locks(thread::current(), deadline, || {
-                value = Some(self.chain().hear(feed, self.level()));
-            });
-            match locked {
+            match self.heard_by(thread::current(), feed, deadline) {
                 Err(Refused::Trouble(Trouble::Damaged)) => Some(self.chain().show_damage(feed)),
-                _ => value,
+                other => other.ok(),
             }
         }
 
         fn calls(&self) -> &AtomicU32 {
-            &self.segment().fixed().receiver.doorbell.calls
+            self.helpers_word()
         }
     }
 

@@ -6,6 +6,7 @@ mod batch;
 mod death;
 mod grow;
 mod handover;
+mod helper;
 mod holds;
 mod lock;
 mod look;

@@ -1,0 +1,174 @@
+//! The word on which the helper of a poller sleeps, and processes of other users, which can't ring the poller's FIFO and call the helper.
+//!
+//! A FIFO shows what is sent at last, also if a caller dies. A helper that sleeps over a call is a deadlock here.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+//! | the caller leaves the number as it is, does not wake the helper, or wakes it before it changes the number | a deadlock |
+//! | a helper reads the number after it has dropped the lock | time passes without end |
+//! | a call leaves the flag up | each send after the death of a helper calls it |
+
+use super::stage::{LATER, Queue, Slices, alive, explore};
+use crate::crash::Point;
+use crate::doorbell::{LEVELS, is_called};
+use crate::lock::SLICE;
+use crate::model::doorbell::Feed;
+use crate::model::thread::{self, Thread};
+use crate::model::world::{self, Death};
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::futex;
+use loom::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const HELPER: u32 = 1;
+const CALLER: u32 = 2;
+const OTHER_CALLER: u32 = 3;
+
+/// Which FIFO the helper feeds.
+#[derive(Clone, Copy)]
+enum Fifo {
+    /// Its process's own: the caller's process rings none.
+    Private,
+    /// The shared one, which the callers can't ring.
+    Shared,
+}
+
+/// A queue whose poller has a helper, the FIFO, and the number on which the helper is to sleep.
+fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
+    let queue = Queue::new(max_messages, max_messages);
+    let (feed, value) = queue.direct(|queue, me| {
+        let engine = queue.engine();
+        let feed = match fifo {
+            Fifo::Private => Feed::private(),
+            Fifo::Shared => {
+                engine.watch(me, LEVELS).unwrap();
+                engine.doorbell().add_stranger(CALLER);
+                engine.doorbell().add_stranger(OTHER_CALLER);
+                Feed::shared(1)
+            }
+        };
+        let value = engine.hear(me, &feed).unwrap();
+        (feed, value)
+    });
+    (queue, feed, value)
+}
+
+/// What a FIFO shows: messages, and room.
+type Shown = (bool, bool);
+
+/// Sleeps until the helper is called, and shows what there is, until that `suffices`. With `slices` a sleep ends by itself.
+fn help(
+    queue: &Queue,
+    me: &Thread,
+    feed: &Feed,
+    mut value: u32,
+    slices: Slices,
+    suffices: fn(Shown) -> bool,
+) {
+    let calls = queue.engine().helpers_word();
+    while !suffices(feed.shows(queue.engine().doorbell())) {
+        let deadline = match slices {
+            Slices::End => Deadline::Monotonic(clock::monotonic() + 2 * SLICE),
+            Slices::Endless => Deadline::Never,
+        };
+        futex::wait(calls, value, deadline);
+        if is_called(calls, value) {
+            value = queue.engine().hear(me, feed).unwrap();
+        }
+    }
+}
+
+fn helper(
+    queue: &Queue,
+    feed: Feed,
+    value: u32,
+    slices: Slices,
+    suffices: fn(Shown) -> bool,
+) -> JoinHandle<Option<()>> {
+    queue.spawn(HELPER, move |queue, me| {
+        help(queue, me, &feed, value, slices, suffices);
+    })
+}
+
+fn send(queue: &Queue, tid: u32) -> JoinHandle<Option<()>> {
+    queue.spawn(tid, move |queue, me| {
+        queue.send(me, (u64::from(tid), 0), LATER).unwrap();
+    })
+}
+
+#[test]
+fn a_helper_that_goes_to_sleep_and_a_caller_of_another_user_see_each_other() {
+    for fifo in [Fifo::Private, Fifo::Shared] {
+        explore("helper: a call", 3, Slices::Endless, move || {
+            let (queue, feed, value) = helped(1, fifo);
+            let helper = helper(&queue, feed, value, Slices::Endless, |(message, _)| message);
+            let caller = send(&queue, CALLER);
+            alive(helper);
+            alive(caller);
+            assert_eq!(queue.empty(), [(u64::from(CALLER), 0)]);
+        });
+    }
+}
+
+#[test]
+fn of_two_callers_at_once_none_is_overslept() {
+    for fifo in [Fifo::Private, Fifo::Shared] {
+        explore("helper: two callers", 2, Slices::Endless, move || {
+            let (queue, feed, value) = helped(2, fifo);
+            // Both have been shown when there is no room any more.
+            let helper = helper(&queue, feed, value, Slices::Endless, |(_, room)| !room);
+            let callers = [CALLER, OTHER_CALLER].map(|tid| send(&queue, tid));
+            alive(helper);
+            callers.into_iter().for_each(alive);
+            assert_eq!(queue.empty().len(), 2);
+        });
+    }
+}
+
+#[test]
+fn a_caller_that_dies_delays_its_helper_by_a_slice() {
+    let points = [
+        Point::BELL_CALLED,
+        Point::SEND_FILLED,
+        Point::SEND_PUBLISHED,
+        Point::SEND_COUNTED,
+    ];
+    let deaths = points.map(Death::At).into_iter().chain([Death::Waking]);
+    for death in deaths {
+        let died_once = Arc::new(AtomicBool::new(false));
+        for fifo in [Fifo::Private, Fifo::Shared] {
+            let died = Arc::clone(&died_once);
+            let name = format!("helper: its caller dies, {death:?}");
+            explore(&name, 1, Slices::End, move || {
+                world::doom(CALLER, death, 1);
+                let (queue, feed, value) = helped(2, fifo);
+                let helper = helper(&queue, feed, value, Slices::End, |(message, _)| message);
+                let caller = send(&queue, CALLER);
+                if thread::join(caller).is_none() {
+                    died.store(true, Relaxed);
+                    // The dead may have sent its message.
+                    queue.direct(|queue, me| queue.send(me, (7, 0), LATER).unwrap());
+                }
+                alive(helper);
+                assert!(!queue.empty().is_empty());
+            });
+        }
+        assert!(died_once.load(Relaxed), "nobody comes by {death:?}");
+    }
+}
+
+#[test]
+fn a_dead_helper_costs_its_callers_one_call() {
+    for fifo in [Fifo::Private, Fifo::Shared] {
+        explore("helper: dead", 2, Slices::Endless, move || {
+            let (queue, _feed, value) = helped(2, fifo);
+            let callers = [CALLER, OTHER_CALLER].map(|tid| send(&queue, tid));
+            callers.into_iter().for_each(alive);
+            let calls = queue.engine().helpers_word().load(Ordering::Relaxed);
+            assert!(calls.wrapping_sub(value) <= 1, "{calls} after {value}");
+            assert_eq!(queue.empty().len(), 2);
+        });
+    }
+}
