@@ -7,6 +7,7 @@
 
 #[path = "adversary/actor.rs"]
 mod actor;
+#[allow(dead_code, reason = "the library's tests use the rest")]
 #[path = "../../umsg/tests/support/fault.rs"]
 mod fault;
 #[path = "adversary/names.rs"]
