@@ -125,6 +125,29 @@ pub(crate) struct Held<'a> {
     free: u64,
 }
 
+/// The sleep of a thread on a lock: a slice for each owner, however often signals and wake-ups interrupt it.
+#[derive(Default)]
+struct Rest(Option<(u64, Deadline)>);
+
+impl Rest {
+    /// Until when the thread sleeps while the lock has this word.
+    fn until(&mut self, word: u64, patience: Deadline) -> Deadline {
+        let held = word & !u64::from(WAITERS);
+        match self.0 {
+            Some((last, until)) if last == held => until,
+            _ => {
+                let slice = match word as u32 & OWNER_DIED {
+                    0 => SLICE,
+                    _ => DOUBT,
+                };
+                let until = patience.or_slice(slice);
+                self.0 = Some((held, until));
+                until
+            }
+        }
+    }
+}
+
 /// What a thread wants to make of a lock.
 struct Claim<'a> {
     thread: &'a Thread,
@@ -269,6 +292,7 @@ impl Lock {
     ) -> Result<(Left, u64), LockError> {
         let thread = claim.thread;
         let mut spins = if cpu::available() > 1 { SPINS } else { 0 };
+        let mut rest = Rest::default();
         loop {
             // Relaxed: a guess, which the compare-and-swap checks.
             let word = self.word.load(Ordering::Relaxed);
@@ -295,7 +319,7 @@ impl Lock {
                 let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
                 // Nothing is held yet: a handler may run, and may use the queue.
                 thread.critical.leave();
-                let slept = self.sleep(word, patience);
+                let slept = self.sleep(word, &mut rest, patience);
                 thread.critical.enter();
                 if slept? == Slept::TimedOut {
                     if is_over() {
@@ -330,6 +354,7 @@ impl Lock {
     /// Puts the lock into shared form, for good: by a process from elsewhere, before it uses the queue. Waits for an owner in plain form.
     #[cfg(any(not(loom), test))]
     pub(crate) fn share(&self, end: Deadline) -> Result<(), LockError> {
+        let mut rest = Rest::default();
         loop {
             // Relaxed: a guess, which the compare-and-swap checks.
             let word = self.word.load(Ordering::Relaxed);
@@ -343,7 +368,8 @@ impl Lock {
                 _ if is_nobodys(low) => SHARED | orphaned(word),
                 _ => {
                     // Whichever way the sleep ends, the word is looked at again.
-                    self.sleep(word, end).or_else(|error| match error {
+                    let slept = self.sleep(word, &mut rest, end);
+                    slept.or_else(|error| match error {
                         LockError::Nobodys => Ok(Slept::Awake),
                         error => Err(error),
                     })?;
@@ -507,7 +533,7 @@ impl Lock {
     }
 
     /// Sleeps on a held lock for a slice.
-    fn sleep(&self, word: u64, patience: Deadline) -> Result<Slept, LockError> {
+    fn sleep(&self, word: u64, rest: &mut Rest, patience: Deadline) -> Result<Slept, LockError> {
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
@@ -526,18 +552,17 @@ impl Lock {
         {
             return Ok(Slept::Awake);
         }
-        let slice = match word as u32 & OWNER_DIED {
-            0 => SLICE,
-            _ => DOUBT,
-        };
         if cfg!(miri) {
             // Miri's futex would read half of a word that is written whole.
             std::thread::yield_now();
             return Ok(Slept::Awake);
         }
-        let slept = futex::wait(&self.word, marked, patience.or_slice(slice));
-        if slept == Slept::TimedOut && is_nobodys(marked) {
-            return Err(LockError::Nobodys);
+        let slept = futex::wait(&self.word, marked, rest.until(word, patience));
+        if slept == Slept::TimedOut {
+            *rest = Rest::default();
+            if is_nobodys(marked) {
+                return Err(LockError::Nobodys);
+            }
         }
         Ok(slept)
     }
@@ -563,7 +588,7 @@ impl Lock {
         // The threads of a model take it at once, which comes to the same.
         if owner != 0 && owner != thread.tid() && !cfg!(loom) {
             // Whichever way it ends, who then wants the lock waits for it.
-            let _ = self.sleep(word, Deadline::Never);
+            let _ = self.sleep(word, &mut Rest::default(), Deadline::Never);
         }
     }
 
@@ -583,6 +608,7 @@ impl Lock {
     ) -> Result<Left, LockError> {
         let mut claim = Claim::of(thread, lives, LENT);
         let mut is_scribbled = false;
+        let mut rest = Rest::default();
         loop {
             // Relaxed: a guess, which the compare-and-swaps check.
             let word = self.word.load(Ordering::Relaxed);
@@ -608,7 +634,7 @@ impl Lock {
             }
             // A word that was free, and was taken and dropped meanwhile, has nobody who would wake us.
             if is_held(word) {
-                if self.sleep(word, end)? == Slept::TimedOut {
+                if self.sleep(word, &mut rest, end)? == Slept::TimedOut {
                     self.take_from_the_dead(word, lives);
                 }
                 claim.low = LENT | WAITERS;

@@ -2,6 +2,8 @@
 
 #[path = "signals/first_call.rs"]
 mod first_call;
+#[path = "signals/storm.rs"]
+mod storm;
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
