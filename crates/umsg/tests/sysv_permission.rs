@@ -4,7 +4,7 @@ mod support;
 
 use std::ffi::c_int;
 use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
@@ -451,6 +451,94 @@ fn a_queue_that_one_may_not_read_is_listed_with_what_is_known_of_it() {
                 (0o640, 16_384, true)
             );
         });
+    });
+}
+
+/// Where uid, gid, cuid, cgid and mode of a queue are in its file; see docs/format.md.
+const RIGHTS: u64 = 128 + 8;
+
+fn path_of(place: &Place, id: i32) -> std::path::PathBuf {
+    place.path().join(format!("msg/{}", id % 32_768))
+}
+
+/// Has a queue's file say that the queue belongs to this user and group, and grants everything.
+fn forge(place: &Place, id: i32, user: u32) {
+    let path = path_of(place, id);
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    for (number, word) in [user, user, user, user, 0o666].into_iter().enumerate() {
+        let at = RIGHTS + 4 * number as u64;
+        file.write_all_at(&word.to_ne_bytes(), at).unwrap();
+    }
+}
+
+fn may_open_the_file(place: &Place, id: i32) -> bool {
+    std::fs::File::options()
+        .read(true)
+        .open(path_of(place, id))
+        .is_ok()
+}
+
+/// The change of a program that reads a queue's rights and narrows its mode.
+fn narrow(place: &Place, id: i32, mode: u32) {
+    let queues = Ours(&place.namespace);
+    let (answer, [uid, gid, ..]) = queues.stat(id);
+    assert_eq!(answer, 0);
+    assert_eq!(queues.set(id, [uid, gid, mode, 1000]), 0);
+}
+
+#[test]
+fn who_forges_a_queues_rights_keeps_no_access_when_its_owner_narrows_the_mode() {
+    const PEER: User = User(1003, 1003, &[]);
+    with_both(|place| {
+        // By its owner, and by root.
+        for changer in [MAKER, ROOT] {
+            let id = provide(place, MAKER, 0o666);
+            PEER.does(|| forge(place, id, 1003));
+            changer.does(|| narrow(place, id, 0o600));
+            PEER.does(|| assert!(!may_open_the_file(place, id), "{changer:?}"));
+            MAKER.does(|| {
+                assert!(may_open_the_file(place, id));
+                let (_, rights) = Ours(&place.namespace).stat(id);
+                assert_eq!(rights, [1001, 1001, 1001, 1001, 0o600]);
+                same!(place, "remove", |q| q.remove(q.get(KEY, 0)));
+            });
+        }
+    });
+}
+
+#[test]
+fn who_forges_a_queues_owner_does_not_keep_the_owner_from_removing_it() {
+    const PEER: User = User(1003, 1003, &[]);
+    with_both(|place| {
+        let id = provide(place, MAKER, 0o666);
+        PEER.does(|| forge(place, id, 1003));
+        MAKER.does(|| {
+            same!(place, "remove", |q| q.remove(q.get(KEY, 0)));
+            same!(place, "find", |q| q.get(KEY, 0));
+        });
+    });
+}
+
+#[test]
+fn who_was_a_queues_owner_cannot_forge_to_be_its_creator() {
+    const PEER: User = User(1003, 1003, &[]);
+    with_both(|place| {
+        for giver in [MAKER, ROOT] {
+            let id = provide(place, MAKER, 0o600);
+            giver.does(|| assert_eq!(Ours(&place.namespace).set(id, [1003, 1001, 0o600, 1000]), 0));
+            PEER.does(|| {
+                assert!(may_open_the_file(place, id));
+                forge(place, id, 1003);
+            });
+            giver.does(|| {
+                let queues = Ours(&place.namespace);
+                assert_eq!(queues.set(id, [1001, 1001, 0o600, 1000]), 0);
+            });
+            PEER.does(|| assert!(!may_open_the_file(place, id), "{giver:?}"));
+            MAKER.does(|| {
+                same!(place, "remove", |q| q.remove(q.get(KEY, 0)));
+            });
+        }
     });
 }
 

@@ -29,31 +29,37 @@ pub struct Change {
 }
 
 impl Change {
-    fn applied_to(&self, rights: Rights) -> Rights {
+    /// The rights after the change. `said` stand in the header, `confirmed` are confirmed by the file.
+    ///
+    /// A user, group or permission that only the header has may be forged. A caller that gives it back as IPC_STAT told it does not grant it.
+    fn applied_to(&self, said: Rights, confirmed: Rights) -> Rights {
+        let id = |wanted: Option<u32>, said: u32, confirmed: u32| match wanted {
+            Some(wanted) if wanted != said => wanted,
+            _ => confirmed,
+        };
+        let mode = self.mode.unwrap_or(said.mode) & 0o777;
         Rights {
-            uid: self.uid.unwrap_or(rights.uid),
-            gid: self.gid.unwrap_or(rights.gid),
-            mode: self.mode.unwrap_or(rights.mode) & 0o777,
-            ..rights
+            uid: id(self.uid, said.uid, confirmed.uid),
+            gid: id(self.gid, said.gid, confirmed.gid),
+            mode: mode & !said.mode | mode & confirmed.mode,
+            ..confirmed
         }
     }
 
     fn is_of_rights(&self) -> bool {
         self.uid.is_some() || self.gid.is_some() || self.mode.is_some()
     }
+}
 
-    /// Under the queue's lock.
-    fn apply(&self, fixed: &Fixed) {
-        let after = self.applied_to(Rights::of(fixed));
-        let rights = &fixed.rights;
-        // Relaxed: the version that is stored behind them says that they have changed.
-        rights.uid.store(after.uid, Ordering::Relaxed);
-        rights.gid.store(after.gid, Ordering::Relaxed);
-        rights.mode.store(after.mode, Ordering::Relaxed);
-        if let Some(bytes) = self.qbytes {
-            fixed.hub.capacity.store(bytes, Ordering::Relaxed);
-        }
-    }
+/// Stores rights in the header, under the queue's lock.
+fn store(fixed: &Fixed, after: Rights) {
+    let rights = &fixed.rights;
+    // Relaxed: the version that is stored behind them says that they have changed.
+    rights.uid.store(after.uid, Ordering::Relaxed);
+    rights.gid.store(after.gid, Ordering::Relaxed);
+    rights.cuid.store(after.cuid, Ordering::Relaxed);
+    rights.cgid.store(after.cgid, Ordering::Relaxed);
+    rights.mode.store(after.mode, Ordering::Relaxed);
 }
 
 impl Queue {
@@ -74,53 +80,96 @@ impl Queue {
     /// Before or after the change: until somebody makes the next one, the system may let both those who may and those who might
     /// map the queue.
     pub fn set(&self, change: &Change) -> Result<(), ControlError> {
-        let fixed = self.engine.segment().fixed();
-        may_change(fixed).map_err(|error| match self.engine.is_removed() {
-            true => ControlError::Removed,
-            false => error,
-        })?;
-        self.check(change)?;
         match &self.namespace {
             Some(namespace) if change.is_of_rights() => self.set_rights(namespace, change),
-            _ => self.apply(change),
+            _ => self.set_in_header(change),
         }
     }
 
-    /// The file goes first and gets both rights, so that nobody is kept out who may go in, whenever this ends. Then it gets those that the
-    /// header has, until these are the same before and after: of several that change them at once, the last makes file and header agree.
+    /// Of a queue's size, or of a queue without a namespace.
+    fn set_in_header(&self, change: &Change) -> Result<(), ControlError> {
+        let fixed = self.engine.segment().fixed();
+        may_change(fixed).map_err(|error| self.unless_removed(error))?;
+        self.check(change)?;
+        self.apply(change, |fixed| {
+            may_change(fixed)?;
+            if change.is_of_rights() {
+                let said = Rights::of(fixed);
+                store(fixed, change.applied_to(said, said));
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// The file goes first and gets both rights, so that nobody is kept out who may go in, whenever this ends; then the header; then the file gets the
+    /// new rights alone. All is done anew if another process has changed the header meanwhile: of several, the last makes file and header agree.
     fn set_rights(&self, namespace: &Namespace, change: &Change) -> Result<(), ControlError> {
         let mut files = namespace.msg_files()?;
-        let (file, said) = match registry::open_id(&mut files, self.id()) {
+        let (file, summary) = match registry::open_id(&mut files, self.id()) {
             Err(OpenError::NoSuchId) => return Err(ControlError::Removed),
+            Err(OpenError::PermissionDenied) => {
+                return Err(self.unless_removed(ControlError::NotOwner));
+            }
             other => other?,
         };
-        let label = registry::label_of(&files, said.key, said.id)?.unwrap_or_default();
-        let rights = || Rights::of(self.engine.segment().fixed());
-        let before = rights();
-        let after = change.applied_to(before);
-        file_rights::hand_over(&files, file.as_fd(), &label, [before, after])
-            .map_err(|_| ControlError::RightsNotPossible)?;
-        crash_point!(MSGCTL_HANDED_OVER);
-        self.apply(change)?;
-        crash_point!(MSGCTL_APPLIED);
+        let label = registry::label_of(&files, summary.key, summary.id)?.unwrap_or_default();
+        let fixed = self.engine.segment().fixed();
+        let mut is_checked = false;
         for _ in 0..CHANGES {
-            let now = rights();
+            let said = Rights::of(fixed);
+            let before = file_rights::confirm(file.as_fd(), said)
+                .map_err(|_| ControlError::RightsNotPossible)?;
+            if !is_checked {
+                if !before.are_the_callers() {
+                    return Err(self.unless_removed(ControlError::NotOwner));
+                }
+                self.check(change)?;
+                is_checked = true;
+            }
+            let after = change.applied_to(said, before);
+            file_rights::hand_over(&files, file.as_fd(), &label, [before, after])
+                .map_err(|_| ControlError::RightsNotPossible)?;
+            crash_point!(MSGCTL_HANDED_OVER);
+            let version = self.apply(change, |fixed| {
+                store(fixed, after);
+                Ok(())
+            })?;
+            crash_point!(MSGCTL_APPLIED);
             // Wider than need be if it fails, which it did not a moment ago.
-            let _ = file_rights::give(file.as_fd(), &[now]);
-            if rights() == now {
+            let _ = file_rights::give(file.as_fd(), &[after]);
+            // Relaxed: a change behind this look finds the file as it is now.
+            if fixed.rights.version.load(Ordering::Relaxed) == version {
                 break;
             }
         }
         Ok(())
     }
 
-    fn apply(&self, change: &Change) -> Result<(), ControlError> {
+    fn unless_removed(&self, error: ControlError) -> ControlError {
+        match self.engine.is_removed() {
+            true => ControlError::Removed,
+            false => error,
+        }
+    }
+
+    /// Changes the header under the queue's lock. Returns the version of the rights after it.
+    fn apply(
+        &self,
+        change: &Change,
+        rights: impl FnOnce(&Fixed) -> Result<(), ControlError>,
+    ) -> Result<u32, ControlError> {
+        let mut version = 0;
         let outcome = self.engine.change(thread::current(), |fixed| {
-            may_change(fixed)?;
-            change.apply(fixed);
+            rights(fixed)?;
+            if let Some(bytes) = change.qbytes {
+                fixed.hub.capacity.store(bytes, Ordering::Relaxed);
+            }
+            // Relaxed: under the lock, behind which it grows by one.
+            version = fixed.rights.version.load(Ordering::Relaxed).wrapping_add(1);
             Ok(())
         });
-        done(&self.engine, outcome)
+        done(&self.engine, outcome).map(|()| version)
     }
 
     /// What can be known without the lock. Source: the order of checks in `msgctl_down`, ipc/msg.c of the kernel.
@@ -226,22 +275,46 @@ fn open_own(namespace: &Namespace, id: i32) -> Result<Queue, ControlError> {
 }
 
 fn remove(engine: &Engine, namespace: Option<&Namespace>, id: i32) -> Result<(), ControlError> {
-    use ControlError::{Damaged, NotOwner, Removed, WouldDeadlock};
-    match done(engine, engine.remove(thread::current(), may_change)) {
-        Ok(()) => {}
-        Err(error @ (Removed | NotOwner | WouldDeadlock)) => return Err(error),
-        // Its lock is not to be had, or what that guards makes no sense.
-        Err(error) => match (done(engine, engine.remove_unlocked(may_change)), error) {
-            (Ok(()), _) => {}
-            // Whose it is may have been scribbled over, too.
-            (Err(_), Damaged) => return Err(Damaged),
-            (Err(error), _) => return Err(error),
-        },
+    match remove_if(engine, may_change) {
+        // The header may be forged.
+        Err(ControlError::NotOwner)
+            if namespace.is_some_and(|namespace| is_the_callers(engine, namespace, id)) =>
+        {
+            remove_if(engine, |_| Ok(()))?;
+        }
+        outcome => outcome?,
     }
     if let Some(namespace) = namespace {
         sweep::removed(namespace, id);
     }
     Ok(())
+}
+
+/// Whether the file confirms that the caller is the queue's owner or creator.
+fn is_the_callers(engine: &Engine, namespace: &Namespace, id: i32) -> bool {
+    let said = Rights::of(engine.segment().fixed());
+    let file = namespace.msg_files().ok();
+    let file = file.and_then(|mut files| registry::open_id(&mut files, id).ok());
+    file.and_then(|(file, _)| file_rights::confirm(file.as_fd(), said).ok())
+        .is_some_and(|rights| rights.are_the_callers())
+}
+
+fn remove_if(
+    engine: &Engine,
+    may: impl Fn(&Fixed) -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    use ControlError::{Damaged, NotOwner, Removed, WouldDeadlock};
+    match done(engine, engine.remove(thread::current(), &may)) {
+        Ok(()) => Ok(()),
+        Err(error @ (Removed | NotOwner | WouldDeadlock)) => Err(error),
+        // Its lock is not to be had, or what that guards makes no sense.
+        Err(error) => match (done(engine, engine.remove_unlocked(&may)), error) {
+            (Ok(()), _) => Ok(()),
+            // Whose it is may have been scribbled over, too.
+            (Err(_), Damaged) => Err(Damaged),
+            (Err(error), _) => Err(error),
+        },
+    }
 }
 
 fn may_change(fixed: &Fixed) -> Result<(), ControlError> {

@@ -6,18 +6,36 @@
 //! | members of its group and of its creator's group | if the mode gives the group read or write permission |
 //! | everybody else | if the mode gives others read or write permission |
 //!
-//! A file has one owner and one group. While those are the queue's and its creator's, its mode says it all. When the queue is
-//! given away (IPC_SET), root gives the file away with it; what is left, and all if the giver is not root, is said by an access control
-//! list (acl(5)), of which tmpfs is capable.
+//! A file has one owner and one group. While those are the queue's and its creator's, the file's mode says it all. Otherwise an access control list
+//! (acl(5)) names the users and groups, of which tmpfs is capable: first the queue's, then the creator's. The order makes the list a record.
+//!
+//! **Authority.** Every process that may use the queue can overwrite the rights in the queue's header. Only the file's owner and root can change the
+//! file. So a change (IPC_SET) begins with the rights that the file confirms, see [`confirm`], and a forged header gives nobody a right to the file.
 
 use super::permission::Rights;
 use crate::namespace::Files;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{self, Gid, Mode, Stat, Uid, XattrFlags};
-use rustix::io;
+use rustix::io::{self, Errno};
 
 const READ_WRITE: u16 = 6;
 const ATTRIBUTE: &str = "system.posix_acl_access";
+/// Of the attribute, and the tags of its entries for a named user, the file's group and a named group. Source: linux/posix_acl_xattr.h.
+const VERSION: u32 = 2;
+const USER: u16 = 2;
+const FILES_GROUP: u16 = 4;
+const GROUP: u16 = 8;
+/// Bytes of an entry: u16 tag, u16 permissions, u32 id.
+const ENTRY: usize = 8;
+/// Bytes of a list of two rights, the longest that is given.
+const LONGEST: usize = 4 + (4 + 8) * ENTRY;
+
+/// The rights in a queue's header as far as its file confirms them: owners and groups that the file names, and no permission of a class to which the
+/// file gives none.
+pub(super) fn confirm(file: BorrowedFd<'_>, said: Rights) -> io::Result<Rights> {
+    let stat = fs::fstat(file)?;
+    Ok(Recorded::read(file, &stat)?.confirm(said))
+}
 
 /// Gives a file the rights that belong to all of `rights`: while they change, to those before and after.
 ///
@@ -27,9 +45,14 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     let stat = fs::fstat(file)?;
     let list = List::of(rights, &stat);
     if list.is_a_mode() {
-        give_mode(file, &stat, &list)
-    } else {
-        give_list(file, &list)
+        return give_mode(file, &stat, &list);
+    }
+    match give_list(file, &list) {
+        // Without a record, the next change takes the file's owner and group for the queue's.
+        Err(Errno::OPNOTSUPP) if list.grants_what_its_mode_grants(&stat) => {
+            give_mode(file, &stat, &list)
+        }
+        given => given,
     }
 }
 
@@ -82,9 +105,10 @@ fn give_list(file: BorrowedFd<'_>, list: &List) -> io::Result<()> {
 #[derive(Debug, PartialEq, Eq)]
 struct List {
     owner: bool,
+    /// Of each of the rights the owner and the creator.
     users: Vec<u32>,
     group: bool,
-    /// Those that differ from others.
+    /// Of each of the rights the group and the creator's, and whether it may.
     groups: Vec<(u32, bool)>,
     others: bool,
 }
@@ -92,9 +116,11 @@ struct List {
 impl List {
     fn of(rights: &[Rights], stat: &Stat) -> List {
         let mut list = List::naming_all(rights, stat);
-        list.users.retain(|user| *user != stat.st_uid);
-        list.groups
-            .retain(|(group, may)| *group != stat.st_gid && *may != list.others);
+        let is_own = |(group, _): &(u32, bool)| *group == stat.st_gid;
+        if list.users.iter().all(|user| *user == stat.st_uid) && list.groups.iter().all(is_own) {
+            list.users.clear();
+            list.groups.clear();
+        }
         list
     }
 
@@ -102,21 +128,19 @@ impl List {
     fn naming_all(rights: &[Rights], stat: &Stat) -> List {
         let class = |rights: &Rights, shift: u32| rights.mode >> shift & 0o6 != 0;
         let others = rights.iter().any(|rights| class(rights, 0));
-        let mut users: Vec<u32> = rights.iter().flat_map(|r| [r.uid, r.cuid]).collect();
-        let mut groups: Vec<(u32, bool)> = rights
+        let users: Vec<u32> = rights.iter().flat_map(|r| [r.uid, r.cuid]).collect();
+        let groups: Vec<(u32, bool)> = rights
             .iter()
             .flat_map(|r| [r.gid, r.cgid].map(|group| (group, class(r, 3))))
             .collect();
-        // What a group may once it may: that comes first, and stays.
-        groups.sort_unstable_by_key(|(group, may)| (*group, !may));
-        groups.dedup_by_key(|(group, _)| *group);
-        users.sort_unstable();
-        users.dedup();
         // Who has given the queue away and kept its file may be of a group that may; lists ask for the file's owner first.
         let a_group = groups.iter().any(|(_, may)| *may);
         let owner = users.contains(&stat.st_uid) || others || a_group;
-        let of_file = groups.iter().find(|(group, _)| *group == stat.st_gid);
-        let group = of_file.map_or(others, |(_, may)| *may);
+        let mut of_file = groups.iter().filter(|(group, _)| *group == stat.st_gid);
+        let group = match of_file.clone().next() {
+            Some(_) => of_file.any(|(_, may)| *may),
+            None => others,
+        };
         List {
             owner,
             users,
@@ -129,6 +153,12 @@ impl List {
     /// The mode of a file says as much.
     fn is_a_mode(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
+    }
+
+    /// The mode of a file lets in as many, though it names nobody.
+    fn grants_what_its_mode_grants(&self, stat: &Stat) -> bool {
+        let is_served = |(group, may): &(u32, bool)| *group == stat.st_gid || *may == self.others;
+        self.users.iter().all(|user| *user == stat.st_uid) && self.groups.iter().all(is_served)
     }
 
     fn mode(&self) -> u32 {
@@ -146,13 +176,16 @@ impl List {
 
     /// The extended attribute. Source: linux/posix_acl_xattr.h.
     fn bytes(&self) -> Vec<u8> {
-        const VERSION: u32 = 2;
         const NOBODY: u32 = u32::MAX;
         let may = |may: bool| if may { READ_WRITE } else { 0 };
         let mut entries = vec![(1_u16, may(self.owner), NOBODY)];
-        entries.extend(self.users.iter().map(|user| (2, READ_WRITE, *user)));
-        entries.push((4, may(self.group), NOBODY));
-        entries.extend(self.groups.iter().map(|(group, is)| (8, may(*is), *group)));
+        entries.extend(self.users.iter().map(|user| (USER, READ_WRITE, *user)));
+        entries.push((FILES_GROUP, may(self.group), NOBODY));
+        entries.extend(
+            self.groups
+                .iter()
+                .map(|(group, is)| (GROUP, may(*is), *group)),
+        );
         if !self.is_a_mode() {
             entries.push((0x10, READ_WRITE, NOBODY));
         }
@@ -164,6 +197,77 @@ impl List {
             bytes.extend(id.to_le_bytes());
         }
         bytes
+    }
+}
+
+/// The owners and groups that a file names: never none. While the queue's rights change, and after the death of a process that changed them, there are two of
+/// each: those before and after.
+struct Recorded {
+    users: Vec<[u32; 2]>,
+    groups: Vec<[u32; 2]>,
+    /// Whether the groups may, and others.
+    group: bool,
+    others: bool,
+}
+
+impl Recorded {
+    fn read(file: BorrowedFd<'_>, stat: &Stat) -> io::Result<Recorded> {
+        let mut bytes = [0; LONGEST];
+        let len = match fs::fgetxattr(file, ATTRIBUTE, &mut bytes[..]) {
+            // None, or a longer one, which is not of umsg.
+            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => 0,
+            len => len?,
+        };
+        let is_list = len >= 4 && bytes[..4] == VERSION.to_le_bytes();
+        let entries = if is_list { &bytes[4..len] } else { &[] };
+        let named = |tag: u16| -> Vec<(u32, bool)> {
+            let (entries, _) = entries.as_chunks::<ENTRY>();
+            let of_tag = entries.iter().filter(|e| e[..2] == tag.to_le_bytes());
+            of_tag
+                .map(|e| (u32::from_le_bytes([e[4], e[5], e[6], e[7]]), e[2] & 6 != 0))
+                .collect()
+        };
+        let groups = named(GROUP);
+        let of_file = named(FILES_GROUP);
+        let group = match [&groups[..], &of_file[..]] {
+            [[], []] => stat.st_mode & 0o060 != 0,
+            [[], of_file] => of_file[0].1,
+            [groups, _] => groups.iter().any(|(_, may)| *may),
+        };
+        Ok(Recorded {
+            users: pairs(&named(USER), stat.st_uid),
+            groups: pairs(&groups, stat.st_gid),
+            group,
+            others: stat.st_mode & 0o006 != 0,
+        })
+    }
+
+    fn confirm(&self, said: Rights) -> Rights {
+        let known = |pairs: &[[u32; 2]], said: [u32; 2]| match pairs.contains(&said) {
+            true => said,
+            false => pairs[0],
+        };
+        let [uid, cuid] = known(&self.users, [said.uid, said.cuid]);
+        let [gid, cgid] = known(&self.groups, [said.gid, said.cgid]);
+        let denied = |may: bool, bits: u32| if may { 0 } else { bits };
+        let mode = said.mode & !denied(self.group, 0o060) & !denied(self.others, 0o006);
+        Rights {
+            uid,
+            gid,
+            cuid,
+            cgid,
+            mode,
+        }
+    }
+}
+
+/// The owner's and the creator's, of a list that umsg made; the file's own, of any other.
+fn pairs(named: &[(u32, bool)], own: u32) -> Vec<[u32; 2]> {
+    match named.as_chunks::<2>() {
+        (pairs, []) if !pairs.is_empty() => {
+            pairs.iter().map(|pair| pair.map(|(id, _)| id)).collect()
+        }
+        _ => vec![[own; 2]],
     }
 }
 
@@ -207,27 +311,65 @@ mod tests {
     }
 
     #[test]
-    fn whoever_the_file_does_not_belong_to_is_named() {
+    fn a_list_names_the_owner_and_then_the_creator() {
         let given = list(&[rights([11, 10], [21, 20], 0o640)]);
         let expected = List {
             owner: true,
-            users: vec![11],
+            users: vec![11, 10],
             group: true,
-            groups: vec![(21, true)],
+            groups: vec![(21, true), (20, true)],
             others: false,
         };
         assert_eq!(given, expected);
-        // 4 bytes of version, six entries of 8.
-        assert_eq!(given.bytes().len(), 4 + 6 * 8);
+        // 4 bytes of version, eight entries of 8.
+        assert_eq!(given.bytes().len(), 4 + 8 * ENTRY);
     }
 
     #[test]
     fn a_group_that_may_not_is_named_where_others_may() {
         let given = list(&[rights([11, 10], [21, 20], 0o602)]);
-        assert_eq!((given.group, given.groups), (false, vec![(21, false)]));
+        assert_eq!(
+            (given.group, given.groups),
+            (false, vec![(21, false), (20, false)])
+        );
         // To the file's former group they are others.
         let left = list(&[rights([10, 10], [21, 21], 0o602)]);
-        assert_eq!((left.group, left.groups), (true, vec![(21, false)]));
+        assert_eq!(
+            (left.group, left.groups),
+            (true, vec![(21, false), (21, false)])
+        );
+    }
+
+    #[test]
+    fn a_header_is_believed_as_far_as_the_file_confirms_it() {
+        let stat = fstat(memfd_create("umsg-test", MemfdFlags::CLOEXEC).unwrap()).unwrap();
+        let of_a_mode = Recorded {
+            users: pairs(&[], 10),
+            groups: pairs(&[], 20),
+            group: false,
+            others: stat.st_mode & 0o006 != 0,
+        };
+        let forged = rights([66, 66], [66, 20], 0o660);
+        let confirmed = of_a_mode.confirm(forged);
+        assert_eq!(confirmed, rights([10, 10], [20, 20], 0o600));
+        // The owner that was named may not take the creator's place.
+        let given_away = Recorded {
+            users: vec![[11, 10]],
+            groups: vec![[20, 20]],
+            group: true,
+            others: false,
+        };
+        let swapped = given_away.confirm(rights([10, 11], [20, 20], 0o646));
+        assert_eq!(swapped, rights([11, 10], [20, 20], 0o640));
+        // After the death of a process that changed the owner.
+        let halfway = Recorded {
+            users: vec![[10, 10], [11, 10]],
+            ..given_away
+        };
+        for uid in [10, 11] {
+            let said = rights([uid, 10], [20, 20], 0o640);
+            assert_eq!(halfway.confirm(said), said);
+        }
     }
 
     #[test]
@@ -245,7 +387,7 @@ mod tests {
         let both = list(&[before, after]);
         assert_eq!(
             (both.users, both.group, both.others),
-            (vec![11], true, true)
+            (vec![10, 10, 11, 10], true, true)
         );
     }
 
