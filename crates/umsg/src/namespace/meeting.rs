@@ -127,7 +127,8 @@ impl Meeting<'_> {
         })
     }
 
-    fn is_settled(&self, path: &Path) -> bool {
+    /// Whether a directory is the user's, and settled.
+    pub(super) fn is_settled(&self, path: &Path) -> bool {
         self.is_ones_directory(path) && fs::lstat(path.join(self.mark)).is_ok()
     }
 

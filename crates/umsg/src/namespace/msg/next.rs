@@ -286,4 +286,19 @@ mod tests {
         files().note_next(far.with(10)).unwrap();
         assert_eq!(files().next(1).unwrap(), last(10, far.turn));
     }
+
+    #[test]
+    fn any_number_of_names_beside_the_notes_hides_none() {
+        let dir = TestDir::shared();
+        let files = dir.namespace().msg_files().unwrap();
+        files.note_next(last(5, 6)).unwrap();
+        let own = dir.path().join("own");
+        for number in 0..5000 {
+            std::fs::create_dir(own.join(format!("j{number}"))).unwrap();
+        }
+        for number in 0..50 {
+            std::fs::create_dir(own.join(format!("{}-{number:016x}", caller()))).unwrap();
+        }
+        assert_eq!(files.next(1).unwrap(), last(5, 6));
+    }
 }

@@ -9,6 +9,7 @@
 //!
 //! Nobody but the user and root can open the lock or write the identifier, so no other user can hold the one or forge the other.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -22,8 +23,6 @@ use crate::namespace::queues::OWN;
 
 /// The lock: what makes a user's directory settled.
 pub(super) const LOCK: &str = "lock";
-/// How many directories of users are looked at for the last identifier: a stranger could plant any number.
-const MOST: usize = 4096;
 
 fn meeting(base: &Path, user: u32) -> Meeting<'_> {
     Meeting {
@@ -65,23 +64,26 @@ impl Files {
         meeting(&self.owns(), user).settled()
     }
 
-    /// The directories that users have, and whose they are; strangers' with another's number are left out.
+    /// The settled directories of all users, one a user. A stranger adds one at most for each of its own users, whatever it plants.
     ///
     /// # Errors
     /// `TooManyFiles`, `NoQueuesDirectory`, `System`.
-    pub(super) fn all_owns(&self) -> Result<Vec<(u32, PathBuf)>, NamespaceError> {
+    pub(super) fn all_owns(&self) -> Result<HashMap<u32, PathBuf>, NamespaceError> {
         let base = self.owns();
         let refuse = |e: std::io::Error| {
             let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
             NamespaceError::looking("open", &base, errno)
         };
-        let entries = std::fs::read_dir(&base).map_err(refuse)?;
-        let paths = entries.flatten().map(|entry| entry.path()).take(MOST);
-        let owned = paths.filter_map(|path| {
-            let user = user_in("", &path)?;
-            let stat = rustix::fs::lstat(&path).ok()?;
-            (stat.st_uid == user).then_some((user, path))
-        });
-        Ok(owned.collect())
+        let mut owns = HashMap::new();
+        for entry in std::fs::read_dir(&base).map_err(refuse)? {
+            let path = entry.map_err(refuse)?.path();
+            if let Some(user) = user_in("", &path)
+                && !owns.contains_key(&user)
+                && meeting(&base, user).is_settled(&path)
+            {
+                owns.insert(user, path);
+            }
+        }
+        Ok(owns)
     }
 }
