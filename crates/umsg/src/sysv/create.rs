@@ -7,11 +7,11 @@
 //! | the file gets its index, which is its maker's alone from then on | it is no queue; a process of its user, or root, that comes to the index takes it |
 //! | the identifier is noted, larger than all that were noted before | the same; an identifier is left out |
 //! | **the label is made** | there is a queue |
-//! | no other queue of the key has an older label, or the file and the label are taken away | there is a queue |
+//! | no other label of the key leads to a queue, or the file and the label are taken away | there is a queue |
 
 use super::error::OpenError;
 use super::permission::{Rights, caller};
-use super::registry::{Got, PRIVATE, Wanted, find, is_first, judge};
+use super::registry::{Got, PRIVATE, Wanted, find, is_only, judge};
 use super::{file_rights, sweep};
 use crate::crash::crash_point;
 use crate::namespace::{
@@ -144,11 +144,11 @@ fn number(
         return Ok(false);
     };
     crash_point!(MSGGET_LABELLED);
-    let is_first = key == PRIVATE || is_first(files, key, &label)?;
-    if !is_first {
+    let is_only = key == PRIVATE || is_only(files, key, &label)?;
+    if !is_only {
         files.take_label(&label);
     }
-    Ok(is_first)
+    Ok(is_only)
 }
 
 /// How many queues there are, if they are fewer than the limit. What the dead left is swept before anybody is refused for it.

@@ -59,8 +59,7 @@ fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, Open
     let mut files = namespace.msg_files()?;
     for name in labels(key, 0) {
         match files.label(&name)? {
-            Label::Missing => break,
-            Label::Foreign => {}
+            Label::Missing | Label::Foreign => {}
             Label::Of(id) => match of_label(&mut files, namespace, &labelled(id, key), treat) {
                 Err(OpenError::NoSuchId) => {}
                 other => return other,

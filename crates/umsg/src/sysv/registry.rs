@@ -115,44 +115,29 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     }
 }
 
-/// The queue of a key, if there is one: that of the oldest label that leads to one. So nobody takes a key that has a queue by another
-/// name of the label: nobody can make his label older. One that the caller may not open counts if there is none that he may.
+/// The queue of a key, if there is one: that of the first label, in the order of the names, that leads to a queue. Another user can change
+/// the times of a label, as a symbolic link grants everybody write permission, but not its place in this order.
 ///
 /// # Errors
 /// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
-    let mut denied = None;
-    for (_, id) in by_age(files, key)? {
-        match look(files, id, key)? {
-            Some(found) if found.file.is_some() => return Ok(Some(found)),
-            found => denied = denied.or(found),
-        }
-    }
-    Ok(denied)
-}
-
-/// The labels of a key and what identifiers they have, the oldest first. What stands there and is no label is left out.
-fn by_age(files: &Files, key: i32) -> Result<Vec<(String, i32)>, OpenError> {
-    let mut found = Vec::new();
     for name in labels(key, 0) {
-        if let Label::Of(id) = files.label(&name)? {
-            found.push((name, id));
+        if let Label::Of(id) = files.label(&name)?
+            && let Some(found) = look(files, id, key)?
+        {
+            return Ok(Some(found));
         }
     }
-    if found.len() > 1 {
-        found.sort_by_cached_key(|(name, _)| files.label_since(name).map(|(_, since)| since));
-    }
-    Ok(found)
+    Ok(None)
 }
 
-/// Whether no other queue of a key has a label that is as old as one that was made just now. Of two that are made at once, at least the maker of the
-/// later label finds the other: each looks when its own is made.
-pub(super) fn is_first(files: &mut Files, key: i32, label: &str) -> Result<bool, OpenError> {
-    let since = |files: &Files, name: &str| files.label_since(name).map(|(_, since)| since);
-    let own = since(files, label);
-    for (name, id) in by_age(files, key)? {
-        let is_older = name != label && since(files, &name) <= own;
-        if is_older && !matches!(behind(files, &labelled(id, key))?, Behind::Nothing) {
+/// Whether no other label of a key leads to a queue than one that was made just now. Each of two makers looks when its own label is made, so
+/// at least the second one finds the other's.
+pub(super) fn is_only(files: &mut Files, key: i32, label: &str) -> Result<bool, OpenError> {
+    for name in labels(key, 0).filter(|name| name != label) {
+        if let Label::Of(id) = files.label(&name)?
+            && !matches!(behind(files, &labelled(id, key))?, Behind::Nothing)
+        {
             return Ok(false);
         }
     }
@@ -218,7 +203,8 @@ pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenErr
 }
 
 /// Whether a header that makes sense is not that of a label's queue: the file is that of a queue with a label of its own, also where that has
-/// another index and the file two names; or of one that was never finished; or the label is gone. If it says something else that nothing bears out, somebody scribbled there.
+/// another index and the file two names; or of one that was never finished; or the label is gone. A header
+/// that says anything else is damaged.
 fn is_anothers(
     files: &Files,
     file: &OwnedFd,

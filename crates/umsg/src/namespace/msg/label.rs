@@ -38,13 +38,6 @@ impl Files {
         }
     }
 
-    /// Who owns a label, and when it was made or changed last, which nobody can set. None if there is none.
-    pub(crate) fn label_since(&self, name: &str) -> Option<(u32, (i64, i64))> {
-        let (at, path) = self.directory().locate(name);
-        let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some((stat.st_uid, (stat.st_ctime, stat.st_ctime_nsec as i64)))
-    }
-
     /// Makes a label.
     ///
     /// # Errors
@@ -63,9 +56,10 @@ impl Files {
 
     /// Takes a label away that is the caller's own, under the caller's lock; answers whether the name is free.
     pub(crate) fn take_own_label(&self, name: &str) -> bool {
-        match self.label_since(name) {
-            Some((owner, _)) => owner == caller() && self.take_label(name),
-            None => true,
+        let (at, path) = self.directory().locate(name);
+        match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat.st_uid == caller() && self.take_label(name),
+            Err(e) => e == Errno::NOENT,
         }
     }
 
