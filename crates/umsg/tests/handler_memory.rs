@@ -8,10 +8,11 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
+use support::journal::How;
 use support::place::Place;
 use support::shared::Shared;
-use support::wait_until;
-use umsg::ring::{Options, Post, SendError, Sender};
+use support::{poll_readable, wait_until};
+use umsg::ring::{Options, Post, Ring, SendError, Sender};
 use umsg::sysv::Want;
 
 thread_local! {
@@ -108,6 +109,17 @@ fn a_send_to_a_ring_whose_owner_is_dead_takes_no_memory() {
     let post = Post::new(2);
     let sent = without_malloc(|| sender.send_timeout(&post, Duration::from_secs(60)));
     assert!(matches!(sent, Err(SendError::OwnerDead)), "{sent:?}");
+}
+
+#[test]
+fn a_send_that_makes_a_rings_descriptor_readable_takes_no_memory() {
+    let place = Place::new();
+    let mut ring = Options::new().create_in(&place.namespace, "/r").unwrap();
+    let sender = Sender::open_in(&place.namespace, "/r").unwrap();
+    let is_readable = |ring: &mut Ring| poll_readable(ring.pollable(), How::Within(Duration::ZERO));
+    assert!(!is_readable(&mut ring));
+    without_malloc(|| sender.try_send(&Post::new(1))).unwrap();
+    assert!(is_readable(&mut ring));
 }
 
 /// A life is registered by the first lease of a process.

@@ -150,7 +150,7 @@ impl Directory {
 }
 
 /// A path without memory of malloc's: a call on a queue may need it in a signal handler that has interrupted malloc.
-pub(super) struct ShortPath {
+pub(crate) struct ShortPath {
     bytes: [u8; ShortPath::LEN],
     len: usize,
 }
@@ -168,12 +168,12 @@ impl ShortPath {
         ShortPath { bytes, len }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.bytes[..self.len]))
     }
 }
 
 /// The name in /proc of an open file: opening or linking it reaches that very file.
-pub(super) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
+pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
     ShortPath::new(format_args!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -84,6 +84,7 @@ use std::sync::Arc;
 
 pub(crate) use bells::{BellName, NOT_OURS, random};
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
+pub(crate) use directory::proc_link;
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use intruders::Intruder;

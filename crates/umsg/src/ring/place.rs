@@ -11,10 +11,10 @@
 //! The random part is a number in the segment, which senders may overwrite. The inode number before it is that of the ring's file, which the segment
 //! cannot change: a forged number leads to no doorbell of another ring.
 
-use crate::namespace::{Namespace, RINGS};
+use crate::namespace::{Namespace, RINGS, proc_link};
 use crate::segment::Segment;
 use crate::sync::Ordering;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 use rustix::net::SocketAddrUnix;
@@ -66,7 +66,7 @@ impl Place {
             seen => seen?,
         };
         self.check(&fs::fstat(&seen)?)?;
-        match send(&SocketAddrUnix::new(link(&seen))?) {
+        match send(&SocketAddrUnix::new(proc_link(seen.as_fd()).path())?) {
             // The socket is there, so /proc is not.
             Err(Errno::NOENT) => self.reach_by_name(Errno::NOENT, send),
             outcome => outcome,
@@ -124,7 +124,7 @@ impl Address {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = fs::open(parent, flags, Mode::empty())?;
         Ok(Address {
-            socket: SocketAddrUnix::new(link(&directory).join(name))?,
+            socket: SocketAddrUnix::new(proc_link(directory.as_fd()).path().join(name))?,
             _directory: Some(directory),
         })
     }
@@ -134,16 +134,10 @@ impl Address {
     }
 }
 
-/// The name in /proc of an open file.
-fn link(file: &OwnedFd) -> PathBuf {
-    Path::new("/proc/self/fd").join(file.as_raw_fd().to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ring::{Options, Post, Ring, SendError, Sender, Until};
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixDatagram;
     use tempfile::TempDir;
 

@@ -270,13 +270,12 @@ static COMPLAINTS: OnceLock<Shared<AtomicU64>> = OnceLock::new();
 fn let_children_complain() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let complaints = COMPLAINTS.get_or_init(Shared::new);
+        COMPLAINTS.get_or_init(Shared::new);
         let of_tests = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !IS_CHILD.load(Ordering::Relaxed) {
                 return of_tests(info);
             }
-            complaints.fetch_add(1, Ordering::SeqCst);
             complain(&info.to_string());
         }));
     });
@@ -284,6 +283,9 @@ fn let_children_complain() {
 
 /// Says what is wrong with this process, and where that was found.
 pub fn complain(what: &str) {
+    if let Some(complaints) = COMPLAINTS.get() {
+        complaints.fetch_add(1, Ordering::SeqCst);
+    }
     write_error(&format!("child {}: {what}\n", std::process::id()));
     // Last, for it takes a lock that a child may have inherited.
     let known = Backtrace::capture();
