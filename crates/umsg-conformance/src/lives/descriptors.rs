@@ -307,6 +307,22 @@ impl Descriptors {
         self.is_queue(member) && found.any(|one| own != Some(&one.bell))
     }
 
+    /// Whether a set has a registration of another number of the same description that another process made. The doorbell of both is the
+    /// same if it was opened before the fork.
+    pub fn is_registered_by_another_number(&self, process: usize, set: i32, fd: i32) -> bool {
+        let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
+            return false;
+        };
+        let own = &self.processes[process].bells;
+        let is_of_another = |one: &Registration| {
+            one.set == set.description
+                && one.member == member.description
+                && one.number != fd
+                && own.values().all(|&bell| bell != one.bell)
+        };
+        self.is_queue(member) && self.registrations.iter().any(is_of_another)
+    }
+
     /// Whether a registration of a set is lost, or leads to a set with a lost registration.
     fn is_lost(&self, registration: &Registration) -> bool {
         match self.sets.contains(&registration.member) {

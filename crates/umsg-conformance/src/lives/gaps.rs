@@ -164,8 +164,13 @@ impl Ledger {
                     libc::EPOLL_CTL_ADD => [Outcome::Failed(Errno::EEXIST), Outcome::Value(0)],
                     _ => [Outcome::Value(0), Outcome::Failed(Errno::ENOENT)],
                 };
-                descriptors.is_registered_by_another_doorbell(process, set, fd)
-                    && replies.map(|reply| reply.map(|reply| reply.outcome)) == expected.map(Some)
+                let outcomes = replies.map(|reply| reply.map(|reply| reply.outcome));
+                let found = [Outcome::Value(0), Outcome::Failed(Errno::EEXIST)];
+                (outcomes == expected.map(Some)
+                    && descriptors.is_registered_by_another_doorbell(process, set, fd))
+                    || (operation == libc::EPOLL_CTL_ADD
+                        && outcomes == found.map(Some)
+                        && descriptors.is_registered_by_another_number(process, set, fd))
             }
             Act::WaitSet { set, .. } => {
                 let lost = descriptors.lost_data(process, set);
