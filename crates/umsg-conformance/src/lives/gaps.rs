@@ -18,15 +18,18 @@ pub enum Gap {
     BegunAnew,
     /// Several processes sleep in epoll_wait for one set.
     OneSetSeveralWaiters,
+    /// Several senders are blocked on a System V queue.
+    SeveralSenders,
 }
 
 impl Gap {
     /// All of them.
-    pub const ALL: [Gap; 4] = [
+    pub const ALL: [Gap; 5] = [
         Gap::Doorbell,
         Gap::NotifyOverExec,
         Gap::BegunAnew,
         Gap::OneSetSeveralWaiters,
+        Gap::SeveralSenders,
     ];
 
     /// The first column of the row in the table.
@@ -41,6 +44,9 @@ impl Gap {
             Gap::BegunAnew => "a stop interrupts a blocked call on a POSIX queue",
             Gap::OneSetSeveralWaiters => {
                 "several processes of the drop-in sleep in epoll_wait for one set"
+            }
+            Gap::SeveralSenders => {
+                "room comes, by a receive or IPC_SET, for some of several blocked senders of a System V queue"
             }
         }
     }
@@ -143,6 +149,8 @@ impl Ledger {
             Some(Gap::BegunAnew)
         } else if self.is_one_of_several_waiters(process, act) {
             Some(Gap::OneSetSeveralWaiters)
+        } else if self.is_one_of_several_senders(process, act) {
+            Some(Gap::SeveralSenders)
         } else {
             None
         }
@@ -194,6 +202,15 @@ impl Ledger {
         self.begun_anew[process] && is_refused
             || queue.is_some_and(|queue| self.reordered.contains(&queue))
     }
+    /// Whether another process is blocked in msgsnd for the queue that this one sends to.
+    fn is_one_of_several_senders(&self, process: usize, act: Act) -> bool {
+        let Act::SendTyped { key: to, .. } = act else {
+            return false;
+        };
+        let sends = |act| matches!(act, Some(Act::SendTyped { key, .. }) if key == to);
+        (0..PROCESSES).any(|other| other != process && sends(self.blocked[other]))
+    }
+
     /// Whether another process sleeps in epoll_wait for the set that this one waits for.
     fn is_one_of_several_waiters(&self, process: usize, act: Act) -> bool {
         let set = |process, act| match act {
