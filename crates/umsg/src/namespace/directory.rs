@@ -20,6 +20,7 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::{self, Errno};
 
 use super::error::NamespaceError;
+use super::file_error::FileError;
 
 /// The permission bits of a file, without its type.
 pub(super) fn permissions(stat: &Stat) -> u32 {
@@ -176,4 +177,23 @@ impl ShortPath {
 /// The name in /proc of an open file: opening or linking it reaches that very file.
 pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
     ShortPath::new(format_args!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// Opens the very file that a descriptor stands for, through its link in /proc.
+///
+/// # Errors
+/// `NOSYS` if /proc is missing. The link leads to a file that exists, so `NOENT` has no other cause.
+pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
+    fs::open(proc_link(fd).path(), flags, Mode::empty()).map_err(|error| match error {
+        Errno::NOENT => Errno::NOSYS,
+        error => error,
+    })
+}
+
+/// What an errno of [`reopen`] means for a queue's file.
+pub(super) fn reopen_error(error: Errno) -> FileError {
+    match error {
+        Errno::NOSYS => NamespaceError::NoProc.into(),
+        error => FileError::of("open", error),
+    }
 }

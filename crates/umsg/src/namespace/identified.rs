@@ -17,7 +17,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 
 use super::caller;
-use super::directory::{Directory, proc_link};
+use super::directory::{Directory, reopen, reopen_error};
 use super::file_error::FileError;
 
 /// How often a file is looked at that another process of the user keeps replacing.
@@ -26,7 +26,8 @@ const ATTEMPTS: u32 = 100;
 /// Opens a regular file of a directory, with these flags, FD_CLOEXEC and O_NONBLOCK.
 ///
 /// # Errors
-/// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `System`.
+/// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `System`; `Namespace(NoProc)` if /proc is missing and another
+/// user could replace the file.
 ///
 /// # Blocking
 /// Never.
@@ -35,26 +36,24 @@ pub(super) fn open_regular(
     name: &OsStr,
     access: OFlags,
 ) -> Result<OwnedFd, FileError> {
-    let refuse = |e| FileError::of("open", e);
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     for _ in 0..ATTEMPTS {
         let (seen, stat) = look(directory, name)?;
-        let link = proc_link(seen.as_fd());
-        let error = match directory.with_number(|_| fs::open(link.path(), flags, Mode::empty())) {
-            Err(error @ (Errno::MFILE | Errno::NOENT)) => error,
-            opened => return opened.map_err(refuse),
+        let error = match directory.with_number(|_| reopen(seen.as_fd(), flags)) {
+            Err(error @ (Errno::MFILE | Errno::NOSYS)) => error,
+            opened => return opened.map_err(reopen_error),
         };
         if !stays(directory, &stat) {
-            return Err(refuse(error));
+            return Err(reopen_error(error));
         }
         drop(seen);
-        let file = open_by_name(directory, name, flags).map_err(refuse)?;
+        let file = open_by_name(directory, name, flags).map_err(|e| FileError::of("open", e))?;
         let opened = fs::fstat(&file).map_err(|e| FileError::of("fstat", e))?;
         if (opened.st_dev, opened.st_ino) == (stat.st_dev, stat.st_ino) {
             return Ok(file);
         }
     }
-    Err(refuse(Errno::AGAIN))
+    Err(FileError::of("open", Errno::AGAIN))
 }
 
 /// Names a regular file without opening it.

@@ -1,14 +1,14 @@
 //! Opening a queue's file that exists, and taking its name away.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Namespace;
-use super::directory::{Directory, proc_link};
+use super::directory::{Directory, proc_link, reopen};
 use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::identified::open_regular;
@@ -149,8 +149,10 @@ fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
     Err(FileError::SecondName)
 }
 
-/// Takes all permissions away from a file that has several names and is about to lose one. In vain if the caller may not:
+/// Takes all permissions away from a queue's file that has several names and is about to lose one. In vain if the caller may not:
 /// then it may not unlink it, either, unless the directory is its own.
+///
+/// A stranger can give a name to any file that link(2) lets it. The caller changes no file that holds no queue.
 pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
     let (at, path) = directory.locate(name);
     let has_several = |stat: &fs::Stat| {
@@ -162,10 +164,20 @@ pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if let Ok(file) = fs::openat(at, &path, flags, Mode::empty())
         && fs::fstat(&file).is_ok_and(|stat| has_several(&stat))
+        && holds_a_queue(file.as_fd())
     {
         // By descriptor: the name may lead elsewhere by now.
         let _ = fs::chmod(proc_link(file.as_fd()).path(), Mode::empty());
     }
+}
+
+/// Whether a regular file begins as the file of a queue of any kind does: docs/format.md.
+fn holds_a_queue(seen: BorrowedFd<'_>) -> bool {
+    let mut magic = [0; 8];
+    reopen(seen, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC)
+        .is_ok_and(|file| rustix::io::pread(&file, &mut magic, 0) == Ok(magic.len()))
+        && magic.starts_with(b"umsg-")
+        && magic[7] == 0
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
 
 use super::Namespace;
-use super::directory::{Directory, permissions, proc_link};
+use super::directory::{Directory, permissions, reopen, reopen_error};
 use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
@@ -89,7 +89,7 @@ impl Unpublished {
     /// The same file through another open description, FD_CLOEXEC set. Before publication the mode does not restrict it.
     ///
     /// # Errors
-    /// `TooManyFiles`, `System`; `NotFound` where /proc is not mounted.
+    /// `TooManyFiles`, `System`; `Namespace(NoProc)` if /proc is missing.
     pub(crate) fn reopen(
         &self,
         access: FileAccess,
@@ -97,8 +97,7 @@ impl Unpublished {
     ) -> Result<OwnedFd, FileError> {
         let mut flags = access.flags() | OFlags::CLOEXEC;
         flags.set(OFlags::NONBLOCK, nonblocking);
-        fs::open(proc_link(self.file()).path(), flags, Mode::empty())
-            .map_err(|e| FileError::of("open", e))
+        reopen(self.file(), flags).map_err(reopen_error)
     }
 
     /// Gives the file its mode (whatever the umask) and its name, and returns it. The name is the commit.

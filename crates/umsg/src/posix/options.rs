@@ -17,6 +17,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+/// How often a name is looked up again if other processes create and remove its queue meanwhile.
+const ATTEMPTS: u32 = 1000;
+
 /// How a queue is opened, and with which attributes it is created.
 ///
 /// ```
@@ -226,7 +229,7 @@ impl OpenOptions {
     ) -> Result<(Queue, OwnedFd), OpenError> {
         let name = QueueName::parse(name.as_ref())?;
         let namespace = self.resolve()?;
-        loop {
+        for _ in 0..ATTEMPTS {
             let found = match self.open_or_create(&namespace, &name)? {
                 Opened::Created(queue, descriptor) => {
                     if nonblocking {
@@ -247,6 +250,7 @@ impl OpenOptions {
                 return Ok((found, descriptor));
             }
         }
+        Err(keeps_changing())
     }
 
     /// For names that come from the directory itself.
@@ -268,7 +272,7 @@ impl OpenOptions {
     }
 
     fn open_or_create(&self, namespace: &Namespace, name: &QueueName) -> Result<Opened, OpenError> {
-        loop {
+        for _ in 0..ATTEMPTS {
             match self.open_existing(namespace, name) {
                 Err(OpenError::NotFound) if self.create => {}
                 Ok(_) if self.create && self.exclusive => return Err(OpenError::AlreadyExists),
@@ -284,6 +288,7 @@ impl OpenOptions {
                 other => return other,
             }
         }
+        Err(keeps_changing())
     }
 
     fn open_existing(&self, namespace: &Namespace, name: &QueueName) -> Result<Queue, OpenError> {
@@ -314,6 +319,7 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<(Option<LastClose>, OwnedFd), OpenError> {
         let mut patience = Patience::default();
+        let mut attempts = 0;
         loop {
             let (file, goes) = namespace.open_queue(name, FileAccess::ReadWrite, false)?;
             if !goes {
@@ -321,8 +327,10 @@ impl OpenOptions {
             }
             // Whom it fails, for want of a descriptor for example, takes the queue as it is.
             if self.remove_unused
+                && attempts < ATTEMPTS
                 && let Ok(Removal::Gone) = last_close::remove_unused(namespace, name)
             {
+                attempts += 1;
                 continue;
             }
             if !self.counted {
@@ -331,7 +339,8 @@ impl OpenOptions {
             crash_point!(OPEN_FOUND);
             match hold(file.as_fd()).map_err(|e| OpenError::from_errno("flock", e))? {
                 Hold::Held => return Ok((Some(LastClose::new(namespace, name)), file)),
-                Hold::Gone => {}
+                Hold::Gone if attempts < ATTEMPTS => attempts += 1,
+                Hold::Gone => return Err(keeps_changing()),
                 Hold::Leaving if patience.wait() => {}
                 Hold::Leaving => return Err(OpenError::Leaving),
             }
@@ -560,6 +569,12 @@ fn check(what: &'static str, value: u32, max: u32) -> Result<(), OpenError> {
         value: value.into(),
         max: max.into(),
     })
+}
+
+/// Other processes have created and removed a queue of the name at each attempt.
+#[cold]
+fn keeps_changing() -> OpenError {
+    OpenError::from_errno("open", rustix::io::Errno::AGAIN)
 }
 
 /// Whether something of that name exists.

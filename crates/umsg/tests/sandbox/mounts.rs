@@ -130,6 +130,36 @@ fn without_proc_the_first_call_says_so() {
 }
 
 #[test]
+fn where_proc_goes_later_another_users_queue_is_refused_at_once() {
+    if !is_root() {
+        return;
+    }
+    let shared = Place::new();
+    std::fs::set_permissions(shared.path(), Permissions::from_mode(0o1777)).unwrap();
+    let namespace = Namespace::at(shared.path()).unwrap();
+    furnish(&namespace);
+    rustix::fs::chown(
+        shared.path().join("mq/there"),
+        Some(rustix::fs::Uid::from_raw(NOBODY)),
+        None,
+    )
+    .unwrap();
+    let mut child = Child::run(|| {
+        let options = c"size=4k,mode=755";
+        let kind = Some(c"tmpfs");
+        if !unshare_mounts() || !mount(Some(c"none"), c"/proc", kind, libc::MS_RDONLY, options) {
+            return LEFT_OUT;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).create(true).namespace(&namespace);
+        let error = options.open("/there").unwrap_err();
+        assert_eq!(error.errno(), libc::ENOSYS, "{error}");
+        0
+    });
+    expect_well(&mut child);
+}
+
+#[test]
 fn all_paths_work_where_proc_hides_the_processes_of_others() {
     walk_all_in(|| {
         let is_mounted =
