@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use support::place::Place;
 use support::users::{Everybodys, as_user};
@@ -122,4 +122,18 @@ fn a_queue_that_is_made_has_one_name_at_every_moment() {
         drop(queue);
         let _ = posix::unlink_in(&place.namespace, "/q");
     }
+}
+
+#[test]
+fn the_removal_of_a_name_changes_no_file_that_holds_no_queue() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    let other = place.path().join("other");
+    fs::write(&other, b"of another program").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::hard_link(&other, place.file("/job")).unwrap();
+    posix::unlink_in(&place.namespace, "/job").unwrap();
+    assert_eq!(names_of(&other), 1);
+    assert_eq!(other.metadata().unwrap().mode() & 0o777, 0o666);
 }
