@@ -150,10 +150,12 @@ fn where_proc_goes_later_another_users_queue_is_refused_at_once() {
         if !unshare_mounts() || !mount(Some(c"none"), c"/proc", kind, libc::MS_RDONLY, options) {
             return LEFT_OUT;
         }
-        let mut options = OpenOptions::new();
-        options.read(true).create(true).namespace(&namespace);
-        let error = options.open("/there").unwrap_err();
-        assert_eq!(error.errno(), libc::ENOSYS, "{error}");
+        for write in [false, true] {
+            let mut options = OpenOptions::new();
+            options.read(true).write(write).create(true);
+            let error = options.namespace(&namespace).open("/there").unwrap_err();
+            assert_eq!(error.errno(), libc::ENOSYS, "{error}");
+        }
         0
     });
     expect_well(&mut child);
