@@ -111,14 +111,20 @@ impl Namespace {
     /// Opens a doorbell of the caller's. Allocates no memory where the path is short.
     ///
     /// # Errors
-    /// [`NOT_OURS`] if it is another user's; ENXIO if it is no FIFO; those of open(2).
+    /// [`NOT_OURS`] if it is another user's; ENXIO if it is no FIFO; ESTALE if the path leads to the namespace's directory no more, in a chroot or
+    /// another mount namespace: then ENOENT would say nothing of the doorbell; those of open(2).
     ///
     /// # Blocking
     /// Never.
     pub(crate) fn open_bell(&self, name: BellName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
-        self.check_bells(path.parent())?;
-        open_own(path.bytes())
+        let opened = self
+            .check_bells(path.parent())
+            .and_then(|()| open_own(path.bytes()));
+        match opened {
+            Err(Errno::NOENT) if !self.is_in_sight() => Err(Errno::STALE),
+            opened => opened,
+        }
     }
 
     /// Makes a doorbell, and opens and locks it (shared). It gets its name when it is locked, so that no sweep takes

@@ -71,6 +71,11 @@ impl Directory {
         permissions(&self.stat)
     }
 
+    /// Device and inode.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
     /// Whether what is in it is reached through a descriptor, and not by path.
     pub(super) fn is_open(&self) -> bool {
         self.fd.is_some()

@@ -8,9 +8,9 @@
 //! The lock belongs to the opening of the file (F_OFD_SETLK), and a mapping that no forked child inherits keeps the opening. So the lock goes
 //! when the process ends or runs another program, however that happens, and no descriptor stays that a program could close.
 //!
-//! No stranger fakes a life: a lock for writing takes an opening for writing, and the file's mode is 0644. No stranger prevents one either: the
-//! file is locked before it has a name. Its number is that of its inode, which no process chooses, so that the number of a dead process
-//! is not to be had again.
+//! A stranger cannot lock a life: a lock for writing takes an opening for writing, and the file's mode is 0644. A file counts only under the
+//! number of its own inode, which no process chooses. So a stranger's file under the name of a dead process's life counts as no life.
+//! The file is locked before it has a name.
 //!
 //! Calls that a signal handler may make ask for lives, and register one. The handler may have interrupted malloc, so both take no memory of
 //! malloc's, apart from a registration where the file system or a sandbox knows no unnamed files.
@@ -138,11 +138,17 @@ impl Registry {
         let seen = look(directory.as_fd(), name_of(number).path());
         // A process at its limit of descriptors has the number for the file.
         drop(directory);
-        match seen.and_then(|seen| open_seen(&seen)) {
-            Ok(file) => !life::is_locked(file.as_fd()),
-            // A name that leads to something else was a stranger's before a life could get it.
-            Err(error) => matches!(error, Errno::NOENT | Errno::NXIO),
+        let seen = match seen {
+            Ok(seen) => seen,
+            // NXIO: a stranger's FIFO or link has the name of a life that is over.
+            Err(error) => return matches!(error, Errno::NOENT | Errno::NXIO),
+        };
+        // A stranger's file has the name of a life that is over: its inode has another number.
+        if number_of(seen.as_fd()).is_ok_and(|found| found != number) {
+            return true;
         }
+        // The file is there. An error says nothing of its lock: /proc may be missing.
+        open_seen(&seen).is_ok_and(|file| !life::is_locked(file.as_fd()))
     }
 
     /// The entry of the directory, made if there is none. None if all are taken.
@@ -230,7 +236,7 @@ fn begin(
 ) -> io::Result<Option<u32>> {
     // Whatever the umask says: others must be able to look.
     fs::fchmod(file, Mode::from_raw_mode(MODE))?;
-    let number = fs::fstat(file)?.st_ino as u32 & UNREGISTERED;
+    let number = number_of(file)?;
     if number == 0 || number == UNREGISTERED {
         return Ok(None);
     }
@@ -259,6 +265,11 @@ fn look(directory: BorrowedFd<'_>, name: impl Arg) -> io::Result<OwnedFd> {
 fn open_seen(seen: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     fs::openat(CWD, proc_link(seen.as_fd()).path(), flags, Mode::empty())
+}
+
+/// The number of the life that a file can be.
+fn number_of(file: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(fs::fstat(file)?.st_ino as u32 & UNREGISTERED)
 }
 
 fn is_file(file: BorrowedFd<'_>) -> io::Result<bool> {
@@ -291,4 +302,26 @@ fn left(
         }
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+
+    #[test]
+    fn a_file_is_a_life_under_the_number_of_its_inode_only() {
+        let dir = TestDir::new();
+        let registry = Registry::of(&dir.namespace()).unwrap();
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let file = options.open(dir.path().join("new")).unwrap();
+        let number = number_of(file.as_fd()).unwrap();
+        let _locked = life::lock(file.as_fd()).unwrap();
+        for (named, is_over) in [(number ^ 1, true), (number, false)] {
+            let name = dir.path().join(name_of(named).path());
+            std::fs::hard_link(dir.path().join("new"), &name).unwrap();
+            assert_eq!(registry.is_over(named), is_over, "{name:?}");
+        }
+    }
 }

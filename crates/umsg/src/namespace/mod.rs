@@ -104,6 +104,8 @@ pub struct Namespace {
     path: Arc<Path>,
     kind: NamespaceKind,
     owner: u32,
+    /// Device and inode of the directory.
+    identity: (u64, u64),
 }
 
 /// How a namespace was found.
@@ -131,6 +133,12 @@ impl Namespace {
     /// Who owned the directory when it was checked; with root, the only one trusted from then on.
     fn owner(&self) -> u32 {
         self.owner
+    }
+
+    /// Whether the path leads to the directory that was checked. In a chroot or another mount namespace it may lead elsewhere.
+    fn is_in_sight(&self) -> bool {
+        let found = rustix::fs::stat(self.path());
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.identity)
     }
 }
 

@@ -182,6 +182,7 @@ fn admitted(
     let _ = queues::make_fit(&directory, queues::OWN, mode, caller);
     Ok(Namespace {
         owner: directory.owner(),
+        identity: directory.identity(),
         path: path.into(),
         kind,
     })

@@ -4,12 +4,16 @@ use super::paths::{LONG, PATHS};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
 use crate::support::scarce::{LEFT_OUT, NOBODY, become_nobody, is_root, mount_private};
+use crate::support::wait_until;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::ffi::CStr;
 use std::fs::Permissions;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::ptr::null;
-use umsg::posix::OpenOptions;
+use std::time::Duration;
+use umsg::posix::{NotifyError, OpenOptions, Queue};
 use umsg::{Namespace, NamespaceError, sysv};
 
 /// Changes what this process sees at a path. Source: mount(2).
@@ -38,6 +42,12 @@ fn unshare_mounts() -> bool {
     let flags = libc::MS_REC | libc::MS_PRIVATE;
     // SAFETY: changes what this process sees.
     unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 && mount(None, c"/", None, flags, c"") }
+}
+
+/// An empty directory in place of /proc.
+fn hide_proc() -> bool {
+    let (source, kind) = (Some(c"none"), Some(c"tmpfs"));
+    mount(source, c"/proc", kind, libc::MS_RDONLY, c"size=4k,mode=755")
 }
 
 fn expect_well(child: &mut Child) {
@@ -145,9 +155,7 @@ fn where_proc_goes_later_another_users_queue_is_refused_at_once() {
     )
     .unwrap();
     let mut child = Child::run(|| {
-        let options = c"size=4k,mode=755";
-        let kind = Some(c"tmpfs");
-        if !unshare_mounts() || !mount(Some(c"none"), c"/proc", kind, libc::MS_RDONLY, options) {
+        if !unshare_mounts() || !hide_proc() {
             return LEFT_OUT;
         }
         for write in [false, true] {
@@ -159,6 +167,82 @@ fn where_proc_goes_later_another_users_queue_is_refused_at_once() {
         0
     });
     expect_well(&mut child);
+}
+
+/// A process registers, and lives.
+fn registrant(namespace: &Namespace) -> Child {
+    let child = Child::run(|| {
+        let queue = open(namespace, "/there");
+        std::mem::forget(queue.notify_waiter().unwrap());
+        loop {
+            std::thread::sleep(LONG);
+        }
+    });
+    let queue = open(namespace, "/there");
+    assert!(wait_until(LONG, || queue.registered().is_some()));
+    child
+}
+
+fn open(namespace: &Namespace, name: &str) -> Queue {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).namespace(namespace);
+    options.open(name).unwrap()
+}
+
+#[test]
+fn where_proc_goes_later_the_living_are_not_taken_for_dead() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let namespace = Namespace::at(place.path()).unwrap();
+    furnish(&namespace);
+    let mut living = registrant(&namespace);
+    let mut child = Child::run(|| {
+        let queue = open(&namespace, "/there");
+        if !unshare_mounts() || !hide_proc() {
+            return LEFT_OUT;
+        }
+        assert_eq!(queue.notify_waiter().unwrap_err(), NotifyError::Busy);
+        0
+    });
+    expect_well(&mut child);
+    living.kill();
+}
+
+#[test]
+fn a_sender_that_sees_no_namespace_any_more_ends_nobodys_watch() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let namespace = Namespace::at(place.path()).unwrap();
+    furnish(&namespace);
+    let queue = open(&namespace, "/there");
+    let pollable = queue.pollable().unwrap();
+    let mut child = Child::run(|| {
+        let queue = open(&namespace, "/there");
+        if !unshare_mounts() || !mount_private(Path::new("/dev/shm"), "size=4k") {
+            return LEFT_OUT;
+        }
+        queue.send(b"1", 0).unwrap();
+        0
+    });
+    expect_well(&mut child);
+    // A sender that sees the namespace tells of the message before, too.
+    let mut child = Child::run(|| {
+        open(&namespace, "/there").send(b"2", 0).unwrap();
+        0
+    });
+    expect_well(&mut child);
+    assert!(is_readable(pollable.as_fd(), LONG));
+}
+
+/// Whether a descriptor becomes readable within this time.
+fn is_readable(descriptor: BorrowedFd<'_>, within: Duration) -> bool {
+    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+    let within = within.try_into().unwrap();
+    poll(&mut polled, Some(&within)).unwrap() == 1
 }
 
 #[test]
