@@ -269,6 +269,8 @@ impl Work for Soak {
     fn end(self, leaks: Leaks, what: &str) {
         // Who begins to poll takes away the doorbells that nobody polls any more.
         self.queue.pollable().expect("a doorbell");
+        // It may have found one to poll, and made none.
+        self.place.namespace.sweep().expect("the namespace");
         self.queue.remove().expect("the queue");
         drop(self.journal);
         leaks.expect_none(&[], what);

@@ -243,8 +243,11 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Removes doorbells that nobody polls, of those that it looks at.
+    /// Removes the temporary files of dead makers, and the doorbells that nobody polls, of those that it looks at.
     fn sweep_bells(&self) {
+        if let Ok(bells) = self.queues_of(BELLS) {
+            temporary::sweep(&bells, "");
+        }
         let Ok(mut names) = self.bell_names() else {
             return;
         };
@@ -370,6 +373,20 @@ mod tests {
         ];
         assert_eq!(bells(&dir), expected);
         assert!(namespace.leads_to(name(1), kept.as_fd()));
+    }
+
+    #[test]
+    fn whoever_makes_a_doorbell_removes_the_temporary_files_of_the_dead() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        let left = dir
+            .path()
+            .join(BELLS)
+            .join(temporary::tests::name_of_the_dead());
+        fs::mkfifoat(CWD, &left, Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(bells(&dir).len(), 1);
+        let _kept = namespace.make_bell(name(1)).unwrap();
+        assert_eq!(bells(&dir), ["0000000000000005-0000000000000001"]);
     }
 
     #[test]

@@ -176,9 +176,14 @@ fn start_time(pid: i32) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
+
+    /// A file of a maker who is dead.
+    pub(in crate::namespace) fn name_of_the_dead() -> String {
+        name_of(&dead_maker())
+    }
 
     fn name_of(maker: &Maker) -> String {
         format!("{PREFIX}{maker}-7")
