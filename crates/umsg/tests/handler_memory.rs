@@ -1,10 +1,10 @@
 //! Calls that a signal handler may make touch no memory of malloc's: the handler may have interrupted malloc, and malloc's lock is then
 //! its own thread's. A thread that waits for itself while it has a queue's lock stops all users of the queue.
 
+#[path = "support/counting.rs"]
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
@@ -15,42 +15,12 @@ use support::{poll_readable, wait_until};
 use umsg::ring::{Options, Post, Ring, SendError, Sender};
 use umsg::sysv::Want;
 
-thread_local! {
-    /// Blocks that this thread has taken or given back.
-    static CALLS: Cell<u32> = const { Cell::new(0) };
-}
-
-fn note() {
-    CALLS.set(CALLS.get() + 1);
-}
-
-/// The system's allocator, counting.
-struct Counting;
-
-// SAFETY: all is passed on to the system's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: our caller's promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note();
-        // SAFETY: our caller's promises; the block came from there.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Does it, and fails if it takes or gives back memory of malloc's.
 #[track_caller]
 fn without_malloc<T>(call: impl FnOnce() -> T) -> T {
-    let before = CALLS.get();
+    let before = counting::calls();
     let result = call();
-    assert_eq!(CALLS.get() - before, 0, "blocks of malloc's");
+    assert_eq!(counting::calls() - before, 0, "blocks of malloc's");
     result
 }
 

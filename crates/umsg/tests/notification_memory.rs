@@ -1,43 +1,13 @@
 //! A send that raises its own process's signal touches no memory of malloc's: it may be a handler's, which has interrupted malloc.
 
+#[path = "support/counting.rs"]
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 use support::place::Place;
 use support::wait_until;
 use umsg::posix::Notify;
-
-thread_local! {
-    /// Blocks that this thread has taken or given back.
-    static CALLS: Cell<u32> = const { Cell::new(0) };
-}
-
-fn note() {
-    CALLS.set(CALLS.get() + 1);
-}
-
-/// The system's allocator, counting.
-struct Counting;
-
-// SAFETY: all is passed on to the system's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: our caller's promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note();
-        // SAFETY: our caller's promises; the block came from there.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_send_that_raises_its_own_processs_signal_takes_and_frees_no_memory() {
@@ -46,9 +16,9 @@ fn a_send_that_raises_its_own_processs_signal_takes_and_frees_no_memory() {
     for _ in 0..3 {
         // Ignored where nobody handles it.
         let registration = queue.notify(Notify::signal(libc::SIGWINCH)).unwrap();
-        CALLS.set(0);
+        let before = counting::calls();
         queue.send(b"x", 0).unwrap();
-        assert_eq!(CALLS.get(), 0);
+        assert_eq!(counting::calls() - before, 0);
         assert!(!registration.is_armed());
         queue.try_receive(&mut [0; 8]).unwrap();
         drop(registration);

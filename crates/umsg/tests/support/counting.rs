@@ -1,0 +1,39 @@
+//! The system's allocator, counting: for tests that show that a call takes no memory of malloc's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// Blocks that this thread has taken or given back.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+fn note() {
+    CALLS.set(CALLS.get() + 1);
+}
+
+/// The system's allocator, counting.
+struct Counting;
+
+// SAFETY: all is passed on to the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: our caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note();
+        // SAFETY: our caller's promises; the block came from there.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Blocks that this thread has taken or given back.
+pub fn calls() -> u32 {
+    CALLS.get()
+}
