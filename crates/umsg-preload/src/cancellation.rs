@@ -8,7 +8,7 @@
 //!
 //! A blocked thread is in the library. pthread_cancel marks it, and then has its call end; the Rust function, which has nothing left to
 //! do by then, returns `BEGIN_AGAIN`, and either the thread ends there or, with cancellation disabled, begins again with the arguments that the
-//! assembly has kept. What it received or sent is never lost: only a call that has done nothing begins again. A call that a handler with
+//! assembly has kept. No message is lost: only a call that has done nothing begins again. A call that a handler with
 //! SA_RESTART has interrupted begins again in the same way.
 //!
 //! | blocking call | pthread_cancel |

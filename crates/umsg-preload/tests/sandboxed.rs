@@ -32,7 +32,7 @@ const CASES: [&str; 6] = [
 /// The loader of programs and libc need these before the drop-in is there.
 const OF_THE_LOADER: [&str; 2] = ["pread64", "fcntl"];
 
-/// What the program exits with whose first call failed with the errno of the sandbox.
+/// The exit status of a program whose first call failed with the errno of the sandbox.
 const REFUSED: i32 = 3;
 
 /// Runs a case in a sandbox that `enter` makes.
@@ -47,7 +47,7 @@ fn run(case: &str, errno: i32, user: u32, enter: impl Fn() + Send + Sync + 'stat
         .arg(case)
         .env("UMSG_TEST_REFUSED", errno.to_string());
     let enter = move || {
-        // SAFETY: settings of this process. Who is not root stays who he is.
+        // SAFETY: settings of this process, whose user changes only if it is root.
         unsafe {
             if user != 0 && libc::geteuid() == 0 {
                 libc::setgroups(0, std::ptr::null());

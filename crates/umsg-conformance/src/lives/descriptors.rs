@@ -39,7 +39,7 @@ struct Registration {
     number: i32,
     member: Description,
     bell: Bell,
-    /// What comes with its events.
+    /// The data that its events carry.
     data: i64,
 }
 
@@ -57,7 +57,7 @@ pub struct Descriptors {
     mail: VecDeque<Descriptor>,
     sets: BTreeSet<Description>,
     registrations: BTreeSet<Registration>,
-    /// What comes with the events of a registration that is made or changed now.
+    /// The data that the events of a new or changed registration carry.
     data: i64,
     /// The queue that a name leads to.
     names: [Option<Queue>; NAMES],
@@ -346,7 +346,7 @@ impl Descriptors {
             .is_some_and(|set| self.has_lost_members(set.description))
     }
 
-    /// What comes with the events of the lost registrations of a set.
+    /// The data that the events of the lost registrations of a set carry.
     pub fn lost_data(&self, process: usize, set: i32) -> BTreeSet<i64> {
         let set = self.description(process, set);
         let members = self

@@ -52,7 +52,7 @@ impl Gap {
     }
 }
 
-/// What a set tells of other registrations than these: data and events. Nothing if it sleeps; `None` for an error.
+/// The data and events that a set reports of all registrations but these: none if the call sleeps; `None` for an error.
 fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 2]>> {
     let Some(reply) = reply else {
         return Some(Vec::new());

@@ -403,7 +403,7 @@ impl Chain<'_> {
     pub(crate) fn hear(&self, feed: &Feed, now: Level) -> u32 {
         let is_shared = feed.name != 0 && feed.name == self.words.name.get();
         let to = packets(now.bits(), held(self.words.shown.get()));
-        // What nothing has changed is no edge for those who poll already.
+        // An unchanged level is no edge for processes that poll already.
         let is_edge = !is_shared || self.words.told.get() != now.word();
         if let Some(gong) = feed.gong(self.bell) {
             gong.hold(to);
