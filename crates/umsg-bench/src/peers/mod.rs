@@ -15,7 +15,7 @@
 //! | `descriptor` | pipe, Unix socket, eventfd |
 //! | `channel` | crossbeam-channel |
 //! | `plug` | what is compiled apart and loaded: Boost.Interprocess (`boost`), iceoryx2 (`iceoryx`) |
-//! | `server`, `wire` | what a server carries: Redis (`redis`), NATS (`nats`) |
+//! | `server` | what a server carries: Redis (`redis`), NATS (`nats`), each by its client library |
 
 pub mod boost;
 pub mod channel;
@@ -27,7 +27,6 @@ pub mod queue;
 pub mod redis;
 pub mod scratch;
 mod server;
-mod wire;
 
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;

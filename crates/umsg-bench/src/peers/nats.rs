@@ -1,21 +1,23 @@
-//! NATS: subjects on a server of our own, over the loopback interface. Its protocol is lines of text, each message after one.
+//! NATS: subjects on a server of our own, over the loopback interface, with the client library of NATS for Rust.
 //!
-//! It does not hold a sender back: a receiver that stays behind is thrown out in the end. So a stream has a window, as programs that must
-//! not lose anything build it: the receiver says on a subject of its own how far it is.
+//! NATS does not hold a sender back: the server disconnects a receiver that stays behind. So a stream has a window, as in programs that must
+//! not lose messages: the receiver says on a subject of its own how far it is.
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::fs;
-use std::net::TcpStream;
+
+use async_nats::client::RequestErrorKind;
+use async_nats::{Client, ConnectOptions, Subject, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::runtime::{self, Runtime};
 
 use super::scratch::Scratch;
 use super::server::Server;
-use super::wire::{self, Wire};
-use super::{Abilities, Link, Peer, Receiver, SIZE, Sender, Way, whole};
+use super::{Abilities, Link, Peer, Receiver, Sender, Way, whole};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
-
-/// Messages that a stream's sender writes at once.
-const BATCH: u64 = 64;
 
 /// Every how many messages a stream's receiver says so, as many times as fit into the window.
 const CREDITS: u64 = 4;
@@ -47,7 +49,7 @@ impl Nats {
         let address = server.wait_for(|id| {
             let text = fs::read_to_string(ports.join(format!("nats-server_{id}.ports")))?;
             let address = address(&text).ok_or_else(|| Failure::new("no address yet"))?;
-            open(&address)?;
+            Connection::open(&address)?;
             Ok(address)
         })?;
         Ok(Self {
@@ -66,7 +68,7 @@ fn address(ports: &str) -> Option<String> {
 }
 
 impl Peer for Nats {
-    type Link = Subject;
+    type Link = Channel;
 
     const ABILITIES: Abilities = Abilities {
         polls: false,
@@ -79,16 +81,16 @@ impl Peer for Nats {
 
     fn about(&self) -> String {
         format!(
-            "{}, core subjects over loopback TCP, without persistence; a stream writes {BATCH} messages at once, as its client libraries do, \
-             and its receiver says how far it is, because nothing else holds a sender back",
+            "{}, by the crate async-nats over loopback TCP, core subjects, without persistence; a stream leaves it to the library how many \
+             messages it writes at once, and its receiver says how far it is, because nothing else holds a sender back",
             self.server.version()
         )
     }
 
-    fn make(&self, spec: &Spec) -> Result<Subject, Failure> {
+    fn make(&self, spec: &Spec) -> Result<Channel, Failure> {
         let number = self.subjects.get();
         self.subjects.set(number + 1);
-        Ok(Subject {
+        Ok(Channel {
             address: self.address.clone(),
             name: format!("subject-{number}"),
             window: spec.depth.into(),
@@ -101,13 +103,13 @@ impl Peer for Nats {
 }
 
 /// A subject, and one for how far the receiver is.
-pub struct Subject {
+pub struct Channel {
     address: String,
     name: String,
     window: u64,
 }
 
-impl Subject {
+impl Channel {
     fn credits(&self) -> String {
         format!("{}.credits", self.name)
     }
@@ -121,122 +123,132 @@ impl Subject {
     }
 }
 
-impl Link for Subject {
-    type Sender<'a> = Publisher;
-    type Receiver<'a> = Subscriber;
+impl Link for Channel {
+    type Sender<'a> = Publishing;
+    type Receiver<'a> = Receiving;
 
-    fn sender(&self, way: Way) -> Result<Publisher, Failure> {
-        let mut wire = open(&self.address)?;
+    fn sender(&self, way: Way) -> Result<Publishing, Failure> {
+        let mut connection = Connection::open(&self.address)?;
         let step = self.step(way);
         if step > 0 {
-            subscribe(&mut wire, &self.credits())?;
+            connection.subscribe(self.credits())?;
         }
-        Ok(Publisher {
-            wire,
-            head: format!("PUB {} {SIZE}\r\n", self.name).into(),
+        Ok(Publishing {
+            connection,
+            subject: self.name.clone().into(),
             step,
             window: self.window,
-            waiting: 0,
             unseen: 0,
         })
     }
 
-    fn receiver(&self, way: Way) -> Result<Subscriber, Failure> {
-        let mut wire = open(&self.address)?;
-        subscribe(&mut wire, &self.name)?;
-        Ok(Subscriber {
-            wire,
-            credit: format!("PUB {} 0\r\n\r\n", self.credits()).into(),
+    fn receiver(&self, way: Way) -> Result<Receiving, Failure> {
+        let mut connection = Connection::open(&self.address)?;
+        connection.subscribe(self.name.clone())?;
+        Ok(Receiving {
+            connection,
+            credits: self.credits().into(),
             step: self.step(way),
             received: 0,
         })
     }
 }
 
-/// Connects.
-fn open(address: &str) -> Result<Wire<TcpStream>, Failure> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    let mut wire = Wire::new(stream);
-    let hello = b"CONNECT {\"verbose\":false,\"pedantic\":false}\r\n";
-    settle(&mut wire, hello)?;
-    Ok(wire)
+/// A client, and the thread's runtime that its tasks run in while a call waits.
+struct Connection {
+    runtime: Runtime,
+    client: Client,
+    /// The one subject that it receives from, if any.
+    messages: Option<Subscriber>,
 }
 
-/// When it comes back, whoever publishes reaches this connection.
-fn subscribe(wire: &mut Wire<TcpStream>, subject: &str) -> Result<(), Failure> {
-    settle(wire, format!("SUB {subject} 1\r\n").as_bytes())
-}
+impl Connection {
+    fn open(address: &str) -> Result<Self, Failure> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let options = ConnectOptions::new().read_buffer_capacity(u16::MAX);
+        let client = runtime
+            .block_on(options.connect(address))
+            .map_err(failure)?;
+        Ok(Self {
+            runtime,
+            client,
+            messages: None,
+        })
+    }
 
-/// Tells the server something, and waits until it is done.
-fn settle(wire: &mut Wire<TcpStream>, command: &[u8]) -> Result<(), Failure> {
-    wire.out.extend_from_slice(command);
-    wire.out.extend_from_slice(b"PING\r\n");
-    let done = wire.write().and_then(|()| {
-        loop {
-            let line = wire.read_line()?;
-            if line == b"PONG" {
-                return Ok(());
+    /// After the return, messages on this subject reach this connection.
+    fn subscribe(&mut self, subject: String) -> Result<(), Failure> {
+        let subscribed = self.runtime.block_on(self.client.subscribe(subject));
+        self.messages = Some(subscribed.map_err(failure)?);
+        self.settle()
+    }
+
+    /// Waits until the server has handled everything so far. It handles a connection's requests in order, and answers at once that nobody serves
+    /// this subject.
+    fn settle(&self) -> Result<(), Failure> {
+        let answer = self
+            .runtime
+            .block_on(self.client.request("nobody", Bytes::new()));
+        match answer.map_err(|error| error.kind()) {
+            Err(RequestErrorKind::NoResponders) => Ok(()),
+            other => Err(failure(format!("{other:?} instead of no responders"))),
+        }
+    }
+
+    fn publish(&self, subject: &Subject, message: Bytes, is_flushed: bool) -> Result<(), Errno> {
+        self.runtime.block_on(async {
+            let sent = self.client.publish(subject.clone(), message).await;
+            sent.map_err(|_| Errno(libc::EPIPE))?;
+            match is_flushed {
+                true => self.client.flush().await.map_err(|_| Errno(libc::EPIPE)),
+                false => Ok(()),
             }
-            // Others may publish already; nobody counts on what comes before we are there.
-            if let Some(length) = length_of(line) {
-                wire.read_text(&mut vec![0; length])?;
-            }
-        }
-    });
-    done.map_err(|errno| Failure::queue(format_args!("NATS says {:?}", wire.last_line()), errno))
+        })
+    }
+
+    /// Waits for a message.
+    fn next(&mut self) -> Result<Bytes, Errno> {
+        let messages = self.messages.as_mut().ok_or(Errno(libc::ENOTCONN))?;
+        let message = self.runtime.block_on(messages.next());
+        Ok(message.ok_or(Errno(libc::EPIPE))?.payload)
+    }
 }
 
-/// The length of the message that follows this line, if one does.
-fn length_of(line: &[u8]) -> Option<usize> {
-    let words = line.strip_prefix(b"MSG ")?;
-    wire::number(words.rsplit(|&byte| byte == b' ').next()?)
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The end of a subscription is a task, too.
+        let _context = self.runtime.enter();
+        self.messages = None;
+    }
 }
 
-/// Reads up to the next message, whose text goes into the buffer. Gives its length.
-fn read_message(wire: &mut Wire<TcpStream>, buffer: &mut [u8]) -> Result<usize, Errno> {
-    let length = loop {
-        let line = wire.read_line()?;
-        if let Some(length) = length_of(line) {
-            break length;
-        }
-        if line == b"PING" {
-            wire.out.extend_from_slice(b"PONG\r\n");
-            wire.write()?;
-        }
-    };
-    let text = buffer.get_mut(..length).ok_or(Errno(libc::EMSGSIZE))?;
-    wire.read_text(text)?;
-    Ok(length)
+fn failure(error: impl Display) -> Failure {
+    Failure::new(format!("NATS: {error}"))
 }
 
 /// Publishes.
-pub struct Publisher {
-    wire: Wire<TcpStream>,
-    head: Vec<u8>,
+pub struct Publishing {
+    connection: Connection,
+    subject: Subject,
     step: u64,
     window: u64,
-    /// Messages that have not been written yet.
-    waiting: u64,
     /// Messages of which the receiver has not said that it has them.
     unseen: u64,
 }
 
-impl Sender for Publisher {
+impl Sender for Publishing {
     fn send(&mut self, message: &[u8]) -> Result<(), Errno> {
-        for part in [&self.head[..], message, b"\r\n"] {
-            self.wire.out.extend_from_slice(part);
-        }
-        self.waiting += 1;
+        let message = Bytes::copy_from_slice(message);
+        self.connection
+            .publish(&self.subject, message, self.step == 0)?;
         if self.step == 0 {
-            return self.flush();
+            return Ok(());
         }
         self.unseen += 1;
-        if self.waiting == BATCH || self.unseen == self.window {
-            self.flush()?;
-        }
         while self.unseen >= self.window {
-            read_message(&mut self.wire, &mut [])?;
+            self.connection.next()?;
             self.unseen -= self.step;
         }
         Ok(())
@@ -247,26 +259,28 @@ impl Sender for Publisher {
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
-        self.waiting = 0;
-        self.wire.write()
+        // A flush of the library alone may leave a part to a task that runs only during later calls.
+        self.connection.settle().map_err(|_| Errno(libc::EPIPE))
     }
 }
 
 /// Is subscribed.
-pub struct Subscriber {
-    wire: Wire<TcpStream>,
-    credit: Vec<u8>,
+pub struct Receiving {
+    connection: Connection,
+    credits: Subject,
     step: u64,
     received: u64,
 }
 
-impl Receiver for Subscriber {
+impl Receiver for Receiving {
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
-        read_message(&mut self.wire, buffer).and_then(whole)?;
+        let message = self.connection.next()?;
+        whole(message.len())?;
+        let room = buffer.get_mut(..message.len());
+        room.ok_or(Errno(libc::EMSGSIZE))?.copy_from_slice(&message);
         self.received += 1;
         if self.step > 0 && self.received.is_multiple_of(self.step) {
-            self.wire.out.extend_from_slice(&self.credit);
-            self.wire.write()?;
+            self.connection.publish(&self.credits, Bytes::new(), true)?;
         }
         Ok(())
     }
@@ -285,12 +299,5 @@ mod tests {
         let ports = r#"{"nats": ["nats://127.0.0.1:43211", "nats://[::1]:43211"]}"#;
         assert_eq!(address(ports).unwrap(), "127.0.0.1:43211");
         assert_eq!(address("{}"), None);
-    }
-
-    #[test]
-    fn a_line_that_announces_a_message_ends_with_its_length() {
-        assert_eq!(length_of(b"MSG subject-1 1 64"), Some(64));
-        assert_eq!(length_of(b"MSG subject-1 1 answers.7 0"), Some(0));
-        assert_eq!(length_of(b"PING"), None);
     }
 }

@@ -1,19 +1,18 @@
-//! Redis: a list on a server of our own, over a Unix socket. Its protocol is text with lengths (RESP).
+//! Redis: a list on a server of our own, over a Unix socket, with the client library of Redis for Rust.
 
 use std::cell::Cell;
-use std::io::Write as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+use redis::{Client, Cmd, Connection, Pipeline, RedisError};
 
 use super::scratch::Scratch;
 use super::server::Server;
-use super::wire::{self, Wire};
 use super::{Abilities, Link, Peer, Receiver, Sender, Way, whole};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// Commands on their way at once where several are.
-const WINDOW: u32 = 64;
+/// Messages that a stream moves by one round trip to the server.
+const BATCH: usize = 64;
 
 pub const NAME: &str = "Redis";
 
@@ -26,7 +25,7 @@ pub struct Redis {
 
 impl Redis {
     /// # Errors
-    /// If it is not installed or does not start.
+    /// If the server is not installed or does not start.
     pub fn start(scratch: &Scratch, cpus: Vec<usize>) -> Result<Self, Failure> {
         let mut socket = PathBuf::new();
         let mut server = Server::start("redis-server", scratch, cpus, |command, directory| {
@@ -36,7 +35,14 @@ impl Redis {
                 .args(["--unixsocketperm", "700", "--unixsocket"])
                 .arg(&socket);
         })?;
-        server.wait_for(|_| ask(&mut open(&socket)?, &[b"PING"], "+PONG"))?;
+        server.wait_for(|_| {
+            let pong: String = redis::cmd("PING")
+                .query(&mut open(&socket)?)
+                .map_err(failure)?;
+            (pong == "PONG")
+                .then_some(())
+                .ok_or_else(|| Failure::new(format!("Redis answers {pong:?} to PING")))
+        })?;
         Ok(Self {
             server,
             socket,
@@ -59,7 +65,8 @@ impl Peer for Redis {
 
     fn about(&self) -> String {
         format!(
-            "{}, LPUSH and BRPOP over a Unix socket, nothing kept on disk; a stream has {WINDOW} commands on their way at once, and its list no bound",
+            "{}, by the crate redis over a Unix socket, nothing kept on disk; LPUSH and BRPOP, in a stream pipelines of {BATCH} LPUSH and \
+             BLMPOP of up to {BATCH} messages; the list has no bound",
             self.server.version()
         )
     }
@@ -90,92 +97,73 @@ impl Link for List {
 
     fn sender(&self, way: Way) -> Result<Pusher, Failure> {
         Ok(Pusher {
-            wire: open(&self.socket)?,
-            key: self.key.clone().into(),
-            window: window(way),
-            waiting: 0,
-            unanswered: 0,
+            connection: open(&self.socket)?,
+            key: self.key.clone(),
+            batch: batch(way),
+            pipeline: Pipeline::with_capacity(BATCH),
         })
     }
 
     fn receiver(&self, way: Way) -> Result<Popper, Failure> {
+        let take = match batch(way) {
+            // Zero seconds are for ever.
+            1 => redis::cmd("BRPOP").arg(&self.key).arg(0).take(),
+            count => redis::cmd("BLMPOP")
+                .arg((0, 1, &self.key, "RIGHT", "COUNT", count))
+                .take(),
+        };
         Ok(Popper {
-            wire: open(&self.socket)?,
-            key: self.key.clone().into(),
-            window: window(way),
-            asked: 0,
+            connection: open(&self.socket)?,
+            take,
+            is_single: batch(way) == 1,
+            received: Vec::new(),
         })
     }
 }
 
-fn open(socket: &Path) -> Result<Wire<UnixStream>, Failure> {
-    Ok(Wire::new(UnixStream::connect(socket)?))
+fn open(socket: &Path) -> Result<Connection, Failure> {
+    let client = Client::open(format!("unix://{}", socket.display())).map_err(failure)?;
+    let connection = client.get_connection().map_err(failure)?;
+    // A blocked pop waits for as long as there is no message.
+    connection.set_read_timeout(None).map_err(failure)?;
+    Ok(connection)
 }
 
-fn window(way: Way) -> u32 {
+/// Messages that an end moves by one round trip.
+fn batch(way: Way) -> usize {
     match way {
-        Way::Piped => WINDOW,
+        Way::Piped => BATCH,
         _ => 1,
     }
 }
 
-/// Sends a command and waits for this answer.
-fn ask(wire: &mut Wire<UnixStream>, words: &[&[u8]], answer: &str) -> Result<(), Failure> {
-    say(&mut wire.out, words);
-    match wire.write().and_then(|()| wire.read_line()) {
-        Ok(line) if line == answer.as_bytes() => Ok(()),
-        _ => Err(Failure::new(format!("Redis says {:?}", wire.last_line()))),
-    }
+fn failure(error: RedisError) -> Failure {
+    Failure::new(format!("Redis: {error}"))
 }
 
-/// Adds a command: an array of strings, each with its length.
-fn say(out: &mut Vec<u8>, words: &[&[u8]]) {
-    // Writing to memory does not fail.
-    let _ = write!(out, "*{}\r\n", words.len());
-    for word in words {
-        let _ = write!(out, "${}\r\n", word.len());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+fn errno(error: &RedisError) -> Errno {
+    Errno(match error.is_io_error() {
+        true => libc::EPIPE,
+        false => libc::EPROTO,
+    })
 }
 
 /// Pushes at the left end.
 pub struct Pusher {
-    wire: Wire<UnixStream>,
-    key: Vec<u8>,
-    window: u32,
-    /// Commands that have not been written yet.
-    waiting: u32,
-    /// Commands that have, and wait for their answers.
-    unanswered: u32,
-}
-
-impl Pusher {
-    fn write(&mut self) -> Result<(), Errno> {
-        self.unanswered += self.waiting;
-        self.waiting = 0;
-        self.wire.write()
-    }
-
-    /// Reads answers until no more than so many are left.
-    fn settle(&mut self, left: u32) -> Result<(), Errno> {
-        while self.unanswered > left {
-            self.wire.read_line()?;
-            self.unanswered -= 1;
-        }
-        Ok(())
-    }
+    connection: Connection,
+    key: String,
+    batch: usize,
+    /// Commands that have not been sent yet.
+    pipeline: Pipeline,
 }
 
 impl Sender for Pusher {
     fn send(&mut self, message: &[u8]) -> Result<(), Errno> {
-        say(&mut self.wire.out, &[b"LPUSH", &self.key, message]);
-        self.waiting += 1;
-        if self.waiting >= self.window.div_ceil(2) {
-            self.write()?;
-            self.settle(self.window / 2)?;
+        self.pipeline.lpush(&self.key, message).ignore();
+        match self.pipeline.len() < self.batch {
+            true => Ok(()),
+            false => self.flush(),
         }
-        Ok(())
     }
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), Errno> {
@@ -183,39 +171,46 @@ impl Sender for Pusher {
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
-        self.write()?;
-        self.settle(0)
+        let sent = self.pipeline.exec(&mut self.connection);
+        self.pipeline.clear();
+        sent.map_err(|error| errno(&error))
     }
 }
 
 /// Pops at the right end.
 pub struct Popper {
-    wire: Wire<UnixStream>,
-    key: Vec<u8>,
-    window: u32,
-    /// Commands without an answer.
-    asked: u32,
+    connection: Connection,
+    take: Cmd,
+    is_single: bool,
+    /// Messages that a pop brought, the last of them first.
+    received: Vec<Vec<u8>>,
+}
+
+impl Popper {
+    /// Waits for messages.
+    fn pop(&mut self) -> Result<(), RedisError> {
+        // The answer names the list, too.
+        if self.is_single {
+            let (_, message): (String, Vec<u8>) = self.take.query(&mut self.connection)?;
+            self.received.push(message);
+        } else {
+            let (_, messages): (String, Vec<Vec<u8>>) = self.take.query(&mut self.connection)?;
+            self.received.extend(messages.into_iter().rev());
+        }
+        Ok(())
+    }
 }
 
 impl Receiver for Popper {
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
-        if self.asked <= self.window / 2 {
-            for _ in self.asked..self.window {
-                // Zero seconds are for ever.
-                say(&mut self.wire.out, &[b"BRPOP", &self.key, b"0"]);
-            }
-            self.asked = self.window;
-            self.wire.write()?;
+        if self.received.is_empty() {
+            self.pop().map_err(|error| errno(&error))?;
         }
-        // An array of the key, in two lines, and the element.
-        for _ in 0..3 {
-            self.wire.read_line()?;
-        }
-        let line = self.wire.read_line()?;
-        let length = line.strip_prefix(b"$").and_then(wire::number);
-        whole(length.unwrap_or(0))?;
-        self.asked -= 1;
-        self.wire.read_text(buffer)
+        let message = self.received.pop().unwrap_or_default();
+        whole(message.len())?;
+        let room = buffer.get_mut(..message.len());
+        room.ok_or(Errno(libc::EMSGSIZE))?.copy_from_slice(&message);
+        Ok(())
     }
 
     fn try_receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
