@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use data_encoding::BASE64;
 use serde::Serialize;
 use umsg::posix::{NotifyKind, OnFull, Peeked, Status};
 use umsg::sysv;
 
-use super::base64;
 use super::time::utc;
 use crate::inlet::{Held, Rank};
 
@@ -269,7 +269,7 @@ impl Data<'_> {
     fn of(bytes: &[u8]) -> Data<'_> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Data::Text(text),
-            Err(_) => Data::Bytes(base64::encode(bytes)),
+            Err(_) => Data::Bytes(BASE64.encode(bytes)),
         }
     }
 }
@@ -293,6 +293,10 @@ mod tests {
         assert_eq!(
             printed(&[0xFF]),
             "{\"encoding\":\"base64\",\"data\":\"/w==\"}\n"
+        );
+        assert_eq!(
+            printed(&[0xFB, 0xFF]),
+            "{\"encoding\":\"base64\",\"data\":\"+/8=\"}\n"
         );
     }
 }

@@ -1,6 +1,5 @@
 //! What is printed: for people by default, for programs with `--json`.
 
-pub mod base64;
 pub mod direct;
 pub mod json;
 pub mod json_doctor;
