@@ -189,7 +189,7 @@ pub fn shown(name: &OsStr) -> String {
 }
 
 fn table(rows: &[Row]) -> Table<11> {
-    let owners = Owners::read();
+    let owners = Owners::new();
     let mut table = Table::new([
         ("NAME", Side::Left),
         ("MESSAGES", Side::Right),

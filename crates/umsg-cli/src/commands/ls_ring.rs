@@ -10,7 +10,7 @@ use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 
 pub fn table(rings: &[Listed]) -> Table<10> {
-    let owners = Owners::read();
+    let owners = Owners::new();
     let mut table = Table::new([
         ("RING", Side::Left),
         ("MESSAGES", Side::Right),

@@ -49,7 +49,7 @@ fn why(error: ControlError) -> String {
 }
 
 pub fn table(rows: &[Row]) -> Table<11> {
-    let owners = Owners::read();
+    let owners = Owners::new();
     let mut table = Table::new([
         ("KEY", Side::Left),
         ("ID", Side::Right),

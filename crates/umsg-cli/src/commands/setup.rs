@@ -169,7 +169,7 @@ fn print(out: &mut impl Write, report: &SetupReport) -> io::Result<()> {
 
 /// Programs that run keep the namespace that they have; those started from now on look elsewhere.
 fn warn(out_of_sight: &[OutOfSight]) {
-    let owners = Owners::read();
+    let owners = Owners::new();
     for OutOfSight {
         path, user, queues, ..
     } in out_of_sight

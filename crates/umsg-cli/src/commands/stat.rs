@@ -100,7 +100,7 @@ fn dead_letters(status: &Status) -> String {
 
 fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     let (attributes, counted) = (status.attributes, status.statistics);
-    let owner = Owners::read().name(status.uid);
+    let owner = Owners::new().name(status.uid);
     let mut line = |title: &str, text: String| writeln!(out, "{title:<18}{text}");
     line("name", name.to_owned())?;
     let (messages, depth) = (attributes.messages, attributes.max_messages);

@@ -29,7 +29,7 @@ fn lines(out: &mut impl Write, name: &Name, found: &Found) -> io::Result<()> {
     let Found {
         uid, gid, status, ..
     } = found;
-    let owner = Owners::read().name(*uid);
+    let owner = Owners::new().name(*uid);
     let mut line = |title: &str, text: String| writeln!(out, "{title:<18}{text}");
     line("name", format!("{RING}{name}"))?;
     line("state", state(status).to_owned())?;

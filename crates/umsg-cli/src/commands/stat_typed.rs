@@ -41,7 +41,7 @@ pub fn print(namespace: &Namespace, label: Label, as_json: bool, out: &mut impl 
 }
 
 fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()> {
-    let (entry, owners) = (&status.entry, Owners::read());
+    let (entry, owners) = (&status.entry, Owners::new());
     let mut line = |title: &str, text: String| writeln!(out, "{title:<18}{text}");
     line("id", entry.id.to_string())?;
     line("key", key(entry))?;

@@ -1,32 +1,22 @@
-//! Users' names, as /etc/passwd has them. Users known only to a directory service are shown by number.
+//! Names of users, from any source that the C library knows: /etc/passwd, a directory service.
 
-use std::collections::HashMap;
+use uzers::{Users as _, UsersCache};
 
-/// Looks users up, reading the file once.
-pub struct Owners(HashMap<u32, String>);
+/// Looks each user up once.
+pub struct Owners(UsersCache);
 
 impl Owners {
-    pub fn read() -> Owners {
-        let file = std::fs::read("/etc/passwd").unwrap_or_default();
-        Owners(
-            String::from_utf8_lossy(&file)
-                .lines()
-                .filter_map(entry)
-                .collect(),
-        )
+    pub fn new() -> Owners {
+        Owners(UsersCache::new())
     }
 
+    /// A user without a name is shown by number.
     pub fn name(&self, uid: u32) -> String {
-        self.0.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
+        match self.0.get_user_by_uid(uid) {
+            Some(user) => user.name().to_string_lossy().into_owned(),
+            None => uid.to_string(),
+        }
     }
-}
-
-/// `name:password:uid:...`
-fn entry(line: &str) -> Option<(u32, String)> {
-    let mut fields = line.split(':');
-    let name = fields.next().filter(|name| !name.is_empty())?;
-    let uid = fields.nth(1)?.parse().ok()?;
-    Some((uid, name.to_owned()))
 }
 
 #[cfg(test)]
@@ -34,13 +24,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_make_no_sense_are_passed_over() {
-        assert_eq!(
-            entry("root:x:0:0:root:/root:/bin/sh"),
-            Some((0, "root".to_owned()))
-        );
-        for line in ["", "# comment", "+::::::", "a:b", "a:x:many:0"] {
-            assert_eq!(entry(line), None, "{line}");
-        }
+    fn a_user_has_a_name_or_else_a_number() {
+        let owners = Owners::new();
+        assert_eq!(owners.name(0), "root");
+        assert_eq!(owners.name(4_294_967_000), "4294967000");
     }
 }
