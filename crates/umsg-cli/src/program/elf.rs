@@ -1,190 +1,87 @@
-//! What an ELF file says before it runs: for which machine it is, and which dynamic linker loads it. Source: elf(5).
+//! Reads the headers of an ELF file: its machine and its dynamic linker. Source: elf(5).
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8] = b"\x7fELF";
-const PT_DYNAMIC: u64 = 2;
-const PT_INTERP: u64 = 3;
-const ET_DYN: u64 = 3;
-/// Longer is no path.
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, FileKind, ReadCache};
+
+/// The kernel refuses a longer path of an interpreter (PATH_MAX).
 const LONGEST_PATH: u64 = 4096;
 
-/// What a program or library was built for.
+/// The machine that a program or library was built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Bytes of an address.
-    address: u8,
-    big_endian: bool,
-    code: u64,
+    /// Bits of an address.
+    bits: u8,
+    byte_order: Endianness,
+    code: elf::Machine,
 }
 
-/// What is of interest of an ELF file.
+/// The facts that decide whether a library can be loaded into a program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Elf {
     pub machine: Machine,
     /// The dynamic linker; a static program has none.
     pub interpreter: Option<PathBuf>,
-    /// Can be loaded into a program: it is position-independent and says what it needs and gives.
+    /// The file is position-independent and has a dynamic section.
     pub is_shared: bool,
 }
 
 pub fn is_elf(head: &[u8]) -> bool {
-    head.starts_with(MAGIC)
+    head.starts_with(&elf::ELFMAG)
 }
 
-/// None if the file is something else, or cut short.
+/// Returns None if the file is not an ELF file, or is cut short. Reads only the headers: the file may be huge.
 pub fn read(path: &Path) -> io::Result<Option<Elf>> {
-    let file = File::open(path)?;
-    match Reader::new(&file).and_then(|reader| reader.elf()) {
-        Ok(elf) => Ok(Some(elf)),
-        Err(error) if is_nonsense(error.kind()) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let data = ReadCache::new(File::open(path)?);
+    let elf = match FileKind::parse(&data) {
+        Ok(FileKind::Elf32) => headers::<FileHeader32<Endianness>>(&data),
+        Ok(FileKind::Elf64) => headers::<FileHeader64<Endianness>>(&data),
+        _ => return Ok(None),
+    };
+    Ok(elf.ok())
 }
 
-/// The file's own fault: it ends early, is no ELF file, or has offsets that no file has.
-fn is_nonsense(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind as Kind;
-    matches!(
-        kind,
-        Kind::UnexpectedEof | Kind::InvalidData | Kind::InvalidInput
-    )
-}
-
-/// Offsets of fields, which the two classes have at different places.
-struct Layout {
-    programs: u64,
-    program_size: u64,
-    program_count: u64,
-    segment_offset: u64,
-    segment_length: u64,
-}
-
-const BITS_32: Layout = Layout {
-    programs: 28,
-    program_size: 42,
-    program_count: 44,
-    segment_offset: 4,
-    segment_length: 16,
-};
-const BITS_64: Layout = Layout {
-    programs: 32,
-    program_size: 54,
-    program_count: 56,
-    segment_offset: 8,
-    segment_length: 32,
-};
-const TYPE: u64 = 16;
-const MACHINE: u64 = 18;
-
-struct Reader<'a> {
-    file: &'a File,
-    layout: Layout,
-    address: u8,
-    big_endian: bool,
-}
-
-impl Reader<'_> {
-    fn new(file: &File) -> io::Result<Reader<'_>> {
-        let mut ident = [0; 6];
-        file.read_exact_at(&mut ident, 0)?;
-        let (layout, address) = match (is_elf(&ident), ident[4]) {
-            (true, 1) => (BITS_32, 4),
-            (true, 2) => (BITS_64, 8),
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        };
-        Ok(Reader {
-            file,
-            layout,
-            address,
-            big_endian: ident[5] == 2,
-        })
-    }
-
-    fn elf(&self) -> io::Result<Elf> {
-        let machine = Machine {
-            address: self.address,
-            big_endian: self.big_endian,
-            code: self.half(MACHINE)?,
-        };
-        let interpreter = self
-            .segment(PT_INTERP)?
-            .map(|header| self.path(header))
-            .transpose()?;
-        let is_dynamic = self.segment(PT_DYNAMIC)?.is_some();
-        Ok(Elf {
-            machine,
-            interpreter,
-            is_shared: is_dynamic && self.half(TYPE)? == ET_DYN,
-        })
-    }
-
-    /// Where the first program header of a kind is.
-    fn segment(&self, kind: u64) -> io::Result<Option<u64>> {
-        let start = self.word(self.layout.programs)?;
-        let size = self.half(self.layout.program_size)?;
-        for n in 0..self.half(self.layout.program_count)? {
-            let header = plus(start, n * size)?;
-            if self.number(header, 4)? == kind {
-                return Ok(Some(header));
-            }
+fn headers<H: FileHeader<Endian = Endianness>>(data: &ReadCache<File>) -> object::Result<Elf> {
+    let header = H::parse(data)?;
+    let byte_order = header.endian()?;
+    let mut interpreter = None;
+    let mut is_dynamic = false;
+    for program in header.program_headers(byte_order, data)? {
+        is_dynamic |= program.p_type(byte_order) == elf::PT_DYNAMIC;
+        let is_path = program.p_filesz(byte_order).into() <= LONGEST_PATH;
+        if is_path && interpreter.is_none() {
+            interpreter = program.interpreter(byte_order, data)?;
         }
-        Ok(None)
     }
-
-    /// The path in the segment that a program header describes, up to its NUL.
-    fn path(&self, header: u64) -> io::Result<PathBuf> {
-        let at = self.word(plus(header, self.layout.segment_offset)?)?;
-        let length = self.word(plus(header, self.layout.segment_length)?)?;
-        let mut bytes = vec![0; length.min(LONGEST_PATH) as usize];
-        self.file.read_exact_at(&mut bytes, at)?;
-        let path = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-        Ok(OsStr::from_bytes(path).into())
-    }
-
-    fn half(&self, at: u64) -> io::Result<u64> {
-        self.number(at, 2)
-    }
-
-    /// A number as long as an address.
-    fn word(&self, at: u64) -> io::Result<u64> {
-        self.number(at, usize::from(self.address))
-    }
-
-    fn number(&self, at: u64, length: usize) -> io::Result<u64> {
-        let mut buffer = [0; 8];
-        let bytes = &mut buffer[..length];
-        self.file.read_exact_at(bytes, at)?;
-        if self.big_endian {
-            bytes.reverse();
-        }
-        Ok(u64::from_le_bytes(buffer))
-    }
-}
-
-/// Offsets come from the file and may be anything.
-fn plus(one: u64, other: u64) -> io::Result<u64> {
-    one.checked_add(other)
-        .ok_or(io::ErrorKind::InvalidData.into())
+    Ok(Elf {
+        machine: Machine {
+            bits: if header.is_type_64() { 64 } else { 32 },
+            byte_order,
+            code: header.e_machine(byte_order),
+        },
+        interpreter: interpreter.map(|path| OsStr::from_bytes(path).into()),
+        is_shared: is_dynamic && header.e_type(byte_order) == elf::ET_DYN,
+    })
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits = u32::from(self.address) * 8;
-        match (self.code, self.address) {
-            (3, _) => write!(f, "x86 ({bits}-bit)"),
-            (40, _) => write!(f, "ARM ({bits}-bit)"),
-            (62, 8) => write!(f, "x86-64"),
-            (62, _) => write!(f, "x32"),
-            (183, _) => write!(f, "aarch64"),
-            (243, _) => write!(f, "RISC-V ({bits}-bit)"),
-            (code, _) => write!(f, "machine {code} ({bits}-bit)"),
+        let bits = self.bits;
+        match (self.code, bits) {
+            (elf::EM_386, _) => write!(f, "x86 ({bits}-bit)"),
+            (elf::EM_ARM, _) => write!(f, "ARM ({bits}-bit)"),
+            (elf::EM_X86_64, 64) => write!(f, "x86-64"),
+            (elf::EM_X86_64, _) => write!(f, "x32"),
+            (elf::EM_AARCH64, _) => write!(f, "aarch64"),
+            (elf::EM_RISCV, _) => write!(f, "RISC-V ({bits}-bit)"),
+            (code, _) => write!(f, "machine {} ({bits}-bit)", code.0),
         }
     }
 }
@@ -193,11 +90,37 @@ impl fmt::Display for Machine {
 mod tests {
     use super::*;
 
+    /// Offsets of fields, which the two classes have at different places.
+    struct Layout {
+        programs: u64,
+        program_size: u64,
+        program_count: u64,
+        segment_offset: u64,
+        segment_length: u64,
+    }
+
+    const BITS_32: Layout = Layout {
+        programs: 28,
+        program_size: 42,
+        program_count: 44,
+        segment_offset: 4,
+        segment_length: 16,
+    };
+    const BITS_64: Layout = Layout {
+        programs: 32,
+        program_size: 54,
+        program_count: 56,
+        segment_offset: 8,
+        segment_length: 32,
+    };
+    const MACHINE: u64 = 18;
+    const PT_INTERP: u64 = 3;
+
     /// The smallest file with a header and one program header, in either class and order of bytes.
     fn file(wide: bool, big: bool, code: u16, linker: Option<&str>) -> Vec<u8> {
-        let (layout, address, header) = match wide {
-            true => (BITS_64, 8, 64),
-            false => (BITS_32, 4, 52),
+        let (layout, address, header, program) = match wide {
+            true => (BITS_64, 8, 64, 56),
+            false => (BITS_32, 4, 52, 32),
         };
         let mut bytes = vec![0; header + 64];
         let mut put = |at: u64, value: u64, length: usize| {
@@ -210,14 +133,14 @@ mod tests {
         let header = header as u64;
         put(MACHINE, u64::from(code), 2);
         put(layout.programs, header, address);
-        put(layout.program_size, 56, 2);
+        put(layout.program_size, program, 2);
         put(layout.program_count, u64::from(linker.is_some()), 2);
         put(header, PT_INTERP, 4);
         put(header + layout.segment_offset, header + 64, address);
         let length = linker.map_or(0, |linker| linker.len() as u64 + 1);
         put(header + layout.segment_length, length, address);
-        bytes[..4].copy_from_slice(MAGIC);
-        (bytes[4], bytes[5]) = (1 + u8::from(wide), 1 + u8::from(big));
+        bytes[..4].copy_from_slice(&elf::ELFMAG);
+        bytes[4..7].copy_from_slice(&[1 + u8::from(wide), 1 + u8::from(big), 1]);
         bytes.extend(
             linker
                 .into_iter()
@@ -239,8 +162,9 @@ mod tests {
                 .unwrap()
                 .unwrap();
             assert_eq!(elf.interpreter, Some(PathBuf::from("/lib/ld.so")));
-            assert_eq!((elf.machine.code, elf.machine.big_endian), (40, big));
-            assert_eq!(elf.machine.address, if wide { 8 } else { 4 });
+            assert_eq!(elf.machine.code, elf::EM_ARM);
+            assert_eq!(elf.machine.byte_order == Endianness::Big, big);
+            assert_eq!(elf.machine.bits, if wide { 64 } else { 32 });
             let elf = read_bytes(&file(wide, big, 40, None)).unwrap().unwrap();
             assert_eq!(elf.interpreter, None);
         }
@@ -259,6 +183,19 @@ mod tests {
         let mut bytes = file(true, false, 62, Some("/lib/ld.so"));
         bytes[32..40].fill(0xFF);
         assert_eq!(read_bytes(&bytes).unwrap(), None);
+    }
+
+    #[test]
+    fn a_segment_of_a_terabyte_is_not_read() {
+        let mut bytes = file(true, false, 62, Some("/lib/ld.so"));
+        let length = 64 + BITS_64.segment_length as usize;
+        bytes[length..length + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        // A sparse file, which takes no room.
+        file.as_file().set_len(1 << 41).unwrap();
+        let elf = read(file.path()).unwrap().unwrap();
+        assert_eq!(elf.interpreter, None);
     }
 
     #[test]
