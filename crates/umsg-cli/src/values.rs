@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use jiff::SpanRelativeTo;
+use jiff::fmt::friendly::SpanParser;
+
 /// Bytes or a count: digits, perhaps with K, M or G, or KiB, MiB, GiB, which all mean powers of 1024.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -68,27 +71,21 @@ pub fn mode(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "give permission bits in octal, such as 0660".to_owned())
 }
 
-/// A length of time: a number, with decimals if wanted, and its unit; seconds without one.
+/// A length of time: seconds, or numbers with units in jiff's friendly format.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let units = [
-        ("ms", 0.001),
-        ("s", 1.0),
-        ("min", 60.0),
-        ("m", 60.0),
-        ("h", 3600.0),
-        ("d", 86_400.0),
-    ];
-    let found = units
-        .iter()
-        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
-    let (number, unit) = found.unwrap_or((text, 1.0));
-    number
-        .parse()
-        .ok()
-        .and_then(|number: f64| Duration::try_from_secs_f64(number * unit).ok())
-        .ok_or_else(|| {
-            "give a time from 0 up: seconds, such as 5 or 0.25, or 500ms, 5s, 2m, 1h, 1d".to_owned()
-        })
+    let time = match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        Err(_) => with_units(text).ok(),
+    };
+    time.ok_or_else(|| {
+        "give a time from 0 up: seconds, such as 5 or 0.25, or 500ms, 5s, 1h30m, 1d".to_owned()
+    })
+}
+
+fn with_units(text: &str) -> Result<Duration, jiff::Error> {
+    let span = SpanParser::new().parse_span(text)?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours())?
+        .try_into()
 }
 
 /// How long messages are kept: a [`duration`] in which one can be received, and that a queue can hold.
@@ -174,13 +171,13 @@ mod tests {
             ("2min", 120_000),
             ("1h", 3_600_000),
             ("1d", 86_400_000),
+            ("1h30m", 5_400_000),
+            ("1 s", 1000),
         ] {
             assert_eq!(ms(text), Ok(expected), "{text}");
         }
         assert!(duration("1e19").is_ok());
-        for wrong in [
-            "", "-1", "-1s", "NaN", "inf", "s", "1 s", "1M", "5x", "1e99",
-        ] {
+        for wrong in ["", "-1", "-1s", "NaN", "inf", "s", "1M", "5x", "1e99"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

@@ -43,7 +43,7 @@ fn a_policy_is_shown_to_people_and_programs() {
     for line in [
         "held              0 leased, 0 reserved, 0 set aside\n",
         "on full           fail\n",
-        "kept              90s\n",
+        "kept              1m30s\n",
         "deliveries        at most 3\n",
         "dead letters      /failed\n",
     ] {
@@ -106,7 +106,7 @@ fn creating_an_existing_queue_with_another_policy_says_which_it_has() {
     create(&["--ttl", "1.5"]).text();
     create(&["--ttl", "2s", "--on-full", "block"]).fails(
         1,
-        &["/q: exists already, with --on-full drop-oldest and --ttl 1500ms; "],
+        &["/q: exists already, with --on-full drop-oldest and --ttl 1s500ms; "],
     );
     create(&["--dead-letter", "/dead", "--max-deliveries", "3"])
         .fails(1, &["with no --max-deliveries and no --dead-letter; "]);

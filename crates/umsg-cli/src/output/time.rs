@@ -2,6 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use jiff::fmt::friendly::{Spacing, SpanPrinter};
+use jiff::{Span, SpanRound, Timestamp, Unit};
+
 /// `3s ago`, `5m ago`; None is `never`.
 pub fn ago(time: Option<SystemTime>) -> String {
     let Some(time) = time else {
@@ -12,22 +15,18 @@ pub fn ago(time: Option<SystemTime>) -> String {
     format!("{} ago", rough(age))
 }
 
-/// `5s`, `500ms`, `2m`: as the command line takes it, in the largest unit that says it exactly.
+/// `5s`, `500ms`, `1m30s`: as the command line takes it.
 pub fn length(time: Duration) -> String {
-    let ms = time.as_millis();
-    if !time.subsec_nanos().is_multiple_of(1_000_000) {
-        return format!("{}s", time.as_secs_f64());
-    }
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1000, "s"),
-        (1, "ms"),
-    ];
-    let found = units.iter().find(|(unit, _)| ms.is_multiple_of(*unit));
-    found.map_or_else(String::new, |(unit, name)| format!("{}{name}", ms / unit))
+    let longest = SpanRound::new().largest(Unit::Day).days_are_24_hours();
+    let span = Span::try_from(time).and_then(|span| span.round(longest));
+    // Only a time of more than 20,000 years is no span.
+    span.map_or_else(
+        |_| format!("{}s", time.as_secs()),
+        |span| PRINTER.span_to_string(&span),
+    )
 }
+
+const PRINTER: SpanPrinter = SpanPrinter::new().spacing(Spacing::None);
 
 fn rough(age: Duration) -> String {
     match age.as_secs() {
@@ -38,34 +37,10 @@ fn rough(age: Duration) -> String {
     }
 }
 
-/// As in RFC 3339, with milliseconds: `2026-01-31T12:00:00.000Z`.
+/// As in RFC 3339, with milliseconds: `2026-01-31T12:00:00.000Z`. A time after the year 9999 is shown as the end of that year.
 pub fn utc(time: SystemTime) -> String {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
-        since.subsec_millis()
-    )
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Years begin in March here, so that
-/// the leap day is a year's last. Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = (from_march + 2) % 12 + 1;
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
+    format!("{time:.3}")
 }
 
 #[cfg(test)]
@@ -80,18 +55,22 @@ mod tests {
         assert_eq!(at(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(at(1_767_225_600_042), "2026-01-01T00:00:00.042Z");
         assert_eq!(at(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+        assert!(at(u64::MAX).starts_with("9999-12-30T"));
     }
 
     #[test]
-    fn lengths_are_exact() {
+    fn lengths_are_exact_and_taken_back_by_the_command_line() {
         let length = |ms| super::length(Duration::from_millis(ms));
         assert_eq!(
             [length(1), length(1500), length(5000)],
-            ["1ms", "1500ms", "5s"]
+            ["1ms", "1s500ms", "5s"]
         );
-        assert_eq!([length(90_000), length(7_200_000)], ["90s", "2h"]);
+        assert_eq!([length(90_000), length(7_200_000)], ["1m30s", "2h"]);
         assert_eq!(length(172_800_000), "2d");
-        assert_eq!(super::length(Duration::from_micros(1)), "0.000001s");
+        assert_eq!(super::length(Duration::from_micros(1)), "1µs");
+        for time in [0, 1, 90_000_000_001, u64::MAX].map(Duration::from_nanos) {
+            assert_eq!(crate::values::duration(&super::length(time)), Ok(time));
+        }
     }
 
     #[test]
