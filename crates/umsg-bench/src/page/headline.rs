@@ -1,7 +1,8 @@
 //! The ratios that say most, as bars.
 
+use maud::{Markup, html};
+
 use crate::document::Document;
-use crate::plot::escape;
 use crate::row::Row;
 use crate::table::number;
 
@@ -105,41 +106,44 @@ pub const HEADLINES: [Headline; 17] = [
     ),
 ];
 
-pub fn section(document: &Document) -> String {
+pub fn section(document: &Document) -> Markup {
     let found = HEADLINES.iter().filter_map(|headline| {
         let row = document.row(headline.suite, headline.row)?;
         Some((headline.label, row, row.ratio?))
     });
     let found: Vec<(&str, &Row, f64)> = found.collect();
     if found.is_empty() {
-        return String::new();
+        return html! {};
     }
     let highest = found
         .iter()
         .fold(10.0, |highest, found| f64::max(highest, found.2));
-    let bars: Vec<String> = found.iter().map(|bar| item(bar, highest)).collect();
-    format!(
-        "<section id=\"headline\">\n<h2>How many times better than the kernel</h2>\n\
-         <p class=\"about\">The ratio of the two medians in the same run; above 1, umsg is faster. Bars grow with the logarithm: \
-         half of the length is the square root of the ratio.</p>\n<ul class=\"ratios\">\n{}</ul>\n</section>\n",
-        bars.concat()
-    )
+    html! {
+        section #headline {
+            h2 { "How many times better than the kernel" }
+            p.about {
+                "The ratio of the two medians in the same run; above 1, umsg is faster. Bars grow with the logarithm: "
+                "half of the length is the square root of the ratio."
+            }
+            ul.ratios {
+                @for (label, row, ratio) in found { (item(label, row, ratio, highest)) }
+            }
+        }
+    }
 }
 
-fn item((label, row, ratio): &(&str, &Row, f64), highest: f64) -> String {
+fn item(label: &str, row: &Row, ratio: f64, highest: f64) -> Markup {
     let width = 100.0 * (ratio.ln().abs() / highest.ln()).clamp(0.004, 1.0);
-    let mut classes = Vec::new();
-    classes.extend((*ratio < 1.0).then_some("worse"));
-    classes.extend((!row.resolved).then_some("doubtful"));
-    format!(
-        "<li class=\"{}\"><span class=\"name\">{}<span class=\"figures\">{} {unit} beside {} {unit}</span></span>\
-         <span class=\"bar\"><i style=\"width:{width:.1}%\"></i></span><span class=\"ratio\">{}{} ×</span></li>\n",
-        classes.join(" "),
-        escape(label),
-        number(row.umsg),
-        number(row.kernel),
-        if row.resolved { "" } else { "≈ " },
-        number(Some(*ratio)),
-        unit = escape(&row.unit),
-    )
+    html! {
+        li .worse[ratio < 1.0] .doubtful[!row.resolved] {
+            span.name {
+                (label)
+                span.figures {
+                    (number(row.umsg)) " " (row.unit) " beside " (number(row.kernel)) " " (row.unit)
+                }
+            }
+            span.bar { i style=(format!("width:{width:.1}%")) {} }
+            span.ratio { @if !row.resolved { "≈ " } (number(Some(ratio))) " ×" }
+        }
+    }
 }

@@ -1,20 +1,23 @@
 //! What the figures were taken on, and how.
 
-use crate::document::Document;
-use crate::plot::escape;
+use maud::{Markup, html};
 
-pub fn section(document: &Document) -> String {
-    let facts: Vec<String> = facts(document)
-        .into_iter()
-        .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(&name), escape(&value)))
-        .collect();
-    format!(
-        "<section id=\"machine\">\n<h2>Machine and method</h2>\n\
-         <p class=\"about\">Rounds of umsg and of the kernel alternate, so that whatever else the machine does meets both; a figure is the \
-         median of its rounds. A row is not resolved if the middle half of a side's rounds lies more than 25 % apart, if the rounds do \
-         not agree whether its goal is met, or if others took more than a quarter of a CPU meanwhile.</p>\n<dl>\n{}</dl>\n</section>\n",
-        facts.concat()
-    )
+use crate::document::Document;
+
+pub fn section(document: &Document) -> Markup {
+    html! {
+        section #machine {
+            h2 { "Machine and method" }
+            p.about {
+                "Rounds of umsg and of the kernel alternate, so that whatever else the machine does meets both; a figure is the "
+                "median of its rounds. A row is not resolved if the middle half of a side's rounds lies more than 25 % apart, if the rounds do "
+                "not agree whether its goal is met, or if others took more than a quarter of a CPU meanwhile."
+            }
+            dl {
+                @for (name, value) in facts(document) { dt { (name) } dd { (value) } }
+            }
+        }
+    }
 }
 
 /// Names and values, also for the document in Markdown.

@@ -3,56 +3,78 @@
 mod headline;
 pub mod machine;
 mod plots;
-mod style;
 mod tables;
 
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
 use crate::document::{Document, Tally};
-use crate::plot::escape;
 use crate::published;
 use crate::row::Verdict;
 
 pub use self::headline::HEADLINES;
 
+const CSS: &str = include_str!("style.css");
+
 /// The page.
 pub fn html(document: &Document) -> String {
-    let published = published::tables(document);
-    let mut page = head(document);
-    page += &headline::section(document);
-    page += &plots::section(document);
-    page += &tables::published(&published);
-    page += &tables::all(document);
-    page += &machine::section(document);
-    page + "</main>\n</body>\n</html>\n"
+    let day = document.date.get(..10).unwrap_or(&document.date);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "umsg beside the kernel, " (day) }
+                style { (PreEscaped(CSS)) }
+            }
+            body {
+                header { (head(document, day)) }
+                main {
+                    (headline::section(document))
+                    (plots::section(document))
+                    (tables::published(&published::tables(document)))
+                    (tables::all(document))
+                    (machine::section(document))
+                }
+            }
+        }
+    };
+    page.into_string()
 }
 
 /// All up to the first section: what was measured, when, where, and what came of it.
-fn head(document: &Document) -> String {
+fn head(document: &Document, day: &str) -> Markup {
     let Tally { met, missed, open } = document.tally();
-    let day = document.date.get(..10).unwrap_or(&document.date);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>umsg beside the kernel, {day}</title>\n<style>\n{}</style>\n</head>\n<body>\n\
-         <header>\n<p class=\"kicker\">Benchmarks · {day}</p>\n<h1>umsg beside the kernel</h1>\n\
-         <p class=\"lead\">Message queues in shared memory and the kernel's own, measured in one run on one machine: the rounds of both \
-         sides alternate, and each figure is a median of {}.</p>\n\
-         <ul class=\"tally\"><li class=\"met\"><b>{met}</b> goals met</li><li class=\"missed\"><b>{missed}</b> missed</li>\
-         <li class=\"open\"><b>{open}</b> not resolved</li></ul>\n\
-         <p class=\"where\">{} · {}{}</p>\n{}\
-         <nav><a href=\"#headline\">Ratios</a><a href=\"#plots\">Plots</a><a href=\"#published\">Published tables</a>\
-         <a href=\"#all\">All rows</a><a href=\"#machine\">Machine</a></nav>\n</header>\n<main>\n",
-        style::CSS,
-        document.rounds,
-        escape(&document.machine.summary()),
-        escape(&document.program()),
-        if document.quick { " · quick run" } else { "" },
-        warning(document),
-    )
+    html! {
+        p.kicker { "Benchmarks · " (day) }
+        h1 { "umsg beside the kernel" }
+        p.lead {
+            "Message queues in shared memory and the kernel's own, measured in one run on one machine: the rounds of both "
+            "sides alternate, and each figure is a median of " (document.rounds) "."
+        }
+        ul.tally {
+            li.met { b { (met) } " goals met" }
+            li.missed { b { (missed) } " missed" }
+            li.open { b { (open) } " not resolved" }
+        }
+        p.where {
+            (document.machine.summary()) " · " (document.program())
+            @if document.quick { " · quick run" }
+        }
+        @if let Some(warning) = warning(document) { p.warning { (warning) } }
+        nav {
+            a href="#headline" { "Ratios" }
+            a href="#plots" { "Plots" }
+            a href="#published" { "Published tables" }
+            a href="#all" { "All rows" }
+            a href="#machine" { "Machine" }
+        }
+    }
 }
 
 /// What a reader has to know before a figure.
-fn warning(document: &Document) -> String {
+fn warning(document: &Document) -> Option<String> {
     let all = document.rows.len();
     let doubtful = document.rows.iter().filter(|row| !row.resolved).count();
     let failed = document
@@ -73,13 +95,7 @@ fn warning(document: &Document) -> String {
             failed.join(", ")
         ));
     }
-    match sentences.is_empty() {
-        true => String::new(),
-        false => format!(
-            "<p class=\"warning\">{}</p>\n",
-            escape(&sentences.join(" "))
-        ),
-    }
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// A class for the colour of a verdict.
@@ -92,15 +108,13 @@ fn class(verdict: Verdict) -> &'static str {
 }
 
 /// Met, missed or not, as a mark with a word.
-fn badge(verdict: Verdict) -> String {
+fn badge(verdict: Verdict) -> Markup {
     let mark = match verdict {
         Verdict::Met => "✓",
         Verdict::Missed => "✗",
         Verdict::Open => "≈",
     };
-    format!(
-        "<span class=\"badge {}\">{mark} {}</span>",
-        class(verdict),
-        verdict.name()
-    )
+    html! {
+        span class={ "badge " (class(verdict)) } { (mark) " " (verdict.name()) }
+    }
 }

@@ -1,5 +1,7 @@
 //! The plots, each made of rows by their names.
 
+use maud::{Markup, html};
+
 use crate::document::Document;
 use crate::found::{KillTrial, Latencies};
 use crate::plot::{Axis, Bar, Bars, Plot, Scale, Series, Who};
@@ -9,7 +11,7 @@ const DEPTHS: [f64; 7] = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6];
 const SIZES: [f64; 3] = [64.0, 1024.0, 8192.0];
 
 /// Those that have something to show.
-pub fn section(document: &Document) -> String {
+pub fn section(document: &Document) -> Markup {
     let mut plots = vec![depth(document), sizes(document), threads(document)];
     plots.extend([senders(document), counters(document)]);
     for place in ["threads", "processes"] {
@@ -17,20 +19,24 @@ pub fn section(document: &Document) -> String {
             plots.push(latencies(document, place, end));
         }
     }
-    let figures: Vec<String> = plots
+    let figures: Vec<Markup> = plots
         .iter()
         .filter_map(Plot::figure)
         .chain(kills(document, "sender").figure())
         .chain(kills(document, "receiver").figure())
         .collect();
     if figures.is_empty() {
-        return String::new();
+        return html! {};
     }
-    format!(
-        "<section id=\"plots\">\n<h2>Plots</h2>\n<p class=\"about\">All axes are logarithmic. Blue with round marks is umsg, orange with \
-         square ones the kernel.</p>\n<div class=\"plots\">\n{}</div>\n</section>\n",
-        figures.concat()
-    )
+    html! {
+        section #plots {
+            h2 { "Plots" }
+            p.about {
+                "All axes are logarithmic. Blue with round marks is umsg, orange with square ones the kernel."
+            }
+            div.plots { @for figure in figures { (figure) } }
+        }
+    }
 }
 
 /// A figure of rows that differ in one number.

@@ -1,76 +1,68 @@
 //! The published tables, and all rows.
 
+use maud::{Markup, html};
+
 use super::badge;
 use crate::document::{Document, Measured};
-use crate::plot::escape;
 use crate::published::{Line, Table};
 use crate::row::{Goal, Row};
 use crate::table::number;
 
-pub fn published(tables: &[Table]) -> String {
+pub fn published(tables: &[Table]) -> Markup {
     if tables.is_empty() {
-        return String::new();
+        return html! {};
     }
-    let tables: Vec<String> = tables.iter().map(table).collect();
-    format!(
-        "<section id=\"published\">\n<h2>Published tables, measured again</h2>\n\
-         <p class=\"about\">What was published stands on grey: it was taken on other machines, so that only its proportions compare.</p>\n\
-         {}</section>\n",
-        tables.concat()
-    )
+    html! {
+        section #published {
+            h2 { "Published tables, measured again" }
+            p.about {
+                "What was published stands on grey: it was taken on other machines, so that only its proportions compare."
+            }
+            @for each in tables { (table(each)) }
+        }
+    }
 }
 
-fn table(table: &Table) -> String {
-    let mut head = first_heads();
-    let published = table.published.iter();
-    head.extend(published.map(|name| cell("th", "", &format!("published: {name}"))));
-    head.extend(table.more.iter().map(|name| cell("th", "", name)));
-    let lines: Vec<String> = table.lines.iter().map(line).collect();
-    let notes = match table.notes.is_empty() {
-        true => String::new(),
-        false => notes_of(&table.notes),
+fn table(table: &Table) -> Markup {
+    let head = html! {
+        (first_heads())
+        @for name in &table.published { th { "published: " (name) } }
+        @for name in &table.more { th { (name) } }
     };
-    format!(
-        "<div class=\"published-table\" id=\"{}\">\n<h3>{}</h3>\n<p class=\"about\">{}</p>\n<p class=\"about\"><b>Goal.</b> {}</p>\n\
-         {}{notes}</div>\n",
-        table.id,
-        escape(table.title),
-        escape(table.origin),
-        escape(table.goal),
-        scrolled(&head, &lines)
-    )
+    html! {
+        div.published-table id=(table.id) {
+            h3 { (table.title) }
+            p.about { (table.origin) }
+            p.about { b { "Goal." } " " (table.goal) }
+            (scrolled(&head, table.lines.iter().map(line)))
+            @if !table.notes.is_empty() { (notes_of(&table.notes)) }
+        }
+    }
 }
 
-fn line(line: &Line) -> String {
-    let mut cells = first_cells(
-        &line.label,
-        &line.unit,
-        [line.umsg, line.kernel, line.ratio],
-        line.resolved,
-    );
-    cells.push(goal(line.goal.as_ref()));
-    cells.extend(
-        line.published
-            .iter()
-            .map(|&value| figure("published", value)),
-    );
-    cells.extend(line.more.iter().map(|&value| figure("", value)));
+fn line(line: &Line) -> Markup {
+    let figures = [line.umsg, line.kernel, line.ratio];
+    let cells = html! {
+        (first_cells(&line.label, &line.unit, figures, line.resolved))
+        (goal(line.goal.as_ref()))
+        @for &value in &line.published { td.published { (shown(value)) } }
+        @for &value in &line.more { td { (shown(value)) } }
+    };
     row_of(&cells, line.resolved, &line.doubts)
 }
 
 /// Every row of every suite, folded away.
-pub fn all(document: &Document) -> String {
-    let suites: Vec<String> = document
-        .suites
-        .iter()
-        .map(|measured| suite(document, measured))
-        .collect();
-    format!(
-        "<section id=\"all\">\n<h2>All rows</h2>\n<p class=\"about\">Spread: how far apart the middle half of the rounds lies, in percent \
-         of the median. Columns of CPU time are in nanoseconds a message, of both sides' processes together, unless a note says otherwise.</p>\n\
-         {}</section>\n",
-        suites.concat()
-    )
+pub fn all(document: &Document) -> Markup {
+    html! {
+        section #all {
+            h2 { "All rows" }
+            p.about {
+                "Spread: how far apart the middle half of the rounds lies, in percent "
+                "of the median. Columns of CPU time are in nanoseconds a message, of both sides' processes together, unless a note says otherwise."
+            }
+            @for measured in &document.suites { (suite(document, measured)) }
+        }
+    }
 }
 
 fn suite(
@@ -78,14 +70,14 @@ fn suite(
     Measured {
         suite: name, load, ..
     }: &Measured,
-) -> String {
+) -> Markup {
     let rows: Vec<&Row> = document
         .rows
         .iter()
         .filter(|row| row.suite == *name)
         .collect();
     if rows.is_empty() {
-        return String::new();
+        return html! {};
     }
     let mut keys: Vec<&str> = Vec::new();
     let mut notes: Vec<&str> = Vec::new();
@@ -103,110 +95,88 @@ fn suite(
             }
         });
     }
-    let mut head = first_heads();
-    head.extend(
-        keys.iter()
-            .map(|key| cell("th", "", &key.replace('_', " "))),
-    );
-    let lines: Vec<String> = rows.iter().map(|row| full_row(row, &keys)).collect();
-    format!(
-        "<details id=\"suite-{name}\"><summary>{name} <span>{} rows, {:.0} s, others took {:.2} CPUs</span></summary>\n{}{}</details>\n",
-        rows.len(),
-        load.seconds,
-        load.others + load.stolen,
-        scrolled(&head, &lines),
-        notes_of(&notes)
-    )
-}
-
-fn notes_of(notes: &[impl AsRef<str>]) -> String {
-    let notes: Vec<String> = notes
-        .iter()
-        .map(|note| format!("<li>{}</li>", escape(note.as_ref())))
-        .collect();
-    format!("<ul class=\"notes\">{}</ul>\n", notes.concat())
-}
-
-fn full_row(row: &Row, keys: &[&str]) -> String {
-    let mut cells = first_cells(
-        &row.row,
-        &row.unit,
-        [row.umsg, row.kernel, row.ratio],
-        row.resolved,
-    );
-    cells.push(goal(row.goal.as_ref()));
-    cells.extend(keys.iter().map(|key| {
-        let has = row.columns.iter().any(|(name, _)| name == *key);
-        match has {
-            true => figure("", row.columns.get(key)),
-            false => cell("td", "", ""),
+    let head = html! {
+        (first_heads())
+        @for key in &keys { th { (key.replace('_', " ")) } }
+    };
+    let others = load.others + load.stolen;
+    html! {
+        details id={ "suite-" (name) } {
+            summary {
+                (name) " "
+                span { (rows.len()) " rows, " (format!("{:.0}", load.seconds)) " s, others took " (format!("{others:.2}")) " CPUs" }
+            }
+            (scrolled(&head, rows.iter().map(|row| full_row(row, &keys))))
+            (notes_of(&notes))
         }
-    }));
+    }
+}
+
+fn notes_of(notes: &[impl AsRef<str>]) -> Markup {
+    html! {
+        ul.notes { @for note in notes { li { (note.as_ref()) } } }
+    }
+}
+
+fn full_row(row: &Row, keys: &[&str]) -> Markup {
+    let has = |key: &str| row.columns.iter().any(|(name, _)| name == key);
+    let cells = html! {
+        (first_cells(&row.row, &row.unit, [row.umsg, row.kernel, row.ratio], row.resolved))
+        (goal(row.goal.as_ref()))
+        @for key in keys { td { @if has(key) { (shown(row.columns.get(key))) } } }
+    };
     row_of(&cells, row.resolved, &row.doubts)
 }
 
-fn first_heads() -> Vec<String> {
-    let mut heads = vec![cell("th", "", ""), cell("th", "unit", "unit")];
-    heads.extend(["umsg", "kernel", "ratio"].map(|name| cell("th", "", name)));
-    heads.push(cell("th", "goal", "goal"));
-    heads
+fn first_heads() -> Markup {
+    html! {
+        th {}
+        th.unit { "unit" }
+        @for name in ["umsg", "kernel", "ratio"] { th { (name) } }
+        th.goal { "goal" }
+    }
 }
 
-fn first_cells(label: &str, unit: &str, figures: [Option<f64>; 3], resolved: bool) -> Vec<String> {
+fn first_cells(label: &str, unit: &str, figures: [Option<f64>; 3], resolved: bool) -> Markup {
     let [umsg, kernel, ratio] = figures;
-    let label = match resolved {
-        true => label.to_owned(),
-        false => format!("≈ {label}"),
-    };
-    vec![
-        format!("<th scope=\"row\">{}</th>", escape(&label)),
-        cell("td", "unit", unit),
-        figure("umsg", umsg),
-        figure("kernel", kernel),
-        figure("ratio", ratio),
-    ]
-}
-
-fn goal(goal: Option<&Goal>) -> String {
-    let content = goal.map_or_else(String::new, |goal| {
-        format!(
-            "{}<small>{}</small>",
-            badge(goal.verdict),
-            escape(&goal.text.replace(">=", "≥").replace("<=", "≤"))
-        )
-    });
-    format!("<td class=\"goal\">{content}</td>")
-}
-
-fn figure(class: &str, value: Option<f64>) -> String {
-    match value {
-        None => cell("td", class, "–"),
-        value => cell("td", class, &number(value)),
+    html! {
+        th scope="row" { @if !resolved { "≈ " } (label) }
+        td.unit { (unit) }
+        td.umsg { (shown(umsg)) }
+        td.kernel { (shown(kernel)) }
+        td.ratio { (shown(ratio)) }
     }
 }
 
-fn cell(tag: &str, class: &str, text: &str) -> String {
-    match class {
-        "" => format!("<{tag}>{}</{tag}>", escape(text)),
-        class => format!("<{tag} class=\"{class}\">{}</{tag}>", escape(text)),
+fn goal(goal: Option<&Goal>) -> Markup {
+    html! {
+        td.goal {
+            @if let Some(goal) = goal {
+                (badge(goal.verdict))
+                small { (goal.text.replace(">=", "≥").replace("<=", "≤")) }
+            }
+        }
     }
 }
 
-fn row_of(cells: &[String], resolved: bool, doubts: &[String]) -> String {
-    match resolved {
-        true => format!("<tr>{}</tr>\n", cells.concat()),
-        false => format!(
-            "<tr class=\"doubtful\" title=\"{}\">{}</tr>\n",
-            escape(&doubts.join("; ")),
-            cells.concat()
-        ),
+fn shown(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| number(Some(value)))
+}
+
+fn row_of(cells: &Markup, resolved: bool, doubts: &[String]) -> Markup {
+    let doubts = (!resolved).then(|| doubts.join("; "));
+    html! {
+        tr .doubtful[!resolved] title=[doubts] { (cells) }
     }
 }
 
-fn scrolled(head: &[String], lines: &[String]) -> String {
-    format!(
-        "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
-        head.concat(),
-        lines.concat()
-    )
+fn scrolled(head: &Markup, lines: impl Iterator<Item = Markup>) -> Markup {
+    html! {
+        div.scroll tabindex="0" {
+            table {
+                thead { tr { (head) } }
+                tbody { @for line in lines { (line) } }
+            }
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Lines over two axes.
 
-use super::{Plot, Series, WIDTH, escape, open};
+use maud::{Markup, html};
+
+use super::{Plot, Series, WIDTH, figure};
 use crate::table::number;
 
 const HEIGHT: f64 = 236.0;
@@ -20,7 +22,7 @@ struct Frame {
 
 impl Plot {
     /// A figure with heading, legend and drawing; none if there is nothing to draw.
-    pub fn figure(&self) -> Option<String> {
+    pub fn figure(&self) -> Option<Markup> {
         let drawn = || {
             self.series
                 .iter()
@@ -32,18 +34,18 @@ impl Plot {
             x: self.x.scale.range(points().map(|point| point.0)),
             y: self.y.scale.range(points().map(|point| point.1)),
         };
-        let mut svg = open(&self.id, HEIGHT, &self.title, &self.describe());
-        svg += &self.grid(&frame);
-        drawn().for_each(|series| svg += &self.line(series, &frame));
-        svg += "</svg>";
-        let legend: Vec<String> = drawn().map(legend).collect();
-        Some(format!(
-            "<figure class=\"plot\" id=\"{}\">\n<figcaption><h3>{}</h3><p>{}</p></figcaption>\n\
-             <ul class=\"legend\">{}</ul>\n{svg}\n</figure>\n",
-            self.id,
-            escape(&self.title),
-            escape(&self.about),
-            legend.concat()
+        let drawing = html! {
+            (self.grid(&frame))
+            @for series in drawn() { (self.line(series, &frame)) }
+        };
+        let legend = html! { @for series in drawn() { (legend(series)) } };
+        let names = [&self.id, &self.title, &self.about].map(String::as_str);
+        Some(figure(
+            names,
+            Some(legend),
+            HEIGHT,
+            &self.describe(),
+            &drawing,
         ))
     }
 
@@ -72,40 +74,30 @@ impl Plot {
     }
 
     /// Lines of the grid with their values, and the labels of the axes.
-    fn grid(&self, frame: &Frame) -> String {
+    fn grid(&self, frame: &Frame) -> Markup {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        let mut svg = "<g class=\"grid\">".to_owned();
-        for tick in self.y.scale.ticks(frame.y) {
-            let y = self.y_of(tick.value, frame);
-            svg += &format!("<path d=\"M{LEFT} {y:.1}H{right}\"/>");
-            svg += &format!(
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                y + 3.5,
-                tick.text
-            );
+        let (center, middle) = ((LEFT + right) / 2.0, (TOP + bottom) / 2.0);
+        let y_ticks = self.y.scale.ticks(frame.y).into_iter();
+        let y_ticks = y_ticks.map(|tick| (self.y_of(tick.value, frame), tick.text));
+        let x_ticks = self.x.scale.ticks(frame.x).into_iter();
+        let x_ticks = x_ticks.map(|tick| (self.x_of(tick.value, frame), tick.text));
+        html! {
+            g.grid {
+                @for (y, text) in y_ticks {
+                    path d=(format!("M{LEFT} {y:.1}H{right}")) {}
+                    text x=(LEFT - 6.0) y=(format!("{:.1}", y + 3.5)) text-anchor="end" { (text) }
+                }
+                @for (x, text) in x_ticks {
+                    path d=(format!("M{x:.1} {TOP}V{bottom}")) {}
+                    text x=(format!("{x:.1}")) y=(bottom + 14.0) text-anchor="middle" { (text) }
+                }
+            }
+            text.label x=(center) y=(HEIGHT - 6.0) text-anchor="middle" { (self.x.label) }
+            text.label transform=(format!("translate(10 {middle:.1}) rotate(-90)")) text-anchor="middle" { (self.y.label) }
         }
-        for tick in self.x.scale.ticks(frame.x) {
-            let x = self.x_of(tick.value, frame);
-            svg += &format!("<path d=\"M{x:.1} {TOP}V{bottom}\"/>");
-            svg += &format!(
-                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 14.0,
-                tick.text
-            );
-        }
-        let middle = (TOP + bottom) / 2.0;
-        svg + &format!(
-            "</g><text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text class=\"label\" transform=\"translate(10 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            (LEFT + right) / 2.0,
-            HEIGHT - 6.0,
-            escape(&self.x.label),
-            escape(&self.y.label),
-        )
     }
 
-    fn line(&self, series: &Series, frame: &Frame) -> String {
+    fn line(&self, series: &Series, frame: &Frame) -> Markup {
         let places: Vec<(f64, f64)> = series
             .points
             .iter()
@@ -115,38 +107,36 @@ impl Plot {
             .iter()
             .map(|(x, y)| format!("{x:.1} {y:.1}"))
             .collect();
-        let mut svg = format!(
-            "<g class=\"series {}\"><path class=\"line\" d=\"M{}\" stroke-dasharray=\"{}\"/>",
-            series.who.class(),
-            path.join("L"),
-            DASHES[series.style % DASHES.len()]
-        );
-        for ((x, y), value) in places.iter().zip(&series.points) {
-            svg += &series.who.mark(*x, *y, 2.6);
-            let text = format!(
-                "{}: {} at {}",
-                series.name,
-                number(Some(value.1)),
-                number(Some(value.0))
-            );
-            svg += &format!(
-                "><title>{}</title>{}",
-                escape(&text),
-                series.who.end_of_mark()
-            );
+        let says = |(x, y): &(f64, f64)| {
+            let [x, y] = [x, y].map(|value| number(Some(*value)));
+            format!("{}: {y} at {x}", series.name)
+        };
+        html! {
+            g class={ "series " (series.who.class()) } {
+                path.line d={ "M" (path.join("L")) } stroke-dasharray=(dashes(series)) {}
+                @for (place, point) in places.into_iter().zip(&series.points) {
+                    (series.who.mark(place, 2.6, Some(&says(point))))
+                }
+            }
         }
-        svg + "</g>"
     }
 }
 
+fn dashes(series: &Series) -> &'static str {
+    DASHES[series.style % DASHES.len()]
+}
+
 /// What a line means, with a piece of it.
-fn legend(series: &Series) -> String {
-    format!(
-        "<li><svg class=\"swatch\" viewBox=\"0 0 26 10\" aria-hidden=\"true\"><g class=\"series {}\">\
-         <path class=\"line\" d=\"M1 5L25 5\" stroke-dasharray=\"{}\"/>{}/></g></svg>{}</li>",
-        series.who.class(),
-        DASHES[series.style % DASHES.len()],
-        series.who.mark(13.0, 5.0, 2.8),
-        escape(&series.name)
-    )
+fn legend(series: &Series) -> Markup {
+    html! {
+        li {
+            svg.swatch viewBox="0 0 26 10" aria-hidden="true" {
+                g class={ "series " (series.who.class()) } {
+                    path.line d="M1 5L25 5" stroke-dasharray=(dashes(series)) {}
+                    (series.who.mark((13.0, 5.0), 2.8, None))
+                }
+            }
+            (series.name)
+        }
+    }
 }

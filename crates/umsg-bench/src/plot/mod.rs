@@ -7,6 +7,8 @@ mod bars;
 mod lines;
 mod scale;
 
+use maud::{Markup, html};
+
 pub use self::bars::{Bar, Bars};
 pub use self::scale::{Axis, Scale};
 
@@ -71,25 +73,20 @@ impl Who {
         }
     }
 
-    /// What closes [`Self::mark`] when something stands in it.
-    fn end_of_mark(self) -> &'static str {
-        match self {
-            Self::Umsg => "</circle>",
-            _ => "</path>",
-        }
-    }
-
-    /// The form of the marks, not closed, `r` from their centre to the edge.
-    fn mark(self, x: f64, y: f64, r: f64) -> String {
+    /// A mark, `r` from its centre to the edge, with what is shown under a pointer.
+    fn mark(self, (x, y): (f64, f64), r: f64, says: Option<&str>) -> Markup {
+        let says = html! { @if let Some(says) = says { title { (says) } } };
         let path = |points: &[(f64, f64)]| {
             let points: Vec<String> = points
                 .iter()
                 .map(|(dx, dy)| format!("{:.1} {:.1}", x + dx, y + dy))
                 .collect();
-            format!("<path d=\"M{}Z\"", points.join("L"))
+            html! { path d={ "M" (points.join("L")) "Z" } { (says) } }
         };
         match self {
-            Self::Umsg => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\""),
+            Self::Umsg => html! {
+                circle cx=(format!("{x:.1}")) cy=(format!("{y:.1}")) r=(r) { (says) }
+            },
             Self::Kernel => path(&[(-r, -r), (r, -r), (r, r), (-r, r)]),
             Self::Third => path(&[(0.0, -1.3 * r), (1.2 * r, r), (-1.2 * r, r)]),
             Self::Fourth => path(&[
@@ -102,26 +99,23 @@ impl Who {
     }
 }
 
-/// Text in which nothing is taken for markup.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            other => escaped.push(other),
+/// A drawing with its heading, its legend, and a description for readers who can't see it.
+fn figure(
+    [id, title, about]: [&str; 3],
+    legend: Option<Markup>,
+    height: f64,
+    description: &str,
+    drawing: &Markup,
+) -> Markup {
+    html! {
+        figure.plot id=(id) {
+            figcaption { h3 { (title) } p { (about) } }
+            @if let Some(legend) = legend { ul.legend { (legend) } }
+            svg.drawing viewBox=(format!("0 0 {WIDTH} {height:.0}")) role="img" aria-labelledby={ (id) "-t " (id) "-d" } {
+                title id={ (id) "-t" } { (title) }
+                desc id={ (id) "-d" } { (description) }
+                (drawing)
+            }
         }
     }
-    escaped
-}
-
-/// The opening of a drawing, with what it shows for those who can't see it.
-fn open(id: &str, height: f64, title: &str, about: &str) -> String {
-    let (title, about) = (escape(title), escape(about));
-    format!(
-        "<svg class=\"drawing\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\
-         <title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{about}</desc>"
-    )
 }
