@@ -1,13 +1,14 @@
 //! Manual pages, one a function.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+
+use roff::{Inline, Roff, bold, italic, roman};
 
 use super::doc::Block;
 use super::header;
 use super::model::{Function, Library, Shape, Type};
-use super::roff::{escape, inline, see_also};
+use super::roff::{inline, see_also};
 use crate::failure::{Context as _, Failure, Result};
 
 /// Writes the pages into a directory, and removes those of functions that are no more.
@@ -37,28 +38,33 @@ fn is_ours(page: &Path) -> bool {
 fn text(library: &Library, function: &Function) -> Result<String> {
     let mut page = Page::new(function);
     let name = &function.name;
-    let _ = writeln!(
-        page.text,
-        ".\\\" Made by `cargo xtask c-man` from crates/umsg-c/src.\n.TH {name} 3 \"\" \"umsg {}\" \"Library Functions Manual\"",
-        library.version
+    page.roff.control(
+        "\\\"",
+        ["Made by `cargo xtask c-man` from crates/umsg-c/src."],
     );
+    let version = format!("umsg {}", library.version);
+    // A page without a date says so with an empty argument.
+    let title = [name, "3", "\"\"", &version, "Library Functions Manual"];
+    page.roff.control("TH", title);
     page.heading("NAME");
-    let _ = writeln!(
-        page.text,
-        "{name} \\- {}",
-        in_a_phrase(function.doc.summary())
-    );
+    let phrase = in_a_phrase(function.doc.summary());
+    page.roff.text([roman(format!("{name} - {phrase}"))]);
     page.heading("LIBRARY");
-    page.text
-        .push_str("Message queues in shared memory\n.RI ( libumsg ,\\~ \\-lumsg )\n");
+    page.roff.text([
+        roman("Message queues in shared memory ("),
+        italic("libumsg"),
+        roman(", "),
+        italic("-lumsg"),
+        roman(")"),
+    ]);
     page.heading("SYNOPSIS");
     page.synopsis(function);
     page.heading("DESCRIPTION");
-    let described = page.text.len();
-    page.blocks(&function.doc.description());
-    if page.text.len() == described {
+    let description = function.doc.description();
+    if description.is_empty() {
         return Err(Failure::new(format!("{name} has no description")));
     }
+    page.blocks(&description);
     for parameter in &function.parameters {
         let explained = parameter.explained.as_ref();
         if let Some(explained) = explained.and_then(|name| library.named(name)) {
@@ -79,21 +85,17 @@ fn text(library: &Library, function: &Function) -> Result<String> {
     }
     page.heading("SEE ALSO");
     match &function.doc.section("See also")[..] {
-        [Block::Paragraph(pages)] => page.text.push_str(&see_also(pages)),
+        [Block::Paragraph(pages)] => see_also(pages, &mut page.roff),
         _ => return Err(Failure::new(format!("{name} says not what to see also"))),
     }
-    Ok(page.text)
+    Ok(page.roff.render())
 }
 
 /// A sentence as NAME has it.
 fn in_a_phrase(summary: &str) -> String {
     let mut letters = summary.trim_end_matches('.').chars();
     let first = letters.next().map(|first| first.to_lowercase().to_string());
-    escape(&format!(
-        "{}{}",
-        first.unwrap_or_default(),
-        letters.as_str()
-    ))
+    format!("{}{}", first.unwrap_or_default(), letters.as_str())
 }
 
 /// What a list says of a term begins with a capital in a manual page, unless it begins with code.
@@ -104,7 +106,7 @@ fn as_a_sentence(text: &str) -> String {
 }
 
 struct Page<'a> {
-    text: String,
+    roff: Roff,
     /// Names that are set as variables.
     variables: Vec<&'a str>,
 }
@@ -113,28 +115,34 @@ impl<'a> Page<'a> {
     fn new(function: &'a Function) -> Page<'a> {
         let variables = function.parameters.iter();
         Page {
-            text: String::new(),
+            roff: Roff::new(),
             variables: variables.map(|parameter| &*parameter.name).collect(),
         }
     }
 
     fn heading(&mut self, heading: &str) {
-        let _ = writeln!(self.text, ".SH {heading}");
+        self.roff.control("SH", [heading]);
+    }
+
+    fn macro_alone(&mut self, name: &str) {
+        self.roff.control(name, []);
     }
 
     fn synopsis(&mut self, function: &Function) {
-        self.text.push_str(".nf\n");
+        let prototype = header::prototype(function);
+        self.macro_alone("nf");
         if function.takes_flags_of_system_v() {
-            self.text.push_str(".B #include <sys/msg.h>\n");
+            self.roff.text([bold("#include <sys/msg.h>")]);
         }
-        if header::prototype(function).contains("struct sigevent") {
-            self.text.push_str(".B #include <signal.h>\n");
+        if prototype.contains("struct sigevent") {
+            self.roff.text([bold("#include <signal.h>")]);
         }
-        self.text.push_str(".B #include <umsg.h>\n.P\n");
-        for line in header::prototype(function).lines() {
-            let _ = writeln!(self.text, ".B \"{}\"", escape(line));
+        self.roff.text([bold("#include <umsg.h>")]);
+        self.macro_alone("P");
+        for line in prototype.lines() {
+            self.roff.text([bold(line)]);
         }
-        self.text.push_str(".fi\n");
+        self.macro_alone("fi");
     }
 
     fn blocks(&mut self, blocks: &[Block]) {
@@ -142,22 +150,22 @@ impl<'a> Page<'a> {
             match block {
                 Block::Paragraph(text) => {
                     if index > 0 {
-                        self.text.push_str(".P\n");
+                        self.macro_alone("P");
                     }
-                    let _ = writeln!(self.text, "{}", inline(text, &self.variables));
+                    self.roff.text(inline(text, &self.variables));
                 }
                 Block::Terms(terms) => {
                     for (term, text) in terms {
-                        self.term(&inline(term, &self.variables), &as_a_sentence(text));
+                        self.term(inline(term, &self.variables), &as_a_sentence(text));
                     }
                 }
             }
         }
     }
 
-    fn term(&mut self, term: &str, text: &str) {
-        let text = inline(text, &self.variables);
-        let _ = writeln!(self.text, ".TP\n{term}\n{text}");
+    fn term(&mut self, term: Vec<Inline>, text: &str) {
+        self.macro_alone("TP");
+        self.roff.text(term).text(inline(text, &self.variables));
     }
 
     fn explain(&mut self, explained: &'a Type) {
@@ -167,12 +175,16 @@ impl<'a> Page<'a> {
         };
         self.variables
             .extend(members.iter().map(|member| &*member.name));
-        let declaration = escape(&header::declaration(explained, false));
-        let _ = writeln!(self.text, ".P\n.EX\n{declaration}.EE\n.P");
+        self.macro_alone("P");
+        self.macro_alone("EX");
+        let declaration = header::declaration(explained, false);
+        self.roff.text([roman(declaration.trim_end())]);
+        self.macro_alone("EE");
+        self.macro_alone("P");
         self.blocks(&explained.doc.text());
         for member in members {
             if let [Block::Paragraph(text)] = &member.doc.text()[..] {
-                self.term(&format!("\\fI{}\\fP", escape(&member.name)), text);
+                self.term(vec![italic(&*member.name)], text);
             }
         }
     }
@@ -199,7 +211,11 @@ mod tests {
                 "IF THE PROCESS DIES",
                 "SEE ALSO",
             ] {
-                let line = format!("\n.SH {heading}\n");
+                let argument = match heading.contains(' ') {
+                    true => format!("\"{heading}\""),
+                    false => heading.to_owned(),
+                };
+                let line = format!("\n.SH {argument}\n");
                 assert!(page.contains(&line), "{}: {heading}", function.name);
             }
             seen += 1;

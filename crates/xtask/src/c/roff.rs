@@ -1,63 +1,39 @@
-//! The language of manual pages.
+//! Prose of comments as lines of manual pages.
 
-/// Text in which nothing is an instruction.
-pub fn escape(text: &str) -> String {
-    let lines = text.lines().map(escape_line);
-    let mut escaped = lines.collect::<Vec<_>>().join("\n");
-    if text.ends_with('\n') {
-        escaped.push('\n');
-    }
-    escaped
-}
+use roff::{Inline, Roff, bold, italic, roman};
 
-fn escape_line(line: &str) -> String {
-    let escaped = line.replace('\\', "\\e").replace('-', "\\-");
-    match escaped.starts_with(['.', '\'']) {
-        true => format!("\\&{escaped}"),
-        false => escaped,
-    }
-}
-
-/// Prose: what is between backquotes is set in bold, or as a variable if it is one; so are the names of other pages.
+/// Sets text between backquotes in bold, or as a variable if it is one, and the names of other pages in bold.
 /// Each sentence begins a line, as manual pages have it.
-pub fn inline(text: &str, variables: &[&str]) -> String {
-    let mut set = String::new();
+pub fn inline(text: &str, variables: &[&str]) -> Vec<Inline> {
+    let mut set = Vec::new();
     for (index, piece) in text.split('`').enumerate() {
         if index % 2 == 0 {
-            set.push_str(&prose(piece));
+            prose(piece, &mut set);
         } else if variables.contains(&piece) {
-            set.push_str(&format!("\\fI{}\\fP", escape(piece)));
+            set.push(italic(piece));
         } else {
-            set.push_str(&format!("\\fB{}\\fP", escape(piece)));
+            set.push(bold(piece));
         }
     }
-    let lines: Vec<String> = sentences(&set).map(begin_line).collect();
-    lines.join("\n")
-}
-
-fn begin_line(line: &str) -> String {
-    match line.starts_with(['.', '\'']) {
-        true => format!("\\&{line}"),
-        false => line.to_owned(),
-    }
-}
-
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(". ").map(str::trim_end)
+    set
 }
 
 /// Sets the names of pages: `name(3)` with the name in bold.
-fn prose(text: &str) -> String {
-    let words = text
-        .split_inclusive([' ', '\n'])
-        .map(|word| match page_of(word.trim_end()) {
+fn prose(text: &str, set: &mut Vec<Inline>) {
+    let text = text.replace(". ", ".\n");
+    let mut plain = String::new();
+    for word in text.split_inclusive([' ', '\n']) {
+        match page_of(word) {
             Some((before, name, rest)) => {
-                let space = &word[word.trim_end().len()..];
-                format!("{before}\\fB{name}\\fP{rest}{space}")
+                plain.push_str(before);
+                set.push(roman(std::mem::take(&mut plain)));
+                set.push(bold(name));
+                plain.push_str(rest);
             }
-            None => word.replace('\\', "\\e"),
-        });
-    words.collect()
+            None => plain.push_str(word),
+        }
+    }
+    set.push(roman(plain));
 }
 
 /// A page's name in a word, what comes before it, and the section with what follows.
@@ -76,53 +52,54 @@ fn page_of(word: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// A list of pages, separated by commas, each on a line of its own.
-pub fn see_also(pages: &str) -> String {
-    let mut lines = String::new();
-    for page in pages.split_whitespace() {
-        match page.split_once('(') {
-            Some((name, section)) => lines.push_str(&format!(".BR {name} ({section}\n")),
-            None => lines.push_str(&format!("{page}\n")),
-        }
+pub fn see_also(pages: &str, page: &mut Roff) {
+    for reference in pages.split_whitespace() {
+        match reference.find('(') {
+            Some(section) => {
+                let (name, section) = reference.split_at(section);
+                page.control("BR", [name, section])
+            }
+            None => page.text([roman(reference)]),
+        };
     }
-    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn line(text: &str, variables: &[&str]) -> String {
+        let line = Roff::new().text(inline(text, variables)).to_roff();
+        line.trim_end().to_owned()
+    }
+
     #[test]
     fn code_is_bold_and_parameters_are_variables() {
         assert_eq!(
-            inline("If `mqdes` has `O_NONBLOCK`, it fails.", &["mqdes"]),
-            "If \\fImqdes\\fP has \\fBO_NONBLOCK\\fP, it fails."
+            line("If `mqdes` has `O_NONBLOCK`, it fails.", &["mqdes"]),
+            "If \\fImqdes\\fR has \\fBO_NONBLOCK\\fR, it fails."
         );
     }
 
     #[test]
     fn names_of_pages_are_bold() {
         assert_eq!(
-            inline("As umsg_mq_open(3), but (see errno(3)) later.", &[]),
-            "As \\fBumsg_mq_open\\fP(3), but (see \\fBerrno\\fP(3)) later."
+            line("As umsg_mq_open(3), but (see errno(3)) later.", &[]),
+            "As \\fBumsg_mq_open\\fR(3), but (see \\fBerrno\\fR(3)) later."
         );
-        assert_eq!(
-            inline("The process (a child)", &[]),
-            "The process (a child)"
-        );
+        assert_eq!(line("The process (a child)", &[]), "The process (a child)");
     }
 
     #[test]
-    fn a_sentence_begins_a_line() {
-        assert_eq!(inline("One. Two.", &[]), "One.\nTwo.");
-    }
-
-    #[test]
-    fn nothing_in_text_is_an_instruction() {
-        assert_eq!(escape(".so x\\y-z"), "\\&.so x\\ey\\-z");
+    fn a_sentence_begins_a_line_and_is_no_instruction() {
+        assert_eq!(line("One. Two.", &[]), "One.\nTwo.");
+        assert_eq!(line("One. .so x\\y", &[]), "One.\n\\&.so x\\\\y");
     }
 
     #[test]
     fn pages_to_see_have_a_line_each() {
-        assert_eq!(see_also("a(1), b(3)"), ".BR a (1),\n.BR b (3)\n");
+        let mut page = Roff::new();
+        see_also("a(1), b(3)", &mut page);
+        assert_eq!(page.to_roff(), ".BR a (1),\n.BR b (3)\n");
     }
 }
