@@ -13,13 +13,13 @@
 //! | `kill_trials` | of peers that were killed, if that was tried |
 //! | `published` | the published tables with the rows that stand for them, for programs; made anew of the rows when a page is made |
 
-mod date;
 mod lines;
 pub mod machine;
 
 use std::fs;
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use self::lines::Lines;
@@ -82,7 +82,7 @@ impl Document {
     /// A run that begins now.
     pub fn new(plan: &Plan) -> Self {
         Self {
-            date: date::now(),
+            date: format!("{:.0}", Timestamp::now()),
             seconds: 0.0,
             program: Program {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
