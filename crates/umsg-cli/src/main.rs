@@ -32,6 +32,7 @@ mod output;
 mod place;
 mod preload;
 mod program;
+mod progress;
 #[allow(
     unsafe_code,
     reason = "a function that runs before main is named in a section of the file"

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
+use indicatif::ProgressBar;
 use umsg::diagnosis::{Diagnosis, Repaired};
 use umsg::{Namespace, posix, ring, sysv};
 
@@ -13,7 +14,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::names::Name;
 use crate::output::{self, Format, json, json_doctor, text};
-use crate::{place, streams};
+use crate::{place, progress, streams};
 
 /// Say what is the matter with a queue or ring, and what to do about it
 ///
@@ -101,10 +102,21 @@ impl Doctor {
             true => all(&namespace)?,
             false => self.queues.clone(),
         };
+        let what = if self.repair {
+            "repairing"
+        } else {
+            "examining"
+        };
+        let bar = progress::of_things(what, subjects.len());
         let mut patients: Vec<Patient> = subjects
             .iter()
-            .map(|subject| self.examine(&namespace, subject))
+            .map(|subject| {
+                let patient = self.examine(&namespace, subject, &bar);
+                bar.inc(1);
+                patient
+            })
             .collect();
+        bar.finish_and_clear();
         if self.all {
             patients.extend(intruders(&namespace)?);
             warn_of_links(HARD_LINKS);
@@ -123,7 +135,7 @@ impl Doctor {
 }
 
 impl Doctor {
-    fn examine(&self, namespace: &Namespace, subject: &Subject) -> Patient {
+    fn examine(&self, namespace: &Namespace, subject: &Subject, bar: &ProgressBar) -> Patient {
         let looked = match self.repair {
             true => repair(namespace, subject).map(|repaired| {
                 let Repaired {
@@ -152,7 +164,7 @@ impl Doctor {
                 repair,
             },
             Err(failure) => {
-                failure.report();
+                bar.suspend(|| failure.report());
                 Patient {
                     name,
                     found: Err(failure.line()),

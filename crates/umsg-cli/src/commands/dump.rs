@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use indicatif::ProgressBar;
 use serde::Serialize;
 use umsg::posix::{Snapshot, SnapshotError, SnapshotInfo, Status};
 
@@ -16,7 +17,7 @@ use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::time::utc;
 use crate::output::{self, json};
-use crate::{place, streams};
+use crate::{place, progress, streams};
 
 /// Save a queue's messages in a file, and leave them in the queue
 ///
@@ -67,7 +68,7 @@ impl Dump {
             return Err(Failure::new(Code::Usage, line));
         }
         let snapshot = self.take(cli)?;
-        let mut out = io::stdout().lock();
+        let mut out = bar(&snapshot).wrap_write(io::stdout().lock());
         snapshot
             .write(&mut out)
             .map_err(|error| Failure::of("standard output", error))?;
@@ -104,9 +105,14 @@ fn write_file(snapshot: &Snapshot, path: &Path) -> Result<u64, SnapshotError> {
         return snapshot.write(&mut file);
     }
     let new = NewFile::beside(&target).map_err(failed)?;
-    let written = snapshot.write(&mut Bounded::new(&new.file))?;
+    let mut file = bar(snapshot).wrap_write(Bounded::new(&new.file));
+    let written = snapshot.write(&mut file)?;
     new.replace(&target).map_err(failed)?;
     Ok(written)
+}
+
+fn bar(snapshot: &Snapshot) -> ProgressBar {
+    progress::of_bytes("saving", snapshot.info().bytes)
 }
 
 /// A file that nobody looks for yet; removed unless it replaces another.

@@ -15,7 +15,7 @@ use crate::failure::{Code, Explain, Failure, Result};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
-use crate::{place, streams};
+use crate::{place, progress, streams};
 
 /// Make a queue of a file that `umsg dump` wrote
 ///
@@ -78,7 +78,10 @@ impl Load {
             Snapshot::read(&mut io::stdin().lock())
         } else {
             let file = File::open(&self.file).map_err(SnapshotError::Read);
-            file.and_then(|mut file| Snapshot::read(&mut file))
+            file.and_then(|file| {
+                let bar = progress::of_file("reading", &file);
+                Snapshot::read(&mut bar.wrap_read(file))
+            })
         };
         read.map_err(|error| Failure::of(self.subject(), error))
     }
