@@ -1,8 +1,10 @@
 //! What is said on standard error while it is measured: which suite of how many, and about how long the others take.
 
 use std::cell::{Cell, RefCell};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::suite::Suite;
 
@@ -15,7 +17,12 @@ pub struct Progress {
     at: Cell<usize>,
     /// Before each line.
     place: RefCell<String>,
+    /// The rounds of the row that is measured; hidden if standard error is no terminal. No thread draws it, which would
+    /// disturb what is measured.
+    bar: ProgressBar,
 }
+
+const BAR: &str = "{msg}, round {pos} of {len} {wide_bar}";
 
 impl Progress {
     /// Before the first of these suites.
@@ -26,6 +33,7 @@ impl Progress {
             start: Instant::now(),
             at: Cell::new(0),
             place: RefCell::default(),
+            bar: bar(),
         }
     }
 
@@ -37,6 +45,7 @@ impl Progress {
             return;
         }
         *self.place.borrow_mut() = format!("[{} of {count}] ", number + 1);
+        self.bar.finish_and_clear();
         let mut out = std::io::stderr().lock();
         // Progress that can't be shown is no reason to stop.
         let _ = writeln!(
@@ -50,17 +59,22 @@ impl Progress {
 
     /// Says what is measured, and in which round.
     pub fn show(&self, what: &str, round: u32, rounds: u32) {
-        let place = self.place.borrow();
-        let mut out = std::io::stderr().lock();
-        let _ = if out.is_terminal() {
-            let line = format!("{place}{what}, round {} of {rounds}", round + 1);
-            let last = if round + 1 == rounds { "\r\x1b[K" } else { "" };
-            write!(out, "\r\x1b[K{line}{last}")
-        } else if round == 0 {
-            writeln!(out, "{place}{what}")
-        } else {
-            Ok(())
-        };
+        let line = format!("{}{what}", self.place.borrow());
+        if self.bar.is_hidden() {
+            if round == 0 {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+            return;
+        }
+        self.bar.set_length(rounds.into());
+        self.bar.set_message(line);
+        if round == 0 {
+            self.bar.reset();
+        }
+        self.bar.set_position(u64::from(round) + 1);
+        if round + 1 == rounds {
+            self.bar.finish_and_clear();
+        }
     }
 
     /// Seconds that this suite and those after it take on the machine at hand, which has shown how fast it is.
@@ -75,6 +89,14 @@ impl Progress {
             usual => self.start.elapsed().as_secs_f64() / usual,
         };
         pace * usual(ahead)
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(1);
+    match ProgressStyle::with_template(BAR) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 
@@ -102,6 +124,11 @@ mod tests {
             "about 4 min left; then ring, msg"
         );
         assert_eq!(left(12.3, &[]), "about 12 s left, the last");
+    }
+
+    #[test]
+    fn the_template_of_the_bar_is_right() {
+        assert!(ProgressStyle::with_template(BAR).is_ok());
     }
 
     #[test]
