@@ -4,6 +4,7 @@
 //! on any loss, duplicate, disorder, stall, crash or leak.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use clap::ValueEnum;
 
@@ -47,6 +48,10 @@ impl Wish {
         Self { seconds, seed }
     }
 
+    fn duration(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
     fn command(&self, workspace: &Workspace, face: Face) -> Command {
         self.command_in(tests(workspace), face)
     }
@@ -82,7 +87,11 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
     }
     let mut steps = Steps::new(workspace.root.clone());
     match face {
-        Some(face) => steps.run(face.test(), &mut wish.command(workspace, face))?,
+        Some(face) => {
+            steps.show_time(wish.duration());
+            steps.run(face.test(), &mut wish.command(workspace, face))?;
+            steps.hide_time();
+        }
         None => beside_each_other(workspace, wish, &mut steps)?,
     }
     steps.finish()
@@ -96,6 +105,7 @@ pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) 
         build.args(["--test", face.test()]);
     }
     steps.need("building the soak", &mut build)?;
+    steps.show_time(wish.duration());
     let [first, others @ ..] = Face::ALL;
     let mut beside = Vec::new();
     for face in others {
@@ -104,7 +114,9 @@ pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) 
     }
     let what = format!("soak, {}", first.test());
     steps.run(&what, &mut wish.command(workspace, first))?;
-    beside.into_iter().try_for_each(|beside| steps.end(beside))
+    let ended = beside.into_iter().try_for_each(|beside| steps.end(beside));
+    steps.hide_time();
+    ended
 }
 
 /// The lines of figures alone, once all of a face are there.

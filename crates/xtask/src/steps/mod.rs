@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use self::output::{Output, Tests};
@@ -23,6 +24,8 @@ pub struct Steps {
     start: Instant,
     done: Vec<Done>,
     skipped: Vec<String>,
+    /// The time that a long step has taken; hidden unless [`show_time`](Self::show_time) is called on a terminal.
+    clock: ProgressBar,
 }
 
 /// A command that runs beside the others, as they leave it time.
@@ -57,7 +60,23 @@ impl Steps {
             start: Instant::now(),
             done: Vec::new(),
             skipped: Vec::new(),
+            clock: ProgressBar::hidden(),
         }
+    }
+
+    /// Shows from here on, if standard error is a terminal, how much of the expected time has passed.
+    pub fn show_time(&mut self, expected: Duration) {
+        let style = ProgressStyle::with_template("{spinner} {elapsed} of {msg}");
+        self.clock = ProgressBar::new_spinner()
+            .with_finish(ProgressFinish::AndClear)
+            .with_message(seconds(expected))
+            .with_style(style.unwrap_or(ProgressStyle::default_spinner()));
+        self.clock.enable_steady_tick(Duration::from_secs(1));
+    }
+
+    /// Ends what [`show_time`](Self::show_time) has begun.
+    pub fn hide_time(&mut self) {
+        self.clock = ProgressBar::hidden();
     }
 
     /// Runs a command without which the following steps make no sense. Fails if the command does.
@@ -97,12 +116,13 @@ impl Steps {
         for line in BufReader::new(printed).split(b'\n') {
             let line = line.context(what)?;
             let line = String::from_utf8_lossy(&line);
-            println!("{line}");
+            self.clock.suspend(|| println!("{line}"));
             output.add(&line);
         }
         let status = child.wait().context(what)?;
         let again = again::Command::of(command);
-        done(what, start, output, status, &again)
+        self.clock
+            .suspend(|| done(what, start, output, status, &again))
     }
 
     /// Begins to run a command beside those that follow; what it prints is kept for [`end`](Self::end).
@@ -127,7 +147,7 @@ impl Steps {
     /// Waits for the end of a command that was begun, and notes its failure.
     pub fn end(&mut self, beside: Beside) -> Result<()> {
         self.announce(&beside.what, &beside.line);
-        let done = beside.end()?;
+        let done = self.clock.suspend(|| beside.end())?;
         self.done.push(done);
         Ok(())
     }
@@ -140,7 +160,8 @@ impl Steps {
 
     fn announce(&self, what: &str, line: &str) {
         let elapsed = seconds(self.start.elapsed());
-        println!("\n==> {what} (after {elapsed})\n    {line}");
+        self.clock
+            .suspend(|| println!("\n==> {what} (after {elapsed})\n    {line}"));
     }
 
     /// Prints what was done, what failed and how to repeat that, in the end in the form in which cargo's test programs report.
