@@ -177,7 +177,9 @@ mod tests {
             assert_eq!(ms(text), Ok(expected), "{text}");
         }
         assert!(duration("1e19").is_ok());
-        for wrong in ["", "-1", "-1s", "NaN", "inf", "s", "1M", "5x", "1e99"] {
+        for wrong in [
+            "", "-1", "-1s", "NaN", "inf", "s", "1M", "5x", "1e99", "1.5d",
+        ] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
