@@ -9,7 +9,7 @@ use super::gong::{FOREIGN, SIZE};
 use super::helper::{self, Feed, Hears};
 use super::kept::{Own, Sighting, raise};
 use crate::namespace::{BellName, NOT_OURS, Namespace, random};
-use crate::segment::FileIdentity;
+use crate::sys::file::FileIdentity;
 use crate::sys::stack::roomy;
 use crate::sys::{clock, process};
 use rustix::fs::{FlockOperation, OFlags, fcntl_setfl, flock};

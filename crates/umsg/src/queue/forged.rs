@@ -30,21 +30,32 @@ fn fill(engine: &Engine) {
     }
 }
 
-/// Makes a call that waits in a list, and forges the word of its node meanwhile.
+/// Makes a call that waits in a list, and forges the word of its node meanwhile. A call that ends before that is made again.
 fn forge_while_it_waits<T: Send>(
     engine: &Engine,
     list: List,
     word: u32,
-    call: impl FnOnce() -> Result<T, Refused> + Send,
+    call: impl Fn() -> Result<T, Refused> + Sync,
 ) -> Result<T, Refused> {
+    let is_forged = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(call);
+        let waiting = scope.spawn(|| {
+            loop {
+                let result = call();
+                if is_forged.load(Ordering::Relaxed) {
+                    return result;
+                }
+            }
+        });
         let waiters = Waiters::of(engine.segment());
-        while waiters.len(list) == 0 {
-            std::thread::yield_now();
-        }
-        let (_, node): (u32, &Node) = waiters.first(list).unwrap().unwrap();
+        let node: &Node = loop {
+            match waiters.first(list).unwrap() {
+                Some((_, node)) => break node,
+                None => std::thread::yield_now(),
+            }
+        };
         node.word.store(word, Ordering::Relaxed);
+        is_forged.store(true, Ordering::Relaxed);
         waiting.join().unwrap()
     })
 }
@@ -137,6 +148,7 @@ fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
 const NOBODY: [u32; 4] = [LENT, LENT | WAITERS, u32::MAX, 1 << 22];
 
 #[test]
+#[cfg_attr(miri, ignore = "nobody is found dead there")]
 fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
     for word in NOBODY {
         let (engine, me) = (engine(), thread::current());

@@ -5,6 +5,7 @@ use super::quota::Quota;
 use crate::error::Trouble;
 use crate::lives::{Lives, UNREGISTERED};
 use crate::namespace::{Namespace, life::Registry};
+use crate::sys::file::FileIdentity;
 use crate::sys::home::{here, is_stray};
 use crate::sys::map::{Mapping, PAGE};
 use rustix::fd::BorrowedFd;
@@ -29,26 +30,6 @@ pub(crate) struct Memory {
     is_home: bool,
     /// Which file it is, and of whom.
     file: FileIdentity,
-}
-
-/// Which file is mapped, and who may open it, as fstat(2) said then.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FileIdentity {
-    pub(crate) inode: u64,
-    pub(crate) owner: u32,
-    /// The mode gives users other than the owner something.
-    pub(crate) is_open_to_others: bool,
-}
-
-impl FileIdentity {
-    fn of(file: BorrowedFd<'_>) -> Result<FileIdentity, Errno> {
-        let stat = rustix::fs::fstat(file)?;
-        Ok(FileIdentity {
-            inode: stat.st_ino,
-            owner: stat.st_uid,
-            is_open_to_others: stat.st_mode & 0o077 != 0,
-        })
-    }
 }
 
 /// What all share that use a mapping.

@@ -56,7 +56,7 @@ pub(crate) use layout::{GRANULE, Layout, MORE_NOTICES, NODES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;
 #[cfg(not(loom))]
-pub(crate) use memory::{FileIdentity, Memory};
+pub(crate) use memory::Memory;
 pub use policy::OnFull;
 pub(crate) use policy::{Policy, Rules};
 #[cfg(not(loom))]

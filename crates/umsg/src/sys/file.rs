@@ -1,7 +1,7 @@
-//! Small files of /proc, and files without a name.
+//! Small files of /proc, files without a name, and which file a descriptor is of.
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
 
@@ -10,6 +10,29 @@ pub(crate) fn nameless(name: &str) -> Result<OwnedFd, Errno> {
     match cfg!(miri) {
         true => eventfd(0, EventfdFlags::CLOEXEC),
         false => memfd_create(name, MemfdFlags::CLOEXEC),
+    }
+}
+
+/// Which file is mapped, and who may open it, as fstat(2) said then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FileIdentity {
+    pub(crate) inode: u64,
+    pub(crate) owner: u32,
+    /// The mode gives users other than the owner something.
+    pub(crate) is_open_to_others: bool,
+}
+
+impl FileIdentity {
+    pub(crate) fn of(file: BorrowedFd<'_>) -> Result<FileIdentity, Errno> {
+        if cfg!(miri) {
+            return Ok(FileIdentity::default());
+        }
+        let stat = rustix::fs::fstat(file)?;
+        Ok(FileIdentity {
+            inode: stat.st_ino,
+            owner: stat.st_uid,
+            is_open_to_others: stat.st_mode & 0o077 != 0,
+        })
     }
 }
 

@@ -105,7 +105,7 @@ impl Segment {
     }
 
     /// Which file it is.
-    pub(crate) fn file(&self) -> crate::segment::FileIdentity {
+    pub(crate) fn file(&self) -> crate::sys::file::FileIdentity {
         self.memory.file()
     }
 
