@@ -3,14 +3,17 @@
 //! | file | its process |
 //! |---|---|
 //! | locked for writing | lives |
-//! | not locked, or none of this name | is dead |
+//! | not locked | is dead |
+//! | there is none of this name, or it does not yield the number in its name | is dead |
+//! | an error while it was looked for or opened | is unknown, and counts as living |
 //!
 //! The lock belongs to the opening of the file (F_OFD_SETLK), and a mapping that no forked child inherits keeps the opening. So the lock goes
 //! when the process ends or runs another program, however that happens, and no descriptor stays that a program could close.
 //!
-//! A stranger cannot lock a life: a lock for writing takes an opening for writing, and the file's mode is 0644. A file counts only under the
-//! number of its own inode, which no process chooses. So a stranger's file under the name of a dead process's life counts as no life.
-//! The file is locked before it has a name.
+//! A lock for writing takes an opening for writing, and the file's mode is 0644: only the file's user makes it a locked one. The number
+//! is computed from the file's inode number and its time of birth, which no process sets. Each reader computes it again, so that a file under
+//! another file's name proves nothing. A later file has another time of birth, and gets the number of a dead process only by chance, 1 in 2^31.
+//! A file system that keeps no time of birth leaves the inode number alone, which can come back.
 //!
 //! Calls that a signal handler may make ask for lives, and register one. The handler may have interrupted malloc, so both take no memory of
 //! malloc's, apart from a registration where the file system or a sandbox knows no unnamed files.
@@ -24,7 +27,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawDir};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
 use rustix::io::{self, Errno};
 use rustix::path::Arg;
 
@@ -37,8 +40,15 @@ use crate::sys::{life, process};
 
 const PREFIX: &str = ".life-";
 const MODE: u32 = 0o644;
+/// How the file of a life is opened.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 /// So many files are made at most until one has a number that is free.
-const ATTEMPTS: usize = 8;
+const ATTEMPTS: usize = 64;
+/// A registration, which can happen under a queue's lock, looks at so many names at most for files that the dead have left.
+const SWEPT: usize = 256;
 /// Bytes for entries of a directory: some of the longest there can be.
 const ENTRIES_LEN: usize = 2048;
 /// A process is registered in so many namespaces at most.
@@ -132,23 +142,19 @@ impl Registry {
     /// # Blocking
     /// Never.
     pub(crate) fn is_over(&self, number: u32) -> bool {
-        let Ok(directory) = self.open() else {
-            return false;
+        let name = name_of(number);
+        let found = self.open().and_then(|here| find(here, name.path(), number));
+        let found = match found {
+            Err(Errno::NOENT) => self
+                .open()
+                .and_then(|here| find_without_proc(here.as_fd(), name.path(), number)),
+            found => found,
         };
-        let seen = look(directory.as_fd(), name_of(number).path());
-        // A process at its limit of descriptors has the number for the file.
-        drop(directory);
-        let seen = match seen {
-            Ok(seen) => seen,
-            // NXIO: a stranger's FIFO or link has the name of a life that is over.
-            Err(error) => return matches!(error, Errno::NOENT | Errno::NXIO),
-        };
-        // A stranger's file has the name of a life that is over: its inode has another number.
-        if number_of(seen.as_fd()).is_ok_and(|found| found != number) {
-            return true;
+        match found {
+            Ok(Some(file)) => !life::is_locked(file.as_fd()),
+            Ok(None) => true,
+            Err(_) => false,
         }
-        // The file is there. An error says nothing of its lock: /proc may be missing.
-        open_seen(&seen).is_ok_and(|file| !life::is_locked(file.as_fd()))
     }
 
     /// The entry of the directory, made if there is none. None if all are taken.
@@ -168,7 +174,7 @@ impl Registry {
     fn register(&self) -> io::Result<u32> {
         let directory = self.open()?;
         // In vain if the directory may not be listed: others sweep.
-        let _ = left(directory.as_fd(), remove);
+        let _ = left(directory.as_fd(), SWEPT, remove);
         for _ in 0..ATTEMPTS {
             let registered = match unnamed(directory.as_fd()) {
                 Ok(file) => begin(file.as_fd(), |name| {
@@ -200,17 +206,22 @@ impl Registry {
 impl Namespace {
     /// Removes the files of lives that are over, as far as the caller may. Answers how many.
     pub(crate) fn remove_left_lives(&self) -> usize {
-        let swept = open_directory(self.path()).and_then(|here| left(here.as_fd(), remove));
+        let swept =
+            open_directory(self.path()).and_then(|here| left(here.as_fd(), usize::MAX, remove));
         swept.unwrap_or(0)
     }
 
     /// How many [`remove_left_lives`](Self::remove_left_lives) would remove.
     pub(crate) fn left_lives(&self) -> usize {
-        let may_go = |_: BorrowedFd<'_>, _: &CStr, file: BorrowedFd<'_>| {
-            let owner = fs::fstat(file).map(|stat| stat.st_uid);
-            owner.is_ok_and(|owner| [0, owner, self.owner()].contains(&caller()))
+        let may_go = |directory: BorrowedFd<'_>, name: &CStr| {
+            let found = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            found.is_ok_and(|stat| {
+                FileType::from_raw_mode(stat.st_mode) != FileType::Directory
+                    && [0, stat.st_uid, self.owner()].contains(&caller())
+            })
         };
-        let found = open_directory(self.path()).and_then(|here| left(here.as_fd(), may_go));
+        let found =
+            open_directory(self.path()).and_then(|here| left(here.as_fd(), usize::MAX, may_go));
         found.unwrap_or(0)
     }
 }
@@ -229,17 +240,14 @@ fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fs::openat(directory, c".", flags, Mode::from_raw_mode(MODE))
 }
 
-/// Makes a file this process's life: it gets its name when it is locked. None: the number is another's, or none.
+/// Makes a file this process's life: it gets its name when it is locked. None: another file has the name.
 fn begin(
     file: BorrowedFd<'_>,
     link: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<Option<u32>> {
     // Whatever the umask says: others must be able to look.
     fs::fchmod(file, Mode::from_raw_mode(MODE))?;
-    let number = number_of(file)?;
-    if number == 0 || number == UNREGISTERED {
-        return Ok(None);
-    }
+    let number = number_of(file)?.ok_or(Errno::NXIO)?;
     let locked = life::lock(file)?;
     match link(name_of(number).path()) {
         Ok(()) => {
@@ -251,52 +259,97 @@ fn begin(
     }
 }
 
-/// Looks at what may be a life, without opening it: opening what a stranger planted might not come back.
-fn look(directory: BorrowedFd<'_>, name: impl Arg) -> io::Result<OwnedFd> {
+/// Opens the file of a life. None: the directory has no file of this name that yields the number. Every error means that this is unknown.
+///
+/// The file is opened once it is identified, so that no stranger's FIFO in its place holds up the opening. ENOENT: /proc is missing.
+fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let seen = fs::openat(directory, name, flags, Mode::empty())?;
-    match is_file(seen.as_fd())? {
-        true => Ok(seen),
-        false => Err(Errno::NXIO),
+    let seen = match fs::openat(&directory, name, flags, Mode::empty()) {
+        Ok(seen) => seen,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A process at its limit of descriptors has the number for the file, if the directory is the caller's no more.
+    drop(directory);
+    if number_of(seen.as_fd())? != Some(number) {
+        return Ok(None);
     }
+    fs::openat(CWD, proc_link(seen.as_fd()).path(), READ, Mode::empty()).map(Some)
 }
 
-/// Opens what was looked at.
-fn open_seen(seen: &OwnedFd) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    fs::openat(CWD, proc_link(seen.as_fd()).path(), flags, Mode::empty())
+/// As [`find`], by name, of a file that was identified just before.
+fn find_without_proc(
+    directory: BorrowedFd<'_>,
+    name: impl Arg,
+    number: u32,
+) -> io::Result<Option<OwnedFd>> {
+    let file = fs::openat(directory, name, READ | OFlags::NOFOLLOW, Mode::empty())?;
+    Ok((number_of(file.as_fd())? == Some(number)).then_some(file))
 }
 
-/// The number of the life that a file can be.
-fn number_of(file: BorrowedFd<'_>) -> io::Result<u32> {
-    Ok(fs::fstat(file)?.st_ino as u32 & UNREGISTERED)
+/// The number that a file yields. None for what is no regular file.
+fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
+    let stat = fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
+    if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let born = match stat.stx_mask & StatxFlags::BTIME.bits() {
+        0 => (0, 0),
+        _ => (stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()),
+    };
+    let mixed = mix(mix(mix(stat.stx_ino) ^ born.0) ^ born.1);
+    // From 1 to one less than UNREGISTERED.
+    Ok(Some(1 + (mixed % u64::from(UNREGISTERED - 1)) as u32))
 }
 
-fn is_file(file: BorrowedFd<'_>) -> io::Result<bool> {
-    Ok(FileType::from_raw_mode(fs::fstat(file)?.st_mode) == FileType::RegularFile)
+/// Each bit of the result depends on each bit of `word` (the finalizer of splitmix64).
+const fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
 }
 
-fn remove(directory: BorrowedFd<'_>, name: &CStr, _file: BorrowedFd<'_>) -> bool {
+/// The number in a life's name. None if there is none.
+fn number_in(name: &CStr) -> Option<u32> {
+    let digits = name.to_bytes().strip_prefix(PREFIX.as_bytes())?;
+    u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn remove(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
 }
 
-/// Goes through what the dead have left. Answers for how many files `work` is true.
+/// Whether a file that is called like a life is the life of no process that could live.
+fn is_left(directory: BorrowedFd<'_>, name: &CStr) -> bool {
+    match number_in(name).map_or(Ok(None), |number| find(directory, name, number)) {
+        Ok(Some(file)) => !life::is_locked(file.as_fd()),
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+/// Goes through what the dead have left, among the first `most` names. Answers for how many files `work` is true.
 fn left(
     directory: BorrowedFd<'_>,
-    work: impl Fn(BorrowedFd<'_>, &CStr, BorrowedFd<'_>) -> bool,
+    most: usize,
+    work: impl Fn(BorrowedFd<'_>, &CStr) -> bool,
 ) -> io::Result<usize> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listed = fs::openat(directory, c".", flags, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); ENTRIES_LEN];
     let mut entries = RawDir::new(listed, &mut buffer);
-    let mut count = 0;
-    while let Some(entry) = entries.next() {
+    let (mut count, mut seen) = (0, 0);
+    while seen < most
+        && let Some(entry) = entries.next()
+    {
         let entry = entry?;
         let name = entry.file_name();
+        seen += 1;
         if is_life(OsStr::from_bytes(name.to_bytes()))
-            && let Ok(file) = look(directory, name).and_then(|seen| open_seen(&seen))
-            && !life::is_locked(file.as_fd())
-            && work(directory, name, file.as_fd())
+            && is_left(directory, name)
+            && work(directory, name)
         {
             count += 1;
         }
@@ -308,20 +361,46 @@ fn left(
 mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
+    use std::collections::HashSet;
+
+    fn registry(dir: &TestDir) -> Registry {
+        let stat = fs::stat(dir.path()).unwrap();
+        Registry {
+            path: CString::new(dir.path().as_os_str().as_bytes()).unwrap(),
+            identity: (stat.st_dev, stat.st_ino),
+        }
+    }
 
     #[test]
-    fn a_file_is_a_life_under_the_number_of_its_inode_only() {
+    fn a_process_that_lives_is_not_over_and_a_number_without_a_file_is() {
         let dir = TestDir::new();
-        let registry = Registry::of(&dir.namespace()).unwrap();
-        let mut options = std::fs::OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        let file = options.open(dir.path().join("new")).unwrap();
-        let number = number_of(file.as_fd()).unwrap();
-        let _locked = life::lock(file.as_fd()).unwrap();
-        for (named, is_over) in [(number ^ 1, true), (number, false)] {
-            let name = dir.path().join(name_of(named).path());
-            std::fs::hard_link(dir.path().join("new"), &name).unwrap();
-            assert_eq!(registry.is_over(named), is_over, "{name:?}");
+        let registry = registry(&dir);
+        let number = registry.register().unwrap();
+        assert!(!registry.is_over(number));
+        assert!(registry.is_over(number ^ 1));
+    }
+
+    #[test]
+    fn a_locked_file_that_does_not_yield_its_number_makes_no_life() {
+        let dir = TestDir::new();
+        let path = dir.path().join(name_of(0xabcd).path());
+        let planted = std::fs::File::create_new(path).unwrap();
+        let _locked = life::lock(planted.as_fd()).unwrap();
+        assert!(registry(&dir).is_over(0xabcd));
+    }
+
+    #[test]
+    fn files_made_one_after_the_other_in_one_inode_yield_several_numbers() {
+        // On the file system of temporary files, which reuses inode numbers at once if it is ext4.
+        let path = std::env::temp_dir().join(format!("umsg-life-{}", std::process::id()));
+        let mut numbers = HashSet::new();
+        for _ in 0..20 {
+            let file = std::fs::File::create_new(&path).unwrap();
+            let number = number_of(file.as_fd()).unwrap();
+            numbers.insert(number.unwrap());
+            std::fs::remove_file(&path).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
+        assert_eq!(numbers.len(), 20);
     }
 }

@@ -17,6 +17,7 @@ calls! {
     fgetxattr: SYS_fgetxattr,
     flock: SYS_flock,
     fstatfs: SYS_fstatfs,
+    statx: SYS_statx,
     ftruncate: SYS_ftruncate,
     futex_waitv: SYS_futex_waitv,
     get_robust_list: SYS_get_robust_list,
