@@ -163,11 +163,14 @@ impl Registry {
         let which = (inode ^ device.rotate_left(40)).max(1);
         ENTRIES.iter().find(|entry| {
             // Relaxed: an entry never gets another directory.
-            let found =
-                entry
-                    .directory
-                    .compare_exchange(0, which, Ordering::Relaxed, Ordering::Relaxed);
-            found.map_or_else(|found| found == which, |_| true)
+            let relaxed = Ordering::Relaxed;
+            match entry.directory.load(relaxed) {
+                0 => {
+                    let taken = entry.directory.compare_exchange(0, which, relaxed, relaxed);
+                    taken.map_or_else(|found| found == which, |_| true)
+                }
+                found => found == which,
+            }
         })
     }
 
