@@ -5,8 +5,6 @@
 
 mod support;
 
-use std::ffi::{CStr, CString};
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
@@ -262,7 +260,7 @@ fn children_forked_into_other_pid_namespaces_share_an_inherited_queue_while_some
 }
 
 /// A holder in namespaces of these kinds keeps a lease, is then killed, and another process looks for the message all the while.
-fn a_lease_follows_its_holders_life(holder: i32, other: i32, then: impl Fn(&Place)) {
+fn a_lease_follows_its_holders_life(holder: i32, other: i32) {
     let place = Place::new();
     let ledger = Shared::<Ledger>::new();
     let mut holder = apart(holder, || {
@@ -276,7 +274,6 @@ fn a_lease_follows_its_holders_life(holder: i32, other: i32, then: impl Fn(&Plac
     assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == 1));
     let mut looker = apart(other, || {
         let queue = place.open("/q");
-        then(&place);
         let mut bytes = [0; 8];
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(300) {
@@ -295,48 +292,16 @@ fn a_lease_follows_its_holders_life(holder: i32, other: i32, then: impl Fn(&Plac
 #[test]
 fn a_lease_comes_back_when_its_holder_in_another_pid_namespace_dies_and_not_before() {
     if is_root() {
-        a_lease_follows_its_holders_life(PID, PID, |_| {});
+        a_lease_follows_its_holders_life(PID, PID);
     }
 }
 
 #[test]
 fn a_lease_comes_back_when_its_holder_in_another_time_namespace_dies_and_not_before() {
     if is_root() && std::path::Path::new("/proc/self/timens_offsets").exists() {
-        a_lease_follows_its_holders_life(TIME, 0, |_| {});
-        a_lease_follows_its_holders_life(0, TIME, |_| {});
+        a_lease_follows_its_holders_life(TIME, 0);
+        a_lease_follows_its_holders_life(0, TIME);
     }
-}
-
-/// Moves this process, alone in its mount namespace, to a root in which nothing but the place is seen.
-fn leave_proc(root: &Path, place: &Path) {
-    let text = |path: &Path| CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    let mount = |from: &CStr, to: &CStr, flags: libc::c_ulong| {
-        let none = std::ptr::null();
-        // SAFETY: the paths end with a zero and outlive the call; the file system's name and data may be null for these flags.
-        let mounted = unsafe { libc::mount(from.as_ptr(), to.as_ptr(), none, flags, none.cast()) };
-        assert_eq!(mounted, 0, "mount: {}", std::io::Error::last_os_error());
-    };
-    mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE);
-    let within = root.join(place.strip_prefix("/").unwrap());
-    std::fs::create_dir_all(&within).unwrap();
-    mount(&text(place), &text(&within), libc::MS_BIND);
-    std::os::unix::fs::chroot(root).unwrap();
-    std::env::set_current_dir("/").unwrap();
-    assert!(!Path::new("/proc").exists());
-}
-
-#[test]
-fn a_lease_follows_its_holders_life_in_the_eyes_of_a_process_without_proc() {
-    if !is_root() {
-        return;
-    }
-    let root = format!("no-proc-{}", std::process::id());
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(root);
-    std::fs::create_dir(&root).unwrap();
-    a_lease_follows_its_holders_life(PID, PID | libc::CLONE_NEWNS, |place| {
-        leave_proc(&root, place.path());
-    });
-    std::fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]

@@ -12,8 +12,9 @@
 //!
 //! A lock for writing takes an opening for writing, and the file's mode is 0644: only the file's user makes it a locked one. The number
 //! is computed from the file's inode number and its time of birth, which no process sets. Each reader computes it again, so that a file under
-//! another file's name proves nothing. A later file has another time of birth, and gets the number of a dead process only by chance, 1 in 2^31.
-//! A file system that keeps no time of birth leaves the inode number alone, which can come back.
+//! another file's name proves nothing. A later file has another inode number or another time of birth, so that it has the number of a dead process
+//! by chance only, 1 in 2^31. Outside tmpfs an inode number can come back within a tick of the clock that gives the time of birth, or, where
+//! the file system keeps no time of birth, at any time.
 //!
 //! Calls that a signal handler may make ask for lives, and register one. The handler may have interrupted malloc, so both take no memory of
 //! malloc's, apart from a registration where the file system or a sandbox knows no unnamed files.
@@ -40,11 +41,6 @@ use crate::sys::{life, process};
 
 const PREFIX: &str = ".life-";
 const MODE: u32 = 0o644;
-/// How the file of a life is opened.
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
 /// So many files are made at most until one has a number that is free.
 const ATTEMPTS: usize = 64;
 /// A registration, which can happen under a queue's lock, looks at so many names at most for files that the dead have left.
@@ -144,12 +140,6 @@ impl Registry {
     pub(crate) fn is_over(&self, number: u32) -> bool {
         let name = name_of(number);
         let found = self.open().and_then(|here| find(here, name.path(), number));
-        let found = match found {
-            Err(Errno::NOENT) => self
-                .open()
-                .and_then(|here| find_without_proc(here.as_fd(), name.path(), number)),
-            found => found,
-        };
         match found {
             Ok(Some(file)) => !life::is_locked(file.as_fd()),
             Ok(None) => true,
@@ -264,7 +254,7 @@ fn begin(
 
 /// Opens the file of a life. None: the directory has no file of this name that yields the number. Every error means that this is unknown.
 ///
-/// The file is opened once it is identified, so that no stranger's FIFO in its place holds up the opening. ENOENT: /proc is missing.
+/// The file is opened once it is identified, so that no stranger's FIFO in its place holds up the opening. That takes /proc.
 fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let seen = match fs::openat(&directory, name, flags, Mode::empty()) {
@@ -277,17 +267,8 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
     if number_of(seen.as_fd())? != Some(number) {
         return Ok(None);
     }
-    fs::openat(CWD, proc_link(seen.as_fd()).path(), READ, Mode::empty()).map(Some)
-}
-
-/// As [`find`], by name, of a file that was identified just before.
-fn find_without_proc(
-    directory: BorrowedFd<'_>,
-    name: impl Arg,
-    number: u32,
-) -> io::Result<Option<OwnedFd>> {
-    let file = fs::openat(directory, name, READ | OFlags::NOFOLLOW, Mode::empty())?;
-    Ok((number_of(file.as_fd())? == Some(number)).then_some(file))
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    fs::openat(CWD, proc_link(seen.as_fd()).path(), flags, Mode::empty()).map(Some)
 }
 
 /// The number that a file yields. None for what is no regular file.
@@ -366,18 +347,10 @@ mod tests {
     use crate::namespace::testing::TestDir;
     use std::collections::HashSet;
 
-    fn registry(dir: &TestDir) -> Registry {
-        let stat = fs::stat(dir.path()).unwrap();
-        Registry {
-            path: CString::new(dir.path().as_os_str().as_bytes()).unwrap(),
-            identity: (stat.st_dev, stat.st_ino),
-        }
-    }
-
     #[test]
     fn a_process_that_lives_is_not_over_and_a_number_without_a_file_is() {
         let dir = TestDir::new();
-        let registry = registry(&dir);
+        let registry = Registry::of(&dir.namespace()).unwrap();
         let number = registry.register().unwrap();
         assert!(!registry.is_over(number));
         assert!(registry.is_over(number ^ 1));
@@ -389,7 +362,8 @@ mod tests {
         let path = dir.path().join(name_of(0xabcd).path());
         let planted = std::fs::File::create_new(path).unwrap();
         let _locked = life::lock(planted.as_fd()).unwrap();
-        assert!(registry(&dir).is_over(0xabcd));
+        let registry = Registry::of(&dir.namespace()).unwrap();
+        assert!(registry.is_over(0xabcd));
     }
 
     #[test]
