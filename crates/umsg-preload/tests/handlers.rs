@@ -25,6 +25,9 @@ cases_on_umsg! { "handlers":
     a_queue_whose_file_is_cut_short_is_an_error,
     a_queue_that_is_cut_short_during_the_first_open_kills_no_program,
     a_vfork_child_that_opens_a_queue_leaves_its_parent_guarded,
+    a_handler_runs_while_a_call_waits_for_a_posix_queue,
+    a_handler_runs_while_a_call_waits_for_a_system_v_queue,
+    a_handler_may_leave_a_call_that_waits_for_the_lock_of_its_user,
 }
 
 /// The allocator ends the program when it is called inside of itself.

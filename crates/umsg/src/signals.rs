@@ -69,6 +69,11 @@ mod real {
             self.deferred.set(0);
         }
 
+        /// Whether the thread is in a critical section.
+        pub(crate) fn is_open(&self) -> bool {
+            self.depth.get() != 0
+        }
+
         /// Begins a critical section.
         #[inline(always)]
         pub(crate) fn enter(&self) {
@@ -292,7 +297,7 @@ mod real {
         flags: impl FnOnce() -> i32,
     ) -> bool {
         let me = thread::current();
-        if me.critical.depth.get() != 0 && can_wait(signal) {
+        if me.critical.is_open() && can_wait(signal) {
             // SAFETY: by this function's own contract.
             unsafe { me.critical.put_off(signal, info, context) };
             return true;

@@ -1,7 +1,11 @@
 /* Signal handlers beside queues, and in them. */
 #include "check.h"
 #include <pthread.h>
+#include <setjmp.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/time.h>
 
 static mqd_t queue;
@@ -394,4 +398,94 @@ CASE(a_vfork_child_that_opens_a_queue_leaves_its_parent_guarded) {
     queue = mq_open(queue_name, O_RDWR);
     EXPECT(queue >= 0 && mq_send(queue, "x", 1, 0) == 0 && truncate(path, 0) == 0);
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADMSG);
+}
+
+/* What keeps a call waiting, until the handler of SIGALRM takes it away 0.1 s later. */
+static volatile unsigned *held_word;
+static int held_file = -1;
+
+static void let_go(int number) {
+    (void)number;
+    if (held_word) *held_word = 0;
+    if (held_file >= 0) flock(held_file, LOCK_UN);
+    runs++;
+}
+
+static void let_go_soon(void) {
+    struct itimerval soon = {.it_value.tv_usec = 100000};
+    runs = 0;
+    EXPECT(signal(SIGALRM, let_go) != SIG_ERR && setitimer(ITIMER_REAL, &soon, NULL) == 0);
+}
+
+/* Has a lock in a queue's file held by a thread that does not let it go: one of the process that started this one. */
+static void hold_lock_in(const char *path, size_t offset) {
+    int file = open(path, O_RDWR);
+    EXPECT(file >= 0);
+    char *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT(words != MAP_FAILED && close(file) == 0);
+    held_word = (volatile unsigned *)(words + offset);
+    *held_word = (unsigned)getppid();
+    let_go_soon();
+}
+
+/* Without the handler each of these calls gives up after a second or two. */
+CASE(a_handler_runs_while_a_call_waits_for_a_posix_queue) {
+    char path[300];
+    struct sigevent none = {.sigev_notify = SIGEV_NONE};
+    struct epoll_event readable = {.events = EPOLLIN};
+    queue = create(O_RDWR, 4);
+    EXPECT(snprintf(path, sizeof path, "%s/mq%s", getenv("UMSG_DIR"), queue_name) > 0);
+    hold_lock_in(path, RECEIVER_LOCK);
+    EXPECT(mq_notify(queue, &none) == 0 && runs == 1);
+    int set = epoll_create1(0);
+    hold_lock_in(path, RECEIVER_LOCK);
+    EXPECT(set >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, queue, &readable) == 0 && runs == 1);
+    EXPECT(mq_send(queue, "x", 1, 0) == 0 && epoll_wait(set, &readable, 1, -1) == 1);
+}
+
+CASE(a_handler_runs_while_a_call_waits_for_a_system_v_queue) {
+    enum { HUB_LOCK = 256 };
+    char path[300];
+    struct msqid_ds about;
+    int id = msgget(IPC_PRIVATE, 0600);
+    EXPECT(id >= 0 && msgctl(id, IPC_STAT, &about) == 0);
+    EXPECT(snprintf(path, sizeof path, "%s/msg/%d", getenv("UMSG_DIR"), id % 32768) > 0);
+    hold_lock_in(path, HUB_LOCK);
+    EXPECT(msgctl(id, IPC_SET, &about) == 0 && runs == 1);
+    held_word = NULL;
+    EXPECT(snprintf(path, sizeof path, "%s/own/%u/lock", getenv("UMSG_DIR"), (unsigned)geteuid()) > 0);
+    held_file = open(path, O_RDONLY | O_DIRECTORY);
+    EXPECT(held_file >= 0 && flock(held_file, LOCK_EX) == 0);
+    let_go_soon();
+    int other = msgget(IPC_PRIVATE, 0600);
+    EXPECT(other >= 0 && runs == 1);
+    EXPECT(msgctl(other, IPC_RMID, NULL) == 0 && msgctl(id, IPC_RMID, NULL) == 0);
+}
+
+static sigjmp_buf before_the_call;
+
+static void jump(int number) {
+    (void)number;
+    siglongjmp(before_the_call, 1);
+}
+
+/* The next calls find the thread on its own stack, with the mask that siglongjmp restores. */
+CASE(a_handler_may_leave_a_call_that_waits_for_the_lock_of_its_user) {
+    char path[300], buffer[16];
+    int id = msgget(IPC_PRIVATE, 0600);
+    EXPECT(id >= 0 && msgctl(id, IPC_RMID, NULL) == 0);
+    EXPECT(snprintf(path, sizeof path, "%s/own/%u/lock", getenv("UMSG_DIR"), (unsigned)geteuid()) > 0);
+    held_file = open(path, O_RDONLY | O_DIRECTORY);
+    EXPECT(held_file >= 0 && flock(held_file, LOCK_EX) == 0);
+    let_go_soon();
+    EXPECT(signal(SIGALRM, jump) == let_go);
+    if (sigsetjmp(before_the_call, 1) == 0) {
+        msgget(IPC_PRIVATE, 0600);
+        EXPECT(!"a call that returned");
+    }
+    EXPECT(flock(held_file, LOCK_UN) == 0);
+    queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "x", 1, 0) == 0 && mq_receive(queue, buffer, 16, NULL) == 1);
+    id = msgget(IPC_PRIVATE, 0600);
+    EXPECT(id >= 0 && msgctl(id, IPC_RMID, NULL) == 0);
 }

@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::random;
+use crate::sys::stack::nap;
 
 /// Hexadecimal digits behind a user's number.
 const DIGITS: usize = 16;
@@ -73,7 +74,7 @@ impl Meeting<'_> {
                     if self.settle(lowest, others)? {
                         return Ok(lowest.clone());
                     }
-                    std::thread::sleep(NAP.min(Duration::from_micros(50) * attempt));
+                    nap(NAP.min(Duration::from_micros(50) * attempt));
                 }
             }
         }

@@ -35,6 +35,7 @@ pub(crate) use real::{MOST_WORDS, probe, touch, wait, wait_for_any, wait_in_calm
 mod real {
     use super::{AtomicU32, Calm, Deadline, Futex, Slept};
     use crate::sys::clock;
+    use crate::sys::stack::away;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const FUTEX_32: u32 = 2;
@@ -76,7 +77,7 @@ mod real {
     pub(crate) fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
         let word = word.address();
         let words = [Waitv::new(word, expected, 0)];
-        sleep(word, expected, deadline, &words)
+        away(|| sleep(word, expected, deadline, &words))
     }
 
     /// As [`wait`], and only while no handler has interrupted the call. One that does so between the look and the sleep ends

@@ -1,5 +1,7 @@
 //! The calling thread's signal mask.
 
+use std::cell::Cell;
+
 /// All signals but those that an instruction raises, which can't wait, and the two that libc uses itself: setuid(2) waits until
 /// every thread has had the second.
 const ALL: u64 = !(0b11 << 31
@@ -19,15 +21,55 @@ pub(crate) struct Masked {
     before: u64,
 }
 
+thread_local! {
+    /// How many [`Masked`] the thread has.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
 impl Masked {
     pub(crate) fn all() -> Masked {
-        Masked { before: set(ALL) }
+        let before = set(ALL);
+        DEPTH.set(DEPTH.get() + 1);
+        Masked { before }
+    }
+
+    /// The mask that comes back.
+    pub(crate) fn before(&self) -> u64 {
+        self.before
     }
 }
 
 impl Drop for Masked {
     fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
         set(self.before);
+    }
+}
+
+/// How many times over the thread has masked all signals.
+pub(crate) fn depth() -> u32 {
+    DEPTH.get()
+}
+
+/// Does something with a mask from before all [`Masked`] of the thread.
+pub(crate) fn lifted_to<T>(mask: u64, work: impl FnOnce() -> T) -> T {
+    let _lifted = Lifted {
+        depth: DEPTH.replace(0),
+        masked: set(mask),
+    };
+    work()
+}
+
+/// What comes back when this is dropped.
+struct Lifted {
+    depth: u32,
+    masked: u64,
+}
+
+impl Drop for Lifted {
+    fn drop(&mut self) {
+        set(self.masked);
+        DEPTH.set(self.depth);
     }
 }
 

@@ -5,13 +5,18 @@
 //!
 //! All signals are masked meanwhile, apart from those that an instruction raises: a handler of the program's may need any amount of stack,
 //! may leave by siglongjmp, or may tell a garbage collector where the thread's stack ends. The thread can't be cancelled either: that
-//! unwinds the stack. So `work` must not wait for long.
+//! unwinds the stack.
+//!
+//! Work that waits leaves the stack for the wait, by [`away`]: the thread sleeps on its own stack, with the mask that it had before, and
+//! handlers run there as in any other call. The thread stays where it is while it holds a lock or has masked signals itself. It still can't be
+//! cancelled. A handler that leaves a wait by siglongjmp leaves behind what the call has opened, the stack, and disabled cancellation.
 //!
 //! Nothing changes, and `work` runs on the thread's own stack, where no memory can be had, or where the thread is in a handler on an
 //! alternate stack: for the kernel the thread would have left that stack, and the next handler would overwrite the first one's.
 
 use super::map::PAGE;
-use super::mask::Masked;
+use super::mask::{self, Masked};
+use super::thread;
 use super::valgrind::{StackId, deregister_stack, register_stack};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::any::Any;
@@ -19,6 +24,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
 
 /// Bytes, with the page below that nothing may touch.
 const LEN: usize = 256 * 1024;
@@ -30,20 +36,57 @@ const LABEL: usize = 16;
 static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    /// Whether the thread is on a stack of ours. No signal handler of the program's runs meanwhile.
-    static IS_HERE: Cell<bool> = const { Cell::new(false) };
+    /// How the thread leaves the stack of ours that it is on. No signal handler of the program's runs meanwhile.
+    static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
 }
 
-/// Does `work`, which takes a moment at most, where there is enough stack for it.
+/// Does `work` where there is enough stack for it.
 pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
-    if cfg!(miri) || IS_HERE.get() || is_on_alternate() {
+    if cfg!(miri) || WAY_BACK.get().is_some() || is_on_alternate() {
         return work();
     }
     let _uncancelled = Uncancelled::begin();
-    let _masked = Masked::all();
+    let masked = Masked::all();
     match Stack::take() {
-        Some(stack) => stack.run(work),
+        Some(stack) => stack.run(masked.before(), work),
         None => work(),
+    }
+}
+
+/// Waits on the thread's own stack, with the signal mask that it had before [`roomy`]. Nothing changes elsewhere, and where a handler must
+/// not run: in a critical section, and where signals are masked for another reason, too.
+pub(crate) fn away<T>(wait: impl FnOnce() -> T) -> T {
+    match WAY_BACK.get() {
+        Some(back) if mask::depth() == 1 && !thread::current().critical.is_open() => {
+            back.take(wait)
+        }
+        _ => wait(),
+    }
+}
+
+/// Sleeps, [`away`].
+pub(crate) fn nap(time: Duration) {
+    away(|| std::thread::sleep(time));
+}
+
+/// What a thread on a stack of ours has left.
+#[derive(Clone, Copy)]
+struct WayBack {
+    /// The end of what its own stack holds.
+    home: *mut c_void,
+    mask: u64,
+}
+
+impl WayBack {
+    fn take<T>(self, wait: impl FnOnce() -> T) -> T {
+        // First: a handler that leaves by siglongjmp leaves the thread on its own stack.
+        WAY_BACK.set(None);
+        let job = Job::new(|_| mask::lifted_to(self.mask, wait));
+        // SAFETY: the thread's own stack, which it has left at `home`, aligned to 16 bytes there. All above belongs to frames that wait for
+        // this call.
+        let done = unsafe { job.run_on(self.home) };
+        WAY_BACK.set(Some(self));
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -116,23 +159,16 @@ impl Stack {
         self.0.wrapping_byte_add(LEN - LABEL).cast()
     }
 
-    fn run<T, F: FnOnce() -> T>(&self, work: F) -> T {
-        let mut job = Job {
-            work: Some(work),
-            outcome: None,
-        };
-        IS_HERE.set(true);
-        // SAFETY: the stack is mapped, ours alone, and its end is aligned to 16 bytes; `perform` is given the job of its types, which
-        // outlives the call, and does not unwind.
-        unsafe {
-            switch((&raw mut job).cast(), self.label().cast(), perform::<F, T>);
-        }
-        IS_HERE.set(false);
-        match job.outcome {
-            Some(Ok(done)) => done,
-            Some(Err(panic)) => resume_unwind(panic),
-            None => unreachable!("the job was done"),
-        }
+    /// Does `work` here; `mask` is that of its waits.
+    fn run<T>(&self, mask: u64, work: impl FnOnce() -> T) -> T {
+        let job = Job::new(|home| {
+            WAY_BACK.set(Some(WayBack { home, mask }));
+            work()
+        });
+        // SAFETY: the stack is mapped, ours alone, and its end is aligned to 16 bytes.
+        let done = unsafe { job.run_on(self.label().cast()) };
+        WAY_BACK.set(None);
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -154,28 +190,47 @@ impl Drop for Stack {
     }
 }
 
+/// Work for another stack. It is told the end of what the stack holds that it was called on.
 struct Job<F, T> {
     work: Option<F>,
     outcome: Option<Result<T, Box<dyn Any + Send>>>,
 }
 
-/// # Safety
-/// `job` is a `Job<F, T>`, which nothing else uses meanwhile.
-unsafe extern "C" fn perform<F: FnOnce() -> T, T>(job: *mut c_void) {
-    // SAFETY: by this function's contract.
-    let job = unsafe { &mut *job.cast::<Job<F, T>>() };
-    if let Some(work) = job.work.take() {
-        job.outcome = Some(catch_unwind(AssertUnwindSafe(work)));
+impl<T, F: FnOnce(*mut c_void) -> T> Job<F, T> {
+    fn new(work: F) -> Job<F, T> {
+        Job {
+            work: Some(work),
+            outcome: None,
+        }
+    }
+
+    /// # Safety
+    /// `end` is the end of a stack that nothing else uses below it meanwhile, aligned to 16 bytes.
+    unsafe fn run_on(mut self, end: *mut c_void) -> std::thread::Result<T> {
+        // SAFETY: the stack by this function's contract; `perform` is given the job of its types, which outlives the call, and does not
+        // unwind.
+        unsafe { switch((&raw mut self).cast(), end, perform::<F, T>) };
+        self.outcome.expect("the job was done")
     }
 }
 
-/// Calls `perform` with `job` on the stack that ends at `end`, and comes back to this one.
+/// # Safety
+/// `job` is a `Job<F, T>`, which nothing else uses meanwhile.
+unsafe extern "C" fn perform<F: FnOnce(*mut c_void) -> T, T>(job: *mut c_void, from: *mut c_void) {
+    // SAFETY: by this function's contract.
+    let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+    if let Some(work) = job.work.take() {
+        job.outcome = Some(catch_unwind(AssertUnwindSafe(|| work(from))));
+    }
+}
+
+/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and comes back to this one.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(
     job: *mut c_void,
     end: *mut c_void,
-    perform: unsafe extern "C" fn(*mut c_void),
+    perform: unsafe extern "C" fn(*mut c_void, *mut c_void),
 ) {
     std::arch::naked_asm!(
         ".cfi_startproc",
@@ -185,6 +240,7 @@ unsafe extern "C" fn switch(
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
         "mov rsp, rsi",
+        "mov rsi, rbp",
         "call rdx",
         "mov rsp, rbp",
         "pop rbp",
@@ -194,13 +250,13 @@ unsafe extern "C" fn switch(
     )
 }
 
-/// Calls `perform` with `job` on the stack that ends at `end`, and comes back to this one.
+/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and comes back to this one.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(
     job: *mut c_void,
     end: *mut c_void,
-    perform: unsafe extern "C" fn(*mut c_void),
+    perform: unsafe extern "C" fn(*mut c_void, *mut c_void),
 ) {
     std::arch::naked_asm!(
         ".cfi_startproc",
@@ -211,6 +267,7 @@ unsafe extern "C" fn switch(
         "mov x29, sp",
         ".cfi_def_cfa_register x29",
         "mov sp, x1",
+        "mov x1, x29",
         "blr x2",
         "mov sp, x29",
         ".cfi_def_cfa_register sp",
@@ -223,15 +280,15 @@ unsafe extern "C" fn switch(
     )
 }
 
-/// Calls `perform` with `job`, on the same stack: of other processors nothing is known.
+/// As above, on the same stack: of other processors nothing is known.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe extern "C" fn switch(
     job: *mut c_void,
     _end: *mut c_void,
-    perform: unsafe extern "C" fn(*mut c_void),
+    perform: unsafe extern "C" fn(*mut c_void, *mut c_void),
 ) {
     // SAFETY: by this function's contract.
-    unsafe { perform(job) };
+    unsafe { perform(job, std::ptr::null_mut()) };
 }
 
 #[cfg(test)]
@@ -260,7 +317,74 @@ mod tests {
     fn a_panic_goes_on_where_the_work_was_wanted() {
         let panic = std::panic::catch_unwind(|| roomy(|| panic!("of the work")));
         assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"of the work"));
-        assert!(!IS_HERE.get());
+        assert!(WAY_BACK.get().is_none());
+    }
+
+    /// Where the last handler ran, 0 if none did.
+    static HANDLED_AT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+    extern "C" fn note_where(_: c_int) {
+        HANDLED_AT.store(here(), Ordering::Relaxed);
+    }
+
+    fn is_handled() -> bool {
+        HANDLED_AT.load(Ordering::Relaxed) != 0
+    }
+
+    /// Has a handler run in this thread as soon as it can: `signal` is sent at once.
+    fn interrupt() {
+        let handler = note_where as extern "C" fn(c_int);
+        HANDLED_AT.store(0, Ordering::Relaxed);
+        // SAFETY: the handler stores a number; the signal has no other use here, and goes to this thread.
+        unsafe {
+            libc::signal(libc::SIGWINCH, handler as libc::sighandler_t);
+            libc::pthread_kill(libc::pthread_self(), libc::SIGWINCH);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no signals")]
+    fn a_handler_runs_on_the_threads_own_stack_while_work_waits() {
+        let word = std::sync::atomic::AtomicU32::new(0);
+        let own = here();
+        let waits: [&dyn Fn(); 2] = [&|| nap(Duration::from_millis(1)), &|| {
+            let soon = crate::sys::clock::Deadline::after(Duration::from_millis(1));
+            crate::sys::futex::wait(&word, 0, soon);
+        }];
+        for wait in waits {
+            roomy(|| {
+                interrupt();
+                assert!(!is_handled(), "no handler runs on this stack");
+                {
+                    let _masked = Masked::all();
+                    wait();
+                    assert!(!is_handled(), "the work has masked it, too");
+                }
+                let me = thread::current();
+                me.critical.enter();
+                wait();
+                assert!(!is_handled(), "the work is in a critical section");
+                me.critical.leave();
+                wait();
+                assert!(is_handled());
+                assert!(HANDLED_AT.load(Ordering::Relaxed).abs_diff(own) < LEN / 2);
+                assert!(here().abs_diff(own) > LEN / 2, "back on the other stack");
+                interrupt();
+                assert!(!is_handled(), "masked again");
+            });
+            assert!(is_handled());
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_wait_goes_on_in_the_work() {
+        let outcome = roomy(|| {
+            let waited = std::panic::catch_unwind(|| away(|| panic!("of the wait")));
+            (waited.is_err(), mask::depth(), away(|| roomy(|| 7)))
+        });
+        let depth = if cfg!(miri) { 0 } else { 1 };
+        assert_eq!(outcome, (true, depth, 7));
+        assert!(WAY_BACK.get().is_none() && mask::depth() == 0);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::namespace::{
 };
 use crate::segment::Quota;
 use crate::sync::Ordering;
+use crate::sys::stack::nap;
 use crate::typed::segment::{self, Identity, Layout, Segment};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<
             return Ok(got);
         }
         // Two that are in each other's way do not come back at the same moment.
-        std::thread::sleep(NAP.mul_f64(random() as f64 / u64::MAX as f64));
+        nap(NAP.mul_f64(random() as f64 / u64::MAX as f64));
     }
     let path = namespace.path().to_owned();
     Err(NamespaceError::Busy { path, holder: None }.into())

@@ -20,6 +20,7 @@ use crate::namespace::caller;
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
+use crate::sys::stack::nap;
 use crate::sys::thread::{self, Thread};
 
 /// How long a change of names waits for others that change none. Each takes some microseconds.
@@ -122,7 +123,7 @@ impl Wait {
             }
             (self.changed, self.end) = (changed, now + self.patience);
         }
-        std::thread::sleep(self.nap);
+        nap(self.nap);
         self.nap = (self.nap * 2).min(NAPS[1]);
         true
     }

@@ -14,6 +14,7 @@ use super::super::staged::Staged;
 use super::super::temporary::{self, TemporaryName};
 use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
 use crate::crash::crash_point;
+use crate::sys::stack::nap;
 
 /// How long who is in the way is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ impl Patience {
         let now = Instant::now();
         let end = *self.end.get_or_insert(now + PATIENCE);
         if now < end {
-            std::thread::sleep(Duration::from_micros(50));
+            nap(Duration::from_micros(50));
         }
         now < end
     }
