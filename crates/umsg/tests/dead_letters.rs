@@ -21,6 +21,9 @@ const STRANGER: u32 = 12345;
 const TIME_TO_LIVE: u64 = 6536;
 const LABEL: u64 = 6544;
 
+/// The locks of a segment: docs/format.md.
+const LOCKS: [u64; 2] = [512, 768];
+
 fn poke(file: &Path, at: u64, value: u64) {
     let file = OpenOptions::new().write(true).open(file).unwrap();
     file.write_all_at(&value.to_le_bytes(), at).unwrap();
@@ -169,6 +172,34 @@ fn a_name_that_another_user_has_taken_since_gets_no_messages() {
         later(&place);
         posix::unlink_in(&place.namespace, "/q").unwrap();
     }
+}
+
+/// The file says that it was made in another PID namespace. A process that used it would change its locks.
+#[test]
+fn the_file_of_another_user_under_the_name_is_not_used() {
+    const HOME: u64 = 64;
+    let _turn = turn();
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    as_user(VICTIM, "the owner", || {
+        let mut options = place.options(0o666);
+        options.time_to_live(Duration::from_millis(1));
+        let queue = options.dead_letter("/later").open("/q").unwrap();
+        queue.send(b"mine", 0).unwrap();
+        posix::unlink_in(&place.namespace, "/later").unwrap();
+    });
+    as_user(STRANGER, "the stranger", || {
+        place.options(0o666).open("/later").unwrap();
+    });
+    let planted = place.namespace.path().join("mq/later");
+    poke(&planted, HOME, peek(&planted, HOME) ^ 1);
+    as_user(VICTIM, "the receiver", || {
+        let queue = place.open("/q");
+        receives_nothing(&queue);
+        assert_eq!(queue.status().undelivered, Some(Undelivered::OtherOwner));
+    });
+    assert_eq!(LOCKS.map(|lock| peek(&planted, lock)), [0, 0]);
 }
 
 #[test]

@@ -9,9 +9,10 @@ use crate::namespace::{
     QueueName, Removal, Unpublished, hold, hold_unnamed,
 };
 use crate::segment::last_close::{self, LastClose};
-use crate::segment::{self, Layout, OnFull, Policy, Quota};
+use crate::segment::{self, Layout, OnFull, Policy, Quota, Segment};
 use crate::sync::Ordering;
-use rustix::fs::OFlags;
+use crate::sys::clock::Deadline;
+use rustix::fs::{OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -297,18 +298,49 @@ impl OpenOptions {
         if !self.access.read && !self.access.write {
             return Err(OpenError::NoAccessMode);
         }
-        let mut segment = segment::attach(file.as_fd())?;
-        segment.set_quota(Quota::of(namespace.clone()));
         let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        let segment = segment::attach(file.as_fd())?;
+        self.open_attached(namespace, segment, &stat, last_close)
+    }
+
+    /// Opens a queue to send to it, if its file belongs to `owner`. None if the file is another user's: then the caller has read nothing of it.
+    /// The wait for the queue's locks ends at `by`.
+    pub(super) fn open_of_owner(
+        namespace: &Namespace,
+        name: &OsStr,
+        owner: u32,
+        by: Deadline,
+    ) -> Result<Option<Queue>, OpenError> {
+        let mut options = OpenOptions::new();
+        options.write(true).counted(false);
+        let (last_close, file) = options.find(namespace, &QueueName::parse(name)?)?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        if stat.st_uid != owner {
+            return Ok(None);
+        }
+        let segment = segment::attach_by(file.as_fd(), by)?;
+        options
+            .open_attached(namespace, segment, &stat, last_close)
+            .map(Some)
+    }
+
+    fn open_attached(
+        &self,
+        namespace: &Namespace,
+        mut segment: Segment,
+        stat: &Stat,
+        last_close: Option<LastClose>,
+    ) -> Result<Queue, OpenError> {
+        segment.set_quota(Quota::of(namespace.clone()));
         // Relaxed: an old mode is as good as a new one to a call that runs beside chmod.
         let mode = segment.fixed().header.mode.load(Ordering::Relaxed);
-        if !is_granted(self.access, mode, &stat) {
+        if !is_granted(self.access, mode, stat) {
             return Err(OpenError::PermissionDenied);
         }
         if let Some(last_close) = last_close {
             segment.set_last_close(last_close);
         }
-        Ok(Queue::new(segment, self.access, &stat))
+        Ok(Queue::new(segment, self.access, stat))
     }
 
     /// The file of a queue that exists. If it goes with its last user, it is held by this opening of the file; then who drops it has to

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::error::{OpenError, Trouble};
 use crate::lives::Lives;
-use crate::lock::STOPPED;
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::clock::Deadline;
@@ -16,7 +15,6 @@ use crate::sys::required;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// A mapped segment. Every accessor checks its index against the layout that this process computed itself, so nothing
 /// that a peer writes leads out of the mapping.
@@ -93,18 +91,17 @@ impl Segment {
         self.memory.set_registry(namespace);
     }
 
-    /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace.
-    pub(crate) fn settle_home(&mut self) -> Result<(), OpenError> {
+    /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace. Waits for them until `by`.
+    pub(crate) fn settle_home(&mut self, by: Deadline) -> Result<(), OpenError> {
         // Relaxed: stored before the file was linked.
         let home = self.fixed().header.home.load(Ordering::Relaxed);
         self.memory.set_home(home);
         if self.memory.is_home() {
             return Ok(());
         }
-        let end = Deadline::after(Duration::from_nanos(STOPPED));
         let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
         locks
-            .try_for_each(|lock| lock.share(end))
+            .try_for_each(|lock| lock.share(by))
             .map_err(|_| OpenError::Stopped)
     }
 
