@@ -18,3 +18,5 @@ mod profiles;
 mod robust;
 #[path = "sandbox/trace.rs"]
 mod trace;
+#[path = "sandbox/unwiped.rs"]
+mod unwiped;

@@ -5,7 +5,7 @@
 //! A `vfork` child shares its parent's memory and so its parent's epoch.
 //!
 //! Where the kernel or a sandbox refuses MADV_WIPEONFORK there is no page. The epoch then stands beside the id of its process, and
-//! each look at it asks for the process's id: one system call more in each call.
+//! each look at it, or at what is kept beside it, asks for the process's id: one system call more for each look.
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::{
@@ -44,8 +44,11 @@ mod real {
     pub(crate) fn until_fork() -> Option<&'static AtomicU64> {
         // Acquire: as in `epoch`.
         let page = PAGE.load(Ordering::Acquire);
+        if page.is_null() {
+            return without_page::until_fork();
+        }
         // SAFETY: as in `epoch`; the page has room for more than one number.
-        (!page.is_null()).then(|| unsafe { &*page.add(1) })
+        Some(unsafe { &*page.add(1) })
     }
 
     /// The epoch of this process; begins one where there is none.
@@ -92,6 +95,9 @@ mod real {
         /// The last epoch in the lower half, the id of its process in the upper one. 0: not chosen.
         static EPOCH: AtomicU64 = AtomicU64::new(0);
 
+        /// The number that goes with the epoch.
+        static KEPT: AtomicU64 = AtomicU64::new(0);
+
         const LOWER: u64 = u32::MAX as u64;
 
         pub(super) fn is_chosen() -> bool {
@@ -99,6 +105,7 @@ mod real {
             EPOCH.load(Ordering::Relaxed) != 0
         }
 
+        /// The epoch in a word, if this process began it; 0 otherwise, and where none has begun.
         fn of_this_process(word: u64) -> u64 {
             match word >> 32 == u64::from(std::process::id()) {
                 true => word & LOWER,
@@ -115,6 +122,13 @@ mod real {
             }
         }
 
+        #[cold]
+        pub(super) fn until_fork() -> Option<&'static AtomicU64> {
+            // Acquire: pairs with the release in `begin_epoch`; no number of the process before is seen.
+            let word = EPOCH.load(Ordering::Acquire);
+            (of_this_process(word) != 0).then_some(&KEPT)
+        }
+
         pub(super) fn begin_epoch() -> u64 {
             loop {
                 // Relaxed: as in `epoch`. The first of two threads wins and both use its epoch.
@@ -125,8 +139,10 @@ mod real {
                 }
                 let fresh = (word & LOWER) + 1;
                 let begun = u64::from(std::process::id()) << 32 | fresh;
+                // Relaxed: published with the epoch. The slower of two threads may erase what the faster one's epoch keeps: it is found again.
+                KEPT.store(0, Ordering::Relaxed);
                 let outcome =
-                    EPOCH.compare_exchange(word, begun, Ordering::Relaxed, Ordering::Relaxed);
+                    EPOCH.compare_exchange(word, begun, Ordering::Release, Ordering::Relaxed);
                 if outcome.is_ok() {
                     return fresh;
                 }
