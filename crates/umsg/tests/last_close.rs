@@ -8,9 +8,9 @@ mod races;
 mod support;
 
 use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -120,6 +120,31 @@ fn the_last_of_several_processes_removes_the_queue() {
     told.end.store(1, Ordering::SeqCst);
     users[1].expect(Exit::Code(0), "the last user");
     expect_gone(&place);
+}
+
+#[test]
+fn a_forked_child_that_has_closed_a_queue_which_its_parent_polls_does_not_keep_it() {
+    let _turn = turn();
+    let place = Place::new();
+    let told = Shared::<Told>::new();
+    let first = create(&place);
+    // Others may open the queue's file, so a thread passes on what they do.
+    let everybodys = Permissions::from_mode(0o666);
+    std::fs::set_permissions(place.path().join("mq/q/queue"), everybodys).unwrap();
+    let mut queue = Some(open(&place).unwrap());
+    drop(first);
+    queue.as_ref().unwrap().pollable().unwrap();
+    let mut child = Child::run(|| {
+        drop(queue.take());
+        told.opened.fetch_add(1, Ordering::SeqCst);
+        let is_over = || told.end.load(Ordering::SeqCst) != 0;
+        i32::from(!wait_until(PATIENCE, is_over))
+    });
+    assert!(wait_until(PATIENCE, || told.opened.load(Ordering::SeqCst) == 1));
+    drop(queue.take());
+    expect_gone(&place);
+    told.end.store(1, Ordering::SeqCst);
+    child.expect(Exit::Code(0), "a child that has closed its queue");
 }
 
 #[test]

@@ -14,7 +14,7 @@
 //! others one call. A caller that dies between the number and the wake-up delays it by a slice.
 //!
 //! One thread serves up to 127 queues. It masks all signals, and lives as long as its process. A forked child begins its own when it asks for
-//! a descriptor again.
+//! a descriptor again. The child lets go of the queues that its parent's helpers serve when it closes one of them or begins a helper.
 
 use super::descriptor::{Doorbell, Gong};
 use super::kept::Sighting;
@@ -25,7 +25,7 @@ use crate::sys::mask::Masked;
 use crate::sys::process;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// So many queues a helper can wait for, besides for being told of another.
 const MOST: usize = futex::MOST_WORDS - 1;
@@ -97,7 +97,7 @@ struct Entries {
     helpers: Vec<&'static Helper>,
 }
 
-/// The entries of one process. A forked child has none.
+/// The entries of one process. In a forked child no helper serves them.
 struct Table {
     epoch: u64,
     entries: Mutex<Entries>,
@@ -139,6 +139,7 @@ fn table() -> &'static Table {
     if let Some(table) = of_this_process(found) {
         return table;
     }
+    forget_inherited(found);
     let fresh = Box::leak(Box::new(Table {
         epoch: process::begin_epoch(),
         entries: Mutex::default(),
@@ -146,6 +147,25 @@ fn table() -> &'static Table {
     // Two threads may begin at once: the first wins.
     let _ = TABLE.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
     existing().unwrap_or(fresh)
+}
+
+/// Lets go of the queues that the helpers of this process's parent serve, which the child would have open as long as it lives. In vain if
+/// another thread was using the table at the fork.
+fn forget_inherited(table: *mut Table) {
+    // SAFETY: as in `of_this_process`.
+    let Some(table) = (unsafe { table.as_ref() }) else {
+        return;
+    };
+    let _masked = Masked::all();
+    let mut entries = match table.entries.try_lock() {
+        Ok(entries) => entries,
+        Err(TryLockError::Poisoned(entries)) => entries.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    let inherited = std::mem::take(&mut entries.all);
+    // The end of a queue may use the table.
+    drop(entries);
+    drop(inherited);
 }
 
 /// Has a helper feed a FIFO from now on. A ticket by which it stops, and the epoch of this process; None if there can be no thread.
@@ -168,8 +188,9 @@ pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u6
 
 /// Has the helper use a FIFO no more. When this returns, it does not.
 pub(super) fn end(ticket: u64) {
-    let Some(table) = existing() else {
-        return;
+    let found = TABLE.load(Ordering::Acquire);
+    let Some(table) = of_this_process(found) else {
+        return forget_inherited(found);
     };
     let mut locked = Locked::of(table);
     let position = locked.entries.all.iter().position(|e| e.ticket == ticket);
