@@ -25,7 +25,7 @@ use crate::sys::mask::Masked;
 use crate::sys::process;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// So many queues a helper can wait for, besides for being told of another.
 const MOST: usize = futex::MOST_WORDS - 1;
@@ -77,12 +77,21 @@ pub(crate) trait Hears: Send + Sync {
     fn calls(&self) -> &AtomicU32;
 }
 
-struct Entry {
-    ticket: u64,
+/// A queue, and the FIFO that shows it.
+struct Watch {
     queue: Arc<dyn Hears>,
     feed: Feed,
+}
+
+struct Entry {
+    ticket: u64,
+    watch: Arc<Watch>,
     /// What the word says until the helper is called.
     value: u32,
+    /// The lock was not to be had: the helper tries again.
+    is_late: bool,
+    /// The helper uses the FIFO: the entry stays.
+    is_served: bool,
     helper: &'static Helper,
 }
 
@@ -101,12 +110,14 @@ struct Entries {
 struct Table {
     epoch: u64,
     entries: Mutex<Entries>,
+    /// A helper has served an entry.
+    served: Condvar,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 static TICKETS: AtomicU64 = AtomicU64::new(1);
 
-/// The entries, locked; no handler runs meanwhile. Queues are locked under this lock, never the other way round.
+/// The entries, locked; no handler runs meanwhile. No queue is locked under this lock, so each thread has it for a moment only.
 struct Locked {
     entries: MutexGuard<'static, Entries>,
     _masked: Masked,
@@ -118,6 +129,16 @@ impl Locked {
         Locked {
             entries: table.entries.lock().unwrap_or_else(PoisonError::into_inner),
             _masked: masked,
+        }
+    }
+
+    /// Waits until no helper serves an entry.
+    fn wait_until_served(self, table: &Table, ticket: u64) -> Locked {
+        let is_served = |entries: &mut Entries| entries.find(ticket).is_some_and(|e| e.is_served);
+        let entries = table.served.wait_while(self.entries, is_served);
+        Locked {
+            entries: entries.unwrap_or_else(PoisonError::into_inner),
+            _masked: self._masked,
         }
     }
 }
@@ -143,6 +164,7 @@ fn table() -> &'static Table {
     let fresh = Box::leak(Box::new(Table {
         epoch: process::begin_epoch(),
         entries: Mutex::default(),
+        served: Condvar::new(),
     }));
     // Two threads may begin at once: the first wins.
     let _ = TABLE.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
@@ -177,9 +199,10 @@ pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u6
     let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
     locked.entries.all.push(Entry {
         ticket,
-        queue,
-        feed,
+        watch: Arc::new(Watch { queue, feed }),
         value,
+        is_late: false,
+        is_served: false,
         helper,
     });
     helper.note_change();
@@ -187,12 +210,15 @@ pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u6
 }
 
 /// Has the helper use a FIFO no more. When this returns, it does not.
+///
+/// # Blocking
+/// While the helper serves this very FIFO: it waits [`PATIENCE`] for the queue's lock.
 pub(super) fn end(ticket: u64) {
     let found = TABLE.load(Ordering::Acquire);
     let Some(table) = of_this_process(found) else {
         return forget_inherited(found);
     };
-    let mut locked = Locked::of(table);
+    let mut locked = Locked::of(table).wait_until_served(table, ticket);
     let position = locked.entries.all.iter().position(|e| e.ticket == ticket);
     let ended = position.map(|position| locked.entries.all.swap_remove(position));
     if let Some(entry) = &ended {
@@ -202,6 +228,10 @@ pub(super) fn end(ticket: u64) {
 }
 
 impl Entries {
+    fn find(&mut self, ticket: u64) -> Option<&mut Entry> {
+        self.all.iter_mut().find(|entry| entry.ticket == ticket)
+    }
+
     fn helper_for_one_more(&mut self) -> Option<&'static Helper> {
         let load = |helper: &&'static Helper| self.all.iter().filter(|e| e.is_of(helper)).count();
         if let Some(helper) = self.helpers.iter().find(|helper| load(helper) < MOST) {
@@ -225,18 +255,55 @@ impl Entry {
         std::ptr::eq(self.helper, helper)
     }
 
-    /// Shows what there is if the helper was called; whether it has to try again.
-    fn serve(&mut self) -> bool {
-        if !is_called(self.queue.calls(), self.value) {
-            return false;
+    fn is_called(&self) -> bool {
+        is_called(self.watch.queue.calls(), self.value)
+    }
+}
+
+/// An entry that a helper serves, without the table's lock. What came of it is noted when this is dropped.
+struct Service {
+    table: &'static Table,
+    ticket: u64,
+    /// Let go of before the entry may end: so the entry has the last one.
+    watch: Option<Arc<Watch>>,
+    heard: Option<u32>,
+}
+
+impl Service {
+    /// Of the first entry of a helper from this position on that was called, if any was; `from` moves behind it. Others that change places
+    /// meanwhile are found the next time, as the helper does not sleep on a word that was called.
+    fn next(table: &'static Table, helper: &'static Helper, from: &mut usize) -> Option<Service> {
+        let mut locked = Locked::of(table);
+        let mut entries = locked.entries.all.iter_mut().enumerate().skip(*from);
+        let (position, entry) = entries.find(|(_, e)| e.is_of(helper) && e.is_called())?;
+        *from = position + 1;
+        entry.is_served = true;
+        Some(Service {
+            table,
+            ticket: entry.ticket,
+            watch: Some(entry.watch.clone()),
+            heard: None,
+        })
+    }
+
+    /// Shows what there is.
+    fn serve(mut self) {
+        if let Some(watch) = &self.watch {
+            self.heard = watch.queue.hear(&watch.feed);
         }
-        match self.queue.hear(&self.feed) {
-            Some(value) => {
-                self.value = value;
-                false
-            }
-            None => true,
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.watch = None;
+        let mut locked = Locked::of(self.table);
+        if let Some(entry) = locked.entries.find(self.ticket) {
+            entry.value = self.heard.unwrap_or(entry.value);
+            entry.is_late = self.heard.is_none();
+            entry.is_served = false;
         }
+        self.table.served.notify_all();
     }
 }
 
@@ -268,16 +335,97 @@ impl Helper {
         let Some(table) = existing() else {
             return (len, false);
         };
-        let mut locked = Locked::of(table);
-        for entry in locked.entries.all.iter_mut().filter(|e| e.is_of(self)) {
-            let is_late = entry.serve();
-            tries_again |= is_late;
+        let mut from = 0;
+        while let Some(service) = Service::next(table, self, &mut from) {
+            service.serve();
+        }
+        let locked = Locked::of(table);
+        for entry in locked.entries.all.iter().filter(|e| e.is_of(self)) {
             // On a word that was called already it would not sleep.
-            if !is_late && let Some(place) = words.get_mut(len) {
-                *place = (entry.queue.calls().as_ptr(), entry.value);
+            if entry.is_late && entry.is_called() {
+                tries_again = true;
+            } else if let Some(place) = words.get_mut(len) {
+                *place = (entry.watch.queue.calls().as_ptr(), entry.value);
                 len += 1;
             }
         }
         (len, tries_again)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    /// A queue that does not let a helper go until it is told to.
+    #[derive(Default)]
+    struct Slow {
+        calls: AtomicU32,
+        is_heard: AtomicBool,
+        may_end: AtomicBool,
+        is_over: AtomicBool,
+    }
+
+    impl Slow {
+        fn call(&self) {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            futex::wake(&self.calls, 1);
+        }
+    }
+
+    /// Whether it comes true within a while.
+    fn becomes(is: impl Fn() -> bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !is() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        is()
+    }
+
+    impl Hears for Slow {
+        fn hear(&self, _: &Feed) -> Option<u32> {
+            self.is_heard.store(true, Ordering::SeqCst);
+            becomes(|| self.may_end.load(Ordering::SeqCst));
+            self.is_over.store(true, Ordering::SeqCst);
+            Some(self.calls.load(Ordering::SeqCst))
+        }
+
+        fn calls(&self) -> &AtomicU32 {
+            &self.calls
+        }
+    }
+
+    fn begin_one(queue: &Arc<Slow>) -> u64 {
+        let feed = Feed::new(-1, Sighting::none(), 0, 0);
+        begin(queue.clone(), feed, 0).unwrap().0
+    }
+
+    #[test]
+    fn a_queue_that_keeps_a_helper_holds_up_no_other_queues_poll_and_close() {
+        let (slow, other) = (Arc::new(Slow::default()), Arc::new(Slow::default()));
+        let ticket = begin_one(&slow);
+        slow.call();
+        assert!(becomes(|| slow.is_heard.load(Ordering::SeqCst)));
+        end(begin_one(&other));
+        assert!(!slow.is_over.load(Ordering::SeqCst), "it was held up");
+        slow.may_end.store(true, Ordering::SeqCst);
+        end(ticket);
+        assert!(Arc::into_inner(other).is_some());
+    }
+
+    #[test]
+    fn the_end_of_a_queue_waits_until_its_helper_has_let_it_go() {
+        let slow = Arc::new(Slow::default());
+        let ticket = begin_one(&slow);
+        slow.call();
+        assert!(becomes(|| slow.is_heard.load(Ordering::SeqCst)));
+        let ender = std::thread::spawn(move || end(ticket));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!ender.is_finished());
+        slow.may_end.store(true, Ordering::SeqCst);
+        ender.join().unwrap();
+        assert!(Arc::into_inner(slow).is_some(), "nothing else has it");
     }
 }
