@@ -6,6 +6,8 @@ mod support;
 mod calls;
 #[path = "sandbox/containers.rs"]
 mod containers;
+#[path = "sandbox/listing.rs"]
+mod listing;
 #[path = "sandbox/matrix.rs"]
 mod matrix;
 #[path = "sandbox/mounts.rs"]

@@ -120,7 +120,8 @@ impl Doorbell {
         }
     }
 
-    /// What this process polls, after `begin` if it has not asked for as much.
+    /// What this process polls, after `begin` if it has not asked for as much. Before a first poll, which may make a doorbell, some that nobody
+    /// needs are removed. Not under the queue's lock.
     #[inline]
     pub(crate) fn polled_after(
         &self,
@@ -130,7 +131,14 @@ impl Doorbell {
         if let Some(polled) = self.polled(wanted) {
             return Ok(polled);
         }
-        roomy(begin)?;
+        roomy(|| {
+            if self.polled.load(Ordering::Relaxed) == NONE
+                && let Some(namespace) = &self.namespace
+            {
+                namespace.sweep_bells();
+            }
+            begin()
+        })?;
         self.polled(wanted).ok_or_else(|| Errno::AGAIN.into())
     }
 

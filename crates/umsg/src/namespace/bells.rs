@@ -9,7 +9,7 @@
 //! | not locked | names it | nobody polls any more: who notices first removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
 //!
-//! Some are swept whenever one is made, all by [`Namespace::sweep`].
+//! Some are swept when a process begins to poll a queue, before it locks the queue; all by [`Namespace::sweep`].
 //!
 //! Whoever removes one holds it locked exclusively; whoever begins to poll looks, after locking it, whether its name still leads to
 //! it. So nobody polls what has no name, though a FIFO without one goes on working.
@@ -26,7 +26,7 @@ use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Sta
 use rustix::io::{self, Errno};
 
 use super::error::NamespaceError;
-use super::queues::{BELLS, for_each_entry};
+use super::queues::{BELLS, for_first_entries};
 use super::temporary::{self, TemporaryName};
 use super::{Namespace, caller};
 
@@ -35,7 +35,8 @@ pub(crate) const NOT_OURS: Errno = Errno::PERM;
 
 /// Hexadecimal digits of each part of a name.
 const DIGITS: usize = 16;
-/// How many FIFOs a sweep looks at.
+/// How many names a sweep reads, and at how many FIFOs of these it looks. Any user can make any number of names.
+const READ: usize = 1024;
 const SWEEP: usize = 64;
 /// Paths that are no longer need no memory.
 const SHORT: usize = 250;
@@ -128,12 +129,11 @@ impl Namespace {
     }
 
     /// Makes a doorbell, and opens and locks it (shared). It gets its name when it is locked, so that no sweep takes
-    /// it for one that nobody polls. Removes some that nobody needs any more.
+    /// it for one that nobody polls.
     ///
     /// # If the process dies
     /// A temporary file stays, or a doorbell that nobody polls: both are swept.
     pub(crate) fn make_bell(&self, name: BellName) -> io::Result<OwnedFd> {
-        self.sweep_bells();
         let path = Path::new(self, name);
         let (bell, temporary) = self.make_unnamed(path.parent())?;
         let renamed = fs::renameat(CWD, &temporary, CWD, path.bytes());
@@ -208,7 +208,7 @@ impl Namespace {
         if let Ok(bells) = self.queues_of(BELLS) {
             temporary::sweep(&bells, "");
         }
-        let names = self.bell_names()?;
+        let names = self.bell_names(usize::MAX)?;
         Ok(names
             .iter()
             .filter(|name| self.remove_if_left(name))
@@ -221,19 +221,19 @@ impl Namespace {
     /// # Errors
     /// As it.
     pub(crate) fn left_bells(&self) -> Result<usize, NamespaceError> {
-        let names = self.bell_names()?;
+        let names = self.bell_names(usize::MAX)?;
         let would_go = |name: &OsString| self.lock_if_left(name).is_some();
         Ok(names.iter().filter(|name| would_go(name)).count())
     }
 
-    /// Of all doorbells. A namespace that nobody has polled in may have no directory for them.
-    fn bell_names(&self) -> Result<Vec<OsString>, NamespaceError> {
+    /// Of the doorbells among so many names. A namespace that nobody has polled in may have no directory for them.
+    fn bell_names(&self, most: usize) -> Result<Vec<OsString>, NamespaceError> {
         let bells = match self.queues_of(BELLS) {
             Err(NamespaceError::NoQueuesDirectory { .. }) => return Ok(Vec::new()),
             bells => bells?,
         };
         let mut names = Vec::new();
-        for_each_entry(&bells, |entry, _| {
+        for_first_entries(&bells, most, |entry, _| {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if is_bell(name) {
                 names.push(name.to_owned());
@@ -243,12 +243,13 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Removes the temporary files of dead makers, and the doorbells that nobody polls, of those that it looks at.
-    fn sweep_bells(&self) {
+    /// Removes the temporary files of dead makers, and the doorbells that nobody polls, of those that it looks at. Under no queue's lock: the
+    /// listing waits for the directory's.
+    pub(crate) fn sweep_bells(&self) {
         if let Ok(bells) = self.queues_of(BELLS) {
-            temporary::sweep(&bells, "");
+            temporary::sweep_first(&bells, "", READ);
         }
-        let Ok(mut names) = self.bell_names() else {
+        let Ok(mut names) = self.bell_names(READ) else {
             return;
         };
         let step = names.len().div_ceil(SWEEP).max(1);
@@ -367,6 +368,7 @@ mod tests {
         let kept = namespace.make_bell(name(1)).unwrap();
         drop(namespace.make_bell(name(2)).unwrap());
         let _third = namespace.make_bell(name(3)).unwrap();
+        namespace.sweep_bells();
         let expected = [
             "0000000000000005-0000000000000001",
             "0000000000000005-0000000000000003",
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_makes_a_doorbell_removes_the_temporary_files_of_the_dead() {
+    fn a_sweep_removes_the_temporary_files_of_dead_makers() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let left = dir
@@ -386,6 +388,7 @@ mod tests {
         fs::mkfifoat(CWD, &left, Mode::RUSR | Mode::WUSR).unwrap();
         assert_eq!(bells(&dir).len(), 1);
         let _kept = namespace.make_bell(name(1)).unwrap();
+        namespace.sweep_bells();
         assert_eq!(bells(&dir), ["0000000000000005-0000000000000001"]);
     }
 

@@ -324,13 +324,22 @@ pub(super) fn for_each_file(
 /// Calls `visit` with each entry of the directory, and whether it is a regular file.
 pub(super) fn for_each_entry(
     queues: &Directory,
+    visit: impl FnMut(&DirEntry, bool) -> Result<(), NamespaceError>,
+) -> Result<(), NamespaceError> {
+    for_first_entries(queues, usize::MAX, visit)
+}
+
+/// As [`for_each_entry`], of so many at most.
+pub(super) fn for_first_entries(
+    queues: &Directory,
+    most: usize,
     mut visit: impl FnMut(&DirEntry, bool) -> Result<(), NamespaceError>,
 ) -> Result<(), NamespaceError> {
     let refuse = |e| NamespaceError::looking("open", queues.path(), e);
     let (at, here) = queues.locate(".");
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listing = fs::openat(at, &here, flags, Mode::empty()).and_then(Dir::new);
-    for entry in listing.map_err(refuse)? {
+    for entry in listing.map_err(refuse)?.take(most) {
         let entry = entry.map_err(refuse)?;
         visit(&entry, is_regular(queues, &entry))?;
     }

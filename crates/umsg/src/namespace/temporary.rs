@@ -50,7 +50,12 @@ impl TemporaryName {
 
 /// Removes the temporary files of dead makers, as far as this user may; what fails is left for the next sweep. Answers how many.
 pub(super) fn sweep(directory: &Directory, to_namespace: &str) -> usize {
-    let names = stale_names(directory, to_namespace).unwrap_or_default();
+    sweep_first(directory, to_namespace, usize::MAX)
+}
+
+/// As [`sweep`], among so many files at most.
+pub(super) fn sweep_first(directory: &Directory, to_namespace: &str, most: usize) -> usize {
+    let names = stale_names(directory, to_namespace, most).unwrap_or_default();
     let removed = |name| TemporaryName(name).remove(directory);
     names
         .into_iter()
@@ -73,7 +78,7 @@ impl Namespace {
     /// As it.
     pub(crate) fn left_temporary(&self) -> Result<usize, NamespaceError> {
         let directory = Directory::open(self.path())?;
-        let names = stale_names(&directory, "").unwrap_or_default();
+        let names = stale_names(&directory, "", usize::MAX).unwrap_or_default();
         let is_ours = |name: &String| {
             let (at, path) = directory.locate(name);
             let found = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW);
@@ -83,7 +88,7 @@ impl Namespace {
     }
 }
 
-fn stale_names(directory: &Directory, to_namespace: &str) -> io::Result<Vec<String>> {
+fn stale_names(directory: &Directory, to_namespace: &str, most: usize) -> io::Result<Vec<String>> {
     let (at, path) = directory.locate(if to_namespace.is_empty() {
         "."
     } else {
@@ -91,7 +96,7 @@ fn stale_names(directory: &Directory, to_namespace: &str) -> io::Result<Vec<Stri
     });
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let entries = Dir::new(fs::openat(at, &path, flags, Mode::empty())?)?;
-    let names = entries.filter_map(|entry| {
+    let names = entries.take(most).filter_map(|entry| {
         let name = OsStr::from_bytes(entry.ok()?.file_name().to_bytes())
             .to_str()?
             .to_owned();

@@ -49,8 +49,8 @@ fn taken_over(child: &Child, descriptor: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(own) }
 }
 
-/// Counts the calls and lets them pass, until all that make any have ended.
-fn watch(listener: &OwnedFd, counts: &mut Counts) {
+/// Notes the calls and lets them pass, until all that make any have ended.
+fn watch(listener: &OwnedFd, note: &mut dyn FnMut(libc::c_long)) {
     let fd = listener.as_raw_fd();
     loop {
         let mut polled = libc::pollfd {
@@ -71,7 +71,7 @@ fn watch(listener: &OwnedFd, counts: &mut Counts) {
                 // A signal ended the call before it was told of.
                 continue;
             }
-            *counts.entry(told.data.nr.into()).or_default() += 1;
+            note(told.data.nr.into());
             let mut answer: libc::seccomp_notif_resp = std::mem::zeroed();
             answer.id = told.id;
             answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
@@ -84,25 +84,34 @@ fn watch(listener: &OwnedFd, counts: &mut Counts) {
 fn calls_of(path: &Path) -> Counts {
     let place = Place::new();
     furnish(&place);
+    let mut counts = Counts::new();
+    let walk = || {
+        let namespace = Namespace::at(place.path()).expect("a namespace");
+        (path.walk)(&namespace).expect("all that the path calls");
+    };
+    watch_child(path.name, walk, &mut |number| {
+        *counts.entry(number).or_default() += 1;
+    });
+    counts
+}
+
+/// Does `work` in a child, each call of which is noted and then made.
+pub fn watch_child(what: &str, work: impl FnOnce(), note: &mut dyn FnMut(libc::c_long)) {
     let told = Shared::<AtomicU64>::new();
     let mut child = Child::run(|| {
         told.store(supervise() as u64 + 1, Ordering::SeqCst);
-        let namespace = Namespace::at(place.path()).expect("a namespace");
-        (path.walk)(&namespace).expect("all that the path calls");
+        work();
         0
     });
     let is_told = || told.load(Ordering::SeqCst) != 0;
     assert!(wait_until(LONG, is_told), "no supervisor");
     let listener = taken_over(&child, told.load(Ordering::SeqCst) as i32 - 1);
-    let mut counts = Counts::new();
-    watch(&listener, &mut counts);
+    watch(&listener, note);
     assert_eq!(
         child.wait(Duration::from_secs(60)),
         Some(Exit::Code(0)),
-        "{}",
-        path.name
+        "{what}"
     );
-    counts
 }
 
 /// The words in backquotes of the second column of the table.
