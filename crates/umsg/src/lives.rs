@@ -27,7 +27,8 @@ pub(crate) trait Lives {
     /// Whether the numbers of threads and processes that stand in a queue in plain form are this process's home's.
     fn is_home(&self) -> bool;
 
-    /// Whether all processes that have ever written a record there are of this process's home: their numbers mean them here.
+    /// Whether each process that has ever written a record into the queue is of this process's home. Then the numbers of threads and
+    /// processes in these records are valid here.
     fn is_plain(&self) -> bool;
 }
 

@@ -143,8 +143,8 @@ pub(crate) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Shows what becomes possible with the operation's next step, which takes the queue from one level to another; and tells of a
-    /// message that comes, who asked for every edge. Of one that goes they are told afterwards.
+    /// Shows the level `then`, which the operation's next step brings about, while the queue is still at `now`. A poller of edges
+    /// (EPOLLET) is also told of a message before it is sent; of one that is received, afterwards (`settle`).
     pub(crate) fn foretell(&self, now: Level, then: Level) {
         self.bell.note_progress();
         let heard = self.words.heard.get();
@@ -336,8 +336,8 @@ impl Chain<'_> {
         futex::wake(&self.words.calls, i32::MAX);
     }
 
-    /// This process can't ring. If a helper of those who poll stands by, it shows what there is, and all flags are its own to set again: so
-    /// a watch whose pollers are dead ends here.
+    /// Used where this process can't ring. Calls the helper of a living poller, which shows the level itself. All of `watched` is cleared,
+    /// and each living helper sets its flag again: a watch whose pollers are all dead ends here.
     fn call_for_help(&self) {
         match self.watched.get() {
             0 => {}

@@ -163,8 +163,9 @@ impl Doorbell {
         }
     }
 
-    /// Opens, or makes, the doorbell to be polled by this process, and locks it. `name` is the segment's, 0 for none; the one that it is
-    /// to have is returned, or 0 where another user's FIFO has it: then this process polls one of its own. Under the queue's lock.
+    /// Opens the doorbell that this process is to poll, or makes it, and locks it. `name` is the number that the segment holds, 0 for none.
+    /// Returns the number that the segment is to hold. It is 0 if the FIFO of that number is another user's: then this process polls a
+    /// FIFO of its own. The caller holds the queue's lock.
     pub(crate) fn open(&self, name: u64) -> io::Result<u64> {
         if self.polled.load(Ordering::Relaxed) != NONE {
             return Ok(self.polled_name.load(Ordering::Acquire));

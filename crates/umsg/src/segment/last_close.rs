@@ -32,7 +32,7 @@ impl LastClose {
 
 impl Drop for LastClose {
     fn drop(&mut self) {
-        // Whom it fails leaves it to the next who comes by.
+        // If this fails, a later process that opens the name or makes a queue removes it.
         let _ = roomy(|| remove_unused(&self.namespace, &self.name));
     }
 }
