@@ -13,8 +13,6 @@ use crate::workspace::Workspace;
 
 /// Random operations that are compared with the kernel, unless asked for another number.
 pub const OPERATIONS: u64 = 100_000;
-/// No history of processes that live begins after so many seconds in `cargo xtask test`.
-const LIVES_SECONDS: u64 = 90;
 /// How long the soak of each face takes, in minutes: all faces at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
@@ -45,7 +43,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     compare_both(workspace, operations, &mut steps)?;
     let mut lives = lives(workspace, operations);
     // The same histories each time: a chance of new ones is for `cargo xtask compare --lives`.
-    lives.args(["--seed", "101", "--seconds", &LIVES_SECONDS.to_string()]);
+    lives.args(["--seed", "101"]);
     steps.run("comparison, processes that live", &mut lives)?;
     match models {
         None => {

@@ -139,7 +139,12 @@ impl Side {
 
     /// Waits for the answer of a process that does not block.
     pub fn answer(&self, process: usize) -> Result<Reply, String> {
-        let mut pause = Pause::new(self.patience);
+        self.answer_within(process, self.patience)
+    }
+
+    /// As [`answer`](Self::answer), for a limited time.
+    pub fn answer_within(&self, process: usize, time: Duration) -> Result<Reply, String> {
+        let mut pause = Pause::new(time);
         loop {
             let socket = self.sockets[process].as_raw_fd();
             if sys::readable(socket, Duration::from_millis(50)) {
