@@ -226,7 +226,7 @@ impl Actor {
         match act {
             Act::Get { key, flags } => {
                 Reply::of(typed.get(0x6c69_7600 + key as i32, flags | 0o600), |id| {
-                    self.ids()[key].store(id.cast_unsigned(), Ordering::Relaxed);
+                    self.ids()[key].store(id.cast_unsigned() + 1, Ordering::Relaxed);
                     returned(0)
                 })
             }
@@ -263,9 +263,9 @@ impl Actor {
         }
     }
 
-    /// The identifier that the last msgget of any process returned for a key.
+    /// The identifier that the last msgget of any process returned for a key; -1, which no queue has, before the first one.
     fn id(&self, key: usize) -> i32 {
-        self.ids()[key].load(Ordering::Relaxed).cast_signed()
+        self.ids()[key].load(Ordering::Relaxed).cast_signed() - 1
     }
 
     fn stat(&self, key: usize) -> Answer<typed::Status> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::act::{Act, PROCESSES};
+use super::act::{Act, PROCESSES, succeeded};
 use super::descriptors::{Descriptors, Queue};
 use crate::compare::{Outcome, Reply};
 use crate::errno::Errno;
@@ -20,16 +20,22 @@ pub enum Gap {
     OneSetSeveralWaiters,
     /// Several senders are blocked on a System V queue.
     SeveralSenders,
+    /// Several receivers were blocked on a System V queue when IPC_SET changed it.
+    SeveralReceivers,
+    /// One message fills an empty queue, or its receipt empties a full one, beside a poller.
+    BothLevels,
 }
 
 impl Gap {
     /// All of them.
-    pub const ALL: [Gap; 5] = [
+    pub const ALL: [Gap; 7] = [
         Gap::Doorbell,
         Gap::NotifyOverExec,
         Gap::BegunAnew,
         Gap::OneSetSeveralWaiters,
         Gap::SeveralSenders,
+        Gap::SeveralReceivers,
+        Gap::BothLevels,
     ];
 
     /// The first column of the row in the table.
@@ -47,6 +53,12 @@ impl Gap {
             }
             Gap::SeveralSenders => {
                 "room comes, by a receive or IPC_SET, for some of several blocked senders of a System V queue"
+            }
+            Gap::SeveralReceivers => {
+                "IPC_SET changes a System V queue on which several receivers are blocked"
+            }
+            Gap::BothLevels => {
+                "one call takes a queue from empty to full, or from full to empty, while another process polls"
             }
         }
     }
@@ -74,6 +86,8 @@ pub struct Ledger {
     begun_anew: [bool; PROCESSES],
     /// Queues on which several calls were blocked when the kernel began one of them anew after a stop.
     reordered: BTreeSet<Queue>,
+    /// Keys of System V queues on which several receivers were blocked when IPC_SET had the kernel begin all of them anew.
+    reordered_keys: BTreeSet<usize>,
 }
 
 impl Ledger {
@@ -113,6 +127,15 @@ impl Ledger {
             .filter_map(|process| self.waits_for(process))
             .collect();
         self.reordered.retain(|queue| waited_for.contains(queue));
+        let mut keys = std::mem::take(&mut self.reordered_keys);
+        keys.retain(|&key| self.receivers(key) > 0);
+        self.reordered_keys = keys;
+    }
+
+    /// How many processes are blocked in msgrcv on the queue of a key.
+    fn receivers(&self, key: usize) -> usize {
+        let waits = |act: &&Act| matches!(act, Act::ReceiveTyped { key: of, .. } if *of == key);
+        self.blocked.iter().flatten().filter(waits).count()
     }
 
     /// A process is about to act, in the step of this number.
@@ -123,6 +146,12 @@ impl Ledger {
     /// Both sides gave this answer.
     pub fn answered(&mut self, process: usize, act: Act, reply: &Reply) {
         self.released(process);
+        if let Act::LimitBytes { key, .. } = act
+            && succeeded(reply.outcome)
+            && self.receivers(key) > 1
+        {
+            self.reordered_keys.insert(key);
+        }
         self.descriptors.answered(process, act, reply);
     }
 
@@ -151,6 +180,11 @@ impl Ledger {
             Some(Gap::OneSetSeveralWaiters)
         } else if self.is_one_of_several_senders(process, act) {
             Some(Gap::SeveralSenders)
+        } else if matches!(act, Act::ReceiveTyped { key, .. } if self.reordered_keys.contains(&key))
+        {
+            Some(Gap::SeveralReceivers)
+        } else if self.is_told_of_both_levels(process, act, [kernel, other]) {
+            Some(Gap::BothLevels)
         } else {
             None
         }
@@ -202,6 +236,29 @@ impl Ledger {
         self.begun_anew[process] && is_refused
             || queue.is_some_and(|queue| self.reordered.contains(&queue))
     }
+
+    /// Whether a process that slept in epoll_wait is told of a message and of room, and by the kernel of one of them.
+    fn is_told_of_both_levels(
+        &self,
+        process: usize,
+        act: Act,
+        replies: [Option<&Reply>; 2],
+    ) -> bool {
+        let told = replies.map(|reply| told_beside(&BTreeSet::new(), reply));
+        let [Some(kernel), Some(other)] = told else {
+            return false;
+        };
+        let both = i64::from(libc::EPOLLIN | libc::EPOLLOUT);
+        let is_same_or_both = |(one, another): (&[i64; 2], &[i64; 2])| {
+            one == another
+                || one[0] == another[0] && one[1] & both != 0 && one[1] | both == another[1]
+        };
+        matches!(act, Act::WaitSet { .. })
+            && self.blocked[process].is_some()
+            && kernel.len() == other.len()
+            && kernel.iter().zip(&other).all(is_same_or_both)
+    }
+
     /// Whether another process is blocked in msgsnd for the queue that this one sends to.
     fn is_one_of_several_senders(&self, process: usize, act: Act) -> bool {
         let Act::SendTyped { key: to, .. } = act else {
