@@ -3,7 +3,7 @@
 mod support;
 
 use std::ffi::c_int;
-use std::fs::{Permissions, set_permissions};
+use std::fs::{self, Permissions, set_permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::time::Duration;
 use support::child::{Child, Exit};
@@ -388,6 +388,10 @@ fn a_queue_that_is_given_away_is_its_new_owners_and_its_creators() {
                     ROOT.does(|| {
                         Kernel.remove(id);
                         Ours(&place.namespace).remove(id);
+                        // A creator or owner that does not own the names leaves them, and with them the key.
+                        for name in fs::read_dir(place.path().join("msg")).unwrap() {
+                            fs::remove_file(name.unwrap().path()).unwrap();
+                        }
                     });
                 }
             }
@@ -426,10 +430,19 @@ fn a_new_owner_who_does_not_own_the_file_is_told_what_he_can_not_change() {
             assert_eq!(ours.set(id, [1002, 1002, 0o600, 200]), 0);
             assert_eq!(ours.stat(id), (0, [1002, 1002, 1001, 1001, 0o600]));
             assert_eq!(ours.remove(id), 0);
-            // Its names are in nobody's way.
+            // Its names are left to their owner, and keep the key.
             assert_eq!(ours.get(KEY, 0), -libc::ENOENT);
-            assert!(ours.get(KEY, libc::IPC_CREAT | 0o600) > id);
+            assert_eq!(ours.get(KEY, libc::IPC_CREAT | 0o600), -libc::EACCES);
+            let private = ours.get(libc::IPC_PRIVATE, 0o600);
+            assert!(private > id);
+            assert_eq!(ours.remove(private), 0);
         });
+        MAKER.does(|| {
+            let next = ours.get(KEY, libc::IPC_CREAT | 0o600);
+            assert!(next > id);
+            assert_eq!(ours.remove(next), 0);
+        });
+        User(1002, 1002, &[]).does(|| assert!(ours.get(KEY, libc::IPC_CREAT | 0o600) > id));
     });
 }
 

@@ -325,8 +325,8 @@ fn what_strangers_put_among_the_queues_is_nobodys_queue_and_in_nobodys_way() {
     fs::create_dir(at("2")).unwrap();
     symlink("/etc/passwd", at("3")).unwrap();
     symlink("4", at("4")).unwrap();
-    fs::create_dir(at("k-00001234")).unwrap();
-    symlink("99", at("k-00001234-1")).unwrap();
+    symlink("99", at("k-00001234")).unwrap();
+    symlink("5", at("k-00001234-1")).unwrap();
     symlink("5", at("p-7")).unwrap();
     fs::create_dir(at("p-6")).unwrap();
     for name in ["k-0000000g", "32768", "letter", "p-6-1-1"] {
@@ -346,7 +346,8 @@ fn what_strangers_put_among_the_queues_is_nobodys_queue_and_in_nobodys_way() {
     let private: Vec<i32> = (0..3)
         .map(|_| make(namespace, PRIVATE).unwrap().id() % 32_768)
         .collect();
-    assert_eq!(private, [6, 7, 8]);
+    // A directory has the name of the label of index 6.
+    assert_eq!(private, [7, 8, 9]);
     assert_eq!(sysv::totals(namespace).unwrap().queues, 4);
     for entry in sysv::list(namespace).unwrap() {
         assert_eq!(
@@ -384,7 +385,7 @@ fn a_file_with_another_identifier_or_key_than_its_names_is_not_taken_for_a_queue
 }
 
 #[test]
-fn nobody_takes_a_key_by_a_label_behind_that_of_its_queue() {
+fn a_key_leads_to_the_queue_of_its_one_label_whatever_names_stand_beside_it() {
     let (place, elsewhere) = (Place::new(), Place::new());
     let queue = make(&place.namespace, KEY).unwrap();
     let at = |name: &str| place.path().join("msg").join(name);
@@ -409,27 +410,27 @@ fn nobody_takes_a_key_by_a_label_behind_that_of_its_queue() {
     touch(&at("k-00001234"));
     is_found();
     queue.remove().unwrap();
-    assert_eq!(find(&place.namespace, KEY).unwrap().id(), other);
+    let error = find(&place.namespace, KEY).unwrap_err();
+    assert!(matches!(error, OpenError::NotFound), "{error}");
 }
 
 #[test]
-fn a_key_is_used_by_the_next_name_of_its_label_where_the_first_is_taken() {
+fn a_name_in_the_way_of_a_keys_label_keeps_this_key_from_being_used_and_no_other() {
     let place = Place::new();
     let at = |name: &str| place.path().join("msg").join(name);
     fs::create_dir(at("k-00001234")).unwrap();
-    let queue = make(&place.namespace, KEY).unwrap();
-    let is_found = || {
-        let made = make(&place.namespace, KEY).unwrap().id();
-        let found = find(&place.namespace, KEY).unwrap().id();
-        assert_eq!((made, found), (queue.id(), queue.id()));
-        sysv::diagnose(&place.namespace, KEY).unwrap();
-    };
-    assert_eq!(names(&place).last().unwrap(), "k-00001234-1");
-    is_found();
+    let error = make(&place.namespace, KEY).unwrap_err();
+    assert!(matches!(error, OpenError::KeyTaken { .. }), "{error}");
+    assert_eq!(error.errno(), libc::EACCES);
+    let error = find(&place.namespace, KEY).unwrap_err();
+    assert!(matches!(error, OpenError::NotFound), "{error}");
+    // The file of the queue that was not made is gone.
+    assert_eq!(names(&place), ["k-00001234"]);
+    make(&place.namespace, KEY + 1).unwrap().remove().unwrap();
     fs::remove_dir(at("k-00001234")).unwrap();
-    is_found();
-    symlink("nothing", at("k-00001234")).unwrap();
-    is_found();
+    let queue = make(&place.namespace, KEY).unwrap();
+    assert_eq!(find(&place.namespace, KEY).unwrap().id(), queue.id());
+    sysv::diagnose(&place.namespace, KEY).unwrap();
 }
 
 /// Sets the times of a label to now, as `touch -h` does.

@@ -309,7 +309,7 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there()
     let users = [VICTIM, STRANGER, 0];
     let shared = Shared::<Race>::new();
     for round in 0..30 {
-        // A label that its owner and root may take away, and others go round.
+        // A label that its owner and root may take away. Other users wait for that.
         as_user(users[round % 2], || {
             symlink("77", place.path().join("msg/k-00001234")).unwrap()
         });
@@ -317,7 +317,8 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there()
             become_user(users[number % users.len()]);
             let id = match open(&place, KEY, true) {
                 Ok(queue) => queue.id() as u32 + 1,
-                Err(OpenError::AlreadyExists) => 0,
+                // The label was taken away too late for this process.
+                Err(OpenError::AlreadyExists | OpenError::KeyTaken { .. }) => 0,
                 Err(error) => panic!("{error}"),
             };
             shared.found[number].store(id, SeqCst);
@@ -329,9 +330,67 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there()
         let queue = find(&place, KEY).unwrap();
         assert_eq!(queue.id() as u32 + 1, made[0]);
         queue.remove().unwrap();
-        let _ = fs::remove_file(place.path().join("msg/k-00001234"));
         assert_eq!(names(&place), [""; 0], "round {round}");
     }
+}
+
+#[test]
+fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over() {
+    let _turn = turn();
+    let Some(place) = of_all_users() else { return };
+    let elsewhere = Place::new();
+    let at = |name: &str| place.path().join("msg").join(name);
+    let plant = || symlink("77", at("k-00001234"));
+    as_user(STRANGER, || plant().unwrap());
+    as_user(VICTIM, || {
+        let error = open(&place, KEY, false).unwrap_err();
+        assert!(matches!(error, OpenError::KeyTaken { .. }), "{error}");
+        assert_eq!(error.errno(), libc::EACCES);
+    });
+    // Root takes the label away, and the stranger can't put another in its place.
+    let mut options = OpenOptions::new();
+    options.namespace(&place.namespace).create(true).mode(0o666);
+    let queue = options.open(KEY).unwrap();
+    let theirs = open(&elsewhere, KEY, false).unwrap();
+    let file = elsewhere.path().join(format!("msg/{}", theirs.id()));
+    std::os::unix::fs::chown(&file, Some(STRANGER), Some(STRANGER)).unwrap();
+    fs::hard_link(file, at("77")).unwrap();
+    as_user(STRANGER, || {
+        assert!(plant().is_err());
+        assert!(fs::remove_file(at("k-00001234")).is_err());
+        symlink("77", at("letter")).unwrap();
+        assert!(fs::rename(at("letter"), at("k-00001234")).is_err());
+        fs::rename(at("letter"), at("k-00001234-1")).unwrap();
+    });
+    for user in [VICTIM, STRANGER, 0] {
+        as_user(user, || {
+            assert_eq!(find(&place, KEY).unwrap().id(), queue.id(), "{user}");
+            assert_eq!(open(&place, KEY, false).unwrap().id(), queue.id());
+        });
+    }
+}
+
+#[test]
+fn a_stranger_that_takes_its_stale_label_away_leaves_the_key_to_the_next_maker() {
+    let _turn = turn();
+    let Some(place) = of_all_users() else { return };
+    let label = place.path().join("msg/k-00001234");
+    let shared = Shared::<Race>::new();
+    as_user(STRANGER, || symlink("77", &label).unwrap());
+    let mut victim = Child::run(|| {
+        become_user(VICTIM);
+        shared.ready.store(1, SeqCst);
+        // The first attempt may end before the stranger comes to it.
+        let made = wait_until(STUCK, || open(&place, KEY, true).is_ok());
+        i32::from(!made)
+    });
+    assert!(wait_until(STUCK, || shared.ready.load(SeqCst) == 1));
+    as_user(STRANGER, || {
+        std::thread::sleep(Duration::from_millis(50));
+        fs::remove_file(&label).unwrap();
+    });
+    victim.expect(Exit::Code(0), "the next maker");
+    assert_eq!(names(&place), ["0", "k-00001234"]);
 }
 
 #[test]

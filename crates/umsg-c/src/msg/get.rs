@@ -27,8 +27,8 @@ use crate::error::answer;
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not grant what the lowest nine bits ask for; those of a new queue let some only send or only
-///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the namespace is not to be trusted or is
-///   that of other containers; umsg_last_error(3) says which.
+///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key's label, `msg/k-XXXXXXXX`, belongs to another
+///   user and leads to no queue; or the namespace is not to be trusted or is that of other containers; umsg_last_error(3) says which.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EEXIST`: the queue exists, and `msgflg` has `IPC_CREAT` and `IPC_EXCL`.
 /// - `EFBIG`: the queue's file would be longer than the process may make files (`RLIMIT_FSIZE`), though most of it takes no memory.

@@ -89,7 +89,7 @@ pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use intruders::Intruder;
 pub use limits::Limits;
-pub(crate) use msg::{Entry, Files, INDICES, Label, Locked, NewFile, PATIENCE, labels};
+pub(crate) use msg::{Entry, Files, INDICES, Label, Locked, NewFile, PATIENCE, label_name};
 pub(crate) use names::{NameError, QueueName};
 pub(crate) use open::FileAccess;
 pub(crate) use publish::Unpublished;

@@ -69,7 +69,7 @@ impl Queue {
     /// Unlike the kernel's, a queue may be made as large as the namespace's [`max_qbytes`](crate::Limits::max_qbytes) without any privilege.
     /// Where the new owner or group is to be let in by the system too, and the caller is not root, the file system must know
     /// access control lists (tmpfs does), and the caller must own the queue's file: its creator does, until root gives it away. Only
-    /// the file's owner and root can take a removed queue's names out of a shared directory; others leave them to those.
+    /// the file's owner and root can take a removed queue's names out of a shared directory. Until one of them does, other users make no queue of its key.
     ///
     /// # Errors
     /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `ModeNotEnforced`
@@ -218,7 +218,7 @@ impl Queue {
     /// as one that came before, and keeps the queue's memory until it is done.
     ///
     /// # If the process dies
-    /// The queue is there, or is removed; the names of a removed one are taken away by who needs them next.
+    /// The queue is there, or is removed. The next process of the file's owner, or root's, that needs the names of a removed one takes them away.
     pub fn remove(self) -> Result<(), ControlError> {
         self.remove_shared()
     }

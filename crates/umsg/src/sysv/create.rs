@@ -7,27 +7,28 @@
 //! | the file gets its index, which is its maker's alone from then on | it is no queue; a process of its user, or root, that comes to the index takes it |
 //! | the identifier is noted, larger than all that were noted before | the same; an identifier is left out |
 //! | **the label is made** | there is a queue |
-//! | no other label of the key leads to a queue, or the file and the label are taken away | there is a queue |
+//!
+//! A key has one label, see `namespace/msg/mod.rs`. A label in the way may be that of a queue which another process makes or removes at this
+//! moment: the maker takes its file away, and begins again for a while.
 
 use super::error::OpenError;
 use super::permission::{Rights, caller};
-use super::registry::{Got, PRIVATE, Wanted, find, is_only, judge};
+use super::registry::{Got, PRIVATE, Wanted, find, judge};
 use super::{file_rights, sweep};
 use crate::crash::crash_point;
 use crate::namespace::{
-    FileError, Files, INDICES, Label, Limits, Locked, Namespace, NamespaceError, NewFile, PATIENCE,
-    labels, random,
+    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, label_name, random,
 };
 use crate::segment::Quota;
 use crate::sync::Ordering;
 use crate::sys::stack::nap;
 use crate::typed::segment::{self, Identity, Layout, Segment};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often a queue is made anew because another user makes one of the same key.
-const ATTEMPTS: u32 = 100;
-/// The longest sleep between.
-const NAP: Duration = Duration::from_millis(2);
+/// How long a queue is made anew while its label is in the way.
+const WAIT: Duration = Duration::from_secs(1);
+/// The longest sleep between two attempts: the first one, and each later one.
+const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
 
 /// Makes a queue, unless another process has made the key's by now.
 ///
@@ -39,24 +40,26 @@ pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<
     if !limits.allow_mode(mode) {
         return Err(OpenError::ModeNotEnforced { mode });
     }
-    for _ in 0..ATTEMPTS {
-        if let Some(got) = attempt(namespace, key, wanted, &limits)? {
-            return Ok(got);
+    let [mut longest, most] = NAPS;
+    let begin = Instant::now();
+    loop {
+        match attempt(namespace, key, wanted, &limits) {
+            Err(OpenError::KeyTaken { .. }) if begin.elapsed() < WAIT => {}
+            done => return done,
         }
-        // Two that are in each other's way do not come back at the same moment.
-        nap(NAP.mul_f64(random() as f64 / u64::MAX as f64));
+        // Two makers that are in each other's way do not come back at the same moment.
+        nap(longest.mul_f64(random() as f64 / u64::MAX as f64));
+        longest = most.min(longest * 2);
     }
-    let path = namespace.path().to_owned();
-    Err(NamespaceError::Busy { path, holder: None }.into())
 }
 
-/// None if another user made a queue of the key at the same moment, and it may be that one's.
+/// As [`create`], once. `KeyTaken`: another label is in the way, and may lead to no queue yet, or no more.
 fn attempt(
     namespace: &Namespace,
     key: i32,
     wanted: Wanted,
     limits: &Limits,
-) -> Result<Option<Got>, OpenError> {
+) -> Result<Got, OpenError> {
     let mut new = NewFile::create(namespace.msg_files()?)?;
     crash_point!(MSGGET_EMPTY);
     let mut segment = build(&new, key, wanted.mode & 0o777, limits)?;
@@ -71,10 +74,10 @@ fn attempt(
     if key != PRIVATE
         && let Some(found) = find(new.files(), key)?
     {
-        return judge(found, wanted).map(Got::Found).map(Some);
+        return judge(found, wanted).map(Got::Found);
     }
-    let is_made = name(&mut new, &segment, limits, &lock)?;
-    Ok(is_made.then_some(Got::Made(segment)))
+    name(&mut new, &segment, limits, &lock)?;
+    Ok(Got::Made(segment))
 }
 
 /// A whole queue but for its identifier.
@@ -96,18 +99,27 @@ fn build(new: &NewFile, key: i32, mode: u32, limits: &Limits) -> Result<Segment,
     Ok(segment)
 }
 
-/// Gives a queue its names and its identifier. The label is what makes it. False if another queue of its key was in the way.
+/// Gives a queue its names and its identifier. The label is what makes it.
 fn name(
     new: &mut NewFile,
     segment: &Segment,
     limits: &Limits,
     lock: &Locked,
-) -> Result<bool, OpenError> {
+) -> Result<(), OpenError> {
     let in_use = room(new.files(), limits, lock)?;
     let last = new.files().next(in_use)?;
+    // Relaxed: this thread has stored it.
+    let key = segment.fixed().header.key.load(Ordering::Relaxed) as i32;
     for index in last.indices(in_use) {
         if !sweep::index(new.files(), index, lock) {
             continue;
+        }
+        let label = label_name(key, index);
+        match sweep::label(new.files(), &label, key, index, lock)? {
+            true => {}
+            // Each index has a label of its own for a queue without a key.
+            false if key == PRIVATE => continue,
+            false => return Err(OpenError::KeyTaken { label }),
         }
         // Relaxed: nobody else sees the segment before its file is linked. Who then finds a wrong identifier finds no label of it.
         let id = &segment.fixed().header.id;
@@ -117,9 +129,9 @@ fn name(
             other => other?,
         }
         crash_point!(MSGGET_INDEXED);
-        let made = number(new.files(), segment, index, in_use);
+        let made = number(new.files(), segment, label, index, in_use);
         // Nobody else has taken the index since.
-        if !matches!(made, Ok(true)) {
+        if made.is_err() {
             new.files().take_file(index);
         }
         return made;
@@ -131,25 +143,23 @@ fn name(
 fn number(
     files: &mut Files,
     segment: &Segment,
+    label: String,
     index: u32,
     in_use: u32,
-) -> Result<bool, OpenError> {
+) -> Result<(), OpenError> {
     // Asked again: whoever had the index before has noted his identifier before he gave it up.
     let next = files.next(in_use)?.with(index);
-    let header = &segment.fixed().header;
-    header.id.store(next.id() as u32, Ordering::Relaxed);
+    let id = &segment.fixed().header.id;
+    id.store(next.id() as u32, Ordering::Relaxed);
     files.note_next(next)?;
     crash_point!(MSGGET_NUMBERED);
-    let key = header.key.load(Ordering::Relaxed) as i32;
-    let Some(label) = label(files, key, next.id())? else {
-        return Ok(false);
-    };
-    crash_point!(MSGGET_LABELLED);
-    let is_only = key == PRIVATE || is_only(files, key, &label)?;
-    if !is_only {
-        files.take_label(&label);
+    match files.put_label(&label, next.id()) {
+        Ok(()) => {}
+        Err(FileError::AlreadyExists) => return Err(OpenError::KeyTaken { label }),
+        Err(error) => return Err(error.into()),
     }
-    Ok(is_only)
+    crash_point!(MSGGET_LABELLED);
+    Ok(())
 }
 
 /// How many queues there are, if they are fewer than the limit. What the dead left is swept before anybody is refused for it.
@@ -167,23 +177,4 @@ fn room(files: &mut Files, limits: &Limits, lock: &Locked) -> Result<u32, OpenEr
         true => Ok(in_use),
         false => Err(OpenError::TooManyQueues(limits.msgmni)),
     }
-}
-
-/// Makes the label of a queue whose key has none: by the first name that is free, or that only leads to none and is the caller's own.
-/// None if another process was faster.
-fn label(files: &Files, key: i32, id: i32) -> Result<Option<String>, OpenError> {
-    for name in labels(key, id as u32 % INDICES) {
-        let is_free = match files.label(&name)? {
-            Label::Missing => true,
-            _ => files.take_own_label(&name),
-        };
-        if is_free {
-            return match files.put_label(&name, id) {
-                Ok(()) => Ok(Some(name)),
-                Err(FileError::AlreadyExists) => Ok(None),
-                Err(error) => Err(error.into()),
-            };
-        }
-    }
-    Err(OpenError::PermissionDenied)
 }

@@ -5,7 +5,7 @@ use super::registry::{Behind, behind, label_with, labelled};
 use crate::diagnosis::sysv::Labelled;
 use crate::diagnosis::{self, Diagnosis, Repaired};
 use crate::error;
-use crate::namespace::{Entry, Files, Label, Namespace, labels};
+use crate::namespace::{Entry, Files, Label, Namespace, label_name};
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// Looks at the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does: it takes no lock and changes nothing, and the
@@ -57,16 +57,13 @@ type Treat<T> = fn(BorrowedFd<'_>, &Namespace, Labelled) -> Result<T, error::Ope
 
 fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, OpenError> {
     let mut files = namespace.msg_files()?;
-    for name in labels(key, 0) {
-        match files.label(&name)? {
-            Label::Missing | Label::Foreign => {}
-            Label::Of(id) => match of_label(&mut files, namespace, &labelled(id, key), treat) {
-                Err(OpenError::NoSuchId) => {}
-                other => return other,
-            },
-        }
+    let Label::Of(id) = files.label(&label_name(key, 0))? else {
+        return Err(OpenError::NotFound);
+    };
+    match of_label(&mut files, namespace, &labelled(id, key), treat) {
+        Err(OpenError::NoSuchId) => Err(OpenError::NotFound),
+        other => other,
     }
-    Err(OpenError::NotFound)
 }
 
 fn of_id<T>(namespace: &Namespace, id: i32, treat: Treat<T>) -> Result<T, OpenError> {

@@ -11,7 +11,7 @@
 use super::create;
 use super::error::OpenError;
 use super::permission::Rights;
-use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, labels};
+use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, label_name};
 use crate::segment::Quota;
 use crate::sync::Ordering;
 use crate::typed::segment::{Segment, Summary, attach, is_marked_removed, summary};
@@ -115,37 +115,14 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     }
 }
 
-/// The queue of a key, if there is one: that of the first label, in the order of the names, that leads to a queue. Another user can change
-/// the times of a label, as a symbolic link grants everybody write permission, but not its place in this order.
+/// The queue of a key, if there is one: the queue that the key's label leads to.
 ///
 /// # Errors
 /// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
-    for name in labels(key, 0) {
-        if let Label::Of(id) = files.label(&name)?
-            && let Some(found) = look(files, id, key)?
-        {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether no other label of a key leads to a queue than one that was made just now. Each of two makers looks when its own label is made, so
-/// at least the second one finds the other's.
-pub(super) fn is_only(files: &mut Files, key: i32, label: &str) -> Result<bool, OpenError> {
-    for name in labels(key, 0).filter(|name| name != label) {
-        if let Label::Of(id) = files.label(&name)?
-            && !matches!(behind(files, &labelled(id, key))?, Behind::Nothing)
-        {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// The queue with this identifier and key, if there is one.
-fn look(files: &mut Files, id: i32, key: i32) -> Result<Option<Found>, OpenError> {
+    let Label::Of(id) = files.label(&label_name(key, 0))? else {
+        return Ok(None);
+    };
     let file = match behind(files, &labelled(id, key))? {
         Behind::Nothing => return Ok(None),
         Behind::Closed => None,
@@ -305,14 +282,11 @@ pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenErr
     label_of(files, said.key, said.id).map(|label| label.is_some())
 }
 
-/// The name of a queue's label.
+/// The name of a queue's label, if the label is there.
 pub(super) fn label_of(files: &Files, key: i32, id: i32) -> Result<Option<String>, OpenError> {
-    for name in labels(key, index_of(id)) {
-        if files.label(&name)? == Label::Of(id) {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
+    let name = label_name(key, index_of(id));
+    let is_its = files.label(&name)? == Label::Of(id);
+    Ok(is_its.then_some(name))
 }
 
 /// What a file says of its queue; None if that makes no sense.

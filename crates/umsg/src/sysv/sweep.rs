@@ -1,13 +1,15 @@
 //! Taking away the names of queues that are none: removed ones, and what the dead left half made or half removed.
 //!
-//! In a sticky directory only a file's owner and root may do so, and they do so under the owner's lock. What others meet they go round: an index is left
-//! out, and a label has further names.
+//! In a sticky directory only a file's owner and root may do so, and they do so under the owner's lock. Other users leave out the index. The stale
+//! label of a key keeps them from making a queue of this key.
 
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
-use super::registry::{Behind, behind, index_of, is_labelled, label_of, label_with, said};
+use super::registry::{
+    Behind, PRIVATE, behind, index_of, is_labelled, label_of, label_with, labelled, said,
+};
 use crate::crash::crash_point;
-use crate::namespace::{FileError, Files, Locked, Namespace, PATIENCE, caller};
+use crate::namespace::{FileError, Files, Label, Locked, Namespace, PATIENCE, caller};
 use crate::typed::segment::{Summary, mark_removed, write_removed};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -80,6 +82,49 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
             files.may_take_others() && is_left(files, index) && take(files, index, SHORT)
         }
         Err(_) => false,
+    }
+}
+
+/// Whether the name of a label is free: takes the label there away if it leads to no queue. Under the caller's lock.
+///
+/// # Errors
+/// `TooManyFiles`, `Namespace`, `System`.
+pub(super) fn label(
+    files: &mut Files,
+    name: &str,
+    key: i32,
+    index: u32,
+    _lock: &Locked,
+) -> Result<bool, OpenError> {
+    let Some(owner) = files.label_owner(name)? else {
+        return Ok(true);
+    };
+    let lock = match owner == caller() {
+        true => None,
+        false if !files.may_take_others() => return Ok(false),
+        false => match files.lock_of(owner, SHORT) {
+            // The owner has made no queue: it planted the label.
+            Err(FileError::NotFound) => None,
+            Err(_) => return Ok(false),
+            Ok(lock) => Some(lock),
+        },
+    };
+    // Asked under the lock of the label's owner.
+    let is_stale = files.label_owner(name)? == Some(owner) && is_stale(files, name, key, index)?;
+    let is_free = is_stale && files.take_label(name);
+    drop(lock);
+    Ok(is_free)
+}
+
+/// Whether what has the name of a label leads to no queue.
+fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool, OpenError> {
+    match files.label(name)? {
+        // Without a key, a label is that of its own index only.
+        Label::Of(id) if key != PRIVATE || index_of(id) == index => {
+            let behind = behind(files, &labelled(id, key))?;
+            Ok(matches!(behind, Behind::Nothing))
+        }
+        _ => Ok(true),
     }
 }
 

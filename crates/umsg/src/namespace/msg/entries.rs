@@ -132,8 +132,9 @@ mod tests {
             ("k-00001234", "32771"),
             ("p-9", "9"),
             ("p-1", "1"),
-            ("k-ffffffff-1", "3"),
-            ("k-ffffffff-2", "65540"),
+            ("k-ffffffff", "3"),
+            ("k-fffffffe", "65540"),
+            ("k-fffffffe-1", "4"),
             ("k-00000007", "/etc/passwd"),
             ("letter", "5"),
         ];
@@ -149,7 +150,7 @@ mod tests {
             [
                 entry(3, -1),
                 entry(32_771, 0x1234),
-                entry(65_540, -1),
+                entry(65_540, -2),
                 entry(9, 0)
             ]
         );

@@ -4,7 +4,6 @@ use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
 
 use super::files::Files;
-use crate::namespace::caller;
 use crate::namespace::file_error::FileError;
 use crate::namespace::publish::creation_error;
 
@@ -54,12 +53,16 @@ impl Files {
         let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);
     }
 
-    /// Takes a label away that is the caller's own, under the caller's lock; answers whether the name is free.
-    pub(crate) fn take_own_label(&self, name: &str) -> bool {
+    /// The owner of what stands at the name of a label. None if nothing does.
+    ///
+    /// # Errors
+    /// `System`; `Denied` if the directory may not be searched.
+    pub(crate) fn label_owner(&self, name: &str) -> Result<Option<u32>, FileError> {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat.st_uid == caller() && self.take_label(name),
-            Err(e) => e == Errno::NOENT,
+            Ok(stat) => Ok(Some(stat.st_uid)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(FileError::of("stat", e)),
         }
     }
 

@@ -21,16 +21,15 @@
 //! A label can be read by who may not open the file: to the kernel the identifier of a queue is no secret, and it tells an
 //! identifier that is no more from one that is not for the caller.
 //!
-//! Of several labels of a key that lead to queues, the first in the order of their names counts. Their times decide nothing: write permission
-//! suffices to set times to now, and a symbolic link grants it to everybody.
+//! A key has one label, so the user that owns the label decides which queue the key leads to. In a sticky directory no other user but root, and
+//! the owner of the directory, can replace the label or the file of its index. A stale label of another user keeps the key from being used.
 //!
 //! No lock is needed that another user could hold. What two processes do at once is decided so:
 //!
 //! | at once | decided by |
 //! |---|---|
 //! | two makers take an index | link(2): one gets EEXIST and goes on to the next |
-//! | two makers of one key, by one name of its label | symlink(2): one gets EEXIST, takes its file away and looks again |
-//! | two makers of one key, by different names, as one of them could take a dead label away and the other could not | each looks for the other's label when its own is made: a maker that finds one takes its own away and looks again |
+//! | two makers of one key | symlink(2): one gets EEXIST, takes its file away and looks again |
 //! | two of one user take away what is left of the dead | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
 //! | a maker, and one of its user who sweeps files without a label | the user's lock: who holds it finds no maker of his at work |
 //! | two makers give out identifiers | an index is one maker's alone, and its identifier is larger than all that were noted, see `next.rs` |
@@ -59,7 +58,7 @@ pub(super) use entries::count_below;
 pub(crate) use files::{Files, NewFile};
 pub(crate) use label::Label;
 pub(crate) use lock::{Locked, PATIENCE};
-pub(crate) use names::{INDICES, labels};
+pub(crate) use names::{INDICES, label_name};
 
 /// What stands there, if it is neither a queue's file nor a label.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {

@@ -5,10 +5,6 @@ use std::ffi::CStr;
 /// Indices are below this, and an identifier is `sequence * INDICES + index`. Source: ipc/util.h of the kernel, IPCMNI.
 pub(crate) const INDICES: u32 = 32_768;
 
-/// How many names a label can have. One that was left by the dead may be unlinked by its owner only; others put theirs behind it, and
-/// the first one that leads to a queue counts.
-const SPELLINGS: u32 = 8;
-
 /// The name of the file of the queue with an index.
 pub(super) fn of_index(index: u32) -> String {
     index.to_string()
@@ -21,30 +17,27 @@ pub(super) fn index_of(name: &CStr) -> Option<u32> {
     (name == of_index(index)).then_some(index)
 }
 
-/// The names that the label of the queue with a key may have, or without one (0) of that with an index: `k-00001234`,
-/// `k-00001234-1`, ..., `p-4`, `p-4-1`, ...
-pub(crate) fn labels(key: i32, index: u32) -> impl Iterator<Item = String> {
-    let plain = match key {
+/// The name of the label of the queue with a key, or without one (0) of that with an index: `k-00001234`, `p-4`.
+///
+/// There is one name only. With a second one, the queues of two users could have labels of one key, and no order between both labels is safe
+/// from a user that removes its label and makes it again.
+pub(crate) fn label_name(key: i32, index: u32) -> String {
+    match key {
         0 => format!("p-{index}"),
         _ => format!("k-{key:08x}"),
-    };
-    (0..SPELLINGS).map(move |spelling| match spelling {
-        0 => plain.clone(),
-        _ => format!("{plain}-{spelling}"),
-    })
+    }
 }
 
 /// The key in the name of a label, 0 if it is for a queue without one; None for the names of other files.
 pub(super) fn key_of(label: &CStr) -> Option<i32> {
     let name = label.to_str().ok()?;
-    let (kind, rest) = name.split_once('-')?;
-    let text = rest.split('-').next()?;
+    let (kind, text) = name.split_once('-')?;
     let (key, index) = match kind {
         "k" => (u32::from_str_radix(text, 16).ok()? as i32, 0),
         "p" => (0, text.parse().ok()?),
         _ => return None,
     };
-    labels(key, index).any(|label| label == name).then_some(key)
+    (label_name(key, index) == name).then_some(key)
 }
 
 #[cfg(test)]
@@ -67,11 +60,11 @@ mod tests {
     #[test]
     fn the_names_of_labels_are_read_back() {
         for key in [1, 0x1234, -1, i32::MIN, i32::MAX, 0] {
-            let mut names = labels(key, 7);
-            assert!(names.all(|name| key_of(&CString::new(name).unwrap()) == Some(key)));
+            let name = CString::new(label_name(key, 7)).unwrap();
+            assert_eq!(key_of(&name), Some(key));
         }
-        assert_eq!(labels(-2, 0).next().unwrap(), "k-fffffffe");
-        assert_eq!(labels(0, 7).nth(1).unwrap(), "p-7-1");
+        assert_eq!(label_name(-2, 0), "k-fffffffe");
+        assert_eq!(label_name(0, 7), "p-7");
     }
 
     #[test]
@@ -82,11 +75,11 @@ mod tests {
             c"k-0000123A",
             c"k-00000000",
             c"k-00001234-0",
-            c"k-00001234-8",
-            c"k-00001234-1-1",
+            c"k-00001234-1",
             c"p-",
             c"p-01",
             c"p-1-",
+            c"p-1-1",
             c"q-1",
             c"1",
             c".next",

@@ -19,6 +19,14 @@ pub enum OpenError {
     /// EACCES: the queue's mode does not grant what was asked for, or the file system does not let this user map it.
     #[error("permission denied by the queue's mode")]
     PermissionDenied,
+    /// EACCES: the caller can make no queue of the key. The key's label leads to no queue and belongs to another user, or another file has its name.
+    #[error(
+        "the key is taken: `msg/{label}` in the namespace leads to no queue; ask its owner or root to remove it"
+    )]
+    KeyTaken {
+        /// The name of the label.
+        label: String,
+    },
     /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
@@ -128,7 +136,9 @@ impl OpenError {
             OpenError::NoSuchId | OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => {
                 libc::EINVAL
             }
-            OpenError::PermissionDenied | OpenError::ModeNotEnforced { .. } => libc::EACCES,
+            OpenError::PermissionDenied
+            | OpenError::KeyTaken { .. }
+            | OpenError::ModeNotEnforced { .. } => libc::EACCES,
             OpenError::TooManyQueues(_) | OpenError::NoSpace | OpenError::OverLimit => libc::ENOSPC,
             OpenError::NoMemory | OpenError::NoAddressSpace { .. } => libc::ENOMEM,
             OpenError::FileTooLarge { .. } => libc::EFBIG,
