@@ -9,6 +9,7 @@ mod failure;
 mod fuzz;
 mod hostile;
 mod interrupt;
+mod layers;
 mod miri;
 mod programs;
 #[cfg(test)]
@@ -131,6 +132,11 @@ enum Task {
         #[arg(long)]
         advise: bool,
     },
+    /// Check that no module imports a module of a higher floor; ARCHITECTURE.md declares the floors
+    Layers {
+        #[command(flatten)]
+        options: layers::Options,
+    },
     /// Lay out what is installed in target/dist: umsg, the drop-in, the C library, manual pages, completions
     Dist,
     /// Write the header of the C library anew from its source
@@ -189,6 +195,7 @@ fn run(task: &Task) -> Result<()> {
             bench::advise(&workspace);
             Ok(())
         }
+        Task::Layers { options } => layers::run(&workspace, *options),
         Task::Dist => dist::run(&workspace),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),

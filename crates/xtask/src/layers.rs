@@ -1,0 +1,194 @@
+//! `cargo xtask layers`: checks that no module of a crate imports a module of a higher floor.
+//!
+//! ARCHITECTURE.md declares the floors of a crate ([`floors`]), and the sources are parsed for the imports ([`imports`]). A module is a
+//! top-level module of the crate, with all below it. The crate root stands above all floors and is not checked.
+//!
+//! Items that only exist in tests or under loom are left out, unless `--tests` is given: `#[cfg(test)]`, `#[cfg(loom)]`, and the
+//! modules behind such an attribute.
+
+mod floors;
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::{Value, json};
+
+use self::floors::Floors;
+use self::imports::Import;
+use crate::failure::{Context as _, Failure, Result};
+use crate::workspace::Workspace;
+
+/// The options of the command.
+#[derive(Clone, Copy, clap::Args)]
+pub struct Options {
+    /// List all arrows between modules, with the number of imports
+    #[arg(long)]
+    arrows: bool,
+    /// Check the imports of unit tests and of loom's models, too
+    #[arg(long)]
+    tests: bool,
+    /// Print arrows and problems as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks every crate that ARCHITECTURE.md declares floors for.
+pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
+    let page = workspace.root.join("ARCHITECTURE.md");
+    let page = fs::read_to_string(&page).context(page.display())?;
+    let mut values = Vec::new();
+    let mut count = 0;
+    for floors in Floors::all_of(&page)? {
+        let checked = Checked::new(workspace, floors, options.tests)?;
+        count += checked.problems.len();
+        if options.json {
+            values.push(checked.as_json());
+        } else {
+            checked.print(options.arrows);
+        }
+    }
+    if options.json {
+        println!("{:#}", Value::from(values));
+    }
+    match count {
+        0 => Ok(()),
+        count => Err(Failure::new(format!(
+            "{count} problems with the floors that ARCHITECTURE.md declares. Move the code down, or pass the value in."
+        ))),
+    }
+}
+
+/// A crate, and the result of its check.
+struct Checked {
+    floors: Floors,
+    imports: Vec<Import>,
+    problems: Vec<String>,
+}
+
+impl Checked {
+    fn new(workspace: &Workspace, floors: Floors, tests: bool) -> Result<Self> {
+        let folder = workspace.root.join(&floors.folder);
+        let (modules, imports) = imports::read(&folder.join("src"), tests)?;
+        let problems = problems(&floors, &modules, &imports);
+        Ok(Self {
+            floors,
+            imports,
+            problems,
+        })
+    }
+
+    fn print(&self, arrows: bool) {
+        let folder = &self.floors.folder;
+        if arrows {
+            for ((from, to), count) in counted(&self.imports) {
+                println!("{from} -> {to} ({count})");
+            }
+        }
+        for problem in &self.problems {
+            println!("{folder}: {problem}");
+        }
+        println!(
+            "{folder}: {} floors, {} arrows between modules, {} problems",
+            self.floors.levels.len(),
+            counted(&self.imports).len(),
+            self.problems.len()
+        );
+    }
+
+    fn as_json(&self) -> Value {
+        let arrows: Vec<Value> = self
+            .imports
+            .iter()
+            .map(|import| {
+                json!({
+                    "from": import.from, "to": import.to, "file": import.file, "line": import.line,
+                    "upward": self.floors.is_upward(&import.from, &import.to),
+                })
+            })
+            .collect();
+        json!({
+            "crate": self.floors.folder, "floors": self.floors.levels, "arrows": arrows, "problems": self.problems,
+        })
+    }
+}
+
+/// How many imports each arrow between two modules stands for.
+fn counted(imports: &[Import]) -> BTreeMap<(&str, &str), usize> {
+    let mut arrows = BTreeMap::new();
+    for import in imports {
+        *arrows
+            .entry((import.from.as_str(), import.to.as_str()))
+            .or_default() += 1;
+    }
+    arrows
+}
+
+/// What is wrong, a line each.
+fn problems(floors: &Floors, modules: &BTreeSet<String>, imports: &[Import]) -> Vec<String> {
+    let without_floor = modules
+        .iter()
+        .filter(|module| floors.level_of(module).is_none())
+        .map(|module| format!("{module}: no floor names this module"));
+    let without_module = floors
+        .levels
+        .iter()
+        .flatten()
+        .filter(|module| !modules.contains(*module))
+        .map(|module| format!("{module}: a floor names it, but there is no such module"));
+    let upward = imports
+        .iter()
+        .filter(|import| floors.is_upward(&import.from, &import.to))
+        .map(|import| {
+            format!(
+                "src/{}:{}: {} imports {} of a higher floor",
+                import.file, import.line, import.from, import.to
+            )
+        });
+    let mut problems: Vec<String> = without_floor.chain(without_module).chain(upward).collect();
+    problems.extend(cycles(floors, imports));
+    problems
+}
+
+/// The modules of a floor that import themselves by way of others of the floor, a line for each floor.
+fn cycles(floors: &Floors, imports: &[Import]) -> Vec<String> {
+    let arrows = counted(imports);
+    let on_floor = |level: &BTreeSet<String>| {
+        let mut reached: BTreeSet<(&str, &str)> = arrows
+            .keys()
+            .copied()
+            .filter(|(from, to)| level.contains(*from) && level.contains(*to))
+            .collect();
+        loop {
+            let longer: Vec<(&str, &str)> = reached
+                .iter()
+                .flat_map(|&(from, by)| {
+                    let next = reached.iter().filter(move |&&(start, _)| start == by);
+                    next.map(move |&(_, to)| (from, to))
+                })
+                .filter(|pair| !reached.contains(pair))
+                .collect();
+            if longer.is_empty() {
+                break;
+            }
+            reached.extend(longer);
+        }
+        let in_cycle = reached.iter().filter(|(from, to)| from == to);
+        in_cycle.map(|(from, _)| *from).collect::<Vec<_>>()
+    };
+    floors
+        .levels
+        .iter()
+        .map(on_floor)
+        .filter(|names| !names.is_empty())
+        .map(|names| {
+            format!(
+                "{}: modules of one floor import each other",
+                names.join(", ")
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
