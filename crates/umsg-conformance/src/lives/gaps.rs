@@ -1,6 +1,6 @@
 //! The known gaps of `docs/protocols.md` section 11 that histories meet, each as a predicate over what has happened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::act::{Act, PROCESSES, succeeded};
 use super::descriptors::{Descriptors, Queue};
@@ -47,7 +47,7 @@ impl Gap {
             Gap::NotifyOverExec => {
                 "a process of the drop-in that is registered for notification runs another program, with the queue open"
             }
-            Gap::BegunAnew => "a stop interrupts a blocked call on a POSIX queue",
+            Gap::BegunAnew => "a stop interrupts a blocked call on a queue",
             Gap::OneSetSeveralWaiters => {
                 "several processes of the drop-in sleep in epoll_wait for one set"
             }
@@ -86,8 +86,8 @@ pub struct Ledger {
     begun_anew: [bool; PROCESSES],
     /// Queues on which several calls were blocked when the kernel began one of them anew after a stop.
     reordered: BTreeSet<Queue>,
-    /// Keys of System V queues on which several receivers were blocked when IPC_SET had the kernel begin all of them anew.
-    reordered_keys: BTreeSet<usize>,
+    /// Keys of System V queues on which several receivers were blocked when the kernel began one or all of them anew, and why it did.
+    reordered_keys: BTreeMap<usize, Gap>,
 }
 
 impl Ledger {
@@ -98,12 +98,17 @@ impl Ledger {
 
     /// A blocked process got a signal or was stopped.
     pub fn disturbed(&mut self, process: usize, act: Act) {
-        let Some(queue) = self.waits_for(process) else {
-            return;
-        };
         if act != Act::StopAndContinue {
             return;
         }
+        if let Some(Act::ReceiveTyped { key, .. }) = self.blocked[process]
+            && self.receivers(key) > 1
+        {
+            self.reordered_keys.insert(key, Gap::BegunAnew);
+        }
+        let Some(queue) = self.waits_for(process) else {
+            return;
+        };
         self.begun_anew[process] = true;
         let callers = (0..PROCESSES).filter(|&other| self.waits_for(other) == Some(queue));
         if callers.count() > 1 {
@@ -128,7 +133,7 @@ impl Ledger {
             .collect();
         self.reordered.retain(|queue| waited_for.contains(queue));
         let mut keys = std::mem::take(&mut self.reordered_keys);
-        keys.retain(|&key| self.receivers(key) > 0);
+        keys.retain(|&key, _| self.receivers(key) > 0);
         self.reordered_keys = keys;
     }
 
@@ -150,7 +155,7 @@ impl Ledger {
             && succeeded(reply.outcome)
             && self.receivers(key) > 1
         {
-            self.reordered_keys.insert(key);
+            self.reordered_keys.insert(key, Gap::SeveralReceivers);
         }
         self.descriptors.answered(process, act, reply);
     }
@@ -180,9 +185,10 @@ impl Ledger {
             Some(Gap::OneSetSeveralWaiters)
         } else if self.is_one_of_several_senders(process, act) {
             Some(Gap::SeveralSenders)
-        } else if matches!(act, Act::ReceiveTyped { key, .. } if self.reordered_keys.contains(&key))
+        } else if let Act::ReceiveTyped { key, .. } = act
+            && let Some(&gap) = self.reordered_keys.get(&key)
         {
-            Some(Gap::SeveralReceivers)
+            Some(gap)
         } else if self.is_told_of_both_levels(process, act, [kernel, other]) {
             Some(Gap::BothLevels)
         } else {
