@@ -7,7 +7,7 @@ use umsg::posix::Lease;
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
-use crate::keep::Keep;
+use crate::handles::Handles;
 use crate::leases::{self, Described};
 use crate::pointer;
 use crate::time::{self, told};
@@ -42,7 +42,7 @@ struct Leased {
     _held: Held,
 }
 
-static LEASES: Keep<Leased> = Keep::new();
+static LEASES: Handles<Leased> = Handles::new();
 
 impl Described for umsg_mq_lease {
     fn id(&self) -> u64 {
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn umsg_mq_lease(
         let held = handle::keep(mqdes)?;
         pointer::check(lease, "lease")?;
         // SAFETY: the lease is kept together with `held` and dropped before it.
-        let queue = unsafe { held.queue_unbounded() };
+        let queue = unsafe { &held.unbounded().queue };
         let received = match deadline {
             Some(time) => queue.receive_lease_deadline(time),
             None if held.nonblocking.get() => queue.try_receive_lease(),
@@ -216,6 +216,6 @@ fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
     };
     let kept = LEASES.put(Leased { lease, _held: held });
     // What can't be kept is returned by its drop.
-    told.id = kept.map_err(|_| Failure::TooManyHolds)?;
+    told.id = kept.ok_or(Failure::TooManyHolds)?.into();
     Ok(told)
 }

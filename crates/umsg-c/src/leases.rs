@@ -7,7 +7,7 @@ use libc::timespec;
 use umsg::posix::LeaseError;
 
 use crate::error::Failure;
-use crate::keep::Keep;
+use crate::handles::Handles;
 use crate::{pointer, time};
 
 /// A program's structure that describes a lease.
@@ -27,17 +27,17 @@ const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process ha
 /// # Safety
 /// `lease` is readable and writable, or an address that a pointer check refuses.
 pub(crate) unsafe fn end<L: Send + Sync + 'static>(
-    leases: &'static Keep<L>,
+    leases: &'static Handles<L>,
     lease: *mut impl Described,
     end: impl FnOnce(&L) -> Result<(), LeaseError>,
 ) -> Result<c_int, Failure> {
     pointer::check(lease, "lease")?;
     // SAFETY: by this function's contract.
     let mut ended = unsafe { lease.read_unaligned() };
-    let result = end(&*leases.get(ended.id()).ok_or(NO_LEASE)?);
+    let result = end(&*leases.get(ended.id().into()).ok_or(NO_LEASE)?);
     if result != Err(LeaseError::WouldDeadlock) {
         // In vain for the second of two threads that end it at the same time.
-        leases.end(ended.id());
+        leases.end(ended.id().into());
         ended.forget();
         // SAFETY: by this function's contract.
         unsafe { lease.write_unaligned(ended) };
@@ -51,7 +51,7 @@ pub(crate) unsafe fn end<L: Send + Sync + 'static>(
 /// # Safety
 /// `lease` and `time` are readable, or addresses that a pointer check refuses.
 pub(crate) unsafe fn limit<L: Send + Sync + 'static>(
-    leases: &'static Keep<L>,
+    leases: &'static Handles<L>,
     lease: *const impl Described,
     time: *const timespec,
     limit: impl FnOnce(&L, Duration) -> Result<(), LeaseError>,
@@ -62,6 +62,6 @@ pub(crate) unsafe fn limit<L: Send + Sync + 'static>(
     pointer::check(lease, "lease")?;
     // SAFETY: by this function's contract.
     let lease = unsafe { lease.read_unaligned() };
-    limit(&*leases.get(lease.id()).ok_or(NO_LEASE)?, time)?;
+    limit(&*leases.get(lease.id().into()).ok_or(NO_LEASE)?, time)?;
     Ok(0)
 }

@@ -8,9 +8,9 @@
 //! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `version` |
 //! | those of System V queues | `msg` |
 //! | those of rings | `ring` |
-//! | handle → queue, and who is still using it | `handle`, `holds` |
-//! | leases and reservations under a number | `keep`, `leases` |
-//! | where both find their places | `table` |
+//! | handle → queue | `handle` |
+//! | leases | `leases` |
+//! | what a program has a number of: queues, leases, reservations | `handles` |
 //! | O_NONBLOCK, shared over fork | `flag` |
 //! | errno and the text of the last error | `error` |
 //! | what a program hands in: addresses, times | `pointer`, `time` |
@@ -34,8 +34,7 @@ mod batch;
 mod error;
 mod flag;
 mod handle;
-mod holds;
-mod keep;
+mod handles;
 mod lease;
 mod leases;
 mod msg;
@@ -53,7 +52,6 @@ mod send;
 mod signals;
 mod snapshot;
 mod status;
-mod table;
 mod time;
 mod version;
 mod waiting;

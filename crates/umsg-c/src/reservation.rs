@@ -1,13 +1,14 @@
 //! Sending in place.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Mutex;
 
 use libc::{size_t, timespec};
 use umsg::posix::{Reservation, SendError};
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
-use crate::keep::Keep;
+use crate::handles::{Handles, Kept};
 use crate::pointer;
 use crate::send::MQ_PRIO_MAX;
 use crate::time;
@@ -26,12 +27,21 @@ pub struct umsg_mq_reservation {
 
 /// A reservation and its queue, which stays open meanwhile.
 struct Reserved {
-    reservation: Reservation<'static>,
+    /// None once a call has taken it out to end it. No call waits for this mutex.
+    reservation: Mutex<Option<Reservation<'static>>>,
+    len: usize,
     /// Dropped after the reservation.
     _held: Held,
 }
 
-static RESERVATIONS: Keep<Reserved> = Keep::new();
+static RESERVATIONS: Handles<Reserved> = Handles::new();
+
+/// A reservation that the caller ends. Its number has ended.
+struct Taken {
+    reservation: Reservation<'static>,
+    /// Dropped after the reservation.
+    _reserved: Kept<Reserved>,
+}
 
 /// Reserves room for a message, to be written where it will lie.
 ///
@@ -82,7 +92,7 @@ pub unsafe extern "C" fn umsg_mq_reserve(
         let held = handle::keep(mqdes)?;
         pointer::check(reservation, "reservation")?;
         // SAFETY: the reservation is kept together with `held` and dropped before it.
-        let queue = unsafe { held.queue_unbounded() };
+        let queue = unsafe { &held.unbounded().queue };
         let reserved = match deadline {
             Some(time) => queue.reserve_deadline(len, time),
             None if held.nonblocking.get() => queue.try_reserve(len),
@@ -130,9 +140,9 @@ pub unsafe extern "C" fn umsg_mq_commit(
             return Err(SendError::PriorityTooHigh.into());
         }
         // SAFETY: the caller promises a readable and writable structure.
-        let mut reserved = unsafe { take(reservation, len)? };
-        reserved.reservation.truncate(len);
-        reserved.reservation.commit(msg_prio)?;
+        let mut taken = unsafe { take(reservation, len)? };
+        taken.reservation.truncate(len);
+        taken.reservation.commit(msg_prio)?;
         Ok(0)
     };
     answer(commit())
@@ -157,9 +167,9 @@ pub unsafe extern "C" fn umsg_mq_commit(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_cancel(reservation: *mut umsg_mq_reservation) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    let reserved = unsafe { take(reservation, 0) };
-    answer(reserved.map(|reserved| {
-        drop(reserved);
+    let taken = unsafe { take(reservation, 0) };
+    answer(taken.map(|taken| {
+        drop(taken);
         0
     }))
 }
@@ -172,11 +182,12 @@ fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_res
         id: 0,
     };
     let kept = RESERVATIONS.put(Reserved {
-        reservation,
+        len: reservation.len(),
+        reservation: Mutex::new(Some(reservation)),
         _held: held,
     });
     // What can't be kept is given back by its drop.
-    told.id = kept.map_err(|_| Failure::TooManyHolds)?;
+    told.id = kept.ok_or(Failure::TooManyHolds)?.into();
     Ok(told)
 }
 
@@ -184,19 +195,30 @@ fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_res
 ///
 /// # Safety
 /// `reservation` is readable and writable, or an address that a pointer check refuses.
-unsafe fn take(reservation: *mut umsg_mq_reservation, len: size_t) -> Result<Reserved, Failure> {
+unsafe fn take(reservation: *mut umsg_mq_reservation, len: size_t) -> Result<Taken, Failure> {
     const NONE: Failure = Failure::Invalid("this is no reservation that the process has");
     pointer::check(reservation, "reservation")?;
     // SAFETY: by this function's contract.
     let mut ended = unsafe { reservation.read_unaligned() };
-    let max = RESERVATIONS.get(ended.id).ok_or(NONE)?.reservation.len();
+    let number = ended.id.into();
+    let reserved = RESERVATIONS.get(number).ok_or(NONE)?;
+    let max = reserved.len;
     if len > max {
         return Err(SendError::TooLong { len, max }.into());
     }
-    let reserved = RESERVATIONS.take(ended.id).ok_or(NONE)?;
+    let kept = reserved
+        .reservation
+        .try_lock()
+        .ok()
+        .and_then(|mut kept| kept.take());
+    let kept = kept.ok_or(NONE)?;
+    RESERVATIONS.end(number);
     ended.data = std::ptr::null_mut();
     ended.id = 0;
     // SAFETY: by this function's contract.
     unsafe { reservation.write_unaligned(ended) };
-    Ok(reserved)
+    Ok(Taken {
+        reservation: kept,
+        _reserved: reserved,
+    })
 }

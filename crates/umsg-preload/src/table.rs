@@ -118,9 +118,8 @@ pub(crate) fn take(fd: c_int) -> Option<Word> {
 
 /// Undoes [`take`], unless the number was entered anew.
 pub(crate) fn put_back(fd: c_int, word: Word) {
-    match entry(fd) {
-        Some(entry) => entry.put_if_empty(word),
-        None => word.release(),
+    if !entry(fd).is_some_and(|entry| entry.put_if_empty(word)) {
+        word.release();
     }
 }
 

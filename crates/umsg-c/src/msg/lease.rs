@@ -10,7 +10,7 @@ use super::receive_batch::want;
 use super::refusal::{Refusal, keep};
 use super::until;
 use crate::error::{Failure, answer};
-use crate::keep::Keep;
+use crate::handles::Handles;
 use crate::leases::{self, Described};
 use crate::pointer;
 use crate::time::{self, told};
@@ -43,7 +43,7 @@ struct Leased {
     _queue: Used,
 }
 
-static LEASES: Keep<Leased> = Keep::new();
+static LEASES: Handles<Leased> = Handles::new();
 
 impl Described for umsg_msg_lease {
     fn id(&self) -> u64 {
@@ -227,6 +227,6 @@ fn put(lease: Lease<'static>, queue: Used) -> Result<umsg_msg_lease, Failure> {
         _queue: queue,
     });
     // What can't be kept is returned by its drop.
-    told.id = kept.map_err(|_| Failure::TooManyHolds)?;
+    told.id = kept.ok_or(Failure::TooManyHolds)?.into();
     Ok(told)
 }

@@ -87,6 +87,8 @@ impl<T: Send + Sync> Link<T> {
                 });
             }
             record.clear();
+            // Who retired the slot may have seen the note, and left the drop to this thread.
+            word.slot().drop_if_retired();
         }
         self.hold_counted()
     }
@@ -117,15 +119,12 @@ impl<T: Send + Sync> Link<T> {
             .for_each(Word::release);
     }
 
-    /// Has an empty link lead somewhere; gives the word's count back if it is not empty.
-    pub fn put_if_empty(&self, word: Word<T>) {
+    /// Has an empty link lead somewhere; it takes over the word's count. False if the link is not empty: the caller keeps the count.
+    pub fn put_if_empty(&self, word: Word<T>) -> bool {
         // AcqRel: as in `put`.
-        let put = self
-            .0
-            .compare_exchange(0, word.bits(), Ordering::AcqRel, Ordering::Relaxed);
-        if put.is_err() {
-            word.release();
-        }
+        self.0
+            .compare_exchange(0, word.bits(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Empties the link; the caller has its count.
@@ -133,14 +132,15 @@ impl<T: Send + Sync> Link<T> {
         Word::from_bits(self.0.swap(0, Ordering::AcqRel))
     }
 
-    /// Empties the link if it still says `word`.
-    pub fn forget(&self, word: Word<T>) {
+    /// Empties the link if it still says `word`; answers whether it did.
+    pub fn forget(&self, word: Word<T>) -> bool {
         let forgotten =
             self.0
                 .compare_exchange(word.bits(), 0, Ordering::AcqRel, Ordering::Relaxed);
         if forgotten.is_ok() {
             word.release();
         }
+        forgotten.is_ok()
     }
 }
 

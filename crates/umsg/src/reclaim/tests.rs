@@ -102,9 +102,10 @@ fn a_link_that_leads_elsewhere_by_now_is_not_emptied() {
     link.put(Word::new(fill(), 0));
     let old = link.hold_counted().unwrap();
     link.put(Word::new(fill(), 0));
-    link.forget(old.word());
-    assert!(link.leads());
-    link.put_if_empty(old.another().unwrap());
+    assert!(!link.forget(old.word()) && link.leads());
+    let another = old.another().unwrap();
+    assert!(!link.put_if_empty(another));
+    another.release();
     assert!(!std::ptr::eq(&*link.hold().unwrap(), &*old));
     drop(old);
     link.take().unwrap().release();

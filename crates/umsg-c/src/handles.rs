@@ -1,0 +1,248 @@
+//! Numbers that a program has of what the library keeps for it: open queues, leases, reservations.
+//!
+//! A number is a place in a table and a generation. The generation comes from a counter of the table and is kept beside the thing, so
+//! a number that was made up, or has ended, leads nowhere until 2^32 further things were kept. Threads use and end things at the
+//! same time; a thing is dropped when its number has ended and its last user is gone. Hazard pointers say who uses what
+//! (`umsg::reclaim`), so no step takes a lock, and a use costs no locked instruction.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use umsg::reclaim::{Chunks, Held, Link, Slots, Word};
+
+const CHUNK: usize = 64;
+const CHUNKS: usize = 1024;
+/// How many things a table keeps.
+const PLACES: usize = CHUNK * CHUNKS;
+
+/// Things of one kind.
+pub(crate) struct Handles<T: Send + Sync + 'static> {
+    links: Chunks<Link<Entry<T>>, CHUNK, CHUNKS>,
+    slots: Slots<Entry<T>>,
+    /// Where to begin to look for a free place.
+    next: AtomicUsize,
+    generation: AtomicU32,
+}
+
+struct Entry<T> {
+    generation: u32,
+    thing: T,
+}
+
+/// What a number consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    /// Less than 65,536.
+    pub(crate) place: u32,
+    pub(crate) generation: u32,
+}
+
+/// Both in one word. No number that [`Handles::put`] returned is 0.
+impl From<Number> for u64 {
+    fn from(number: Number) -> u64 {
+        u64::from(number.generation) << 32 | u64::from(number.place)
+    }
+}
+
+impl From<u64> for Number {
+    fn from(bits: u64) -> Number {
+        Number {
+            place: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
+impl<T: Send + Sync> Handles<T> {
+    pub(crate) const fn new() -> Self {
+        Handles {
+            links: Chunks::new(),
+            slots: Slots::new(),
+            next: AtomicUsize::new(0),
+            generation: AtomicU32::new(0),
+        }
+    }
+
+    /// Keeps a thing. Returns `None`, and drops the thing, if 65,536 are kept or there is no memory.
+    pub(crate) fn put(&'static self, thing: T) -> Option<Number> {
+        let generation = self.next_generation();
+        let slot = self.slots.fill(Entry { generation, thing })?;
+        let word = Word::new(slot, 0);
+        // Relaxed: a hint.
+        let first = self.next.load(Ordering::Relaxed);
+        let place = (first..first + PLACES)
+            .map(|place| place % PLACES)
+            .map_while(|place| Some((place, self.links.get_or_grow(place)?)))
+            .find(|(_, link)| !link.leads() && link.put_if_empty(word));
+        let Some((place, _)) = place else {
+            word.release();
+            return None;
+        };
+        self.next.store(place + 1, Ordering::Relaxed);
+        let place = place as u32;
+        Some(Number { place, generation })
+    }
+
+    /// Not 0, so that no number is.
+    fn next_generation(&self) -> u32 {
+        loop {
+            // Relaxed: only the number counts.
+            let before = self.generation.fetch_add(1, Ordering::Relaxed);
+            if before != u32::MAX {
+                return before + 1;
+            }
+        }
+    }
+
+    /// Uses a thing for the time of a call: it is there until the result is dropped, whichever thread ends its number meanwhile.
+    #[inline(always)]
+    pub(crate) fn get(&'static self, number: Number) -> Option<Kept<T>> {
+        self.checked(number, self.link(number)?.hold()?)
+    }
+
+    /// As [`get`](Self::get), for longer than a call.
+    pub(crate) fn get_for_long(&'static self, number: Number) -> Option<Kept<T>> {
+        self.checked(number, self.link(number)?.hold_counted()?)
+    }
+
+    /// Ends a number; false if it leads nowhere. Its thing is dropped when nobody uses it any more.
+    pub(crate) fn end(&'static self, number: Number) -> bool {
+        let (Some(link), Some(kept)) = (self.link(number), self.get(number)) else {
+            return false;
+        };
+        link.forget(kept.0.word())
+    }
+
+    #[inline(always)]
+    fn link(&'static self, number: Number) -> Option<&'static Link<Entry<T>>> {
+        self.links.get(number.place as usize)
+    }
+
+    #[inline(always)]
+    fn checked(&self, number: Number, held: Held<Entry<T>>) -> Option<Kept<T>> {
+        (held.generation == number.generation).then_some(Kept(held))
+    }
+}
+
+/// A thing in use.
+pub(crate) struct Kept<T: Send + Sync + 'static>(Held<Entry<T>>);
+
+impl<T: Send + Sync> Kept<T> {
+    /// The thing with a lifetime that the compiler does not check.
+    ///
+    /// # Safety
+    /// The result, and what is made of it, is used no longer than this.
+    pub(crate) unsafe fn unbounded(&self) -> &'static T {
+        // SAFETY: a thing in use stays where it is, and the caller keeps it in use.
+        unsafe { &*std::ptr::from_ref(&**self) }
+    }
+}
+
+impl<T: Send + Sync> Deref for Kept<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0.thing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_number_leads_to_what_was_put_there_until_it_ends() {
+        static HANDLES: Handles<&str> = Handles::new();
+        let one = HANDLES.put("one").unwrap();
+        let two = HANDLES.put("two").unwrap();
+        assert_ne!(one, two);
+        assert_eq!(HANDLES.get(one).as_deref(), Some(&"one"));
+        assert_eq!(HANDLES.get_for_long(two).as_deref(), Some(&"two"));
+        assert!(HANDLES.end(two) && !HANDLES.end(two));
+        assert!(HANDLES.get(two).is_none() && HANDLES.get_for_long(two).is_none());
+        assert_eq!(HANDLES.get(one).as_deref(), Some(&"one"));
+    }
+
+    #[test]
+    fn a_number_that_was_never_given_leads_nowhere() {
+        static HANDLES: Handles<u8> = Handles::new();
+        let number = u64::from(HANDLES.put(7).unwrap());
+        for wrong in [
+            0,
+            1,
+            number - (1 << 32),
+            number + 1,
+            number + (1 << 32),
+            number + (1 << 20),
+            u64::MAX,
+        ] {
+            assert!(HANDLES.get(wrong.into()).is_none(), "{wrong:#x}");
+            assert!(!HANDLES.end(wrong.into()), "{wrong:#x}");
+        }
+        assert!(HANDLES.end(number.into()));
+    }
+
+    #[test]
+    fn an_ended_number_leads_nowhere_when_its_place_is_used_again() {
+        static HANDLES: Handles<usize> = Handles::new();
+        let first = HANDLES.put(0).unwrap();
+        assert!(HANDLES.end(first));
+        let again = (1..=PLACES).map(|thing| {
+            let number = HANDLES.put(thing).unwrap();
+            assert!(HANDLES.end(number));
+            number
+        });
+        let same = again
+            .filter(|number| number.place == first.place)
+            .collect::<Vec<_>>();
+        assert!(!same.is_empty() && !same.contains(&first));
+        assert!(HANDLES.get(first).is_none());
+    }
+
+    #[test]
+    fn there_are_as_many_as_there_are_places() {
+        static HANDLES: Handles<usize> = Handles::new();
+        let numbers: Vec<Number> = (0..PLACES).map(|n| HANDLES.put(n).unwrap()).collect();
+        assert_eq!(HANDLES.put(0), None);
+        assert!(HANDLES.end(numbers[777]));
+        assert_eq!(HANDLES.put(1).unwrap().place, numbers[777].place);
+    }
+
+    #[test]
+    fn a_thing_in_use_stays_and_is_dropped_by_its_last_user() {
+        static HANDLES: Handles<Arc<u8>> = Handles::new();
+        let thing = Arc::new(7);
+        for number in [0; 2].map(|_| HANDLES.put(Arc::clone(&thing)).unwrap()) {
+            let before = Arc::strong_count(&thing);
+            let users = [
+                HANDLES.get(number),
+                HANDLES.get(number),
+                HANDLES.get_for_long(number),
+            ];
+            assert!(HANDLES.end(number) && HANDLES.get(number).is_none());
+            for user in users {
+                assert_eq!((**user.unwrap(), Arc::strong_count(&thing)), (7, before));
+            }
+            assert_eq!(Arc::strong_count(&thing), before - 1);
+        }
+    }
+
+    #[test]
+    fn threads_that_use_and_end_the_same_thing_drop_it_once() {
+        static HANDLES: Handles<Arc<u8>> = Handles::new();
+        let thing = Arc::new(7);
+        for _ in 0..2_000 {
+            let number = HANDLES.put(Arc::clone(&thing)).unwrap();
+            std::thread::scope(|scope| {
+                let user = scope.spawn(|| HANDLES.get(number).is_none_or(|kept| **kept == 7));
+                let ends = [0; 2].map(|_| scope.spawn(|| HANDLES.end(number)));
+                let ended = ends.map(|end| end.join().unwrap());
+                assert!(ended[0] ^ ended[1], "one of them ends it");
+                assert!(user.join().unwrap());
+            });
+            assert_eq!(Arc::strong_count(&thing), 1);
+        }
+    }
+}
