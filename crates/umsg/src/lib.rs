@@ -90,7 +90,6 @@ mod queue;
     reason = "things that are shared without a lock, and dropped by who is last"
 )]
 pub mod reclaim;
-mod recover;
 #[cfg(not(loom))]
 pub mod ring;
 #[cfg(not(loom))]

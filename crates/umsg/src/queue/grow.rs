@@ -3,11 +3,11 @@
 //! Both locks are held: the receiver lock by its word, the sender lock by a loan. A death in between is found by the
 //! next holder of the receiver lock, who ends the loan and frees what nobody holds.
 
+use super::recover;
 use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::{Left, LockError, SLICE};
-use crate::recover;
 use crate::slots::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;

@@ -29,6 +29,7 @@ mod notice;
 mod owner;
 mod policy;
 mod receive;
+mod recover;
 mod reserve;
 #[cfg(not(loom))]
 mod salvage;
@@ -62,8 +63,8 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
+use crate::waiters;
 use crate::wakes::Wakes;
-use crate::{recover, waiters};
 
 /// A bit of the board's attention word: receivers are blocked.
 pub(crate) const RECEIVERS: u32 = 1;

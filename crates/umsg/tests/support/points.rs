@@ -31,7 +31,6 @@ const PLACES: &[(&str, &[Face])] = &[
     ("queue/notice.rs", &[Posix]),
     ("queue/watch.rs", &[Posix]),
     ("queue/", &[Posix, Ring]),
-    ("recover.rs", &[Posix, Ring]),
     ("lock.rs", &[Posix, Sysv, Ring]),
     ("slots/", &[Posix, Sysv, Ring]),
     ("doorbell/", &[Posix, Sysv]),
@@ -47,7 +46,7 @@ const NEVER: &[(Face, &str, &str)] = &[
 ];
 
 /// What a repair comes by and nobody else.
-const REPAIRS: [&str; 3] = ["recover.rs", "typed/repair.rs", "queue/batch/send.rs"];
+const REPAIRS: [&str; 3] = ["queue/recover.rs", "typed/repair.rs", "queue/batch/send.rs"];
 const REPAIR_NAMES: [&str; 5] = [
     "REPAIR_",
     "MSG_SURVEYED",

@@ -173,7 +173,7 @@ pub const DEFECTS: &[Defect] = &[
             "repair_time",
             "a_deep_queue_of_one_priority_is_repaired_in_milliseconds",
         ),
-        file: "recover.rs",
+        file: "queue/recover.rs",
         old: "    crash_point!(REPAIR_STORED);\n",
         new: "    std::thread::sleep(std::time::Duration::from_millis(600));\n    crash_point!(REPAIR_STORED);\n",
         finding: &["mapped before: median"],

@@ -10,7 +10,7 @@
 //!
 //! A batch is sent by the stamp of its first message, which is stored last. If its sender dies before that, the other
 //! stamps stand there and would pass for messages once a later send fills the gate; so `batch_end` says where the batch
-//! ends before the first of them is stored, and the repair takes them back ([`crate::recover::sender_side`]).
+//! ends before the first of them is stored, and the repair takes them back ([`crate::queue::recover::sender_side`]).
 //!
 //! A sender that waits for room for a whole batch has no slots; see [`wait`].
 

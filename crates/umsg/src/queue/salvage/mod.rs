@@ -1,6 +1,6 @@
 //! Salvage: what is left of a queue whose bytes make no sense any more, made into one that does. For `umsg doctor --repair` only.
 //!
-//! A repair after a death ([`crate::recover`]) believes cursors, stamps and lists. Here nothing is believed but what each cell says of its own
+//! A repair after a death ([`crate::queue::recover`]) believes cursors, stamps and lists. Here nothing is believed but what each cell says of its own
 //! message, as far as that can be so; everything else is made anew:
 //!
 //! | a slot's message is | if its cell makes sense, and | then |

@@ -4,12 +4,12 @@
 //! anew. It may be killed itself at any point: the lock is then orphaned again and the next owner starts over. Its time
 //! grows with the number of slots in circulation.
 
+use super::{Engine, batch};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds};
 use crate::mended;
 use crate::order::Priorities;
-use crate::queue::{Engine, batch};
 use crate::segment::{Hold, NO_SLOT, Node, Segment};
 use crate::slots::{Ring, arena};
 use crate::survey::Survey;
