@@ -16,17 +16,6 @@
 //! with falling asleep.
 
 #[cfg(not(loom))]
-pub(crate) use real::Depth;
-#[cfg(not(loom))]
-pub(crate) use real::do_all_handlers_defer;
-
-/// In a model there are no handlers.
-#[cfg(loom)]
-pub(crate) fn do_all_handlers_defer() -> bool {
-    false
-}
-
-#[cfg(not(loom))]
 pub use real::{Caller, Handlers, all_handlers_defer, can_wait, defer, defer_with_flags};
 #[cfg(not(loom))]
 mod truncation;
@@ -35,124 +24,8 @@ pub use truncation::{catch_truncation, guard_mappings, mend_truncation};
 
 #[cfg(not(loom))]
 mod real {
-    use crate::sys::futex;
     use crate::sys::thread::{self, Interruptions};
-    use std::cell::{Cell, UnsafeCell};
-    use std::mem::MaybeUninit;
-    use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
-
-    /// Where the C library keeps the signal mask of the kernel's size: 64 signals.
-    const MASK_BYTES: usize = 8;
-
-    /// How deep a thread is in critical sections, and the signal that waits for the end of them.
-    pub(crate) struct Depth {
-        depth: Cell<u32>,
-        /// The number of the signal that was put off, 0 for none. While there is one, all others are masked.
-        deferred: Cell<i32>,
-        info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
-        mask: Cell<u64>,
-    }
-
-    impl Depth {
-        pub(crate) const fn new() -> Depth {
-            Depth {
-                depth: Cell::new(0),
-                deferred: Cell::new(0),
-                info: UnsafeCell::new(MaybeUninit::uninit()),
-                mask: Cell::new(0),
-            }
-        }
-
-        /// After a fork: the child is in no critical section.
-        pub(crate) fn reset(&self) {
-            self.depth.set(0);
-            self.deferred.set(0);
-        }
-
-        /// Whether the thread is in a critical section.
-        pub(crate) fn is_open(&self) -> bool {
-            self.depth.get() != 0
-        }
-
-        /// Begins a critical section.
-        #[inline(always)]
-        pub(crate) fn enter(&self) {
-            self.depth.set(self.depth.get() + 1);
-            // A handler runs on this very thread: only the compiler must not move the section's work up.
-            compiler_fence(Ordering::SeqCst);
-        }
-
-        /// Ends a critical section; delivers what was put off if it was the outermost.
-        #[inline(always)]
-        pub(crate) fn leave(&self) {
-            compiler_fence(Ordering::SeqCst);
-            let depth = self.depth.get() - 1;
-            self.depth.set(depth);
-            compiler_fence(Ordering::SeqCst);
-            if depth == 0 && self.deferred.get() != 0 {
-                self.redeliver();
-            }
-        }
-
-        #[cold]
-        fn redeliver(&self) {
-            let signal = self.deferred.replace(0);
-            let mask = self.mask.get();
-            // SAFETY: `info` was filled in `put_off`. The signal is blocked at this point, so it stays pending until the
-            // mask is restored. The mask is a local of the kernel's size.
-            unsafe {
-                queue_again(signal, (*self.info.get()).as_ptr());
-                libc::syscall(
-                    libc::SYS_rt_sigprocmask,
-                    libc::SIG_SETMASK,
-                    &raw const mask,
-                    std::ptr::null_mut::<u64>(),
-                    MASK_BYTES,
-                );
-            }
-        }
-
-        /// Remembers the signal and masks all others in the interrupted context, but for the synchronous ones.
-        ///
-        /// # Safety
-        /// As for [`defer`].
-        unsafe fn put_off(
-            &self,
-            signal: i32,
-            info: *const libc::siginfo_t,
-            context: *mut libc::ucontext_t,
-        ) {
-            // SAFETY: the caller hands on what the kernel gave to its handler: both point to valid objects. No other
-            // reference to `self.info` exists: its one other user, `redeliver`, runs on this thread outside of
-            // critical sections.
-            unsafe {
-                if self.deferred.get() == 0 {
-                    (*self.info.get()).write(*info);
-                    self.deferred.set(signal);
-                } else {
-                    // Several arrived at once, their frames are stacked: this one's is below the first one's, and its
-                    // mask is nearer to the thread's own.
-                    queue_again(signal, info);
-                }
-                let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
-                self.mask.set(*mask);
-                *mask = !SYNCHRONOUS
-                    .iter()
-                    .fold(0, |mask, signal| mask | 1 << (signal - 1));
-            }
-        }
-    }
-
-    /// Queues a signal to the calling thread, which blocks it or is about to.
-    ///
-    /// # Safety
-    /// `info` points to the siginfo that the signal came with.
-    unsafe fn queue_again(signal: i32, info: *const libc::siginfo_t) {
-        let process = rustix::process::getpid().as_raw_nonzero().get();
-        let me = rustix::thread::gettid().as_raw_nonzero().get();
-        // SAFETY: a process may queue any siginfo to a thread of its own; the caller vouches for `info`.
-        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, me, signal, info) };
-    }
+    use crate::sys::{critical, futex};
 
     /// A thread whose blocking calls another thread may end: for the drop-in's pthread_cancel.
     #[doc(hidden)]
@@ -208,36 +81,17 @@ mod real {
         }
     }
 
-    static ALL_DEFER: AtomicBool = AtomicBool::new(false);
-
     /// For the drop-in: from now on all handlers of this process that matter call [`defer`].
     #[doc(hidden)]
     pub fn all_handlers_defer() {
-        // Relaxed: who does not know yet sleeps in the other way, which serves as well.
-        ALL_DEFER.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a handler that has not called [`defer`] is none that matters.
-    pub(crate) fn do_all_handlers_defer() -> bool {
-        ALL_DEFER.load(Ordering::Relaxed)
+        critical::note_that_all_handlers_defer();
     }
 
     /// Whether a signal can be put off: not one that a thread's own instruction may have raised.
     #[doc(hidden)]
     pub fn can_wait(signal: i32) -> bool {
-        !SYNCHRONOUS.contains(&signal)
+        critical::can_be_put_off(signal)
     }
-
-    /// Signals that a thread's own instruction raises: they can't wait, and while they are blocked they kill.
-    const SYNCHRONOUS: [i32; 7] = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGSYS,
-        libc::SIGABRT,
-    ];
 
     /// To be called first in a signal handler that uses umsg, or whose signal may interrupt a thread that does and
     /// that then uses umsg: answers whether the handler has to return at once, because the signal is delivered again
@@ -315,6 +169,3 @@ mod real {
         action.sa_flags
     }
 }
-
-#[cfg(loom)]
-pub(crate) use crate::model::thread::Depth;

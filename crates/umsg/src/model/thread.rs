@@ -17,6 +17,11 @@ pub(crate) const BEGINNING: u64 = 1;
 #[derive(Clone, Copy)]
 pub(crate) struct Outer(Named);
 
+/// In a model there are no handlers.
+pub(crate) fn do_all_handlers_defer() -> bool {
+    false
+}
+
 /// Critical sections that a thread is in.
 #[derive(Default)]
 pub(crate) struct Depth(Cell<u32>);

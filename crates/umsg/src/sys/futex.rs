@@ -91,7 +91,7 @@ mod real {
         if calm.is_over() {
             return Slept::Interrupted;
         }
-        if calm.ends_by_any() && !crate::signals::do_all_handlers_defer() {
+        if calm.ends_by_any() && !crate::sys::critical::do_all_handlers_defer() {
             return sleep_on_one(word, expected, deadline);
         }
         let (count, then) = calm.word();

@@ -9,6 +9,8 @@
 pub(crate) mod clock;
 pub(crate) mod cpu;
 #[cfg(not(loom))]
+pub(crate) mod critical;
+#[cfg(not(loom))]
 pub(crate) mod cut;
 #[cfg(not(loom))]
 pub(crate) mod exists;

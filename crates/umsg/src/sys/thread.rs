@@ -7,7 +7,11 @@
 //! in shared memory. Source: linux/kernel/futex/core.c, `exit_robust_list`; get_robust_list(2).
 
 #[cfg(loom)]
+use crate::model::thread::do_all_handlers_defer;
+#[cfg(loom)]
 pub(crate) use crate::model::thread::{Outer, Thread};
+#[cfg(not(loom))]
+use crate::sys::critical::do_all_handlers_defer;
 #[cfg(not(loom))]
 pub(crate) use real::{Outer, Thread, current};
 
@@ -65,7 +69,7 @@ impl Interruptions {
     /// call, and the drop-in makes it again ([`counted`](Self::counted)): as the kernel does, behind the others that wait.
     #[inline(always)]
     pub(crate) fn calm(&self) -> Calm<'_> {
-        match crate::signals::do_all_handlers_defer() {
+        match do_all_handlers_defer() {
             true => self.calm_without_handlers(),
             false => Calm::of(&self.without_restart, false),
         }
@@ -209,8 +213,8 @@ impl Stall {
 #[cfg(not(loom))]
 mod real {
     use super::{Bereaved, Interruptions, Stall, TakenUp};
-    use crate::signals;
     use crate::sync::Futex;
+    use crate::sys::critical::Depth;
     use crate::sys::robust::{self, Head};
     use crate::sys::{home, process};
     use rustix::io::Errno;
@@ -239,7 +243,7 @@ mod real {
         /// Why the kernel has no head for this thread; 0 if it has one.
         unmarked: Cell<i32>,
         /// How many critical sections the thread is in: signals are deferred while it is not 0.
-        pub(crate) critical: signals::Depth,
+        pub(crate) critical: Depth,
         /// How often its calls were interrupted.
         pub(crate) interruptions: Interruptions,
         pub(crate) taken_up: TakenUp,
@@ -262,7 +266,7 @@ mod real {
                 stray: Cell::new(false),
                 robust: Cell::new(std::ptr::null()),
                 unmarked: Cell::new(0),
-                critical: signals::Depth::new(),
+                critical: Depth::new(),
                 interruptions: Interruptions::none(),
                 taken_up: TakenUp::none(),
                 stall: Stall::none(),
