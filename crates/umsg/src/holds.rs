@@ -16,11 +16,15 @@
 //! take effect; lists and numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has
 //! proves to the process that comes back with it that the hold is still its own.
 
+mod record;
+
+pub(crate) use record::{Hold, Holding};
+
 use crate::error::Trouble;
 use crate::lives::{self, Lives};
-use crate::segment::{Hold, Holding, Links};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::process;
+use crate::waiters::Links;
 
 /// See the table of the module.
 #[must_use]

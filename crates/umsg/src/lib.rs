@@ -52,6 +52,7 @@
 #[cfg(all(feature = "tokio", not(loom)))]
 #[allow(unsafe_code, reason = "descriptors that a runtime keeps")]
 pub mod aio;
+mod arena;
 mod counters;
 #[doc(hidden)]
 pub mod crash;
@@ -100,7 +101,6 @@ mod segment;
     reason = "siginfo and ucontext come as raw pointers from the kernel"
 )]
 pub mod signals;
-mod slots;
 mod survey;
 #[cfg_attr(
     loom,

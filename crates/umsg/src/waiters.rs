@@ -23,12 +23,13 @@
 //! A list is sorted by rank and by ticket, which grows with each claim. A node that was taken off a list and is
 //! inserted again gets its old place among the others.
 
+mod node;
+
+pub(crate) use node::{Links, NO_SLOT, NODES, Node};
+
 use crate::error::Trouble;
 use crate::lives::{self, Lives};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
-#[cfg(not(loom))]
-use crate::segment::NO_SLOT;
-use crate::segment::{Links, NODES, Node};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};

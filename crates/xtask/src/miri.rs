@@ -29,7 +29,7 @@ const OTHERS: [&str; 9] = [
     "reclaim::",
     "ring::tests",
     "segment::",
-    "slots::",
+    "arena::",
     "sys::cut",
     "typed::tests",
     "waiters::",

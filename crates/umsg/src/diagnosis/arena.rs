@@ -3,8 +3,8 @@
 use super::findings::Findings;
 use super::slots::{Place, Survey};
 use super::subject::Subject;
-use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
-use crate::slots::arena::{Ground, class};
+use crate::arena::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
+use crate::arena::{Ground, class};
 use crate::sync::Guarded32;
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeMap;

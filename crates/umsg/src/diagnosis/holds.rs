@@ -4,7 +4,6 @@ use super::findings::Findings;
 use super::slots::{Place, Survey};
 use super::who::Process;
 use crate::holds::{self, Keeping, State};
-use crate::segment;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use std::time::Duration;
@@ -154,14 +153,14 @@ pub(super) fn check_list(segment: &impl Keeping, count: &Count, findings: &mut F
 }
 
 /// Every record that was ever used.
-pub(super) fn all<S: Keeping>(segment: &S) -> impl Iterator<Item = (u32, &segment::Hold)> {
+pub(super) fn all<S: Keeping>(segment: &S) -> impl Iterator<Item = (u32, &holds::Hold)> {
     let used = segment.holding().used.get().min(segment.slots() as u32);
     (0..used).filter_map(|index| Some((index, segment.hold(index).ok()?)))
 }
 
 /// Who holds what; `bytes` says how many the message in a slot has.
 pub(super) fn held<S: Keeping>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<Hold> {
-    let kind = |hold: &segment::Hold| {
+    let kind = |hold: &holds::Hold| {
         Some(match State::of(hold) {
             State::Free => return None,
             State::Reserved => HoldKind::Reserved,
@@ -170,7 +169,7 @@ pub(super) fn held<S: Keeping>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<H
         })
     };
     let now = clock::monotonic();
-    let until = |hold: &segment::Hold| match hold.until.get() {
+    let until = |hold: &holds::Hold| match hold.until.get() {
         0 => None,
         at => Some(Duration::from_nanos(at.saturating_sub(now))),
     };

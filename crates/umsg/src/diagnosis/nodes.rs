@@ -4,10 +4,10 @@ use super::findings::Findings;
 use super::slots::{Place, Survey};
 use super::who::{Life, Process};
 use crate::lives::{self, Lives};
-use crate::segment::{NO_SLOT, NODES, Node};
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{List, Lobby, State, state};
+use crate::waiters::{NO_SLOT, NODES, Node};
 use std::time::Duration;
 
 /// A thread that waits in a call.

@@ -14,6 +14,7 @@ use super::{
     Contents, Damage, Diagnosis, Process, Registration, Repaired, Repairs, examination, pollers,
     rehearsal, repair, store,
 };
+use crate::arena::GRANULE;
 use crate::error::OpenError;
 use crate::lock::Lock as Word;
 use crate::namespace::{BellName, Namespace};
@@ -21,12 +22,13 @@ use crate::posix::NotifyKind;
 use crate::queue::{self, CLOSED, Engine, RECEIVERS};
 use crate::salvage::Real;
 use crate::segment::{
-    self, Fixed, GRANULE, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, NO_SLOT,
-    Node, Policy, Quota, Rules, Segment, VERSION,
+    self, Fixed, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, Policy, Quota, Rules,
+    Segment, VERSION,
 };
 use crate::sync::{Guarded32, Ordering};
 use crate::sysv::Want;
 use crate::waiters::List;
+use crate::waiters::{NO_SLOT, Node};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::mem::offset_of;
@@ -188,7 +190,7 @@ impl Subject for Segment {
         let count = |begin, end, element| repair::real(file, begin, end, element);
         Real {
             slots: count(layout.cells, layout.arena, layout.cell_len),
-            holds: count(layout.holds, layout.cells, size_of::<segment::Hold>()),
+            holds: count(layout.holds, layout.cells, size_of::<crate::holds::Hold>()),
             nodes: count(layout.nodes, layout.ring, size_of::<Node>()),
             arena: count(layout.arena, layout.notices, GRANULE) as u32,
             entries: count(layout.ring, layout.links, 4),
@@ -281,7 +283,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     let messages = cursors.sent.wrapping_sub(cursors.drained) as i64;
     for step in 0..messages.clamp(0, cursors.slots.into()) as u64 {
         let position = cursors.drained.wrapping_add(step);
-        let Ok((_, cell)) = crate::slots::Ring::of(segment).slot(position) else {
+        let Ok((_, cell)) = crate::segment::Ring::of(segment).slot(position) else {
             return;
         };
         let priority = cell.key.get() & 0xffff;

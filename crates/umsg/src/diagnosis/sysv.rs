@@ -12,12 +12,14 @@ use super::{
     Contents, Damage, Diagnosis, Repaired, Repairs, examination, hints, holds, pollers, rehearsal,
     repair,
 };
+use crate::arena::GRANULE;
 use crate::error::OpenError;
+use crate::holds::Hold;
 use crate::lock::Lock as Word;
 use crate::namespace::{BellName, Namespace};
 use crate::order;
 use crate::salvage::Real;
-use crate::segment::{GRANULE, Hold, Node, Quota};
+use crate::segment::Quota;
 use crate::sync::{Guarded32, Ordering};
 use crate::typed::Engine;
 use crate::typed::segment::{
@@ -26,6 +28,7 @@ use crate::typed::segment::{
 };
 use crate::typed::wait::want_of;
 use crate::waiters::List;
+use crate::waiters::Node;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::mem::offset_of;

@@ -114,7 +114,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
             len,
         );
     }
-    let offset = cell.block.get() as usize * crate::segment::GRANULE;
+    let offset = cell.block.get() as usize * crate::arena::GRANULE;
     if len > Layout::inline()
         && len <= layout.msgmax
         && (offset == 0 || offset + len > layout.arena_len)

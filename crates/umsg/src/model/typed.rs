@@ -1,13 +1,15 @@
 //! The segment of a System V queue of a few messages, in vectors.
 
+use crate::arena::ArenaRoots;
+use crate::arena::Ground;
 use crate::error::Trouble;
 use crate::holds::Keeping;
+use crate::holds::{Hold, Holding};
 use crate::lives::{Lives, UNREGISTERED};
 use crate::order::{Kind, KindRoots, Place, Shelf};
-use crate::segment::{ArenaRoots, Hold, Holding, Links, NODES, Node};
-use crate::slots::arena::Ground;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::typed::segment::{Cell, Fixed, LIVE, Layout, Seat, links};
+use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, Lobby};
 
 /// The bytes in a cell, eight of them. Not watched by loom: they are copied on suspicion, see [`crate::waiters`].

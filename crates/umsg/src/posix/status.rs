@@ -3,11 +3,11 @@
 use super::dead_letter::{self, Undelivered};
 use super::notify::{self, Registered};
 use super::queue::Queue;
+use crate::arena;
 use crate::counters::Event;
 use crate::lives::Lives;
 use crate::queue::Engine;
 use crate::segment::{Fixed, OnFull};
-use crate::slots::arena;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{List, Waiters};

@@ -15,7 +15,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::lock::SLICE;
 use crate::pacing::{give_way, look_away, spin_timed};
-use crate::slots::Ring;
+use crate::segment::Ring;
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};

@@ -3,10 +3,11 @@
 use super::{Engine, Refused};
 use crate::error::Trouble;
 use crate::lock::{LENT, WAITERS};
-use crate::segment::{Node, testing};
+use crate::segment::testing;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
+use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::{Left, LockError, SLICE};
-use crate::slots::Ring;
+use crate::segment::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;

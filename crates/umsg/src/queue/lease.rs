@@ -10,9 +10,9 @@ use super::{Engine, Refused, Wakes};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State};
-use crate::segment::Node;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::waiters::Node;
 use crate::waiters::Waiters;
 
 /// Leaves the message where it is.
@@ -106,7 +106,7 @@ impl Engine {
         &self,
         me: &Thread,
         grip: &Grip,
-        end: impl FnOnce(&Engine, &crate::segment::Hold, &mut Wakes) -> Result<(), Trouble>,
+        end: impl FnOnce(&Engine, &crate::holds::Hold, &mut Wakes) -> Result<(), Trouble>,
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |wakes| {
             let holds = Holds::of(self.segment());

@@ -5,7 +5,7 @@ use super::{Engine, Refused, batch};
 use crate::error::Trouble;
 use crate::holds;
 use crate::order::Priorities;
-use crate::slots::Ring;
+use crate::segment::Ring;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;

@@ -7,11 +7,12 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::order::Priorities;
-use crate::segment::{Cell, Node, PRIORITIES};
-use crate::slots::Ring;
+use crate::segment::Ring;
+use crate::segment::{Cell, PRIORITIES};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
+use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 
 /// How far ahead cells that will be read are fetched, in the ring.

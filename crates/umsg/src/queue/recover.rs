@@ -5,17 +5,20 @@
 //! grows with the number of slots in circulation.
 
 use super::{Engine, batch};
+use crate::arena;
 use crate::crash::crash_point;
 use crate::error::Trouble;
+use crate::holds::Hold;
 use crate::holds::{self, Holds};
 use crate::mended;
 use crate::order::Priorities;
-use crate::segment::{Hold, NO_SLOT, Node, Segment};
-use crate::slots::{Ring, arena};
+use crate::segment::Ring;
+use crate::segment::Segment;
 use crate::survey::Survey;
 use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
 use crate::waiters::{List, State, Waiters, state};
+use crate::waiters::{NO_SLOT, Node};
 
 /// Repairs the senders' side. The caller holds the sender lock.
 ///

@@ -1,7 +1,7 @@
 //! Sending what was saved.
 
 use super::{Engine, Refused, Seen};
-use crate::slots::Ring;
+use crate::segment::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;

@@ -2,12 +2,13 @@
 
 use super::label::priority_of;
 use super::{Engine, Refused, WATCHED};
+use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::STOPPED;
+use crate::segment::Ring;
 use crate::segment::{Cell, OnFull, PRIORITIES};
-use crate::slots::{Ring, arena};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;

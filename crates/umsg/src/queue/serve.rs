@@ -8,10 +8,10 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::SLICE;
-use crate::segment::{NO_SLOT, NODES, Node};
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
+use crate::waiters::{NO_SLOT, NODES, Node};
 
 /// Longest walk over a list: each node is taken off, at the latest when it is found dead or given up the second time.
 const BOUND: usize = 2 * NODES;

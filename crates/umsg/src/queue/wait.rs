@@ -9,12 +9,12 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::{Held, SLICE, STOPPED};
-use crate::segment::{NO_SLOT, Node};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
+use crate::waiters::{NO_SLOT, Node};
 use std::time::Duration;
 
 /// How long a call sleeps that finds no node free, in nanoseconds.

@@ -5,8 +5,7 @@ use super::error::SendError;
 use super::message::HEAD;
 use crate::lives;
 use crate::queue::{CLOSED, ENABLED, Engine, Rope};
-use crate::segment::{Ownership, Segment};
-use crate::slots;
+use crate::segment::{Ownership, Ring, Segment};
 use crate::sync::Ordering;
 use crate::sys::thread::{self, Thread};
 use crate::sys::{clock, process};
@@ -66,7 +65,7 @@ impl Shared {
         let segment = self.engine.segment();
         // Relaxed: a hint.
         let position = segment.fixed().sender.sent.load(Ordering::Relaxed);
-        if let Ok((slot, _)) = slots::Ring::of(segment).slot(position) {
+        if let Ok((slot, _)) = Ring::of(segment).slot(position) {
             segment.prefetch_to_write(slot);
         }
     }

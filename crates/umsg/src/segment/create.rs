@@ -1,9 +1,9 @@
 //! Making a segment: a file of full length, its first pages on real memory, its header filled in.
 
+use super::Ring;
 use super::mapped::Segment;
 use super::{Fixed, Hold, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
 use crate::error::OpenError;
-use crate::slots::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::sys::home::here;

@@ -17,6 +17,7 @@
 //! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, who registers |
 //! | [`Mended`] | holder of the lock of its side | people |
 
+use super::{ArenaRoots, Holding, Links};
 use crate::lock::Lock;
 use crate::mended::{Damage, MENDED, Mended};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
@@ -34,14 +35,6 @@ pub(crate) const LAYOUT_HASH: u32 = layout_hash();
 pub(crate) const LEVEL1: usize = super::PRIORITIES / 64 / 64;
 #[cfg(loom)]
 pub(crate) const LEVEL1: usize = 1;
-
-/// Free blocks are kept by size: a class a power of two of granules, each in this many steps.
-pub(crate) const ARENA_SUBCLASSES: usize = 8;
-/// See [`ARENA_SUBCLASSES`].
-#[cfg(not(loom))]
-pub(crate) const ARENA_CLASSES: usize = 32;
-#[cfg(loom)]
-pub(crate) const ARENA_CLASSES: usize = 1;
 
 /// What a segment is.
 #[repr(C, align(128))]
@@ -137,16 +130,6 @@ pub(crate) struct Published {
     pub(crate) removed_bytes: AtomicU64,
 }
 
-/// Ends and length of a list of nodes. Ends are index + 1; 0 for none.
-#[repr(C)]
-#[derive(Default)]
-pub(crate) struct Links {
-    pub(crate) head: Guarded32,
-    pub(crate) tail: Guarded32,
-    /// Read by spinners and by `status` as a hint.
-    pub(crate) len: AtomicU32,
-}
-
 /// The receivers' side.
 #[repr(C, align(128))]
 #[derive(Default)]
@@ -191,44 +174,6 @@ pub(crate) struct ReceiverSide {
     pub(crate) doorbell: crate::doorbell::Words,
     /// Registrations for a notification beyond the fixed ones that are real memory.
     pub(crate) notices: AtomicU32,
-}
-
-/// Messages that are held beyond a call; see [`crate::holds`].
-#[repr(C, align(128))]
-#[derive(Default)]
-pub(crate) struct Holding {
-    /// The records in use.
-    pub(crate) list: Links,
-    /// First free record, as index + 1.
-    pub(crate) free: Guarded32,
-    /// Records that are real memory; those that were ever used.
-    pub(crate) usable: Guarded32,
-    pub(crate) used: Guarded32,
-    /// How many of the held are reserved, and on their way to the dead-letter queue.
-    pub(crate) reserved: AtomicU32,
-    pub(crate) aside: AtomicU32,
-    /// The ticket that was given last.
-    pub(crate) ticket: Guarded64,
-    /// The machine's clock in nanoseconds: when the first lease may end by itself, 0 for never; after when a look who of the
-    /// holders lives is worth its time again.
-    pub(crate) due: AtomicU64,
-    pub(crate) look_after: AtomicU64,
-    /// The slot, plus one, that came back to the store last: probably the neighbour of the next that does.
-    pub(crate) returned: Guarded32,
-}
-
-/// Free blocks of the arena by size; see [`crate::slots::arena`].
-#[repr(C, align(128))]
-#[derive(Default)]
-pub(crate) struct ArenaRoots {
-    /// Which classes have free blocks.
-    pub(crate) classes: Guarded32,
-    /// Length of the last block, in granules; 0 for an empty arena.
-    pub(crate) last: Guarded32,
-    /// Which steps of each class have.
-    pub(crate) subclasses: [Guarded32; ARENA_CLASSES],
-    /// First free block, as granule number + 1.
-    pub(crate) heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
 }
 
 /// What makes a queue a ring; see [`crate::ring`].

@@ -1,19 +1,13 @@
 //! Where the regions of a segment lie: a function of two numbers.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
-use super::{Cell, Fifo, Fixed, Hold, Node, Notice};
+use super::{Cell, Fifo, Fixed, GRANULE, Hold, NODES, Node, Notice};
 
 /// Priorities of POSIX: 0 to 32,767.
 #[cfg(not(loom))]
 pub(crate) const PRIORITIES: usize = 32_768;
 #[cfg(loom)]
 pub(crate) const PRIORITIES: usize = 4;
-
-/// Threads that can be blocked on a queue with their place kept; further ones look again every millisecond.
-#[cfg(not(loom))]
-pub(crate) const NODES: usize = 4096;
-#[cfg(loom)]
-pub(crate) const NODES: usize = 4;
 
 /// Registrations for a notification beyond those in the fixed part: of processes that were told and have not run since.
 #[cfg(not(loom))]
@@ -26,9 +20,6 @@ pub(crate) const MORE_NOTICES: usize = 1;
 const SPARE: usize = 64;
 #[cfg(loom)]
 const SPARE: usize = 2;
-
-/// The arena is counted in granules of this many bytes.
-pub(crate) const GRANULE: usize = 16;
 
 /// The arena of one queue is at most this long, in bytes: block lengths are counted in granules and have 31 bits.
 const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;

@@ -1,9 +1,10 @@
 //! Where a segment's nodes, holds and arena lie, for the modules that keep them and know no particular segment.
 
+use super::Ring;
 use super::{ArenaRoots, GRANULE, Hold, Holding, Links, Node, Segment};
+use crate::arena::Ground;
 use crate::error::Trouble;
 use crate::holds::Keeping;
-use crate::slots::{Ring, arena::Ground};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::waiters::{List, Lobby};
 

@@ -5,8 +5,8 @@ use super::offer::Walk;
 use super::wait::{Reply, Seated};
 use crate::crash::crash_point;
 use crate::error::Trouble;
-use crate::segment::NO_SLOT;
 use crate::sys::clock;
+use crate::waiters::NO_SLOT;
 use crate::waiters::{self, List, State};
 use crate::wakes::Wakes;
 

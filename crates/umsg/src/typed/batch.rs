@@ -6,11 +6,11 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::order::Want;
-use crate::segment::NO_SLOT;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::scratch::Scratch;
 use crate::waiters::List;
+use crate::waiters::NO_SLOT;
 use crate::wakes::Wakes;
 
 /// Messages that are sent together.

@@ -11,10 +11,10 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::SLICE;
 use crate::order::{Shelf, Want};
-use crate::segment::{NODES, Node};
 use crate::sys::clock;
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
+use crate::waiters::{NODES, Node};
 use crate::wakes::Wakes;
 
 /// Longest walk over a list: a longer one was scribbled into a circle.

@@ -15,16 +15,16 @@
 use super::Engine;
 use super::segment::{Cell, Seat, Segment};
 use super::wait::Reply;
+use crate::arena;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::mended;
 use crate::order::{Shelf, Typed};
-use crate::segment::NO_SLOT;
-use crate::slots::arena;
 use crate::survey::Survey;
 use crate::sync::Ordering;
 use crate::sys::scratch::Scratch;
+use crate::waiters::NO_SLOT;
 use crate::waiters::{List, State, Waiters, state};
 
 /// Repairs the queue. The caller holds the lock.

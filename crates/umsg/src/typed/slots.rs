@@ -2,10 +2,10 @@
 
 use super::Engine;
 use super::segment::{Cell, Layout, Segment};
+use crate::arena;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::order::Shelf;
-use crate::slots::arena;
 use crate::sys::thread::Thread;
 
 /// Calls `visit` with the cell of each free slot.

@@ -32,7 +32,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("queue/watch.rs", &[Posix]),
     ("queue/", &[Posix, Ring]),
     ("lock.rs", &[Posix, Sysv, Ring]),
-    ("slots/", &[Posix, Sysv, Ring]),
+    ("arena/", &[Posix, Sysv, Ring]),
     ("doorbell/", &[Posix, Sysv]),
     ("namespace/transient/", &[Posix]),
 ];

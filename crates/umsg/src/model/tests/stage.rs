@@ -7,7 +7,7 @@ use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world;
 use crate::queue::{Engine, Grip, Refused};
-use crate::slots::Ring;
+use crate::segment::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::waiters::{List, Waiters};

@@ -10,11 +10,11 @@ use super::super::{Engine, Refused, Wakes};
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lock::SLICE;
-use crate::segment::Node;
-use crate::slots::Ring;
+use crate::segment::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 
 /// How far ahead cells that will be read are fetched.

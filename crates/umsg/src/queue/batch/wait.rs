@@ -17,11 +17,11 @@ use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::lives::Lives;
 use crate::lock::SLICE;
-use crate::segment::{NO_SLOT, Node};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
+use crate::waiters::{NO_SLOT, Node};
 
 /// What a sender does once there is room for all of it.
 pub(in crate::queue) trait Turn {

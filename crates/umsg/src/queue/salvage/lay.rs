@@ -2,14 +2,15 @@
 
 use super::super::wait::lose_message;
 use super::{Home, Kept, Salvage};
+use crate::arena;
 use crate::crash::crash_point;
 use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::order::Priorities;
 use crate::salvage::Real;
-use crate::segment::NO_SLOT;
-use crate::slots::{Ring, arena};
+use crate::segment::Ring;
 use crate::sync::Ordering;
+use crate::waiters::NO_SLOT;
 use crate::waiters::{List, Waiters};
 
 impl Salvage<'_> {

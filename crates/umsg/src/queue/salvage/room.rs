@@ -5,8 +5,9 @@ use super::super::label::priority_of;
 use super::super::send::FIFOS_A_PAGE;
 use crate::error::Trouble;
 use crate::salvage::Real;
-use crate::segment::{Cell, NODES, PRIORITIES};
+use crate::segment::{Cell, PRIORITIES};
 use crate::sync::Ordering;
+use crate::waiters::NODES;
 
 impl Engine {
     /// The next sender looks for itself whether there is room: there may be more messages than the queue is for.

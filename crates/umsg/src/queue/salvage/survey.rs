@@ -3,9 +3,10 @@
 use super::super::wait::lose_message;
 use super::{Home, LAST, Salvage};
 use crate::holds::{self, Holds, State as HoldState};
-use crate::segment::{Cell, NO_SLOT, Node};
+use crate::segment::Cell;
 use crate::sync::Ordering;
 use crate::waiters::{self, List, State, Waiters};
+use crate::waiters::{NO_SLOT, Node};
 use std::collections::BTreeSet;
 
 impl Salvage<'_> {

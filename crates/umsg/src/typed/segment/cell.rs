@@ -1,7 +1,7 @@
 //! The cell of a slot: a message's header, and behind it the bytes of a short message. And the seat of a blocked thread.
 
-use crate::segment::Node;
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Loose64};
+use crate::waiters::Node;
 
 /// [`Cell::state`] of a slot that holds no message of the queue.
 const FREE: u32 = 0;

@@ -2,9 +2,11 @@
 
 use super::{Fixed, LAYOUT_HASH, LIVE, Layout, MAGIC, Seat, Segment, VERSION};
 use crate::error::OpenError;
-use crate::segment::{Hold, NODES, set_length};
+use crate::holds::Hold;
+use crate::segment::set_length;
 use crate::sync::Ordering;
 use crate::sys::clock;
+use crate::waiters::NODES;
 use rustix::fd::BorrowedFd;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 

@@ -10,12 +10,14 @@
 //! | [`ArenaRoots`] | holder of the lock | that holder |
 //! | [`Counters`] | everybody, a line a processor | everybody |
 
+use crate::arena::ArenaRoots;
 use crate::counters::Counters;
+use crate::holds::Holding;
 use crate::lock::Lock;
 use crate::mended::{Damage, MENDED, Mended};
 use crate::order::KindRoots;
-use crate::segment::{ArenaRoots, Holding, Links};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+use crate::waiters::Links;
 
 /// First eight bytes of every segment of a System V queue: "umsg-sv" and a zero.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"umsg-sv\0");
@@ -149,8 +151,11 @@ const _: () = {
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, Seat};
+    use crate::arena::GRANULE;
+    use crate::holds::Hold;
     use crate::order::{Kind, Place};
-    use crate::segment::{GRANULE, Hold, NODES, Node, fnv};
+    use crate::segment::fnv;
+    use crate::waiters::{NODES, Node};
     use std::mem::{offset_of, size_of};
     fnv(&[
         size_of::<Fixed>(),

@@ -1,8 +1,10 @@
 //! Where the regions of a System V queue's segment lie: a function of how many bytes it may hold and of its longest message.
 
 use super::{Cell, Fixed, Seat};
+use crate::arena::GRANULE;
+use crate::holds::Hold;
 use crate::order::{Kind, Place};
-use crate::segment::{GRANULE, Hold, NODES};
+use crate::waiters::NODES;
 
 /// Length of a cell, in bytes: a cache line.
 pub(crate) const CELL: usize = 64;

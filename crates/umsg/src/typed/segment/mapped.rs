@@ -2,16 +2,19 @@
 
 use super::layout::CELL;
 use super::{Cell, Fixed, Layout, Seat};
+use crate::arena;
+use crate::arena::{ArenaRoots, GRANULE};
 use crate::error::{OpenError, Trouble};
+use crate::holds::{Hold, Holding};
 use crate::lives::Lives;
 use crate::lock::STOPPED;
 use crate::namespace::Namespace;
 use crate::order::{Kind, KindRoots, Place, Shelf};
-use crate::segment::{ArenaRoots, GRANULE, Hold, Holding, Links, Memory, NODES, Node, Quota};
-use crate::slots::arena;
+use crate::segment::{Memory, Quota};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::required;
+use crate::waiters::{Links, NODES, Node};
 use crate::{holds, waiters};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;

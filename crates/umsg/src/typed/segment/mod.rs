@@ -43,7 +43,7 @@ pub(crate) use mapped::Segment;
 #[cfg(loom)]
 pub(crate) use crate::model::typed::Segment;
 
-use crate::segment::Links;
+use crate::waiters::Links;
 use crate::waiters::List;
 
 /// The ends of a list of seats.

@@ -3,8 +3,8 @@
 #[cfg(not(loom))]
 use super::granules;
 use super::{Ground, get, head, is_free, length, list, set};
+use crate::arena::{ARENA_CLASSES, ARENA_SUBCLASSES};
 use crate::error::Trouble;
-use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES};
 #[cfg(not(loom))]
 use crate::sync::Guarded32;
 

@@ -19,14 +19,15 @@
 //! walks the chain, keeps the blocks that their slot names, and merges the rest.
 
 mod anew;
+mod roots;
 
 pub(crate) use anew::rebuild;
 #[cfg(not(loom))]
 pub(crate) use anew::{Tenant, lay};
+pub(crate) use roots::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 
 use crate::crash::crash_point;
 use crate::error::Trouble;
-use crate::segment::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 use crate::sync::{AtomicU32, Guarded32, Ordering};
 
 /// Shortest block, in granules: a header and one granule.
