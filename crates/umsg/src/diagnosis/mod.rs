@@ -62,7 +62,7 @@ pub use repair::Repaired;
 pub use repairs::{Damage, Repair, Repairs};
 pub use who::{Life, Process};
 
-use crate::posix::NotifyKind;
+use crate::notice::NotifyKind;
 
 /// What a look at a queue found.
 #[derive(Clone, Debug, Default)]

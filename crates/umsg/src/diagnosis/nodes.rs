@@ -31,7 +31,7 @@ pub enum Wait {
     /// A message: of a System V queue one of these types, no longer than so many bytes.
     Message {
         /// Which; of a POSIX queue any.
-        want: crate::sysv::Want,
+        want: crate::order::Want,
         /// How long it may be, in bytes. None where any message fits.
         longest: Option<u64>,
     },

@@ -18,7 +18,8 @@ use crate::arena::GRANULE;
 use crate::error::OpenError;
 use crate::lock::Lock as Word;
 use crate::namespace::{BellName, Namespace};
-use crate::posix::NotifyKind;
+use crate::notice::NotifyKind;
+use crate::order::Want;
 use crate::queue::{self, CLOSED, Engine, RECEIVERS};
 use crate::salvage::Real;
 use crate::segment::{
@@ -26,7 +27,6 @@ use crate::segment::{
     Segment, VERSION,
 };
 use crate::sync::{Guarded32, Ordering};
-use crate::sysv::Want;
 use crate::waiters::List;
 use crate::waiters::{NO_SLOT, Node};
 use rustix::fd::BorrowedFd;

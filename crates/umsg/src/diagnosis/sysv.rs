@@ -359,7 +359,7 @@ fn wait(segment: &Segment, index: u32, node: &Node) -> Wait {
             longest: (size < segment.layout().msgmax as u64).then_some(size),
         },
         (_, None) => Wait::Message {
-            want: crate::sysv::Want::Any,
+            want: crate::order::Want::Any,
             longest: None,
         },
     }

@@ -30,6 +30,28 @@ pub struct Notified {
     pub uid: u32,
 }
 
+/// How a registered process is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotifyKind {
+    /// Not at all, or by a thread that waits.
+    Nothing,
+    /// By a signal of that number.
+    Signal(u32),
+    /// By a function.
+    Call,
+}
+
+impl NotifyKind {
+    pub(crate) fn of(found: &crate::queue::Registered) -> NotifyKind {
+        match found.what {
+            What::Signal => NotifyKind::Signal(found.signal),
+            What::Call => NotifyKind::Call,
+            What::Nothing | What::Wait => NotifyKind::Nothing,
+        }
+    }
+}
+
 /// What is done once.
 pub(crate) enum Deed {
     Nothing,

@@ -45,7 +45,7 @@ mod snapshot;
 mod status;
 
 pub use crate::error::{LeaseError, NotifyError, OpenError, ReceiveError, SendError, UnlinkError};
-pub use crate::notice::Notified;
+pub use crate::notice::{Notified, NotifyKind};
 pub use crate::pacing::Waiting;
 pub use crate::segment::OnFull;
 #[doc(hidden)]
@@ -57,7 +57,7 @@ pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
 pub use lease::Lease;
 pub use look::Peeked;
-pub use notify::{Awaited, Notify, NotifyKind, Registered, Registration};
+pub use notify::{Awaited, Notify, Registered, Registration};
 #[doc(hidden)]
 pub use notify::{has_notifications, withdraw_notification};
 pub use options::OpenOptions;

@@ -4,8 +4,8 @@ use super::queue::Queue;
 use crate::error::{NotifyError, Trouble};
 use crate::lives;
 use crate::lock::SLICE;
-use crate::notice::{self, Deed, Failure, Notified};
-use crate::queue::{self, NoticeError, Outcome, Refused, What};
+use crate::notice::{self, Deed, Failure, Notified, NotifyKind};
+use crate::queue::{self, NoticeError, Outcome, Refused};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};
 use crate::sys::{mask, process, thread};
@@ -188,28 +188,6 @@ impl Drop for Awaited<'_> {
         if self.heard.is_none() && self.is_ours() && !engine.withdraw(self.index, self.armed) {
             // It was fired, and nobody has heard of it.
             engine.acknowledge_notice(self.index, self.armed);
-        }
-    }
-}
-
-/// How a registered process is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotifyKind {
-    /// Not at all, or by a thread that waits.
-    Nothing,
-    /// By a signal of that number.
-    Signal(u32),
-    /// By a function.
-    Call,
-}
-
-impl NotifyKind {
-    pub(crate) fn of(found: &queue::Registered) -> NotifyKind {
-        match found.what {
-            What::Signal => NotifyKind::Signal(found.signal),
-            What::Call => NotifyKind::Call,
-            What::Nothing | What::Wait => NotifyKind::Nothing,
         }
     }
 }
