@@ -58,7 +58,7 @@ impl Queue {
         let mut engine = Engine::new(segment);
         engine.set_chore(dead_letter::chore(&engine, stat.st_uid));
         let identity = (stat.st_dev, stat.st_ino);
-        engine.set_identity(identity);
+        engine.set_identity(identity, crate::notice::raise_own);
         Queue {
             engine,
             access,
@@ -363,6 +363,7 @@ impl Queue {
     pub(super) fn raise_fired<T, E>(&self, me: &thread::Thread, received: &Result<T, E>) {
         if received.is_ok() && crate::notice::concerns(me) {
             self.engine.raise_fired(me);
+            crate::notice::take_raised(me);
         }
     }
 

@@ -132,6 +132,9 @@ pub(crate) struct Engine {
     /// Device and inode of the file, of a queue with which processes register.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
+    /// How this process sees to its own registrations there.
+    #[cfg(not(loom))]
+    raise_own: Option<notice::RaiseOwn>,
 }
 
 /// How often one call waits a slice for a sender lock that is lent.
@@ -151,6 +154,8 @@ impl Engine {
             rope: None,
             #[cfg(not(loom))]
             identity: None,
+            #[cfg(not(loom))]
+            raise_own: None,
         }
     }
 
@@ -159,12 +164,15 @@ impl Engine {
     pub(crate) fn share(&self) -> Engine {
         let mut engine = Engine::new(self.segment.share());
         engine.identity = self.identity;
+        engine.raise_own = self.raise_own;
         engine
     }
 
+    /// Processes register with the queue for notifications. `raise_own` sees to those of this process.
     #[cfg(not(loom))]
-    pub(crate) fn set_identity(&mut self, identity: (u64, u64)) {
+    pub(crate) fn set_identity(&mut self, identity: (u64, u64), raise_own: notice::RaiseOwn) {
         self.identity = Some(identity);
+        self.raise_own = Some(raise_own);
     }
 
     /// Which queue it is: what no process can forge.

@@ -35,6 +35,11 @@ use crate::waiters::{List, Waiters};
 use crate::wakes::Fired;
 use std::time::Duration;
 
+/// Sees to a registration of the calling process that was fired: the engine, the record's number, the record, and its word. See
+/// [`Engine::set_identity`].
+#[cfg(not(loom))]
+pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
+
 const ARMED: u32 = 1;
 const FIRED: u32 = 2;
 const STATE: u32 = 3;
@@ -274,7 +279,7 @@ impl Engine {
         };
         ask_for_user(notice);
         #[cfg(not(loom))]
-        if crate::notice::raise_own(self, fired.index, notice, fired.word) {
+        if self.raise_own(fired.index, notice, fired.word) {
             return;
         }
         futex::wake(&notice.word, i32::MAX);
@@ -299,12 +304,18 @@ impl Engine {
             {
                 continue;
             }
-            if !crate::notice::raise_own(self, index, notice, word) {
+            if !self.raise_own(index, notice, word) {
                 // A helper is about to.
                 wait_until_raised(self.segment(), notice, word);
             }
         }
-        crate::notice::take_raised(me);
+    }
+
+    /// Sees to a registration that was fired, if it is this process's. False if it is another process's, or another thread sees to it.
+    #[cfg(not(loom))]
+    fn raise_own(&self, index: u32, notice: &Notice, word: u32) -> bool {
+        self.raise_own
+            .is_some_and(|raise_own| raise_own(self, index, notice, word))
     }
 
     /// Registers this process for the next message that comes to the empty queue. Answers in which record, and what its word
