@@ -20,10 +20,10 @@ mod record;
 
 pub(crate) use record::{Hold, Holding};
 
-use crate::error::Trouble;
 use crate::lives::{self, Lives};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::process;
+use crate::trouble::Trouble;
 use crate::waiters::Links;
 
 /// See the table of the module.

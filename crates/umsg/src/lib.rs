@@ -116,6 +116,7 @@ mod sys;
 pub mod sysv;
 #[cfg(all(test, not(loom)))]
 mod threads;
+mod trouble;
 mod typed;
 #[cfg(not(loom))]
 mod until;

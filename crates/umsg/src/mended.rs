@@ -4,10 +4,10 @@
 //! Nothing depends on it, but for the mark of a queue that is being made anew ([`Damage::begin_to_mend`]). A side of a queue has a
 //! record for each of the last [`MENDED`] repairs; the count of repairs says which is the latest.
 
-use crate::error::Trouble;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::clock;
+use crate::trouble::Trouble;
 
 /// Repairs of a side that are remembered.
 pub(crate) const MENDED: usize = 8;

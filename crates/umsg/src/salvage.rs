@@ -1,12 +1,12 @@
 //! What `umsg doctor --repair` asks of the engine of a queue of either kind: that it makes the queue anew of what is whole
 //! (`queue/salvage/`, `typed/salvage.rs`).
 
-use crate::error::Trouble;
 use crate::lives::Lives;
 use crate::lock::Lock;
 use crate::mended::Damage;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 
 /// See the module.
 pub(crate) trait Salvage {

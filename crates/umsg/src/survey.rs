@@ -1,7 +1,7 @@
 //! Which slots a repair has found somewhere: what is nowhere in the end is free.
 
-use crate::error::Trouble;
 use crate::sys::scratch::Scratch;
+use crate::trouble::Trouble;
 
 /// Of so many slots, those that are accounted for.
 pub(crate) struct Survey {

@@ -27,13 +27,13 @@ mod node;
 
 pub(crate) use node::{Links, NO_SLOT, NODES, Node};
 
-use crate::error::Trouble;
 use crate::lives::{self, Lives};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
+use crate::trouble::Trouble;
 
 /// Which list a node is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

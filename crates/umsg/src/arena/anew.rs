@@ -4,9 +4,9 @@
 use super::granules;
 use super::{Ground, get, head, is_free, length, list, set};
 use crate::arena::{ARENA_CLASSES, ARENA_SUBCLASSES};
-use crate::error::Trouble;
 #[cfg(not(loom))]
 use crate::sync::Guarded32;
+use crate::trouble::Trouble;
 
 /// Rebuilds the lists after a death: keeps the blocks that their slots name, frees and merges the others.
 pub(crate) fn rebuild(ground: &impl Ground) -> Result<(), Trouble> {

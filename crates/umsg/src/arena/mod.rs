@@ -27,8 +27,8 @@ pub(crate) use anew::{Tenant, lay};
 pub(crate) use roots::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::sync::{AtomicU32, Guarded32, Ordering};
+use crate::trouble::Trouble;
 
 /// Shortest block, in granules: a header and one granule.
 const SHORTEST: u32 = 2;

@@ -3,8 +3,7 @@
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
-use crate::segment::Ring;
-use crate::segment::{Cell, Layout, PRIORITIES, Segment};
+use crate::segment::{Cell, Layout, PRIORITIES, Ring, Segment};
 use crate::sync::Ordering;
 
 /// The bits of a key that are a priority; above them a ring has its sender's mark.

@@ -10,41 +10,13 @@ pub(crate) use open::other_version;
 #[cfg(not(loom))]
 pub use open::{OpenError, UnlinkError};
 
+pub(crate) use crate::trouble::Trouble;
+
 /// What is said of a system call that is refused.
 pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
     format!(
         "{call}(2) is refused ({error}), and nothing takes its place. Allow it in the sandbox, for example in its seccomp filter."
     )
-}
-
-/// What can go wrong inside the engine, whatever the operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// The segment holds what no operation could have left there.
-    Damaged,
-    /// The file system is full.
-    NoSpace,
-    /// The namespace's limit of bytes is reached.
-    OverLimit,
-    /// The segment has no slot or no room in its arena any more, whatever memory there is.
-    UsedUp,
-    /// The machine or the memory cgroup has no memory left.
-    NoMemory,
-    /// A lock was not let go within the caller's patience.
-    Busy,
-    /// The calling thread holds the lock itself.
-    OwnedByCaller,
-}
-
-#[cfg(not(loom))]
-impl Trouble {
-    /// For errors of mapping and populating memory.
-    pub(crate) fn from_memory(error: rustix::io::Errno) -> Trouble {
-        match error {
-            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => Trouble::NoSpace,
-            _ => Trouble::NoMemory,
-        }
-    }
 }
 
 /// Why a message was not sent.

@@ -2,6 +2,7 @@
 
 use crate::namespace::NamespaceError;
 use crate::segment::OUT_OF_RANGE;
+use crate::trouble::AttachError;
 
 /// Why a queue was not opened, created or attached to.
 #[derive(Debug, thiserror::Error)]
@@ -251,6 +252,27 @@ impl OpenError {
                 call,
                 error: other.into(),
             },
+        }
+    }
+}
+
+impl From<AttachError> for OpenError {
+    fn from(error: AttachError) -> OpenError {
+        match error {
+            AttachError::NotAQueue(why) => OpenError::NotAQueue(why),
+            AttachError::OtherVersion { found, expected } => {
+                OpenError::OtherVersion { found, expected }
+            }
+            AttachError::Damaged(why) => OpenError::Damaged(why),
+            AttachError::FileTooLarge { len } => OpenError::FileTooLarge { len },
+            AttachError::Stopped => OpenError::Stopped,
+            AttachError::CallRefused { call, errno } => OpenError::CallRefused {
+                call,
+                error: errno.into(),
+            },
+            AttachError::Mapping { errno, len } => OpenError::of_mapping(errno, len),
+            AttachError::System { call, errno } => OpenError::from_errno(call, errno),
+            AttachError::Trouble(trouble) => trouble.into(),
         }
     }
 }

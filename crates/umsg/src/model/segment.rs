@@ -1,10 +1,10 @@
 //! A segment of a few items, in vectors.
 
-use crate::error::Trouble;
 use crate::holds::Hold;
 use crate::lives::{Lives, UNREGISTERED};
 use crate::segment::{Cell, Fifo, Fixed, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
+use crate::trouble::Trouble;
 use crate::waiters::{NODES, Node};
 
 /// The bytes in a cell: eight of them, watched by loom.

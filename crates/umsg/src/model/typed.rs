@@ -2,12 +2,12 @@
 
 use crate::arena::ArenaRoots;
 use crate::arena::Ground;
-use crate::error::Trouble;
 use crate::holds::Keeping;
 use crate::holds::{Hold, Holding};
 use crate::lives::{Lives, UNREGISTERED};
 use crate::order::{Kind, KindRoots, Place, Shelf};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
+use crate::trouble::Trouble;
 use crate::typed::segment::{Cell, Fixed, LIVE, Layout, Seat, links};
 use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, Lobby};

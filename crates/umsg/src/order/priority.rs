@@ -12,9 +12,9 @@
 //!
 //! Everything here is called under the receiver lock.
 
-use crate::error::Trouble;
 use crate::segment::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::sync::Guarded64;
+use crate::trouble::Trouble;
 
 /// The store of a segment, as an ordered set of slots.
 pub(crate) struct Priorities<'a> {

@@ -1,12 +1,12 @@
 //! What a peer may write in a segment ends every call that has a deadline, and crashes none.
 
 use super::{Engine, Refused};
-use crate::error::Trouble;
 use crate::lock::{LENT, WAITERS};
 use crate::segment::testing;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
+use crate::trouble::Trouble;
 use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 use std::sync::atomic::AtomicBool;

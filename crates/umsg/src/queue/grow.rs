@@ -6,12 +6,12 @@
 use super::recover;
 use super::{Engine, Refused};
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::lock::{Left, LockError, SLICE};
 use crate::segment::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 
 /// Slots that come into use at a time: a page of cells at least, a sixteenth of those in use, at most this many.
 #[cfg(not(loom))]

@@ -6,7 +6,6 @@ use super::receive::Found;
 use super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::Hold;
 use crate::holds::{self, Claim, Holders, Holds, State};
 use crate::lives;
@@ -15,6 +14,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::process;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 
 /// So many times what a look at the holders cost passes before the next.
 const PAUSE: u64 = 16;

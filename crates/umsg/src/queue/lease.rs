@@ -8,10 +8,10 @@ use super::receive::Found;
 use super::wait::Receipt;
 use super::{Engine, Refused, Wakes};
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::{self, Holds, State};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::Node;
 use crate::waiters::Waiters;
 

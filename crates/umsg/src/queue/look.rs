@@ -2,13 +2,13 @@
 
 use super::receive::has_begun;
 use super::{Engine, Refused, batch};
-use crate::error::Trouble;
 use crate::holds;
 use crate::order::Priorities;
 use crate::segment::Ring;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use std::time::Duration;
 
 /// What a queue holds at an instant.

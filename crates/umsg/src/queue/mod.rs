@@ -55,7 +55,6 @@ pub(crate) use receive::{Taken, has_begun};
 
 use self::ahead::Expected;
 use crate::doorbell::Doorbell;
-use crate::error::Trouble;
 use crate::lock::{Held, Left, LockError};
 use crate::pacing::Pacing;
 use crate::segment::Segment;
@@ -63,6 +62,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters;
 use crate::wakes::Wakes;
 

@@ -20,17 +20,16 @@
 
 use super::{Engine, NOTICE, Refused, Wakes};
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::lives::{self, Lives};
 use crate::lock::{SLICE, STOPPED};
 use crate::order::Priorities;
-use crate::segment::Ring;
-use crate::segment::{MORE_NOTICES, NOTICES, Notice};
+use crate::segment::{MORE_NOTICES, NOTICES, Notice, Ring};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::process;
 use crate::sys::thread::{self, Thread};
+use crate::trouble::Trouble;
 use crate::waiters::{List, Waiters};
 use crate::wakes::Fired;
 use std::time::Duration;

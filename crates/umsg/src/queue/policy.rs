@@ -14,7 +14,6 @@ use super::receive::Found;
 use super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::Hold;
 use crate::holds::{self, Holds, State};
 use crate::lives;
@@ -26,6 +25,7 @@ use crate::sys::process;
 #[cfg(not(loom))]
 use crate::sys::stack::roomy;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 
 /// What calls on a queue do besides what they were made for, when they hold no lock: the face knows how to send to the
 /// dead-letter queue.

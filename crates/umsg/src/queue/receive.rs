@@ -5,13 +5,12 @@ use super::wait::Receipt;
 use super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::order::Priorities;
-use crate::segment::Ring;
-use crate::segment::{Cell, PRIORITIES};
+use crate::segment::{Cell, PRIORITIES, Ring};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 

@@ -7,16 +7,15 @@
 use super::{Engine, batch};
 use crate::arena;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::Hold;
 use crate::holds::{self, Holds};
 use crate::mended;
 use crate::order::Priorities;
-use crate::segment::Ring;
-use crate::segment::Segment;
+use crate::segment::{Ring, Segment};
 use crate::survey::Survey;
 use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
+use crate::trouble::Trouble;
 use crate::waiters::{List, State, Waiters, state};
 use crate::waiters::{NO_SLOT, Node};
 

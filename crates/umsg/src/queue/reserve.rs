@@ -11,7 +11,6 @@ use super::{Engine, Refused, Wakes};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::Hold;
 use crate::holds::{self, Holds, State};
 use crate::order::Priorities;
@@ -19,6 +18,7 @@ use crate::segment::{OnFull, PRIORITIES};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::{List, Waiters};
 
 /// Reserves when it is its turn.

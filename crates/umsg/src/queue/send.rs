@@ -5,13 +5,12 @@ use super::{Engine, Refused, WATCHED};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::lock::STOPPED;
-use crate::segment::Ring;
-use crate::segment::{Cell, OnFull, PRIORITIES};
+use crate::segment::{Cell, OnFull, PRIORITIES, Ring};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::{List, Waiters};
 
 /// Priorities whose list heads share a page of the store.

@@ -6,10 +6,10 @@
 use super::{Engine, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::lock::SLICE;
 use crate::sync::Ordering;
 use crate::sys::clock;
+use crate::trouble::Trouble;
 use crate::waiters::{self, List, State, Waiters};
 use crate::waiters::{NO_SLOT, NODES, Node};
 

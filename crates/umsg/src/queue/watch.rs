@@ -238,8 +238,8 @@ mod polled {
     use super::*;
     use crate::doorbell::helper::{self, Hears};
     use crate::doorbell::{GRACE, PATIENCE, why_not};
-    use crate::error::Trouble;
     use crate::sys::{clock, thread};
+    use crate::trouble::Trouble;
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
     use std::sync::Arc;

@@ -172,6 +172,12 @@ impl From<Trouble> for RecvError {
     }
 }
 
+impl From<crate::trouble::AttachError> for RingError {
+    fn from(error: crate::trouble::AttachError) -> Self {
+        OpenError::from(error).into()
+    }
+}
+
 /// Why a ring was not made or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

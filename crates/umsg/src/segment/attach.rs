@@ -2,9 +2,9 @@
 
 use super::mapped::Segment;
 use super::{LAYOUT_HASH, Layout, MAGIC, Policy, VERSION};
-use crate::error::OpenError;
 use crate::lock::STOPPED;
 use crate::sys::clock::Deadline;
+use crate::trouble::AttachError;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use std::time::Duration;
@@ -21,30 +21,30 @@ pub(crate) const OUT_OF_RANGE: &str = "the header's attributes are out of range"
 const HEADER_BYTES: usize = 32;
 
 /// Maps the segment in a file that is open for reading and writing.
-pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
+pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     attach_by(file, Deadline::after(Duration::from_nanos(STOPPED)))
 }
 
 /// As [`attach`]. The wait for the segment's locks ends at `by`.
-pub(crate) fn attach_by(file: BorrowedFd<'_>, by: Deadline) -> Result<Segment, OpenError> {
+pub(crate) fn attach_by(file: BorrowedFd<'_>, by: Deadline) -> Result<Segment, AttachError> {
     let layout = check(file)?;
     let mut segment = Segment::map(file, layout)?;
     let policy = Policy::read(&segment.fixed().rules)
-        .ok_or(OpenError::Damaged("the queue's policy makes no sense"))?;
+        .ok_or(AttachError::Damaged("the queue's policy makes no sense"))?;
     segment.set_policy(policy);
     segment.settle_home(by)?;
     Ok(segment)
 }
 
 /// Checks that a file that is open for reading is a segment.
-pub(crate) fn check(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
-    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+pub(crate) fn check(file: BorrowedFd<'_>) -> Result<Layout, AttachError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(OpenError::NotAQueue("not a regular file"));
+        return Err(AttachError::NotAQueue("not a regular file"));
     }
     let layout = read_layout(file)?;
     if stat.st_size as u64 != layout.len as u64 {
-        return Err(OpenError::Damaged(
+        return Err(AttachError::Damaged(
             "the file has another length than its header says",
         ));
     }
@@ -52,12 +52,12 @@ pub(crate) fn check(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
 }
 
 /// Reads the header with a system call, so that a file that is too short is an error and not a SIGBUS.
-fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
+fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, AttachError> {
     let mut bytes = [0_u8; HEADER_BYTES];
     let len =
-        rustix::io::pread(file, &mut bytes, 0).map_err(|e| OpenError::from_errno("pread", e))?;
+        rustix::io::pread(file, &mut bytes, 0).map_err(|e| AttachError::from_errno("pread", e))?;
     if len < HEADER_BYTES {
-        return Err(OpenError::NotAQueue(
+        return Err(AttachError::NotAQueue(
             "a file that was cut off within its header, or never had one",
         ));
     }
@@ -65,13 +65,13 @@ fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
         |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
     if u64_at(0) != MAGIC {
-        return Err(OpenError::NotAQueue(
+        return Err(AttachError::NotAQueue(
             "the file does not begin with the magic number",
         ));
     }
     let (version, layout_hash) = (u32_at(8), u32_at(12));
     if version != VERSION || layout_hash != LAYOUT_HASH {
-        return Err(OpenError::OtherVersion {
+        return Err(AttachError::OtherVersion {
             found: version,
             expected: VERSION,
         });
@@ -82,11 +82,11 @@ fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, OpenError> {
         || message_size == 0
         || message_size > LARGEST_MESSAGE
     {
-        return Err(OpenError::Damaged(OUT_OF_RANGE));
+        return Err(AttachError::Damaged(OUT_OF_RANGE));
     }
     let layout = Layout::new(max_messages as usize, message_size as usize);
     if u64_at(24) != layout.len as u64 {
-        return Err(OpenError::Damaged(
+        return Err(AttachError::Damaged(
             "the header's length does not fit its attributes",
         ));
     }

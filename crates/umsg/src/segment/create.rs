@@ -3,10 +3,10 @@
 use super::Ring;
 use super::mapped::Segment;
 use super::{Fixed, Hold, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
-use crate::error::OpenError;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::sys::home::here;
+use crate::trouble::AttachError;
 use rustix::fd::BorrowedFd;
 
 /// What a page holds of each region comes into use at creation.
@@ -18,7 +18,7 @@ pub(crate) fn create(
     layout: Layout,
     mode: u32,
     policy: &Policy,
-) -> Result<Segment, OpenError> {
+) -> Result<Segment, AttachError> {
     set_length(file, layout.len)?;
     let mut segment = Segment::map(file, layout)?;
     let slots = (PAGE / layout.cell_len).min(layout.slots);
@@ -42,19 +42,19 @@ pub(crate) fn create(
 }
 
 /// Gives a new file its length.
-pub(crate) fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), OpenError> {
+pub(crate) fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), AttachError> {
     if cfg!(miri) {
         return Ok(());
     }
     check_file_size_limit(len)?;
-    rustix::fs::ftruncate(file, len as u64).map_err(|e| OpenError::from_errno("ftruncate", e))
+    rustix::fs::ftruncate(file, len as u64).map_err(|e| AttachError::from_errno("ftruncate", e))
 }
 
 /// Growing a file past RLIMIT_FSIZE is answered with a signal that kills: asking first gives an error instead.
-fn check_file_size_limit(len: usize) -> Result<(), OpenError> {
+fn check_file_size_limit(len: usize) -> Result<(), AttachError> {
     let limit = crate::sys::limit::of_file_size();
     if limit.is_some_and(|limit| limit < len as u64) {
-        return Err(OpenError::FileTooLarge { len: len as u64 });
+        return Err(AttachError::FileTooLarge { len: len as u64 });
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use super::{
     Cell, Fifo, Fixed, GRANULE, Hold, Layout, MORE_NOTICES, Memory, NODES, Node, Notice,
     PRIORITIES, Policy,
 };
-use crate::error::{OpenError, Trouble};
 use crate::lives::Lives;
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::clock::Deadline;
 use crate::sys::required;
+use crate::trouble::{AttachError, Trouble};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -45,10 +45,10 @@ impl Lives for Segment {
 
 impl Segment {
     /// Maps a file that is known to have this layout.
-    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, OpenError> {
+    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, AttachError> {
         required::check()?;
         let memory =
-            Memory::map(file, layout.len).map_err(|e| OpenError::of_mapping(e, layout.len))?;
+            Memory::map(file, layout.len).map_err(|e| AttachError::of_mapping(e, layout.len))?;
         Ok(Segment {
             memory,
             layout,
@@ -92,7 +92,7 @@ impl Segment {
     }
 
     /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace. Waits for them until `by`.
-    pub(crate) fn settle_home(&mut self, by: Deadline) -> Result<(), OpenError> {
+    pub(crate) fn settle_home(&mut self, by: Deadline) -> Result<(), AttachError> {
         // Relaxed: stored before the file was linked.
         let home = self.fixed().header.home.load(Ordering::Relaxed);
         self.memory.set_home(home);
@@ -102,7 +102,7 @@ impl Segment {
         let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
         locks
             .try_for_each(|lock| lock.share(by))
-            .map_err(|_| OpenError::Stopped)
+            .map_err(|_| AttachError::Stopped)
     }
 
     /// From now on, memory that comes into use counts in a namespace.

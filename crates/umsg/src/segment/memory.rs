@@ -2,12 +2,12 @@
 
 use super::last_close::LastClose;
 use super::quota::Quota;
-use crate::error::Trouble;
 use crate::lives::{Lives, UNREGISTERED};
 use crate::namespace::{Namespace, life::Registry};
 use crate::sys::file::FileIdentity;
 use crate::sys::home::{here, is_stray};
 use crate::sys::map::{Mapping, PAGE};
+use crate::trouble::Trouble;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::ops::Range;

@@ -18,9 +18,9 @@
 //! A position maps to an entry by a mask. The ring is doubled under both locks by copying its lower half to the upper
 //! one: whatever position an entry stands for, the larger mask leads to it or to its copy.
 
-use crate::error::Trouble;
 use crate::segment::{Cell, Segment};
 use crate::sync::Ordering;
+use crate::trouble::Trouble;
 
 /// The ring of a segment.
 pub(crate) struct Ring<'a> {

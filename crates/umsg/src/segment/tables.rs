@@ -3,9 +3,9 @@
 use super::Ring;
 use super::{ArenaRoots, GRANULE, Hold, Holding, Links, Node, Segment};
 use crate::arena::Ground;
-use crate::error::Trouble;
 use crate::holds::Keeping;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
+use crate::trouble::Trouble;
 use crate::waiters::{List, Lobby};
 
 impl Lobby for Segment {

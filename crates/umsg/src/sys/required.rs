@@ -4,6 +4,7 @@
 //! What each call of the library does if another call is refused stands in `docs/syscalls.md`.
 
 use crate::sys::{futex, process, thread};
+use crate::trouble::AttachError;
 use rustix::io::Errno;
 
 /// A call that the kernel or a sandbox refuses.
@@ -59,4 +60,13 @@ pub(crate) fn check_for_rings() -> Result<(), Refused> {
         libc::recvmsg(NONE, &raw mut nothing, 0)
     };
     refused("recvmsg", received)
+}
+
+impl From<Refused> for AttachError {
+    fn from(refused: Refused) -> AttachError {
+        AttachError::CallRefused {
+            call: refused.call,
+            errno: refused.errno,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Memory for the time of a repair. Not from malloc: a repair may run in a signal handler.
 
-use crate::error::Trouble;
+use crate::trouble::Trouble;
 use std::ops::{Deref, DerefMut};
 
 #[cfg(not(loom))]

@@ -5,10 +5,10 @@ use super::segment::{Fixed, REMOVED};
 use super::wait::Reply;
 use super::{Engine, Refused};
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::{self, List, State};
 use crate::wakes::Wakes;
 

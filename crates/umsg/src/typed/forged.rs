@@ -3,7 +3,6 @@
 use super::Refused;
 use super::segment::REMOVED;
 use super::tests::{call, engine, now};
-use crate::error::Trouble;
 use crate::holds::Holds;
 use crate::lock::{LENT, OWNER_DIED, WAITERS};
 use crate::order::{Shelf, Want};
@@ -11,6 +10,7 @@ use crate::salvage::Salvage as _;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
+use crate::trouble::Trouble;
 use crate::waiters::List;
 use std::time::Duration;
 

@@ -8,7 +8,6 @@ use super::wait::{Call, Seated};
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::Hold;
 use crate::holds::{self, Claim, Holders, Holds, State};
 use crate::lives;
@@ -17,6 +16,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::process;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters;
 use crate::wakes::Wakes;
 

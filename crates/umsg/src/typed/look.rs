@@ -3,10 +3,10 @@
 use super::receive::Taken;
 use super::wait::Call;
 use super::{Engine, Refused};
-use crate::error::Trouble;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::List;
 
 /// A message as it lies in the queue.

@@ -50,7 +50,6 @@ pub(crate) use receive::Taken;
 pub(crate) use wait::Call;
 
 use crate::doorbell::Doorbell;
-use crate::error::Trouble;
 use crate::lock::{Held, Left, LockError};
 use crate::order::Typed;
 use crate::pacing::Pacing;
@@ -58,6 +57,7 @@ use crate::sync::{Ordering, fence_after_rmw};
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::{List, Waiters};
 use crate::wakes::Wakes;
 use segment::{Fixed, LIVE, REMOVED, Segment};

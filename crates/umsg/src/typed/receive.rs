@@ -5,8 +5,8 @@ use super::wait::{Call, Choice, Enlisted, Seated};
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::order::Want;
+use crate::trouble::Trouble;
 use crate::waiters::{self, List};
 use crate::wakes::Wakes;
 

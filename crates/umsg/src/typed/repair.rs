@@ -17,13 +17,13 @@ use super::segment::{Cell, Seat, Segment};
 use super::wait::Reply;
 use crate::arena;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::mended;
 use crate::order::{Shelf, Typed};
 use crate::survey::Survey;
 use crate::sync::Ordering;
 use crate::sys::scratch::Scratch;
+use crate::trouble::Trouble;
 use crate::waiters::NO_SLOT;
 use crate::waiters::{List, State, Waiters, state};
 

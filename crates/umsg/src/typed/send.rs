@@ -4,10 +4,10 @@ use super::wait::{Call, Choice, Enlisted};
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::order::Shelf;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, SECOND};
+use crate::trouble::Trouble;
 use crate::waiters::List;
 use crate::wakes::Wakes;
 

@@ -4,9 +4,9 @@ use super::Engine;
 use super::segment::{Cell, Layout, Segment};
 use crate::arena;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::order::Shelf;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 
 /// Calls `visit` with the cell of each free slot.
 pub(super) fn each_free(

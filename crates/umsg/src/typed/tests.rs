@@ -3,10 +3,10 @@
 use super::segment::{Identity, Layout, Segment, create};
 use super::wait::{Choice, Enlisted, Reply};
 use super::{Call, Engine, Refused, Taken};
-use crate::error::Trouble;
 use crate::order::Want;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
+use crate::trouble::Trouble;
 use crate::waiters::{self, List};
 use std::os::fd::AsFd;
 use std::time::Duration;

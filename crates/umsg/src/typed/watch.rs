@@ -126,11 +126,11 @@ mod polled {
     use super::*;
     use crate::doorbell::helper::{self, Feed, Hears};
     use crate::doorbell::{GRACE, PATIENCE, why_not};
-    use crate::error::Trouble;
     use crate::lock::Held;
     use crate::sync::AtomicU32;
     use crate::sys::clock::{self, Deadline};
     use crate::sys::thread::{self, Thread};
+    use crate::trouble::Trouble;
     use crate::wakes::Wakes;
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;

@@ -6,8 +6,8 @@
 
 use super::shelf::{RECENT, link, target};
 use super::{Kind, Shelf, Typed};
-use crate::error::Trouble;
 use crate::sync::Guarded32;
+use crate::trouble::Trouble;
 
 /// No bucket has as many types, except by damage: 10 are rare among 30,000.
 const BUCKET: usize = 256;

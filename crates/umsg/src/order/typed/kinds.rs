@@ -14,7 +14,7 @@
 
 use super::shelf::{NONE, link, target};
 use super::{Kind, Shelf, Typed};
-use crate::error::Trouble;
+use crate::trouble::Trouble;
 
 /// Types without messages that may stay while new types come.
 pub(super) const IDLE: u32 = 256;

@@ -2,7 +2,7 @@
 
 use super::shelf::{link, target};
 use super::{Place, Shelf, Typed};
-use crate::error::Trouble;
+use crate::trouble::Trouble;
 
 impl<'a, S: Shelf> Typed<'a, S> {
     /// The n-th message in order of arrival, counted from 0. The one found last is remembered together with its number, kept

@@ -39,7 +39,7 @@ mod tree;
 
 pub(crate) use shelf::{Kind, KindRoots, Place, Shelf};
 
-use crate::error::Trouble;
+use crate::trouble::Trouble;
 use shelf::{NONE, link, target};
 
 /// Which message a receiver wants, as the `msgtyp` of msgrcv(2) says it. Types are 1 or more.

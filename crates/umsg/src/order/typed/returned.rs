@@ -5,8 +5,8 @@
 
 use super::shelf::{NONE, link};
 use super::{Kind, Place, Shelf, Typed};
-use crate::error::Trouble;
 use crate::sync::Guarded32;
+use crate::trouble::Trouble;
 
 impl<'a, S: Shelf> Typed<'a, S> {
     /// Adds a message that was removed before, with the sequence number that it had.

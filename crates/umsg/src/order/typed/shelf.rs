@@ -1,7 +1,7 @@
 //! Where the order of typed messages lies: the words, and what a segment has to offer to hold them.
 
-use crate::error::Trouble;
 use crate::sync::{Guarded32, Guarded64};
+use crate::trouble::Trouble;
 
 /// A segment, as a place for the order. Everything is guarded by the queue's one lock.
 pub(crate) trait Shelf {

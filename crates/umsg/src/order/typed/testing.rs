@@ -1,7 +1,7 @@
 //! A shelf in plain memory.
 
 use super::{Kind, KindRoots, Place, Shelf};
-use crate::error::Trouble;
+use crate::trouble::Trouble;
 use std::cell::Cell;
 
 pub(crate) struct Desk {

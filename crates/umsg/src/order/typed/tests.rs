@@ -2,8 +2,8 @@ use super::kinds::IDLE;
 use super::shelf::{NONE, target};
 use super::testing::Desk;
 use super::{Kind, Typed, Want};
-use crate::error::Trouble;
 use crate::sync::{Guarded32, Guarded64};
+use crate::trouble::Trouble;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

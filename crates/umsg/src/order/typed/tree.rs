@@ -6,8 +6,8 @@
 
 use super::shelf::{NONE, link, target};
 use super::{Kind, Shelf, Typed};
-use crate::error::Trouble;
 use crate::sync::Guarded32;
+use crate::trouble::Trouble;
 
 /// The tree of a million types has no path as long as this: 60 steps are likely, 80 would be a wonder.
 const DEPTH: usize = 256;

@@ -8,12 +8,12 @@ use super::super::receive::{Found, Taken};
 use super::super::wait::Receipt;
 use super::super::{Engine, Refused, Wakes};
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::lock::SLICE;
 use crate::segment::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 

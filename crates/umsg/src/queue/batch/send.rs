@@ -6,13 +6,12 @@ use super::super::{Engine, Refused};
 use super::wait::Turn;
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::lock::SLICE;
-use crate::segment::Ring;
-use crate::segment::{Cell, OnFull, Segment, SenderSide};
+use crate::segment::{Cell, OnFull, Ring, Segment, SenderSide};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 
 /// How far ahead the cells that will be written are fetched. See `queue/send.rs`; within a batch they come faster.
 const AHEAD: u64 = 8;

@@ -14,12 +14,12 @@ use super::super::wait::{End, Enlisted, finish_early};
 use super::super::{Engine, Refused, Wakes};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::lives::Lives;
 use crate::lock::SLICE;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
+use crate::trouble::Trouble;
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::counters::Event;
-use crate::error::Trouble;
+use crate::trouble::Trouble;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {

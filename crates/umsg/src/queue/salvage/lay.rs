@@ -4,12 +4,12 @@ use super::super::wait::lose_message;
 use super::{Home, Kept, Salvage};
 use crate::arena;
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::{self, Holds, State as HoldState};
 use crate::order::Priorities;
 use crate::salvage::Real;
 use crate::segment::Ring;
 use crate::sync::Ordering;
+use crate::trouble::Trouble;
 use crate::waiters::NO_SLOT;
 use crate::waiters::{List, Waiters};
 

@@ -1,10 +1,10 @@
 //! Both locks of a queue that is made anew.
 
 use super::super::Engine;
-use crate::error::Trouble;
 use crate::lock::{Held, Left, Lock};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 
 /// Both locks, and how their last owners left them.
 pub(super) struct Both<'a> {

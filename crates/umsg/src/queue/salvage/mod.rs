@@ -26,7 +26,6 @@ mod survey;
 
 use super::{Engine, Refused};
 use crate::crash::crash_point;
-use crate::error::Trouble;
 use crate::holds::Holds;
 use crate::lives::Lives;
 use crate::lock::Lock;
@@ -35,6 +34,7 @@ use crate::salvage::{self, Real, Salvaged};
 use crate::segment::{Cell, PRIORITIES};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::trouble::Trouble;
 use crate::waiters::Waiters;
 use crate::wakes::Wakes;
 use locks::Both;

@@ -3,10 +3,10 @@
 use super::super::Engine;
 use super::super::label::priority_of;
 use super::super::send::FIFOS_A_PAGE;
-use crate::error::Trouble;
 use crate::salvage::Real;
 use crate::segment::{Cell, PRIORITIES};
 use crate::sync::Ordering;
+use crate::trouble::Trouble;
 use crate::waiters::NODES;
 
 impl Engine {

@@ -173,6 +173,12 @@ impl From<FileError> for OpenError {
     }
 }
 
+impl From<crate::trouble::AttachError> for OpenError {
+    fn from(error: crate::trouble::AttachError) -> Self {
+        crate::error::OpenError::from(error).into()
+    }
+}
+
 /// What a segment of either kind can be refused for.
 impl From<crate::error::OpenError> for OpenError {
     fn from(error: crate::error::OpenError) -> Self {

@@ -1,8 +1,8 @@
 //! Attaching to a System V queue's segment: nothing in the file is believed before it was checked.
 
 use super::{Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, VERSION};
-use crate::error::OpenError;
 use crate::segment::{OUT_OF_RANGE, set_length};
+use crate::trouble::AttachError;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use std::mem::offset_of;
@@ -11,7 +11,7 @@ use std::mem::offset_of;
 const NO_MAGIC: &str = "the file does not begin with the magic number";
 
 /// Maps the segment in a file that is open for reading and writing.
-pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, OpenError> {
+pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let layout = summary(file)?.layout;
     let mut segment = Segment::map(file, layout)?;
     segment.settle_home()?;
@@ -53,7 +53,7 @@ pub(crate) fn is_marked_removed(len: u64) -> bool {
 }
 
 /// Marks the file of a removed queue, open for writing, for those who may not open it.
-pub(crate) fn mark_removed(file: BorrowedFd<'_>) -> Result<(), OpenError> {
+pub(crate) fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     let summary = summary(file)?;
     match summary.is_removed {
         true => set_length(file, removed_len(summary.layout.len)),
@@ -63,31 +63,31 @@ pub(crate) fn mark_removed(file: BorrowedFd<'_>) -> Result<(), OpenError> {
 
 /// Says in a queue's file, open for writing, that the queue is removed, for those who have it mapped: see
 /// [`Engine::remove_unlocked`](crate::typed::Engine::remove_unlocked). One that is too short has nobody who could read it there.
-pub(crate) fn write_removed(file: BorrowedFd<'_>) -> Result<(), OpenError> {
+pub(crate) fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     use super::fixed::{REMOVED, Rights};
     let at = offset_of!(Fixed, rights) + offset_of!(Rights, state);
-    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
     if (stat.st_size as u64) < (at + size_of_val(&REMOVED)) as u64 {
         return Ok(());
     }
     let written = rustix::io::pwrite(file, &REMOVED.to_ne_bytes(), at as u64);
     written
         .map(drop)
-        .map_err(|e| OpenError::from_errno("pwrite", e))
+        .map_err(|e| AttachError::from_errno("pwrite", e))
 }
 
 /// Checks that a file that is open for reading is a System V queue's segment, and says what is in its header.
-pub(crate) fn summary(file: BorrowedFd<'_>) -> Result<Summary, OpenError> {
+pub(crate) fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
     use super::fixed::{Header, Hub, REMOVED, Rights};
-    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(OpenError::NotAQueue("not a regular file"));
+        return Err(AttachError::NotAQueue("not a regular file"));
     }
     let bytes = Bytes::read(file)?;
     let layout = bytes.layout()?;
     let is_marked = stat.st_size as u64 == removed_len(layout.len) as u64;
     if !is_marked && stat.st_size as u64 != layout.len as u64 {
-        return Err(OpenError::Damaged(
+        return Err(AttachError::Damaged(
             "the file has another length than its header says",
         ));
     }
@@ -121,12 +121,12 @@ const BEGINNING: usize = offset_of!(Fixed, hub) + 128;
 
 impl Bytes {
     /// Reads with a system call, so that a file that is too short is an error and not a SIGBUS.
-    fn read(file: BorrowedFd<'_>) -> Result<Bytes, OpenError> {
+    fn read(file: BorrowedFd<'_>) -> Result<Bytes, AttachError> {
         let mut bytes = [0; BEGINNING];
         let len = rustix::io::pread(file, &mut bytes, 0)
-            .map_err(|e| OpenError::from_errno("pread", e))?;
+            .map_err(|e| AttachError::from_errno("pread", e))?;
         if len < BEGINNING {
-            return Err(OpenError::NotAQueue(
+            return Err(AttachError::NotAQueue(
                 "a file that was cut off within its header, or never had one",
             ));
         }
@@ -143,7 +143,7 @@ impl Bytes {
         u64::from(self.u32_at(at)) | u64::from(self.u32_at(at + 4)) << 32
     }
 
-    fn layout(&self) -> Result<Layout, OpenError> {
+    fn layout(&self) -> Result<Layout, AttachError> {
         use super::fixed::Header;
         let version = self.u32_at(offset_of!(Header, version));
         let layout_hash = self.u32_at(offset_of!(Header, layout_hash));
@@ -151,23 +151,23 @@ impl Bytes {
         match (self.u64_at(offset_of!(Header, magic)) == MAGIC, is_ours) {
             (true, true) => {}
             (true, false) => {
-                return Err(OpenError::OtherVersion {
+                return Err(AttachError::OtherVersion {
                     found: version,
                     expected: VERSION,
                 });
             }
             // One word alone: a repair writes it.
-            (false, true) => return Err(OpenError::Damaged(NO_MAGIC)),
-            (false, false) => return Err(OpenError::NotAQueue(NO_MAGIC)),
+            (false, true) => return Err(AttachError::Damaged(NO_MAGIC)),
+            (false, false) => return Err(AttachError::NotAQueue(NO_MAGIC)),
         }
         let capacity = self.u64_at(offset_of!(Header, capacity));
         let msgmax = self.u32_at(offset_of!(Header, msgmax));
         if capacity > MOST_BYTES || msgmax > LONGEST {
-            return Err(OpenError::Damaged(OUT_OF_RANGE));
+            return Err(AttachError::Damaged(OUT_OF_RANGE));
         }
         let layout = Layout::new(capacity, msgmax as usize);
         if self.u64_at(offset_of!(Header, len)) != layout.len as u64 {
-            return Err(OpenError::Damaged(
+            return Err(AttachError::Damaged(
                 "the header's length does not fit its limits",
             ));
         }

@@ -1,11 +1,11 @@
 //! Making a System V queue's segment.
 
 use super::{Fixed, LAYOUT_HASH, LIVE, Layout, MAGIC, Seat, Segment, VERSION};
-use crate::error::OpenError;
 use crate::holds::Hold;
 use crate::segment::set_length;
 use crate::sync::Ordering;
 use crate::sys::clock;
+use crate::trouble::AttachError;
 use crate::waiters::NODES;
 use rustix::fd::BorrowedFd;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -33,7 +33,7 @@ pub(crate) fn create(
     file: BorrowedFd<'_>,
     layout: Layout,
     identity: &Identity,
-) -> Result<Segment, OpenError> {
+) -> Result<Segment, AttachError> {
     set_length(file, layout.len)?;
     let segment = Segment::map(file, layout)?;
     segment.provide(0, size_of::<Fixed>())?;

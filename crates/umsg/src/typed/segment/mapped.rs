@@ -4,7 +4,6 @@ use super::layout::CELL;
 use super::{Cell, Fixed, Layout, Seat};
 use crate::arena;
 use crate::arena::{ArenaRoots, GRANULE};
-use crate::error::{OpenError, Trouble};
 use crate::holds::{Hold, Holding};
 use crate::lives::Lives;
 use crate::lock::STOPPED;
@@ -14,6 +13,7 @@ use crate::segment::{Memory, Quota};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::required;
+use crate::trouble::{AttachError, Trouble};
 use crate::waiters::{Links, NODES, Node};
 use crate::{holds, waiters};
 use rustix::fd::BorrowedFd;
@@ -51,10 +51,10 @@ impl Lives for Segment {
 
 impl Segment {
     /// Maps a file that is known to have this layout.
-    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, OpenError> {
+    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, AttachError> {
         required::check()?;
         let memory =
-            Memory::map(file, layout.len).map_err(|e| OpenError::of_mapping(e, layout.len))?;
+            Memory::map(file, layout.len).map_err(|e| AttachError::of_mapping(e, layout.len))?;
         Ok(Segment { memory, layout })
     }
 
@@ -80,7 +80,7 @@ impl Segment {
     }
 
     /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace.
-    pub(crate) fn settle_home(&mut self) -> Result<(), OpenError> {
+    pub(crate) fn settle_home(&mut self) -> Result<(), AttachError> {
         // Relaxed: stored before the file was linked.
         let home = self.fixed().header.home.load(Ordering::Relaxed);
         self.memory.set_home(home);
@@ -91,7 +91,7 @@ impl Segment {
         let mut locks = [&self.fixed().hub.lock].into_iter();
         locks
             .try_for_each(|lock| lock.share(end))
-            .map_err(|_| OpenError::Stopped)
+            .map_err(|_| AttachError::Stopped)
     }
 
     /// The same mapping once more: it stays until nobody uses it.
