@@ -1,7 +1,7 @@
 //! What users of a namespace left that were killed, and would have removed themselves.
 
+use crate::last_close::{all_unused, remove_all_unused};
 use crate::namespace::{Namespace, NamespaceError};
-use crate::segment::last_close::{all_unused, remove_all_unused};
 use std::ffi::OsString;
 
 /// What [`Namespace::left_over`] found, or [`Namespace::sweep`] removed.

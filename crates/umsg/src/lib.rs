@@ -65,6 +65,8 @@ mod holds;
 #[allow(unsafe_code, reason = "copies in and out of a message's place")]
 mod in_place;
 #[cfg(not(loom))]
+mod last_close;
+#[cfg(not(loom))]
 mod left_over;
 mod lives;
 mod lock;

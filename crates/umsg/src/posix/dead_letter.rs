@@ -13,10 +13,11 @@ use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::error::OpenError;
 use crate::in_place::InPlace;
+use crate::last_close;
 use crate::lock::STOPPED;
 use crate::namespace::{DeadLetterLabel, Namespace};
 use crate::queue::{Chore, Engine, Grip};
-use crate::segment::{self, Segment};
+use crate::segment::Segment;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
 use rustix::fd::BorrowedFd;
@@ -121,7 +122,7 @@ pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
 
 /// As [`undelivered`], of a queue's file.
 pub(super) fn undelivered_of(file: BorrowedFd<'_>, namespace: &Namespace) -> Option<Undelivered> {
-    let label = segment::dead_letter_label(file)?;
+    let label = last_close::dead_letter_label(file)?;
     let owner = rustix::fs::fstat(file).ok()?.st_uid;
     match name(namespace, label, owner) {
         Some(name) => open(&name, namespace, owner, unhurried()).err(),
@@ -135,9 +136,9 @@ pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else {
         return false;
     };
-    let is = segment::dead_letter_label(file);
+    let is = last_close::dead_letter_label(file);
     match namespace.label_of(stat.st_ino, stat.st_uid) {
-        Some(label) if is != Some(label) => segment::set_dead_letter_label(file, label),
+        Some(label) if is != Some(label) => last_close::set_dead_letter_label(file, label),
         _ => false,
     }
 }

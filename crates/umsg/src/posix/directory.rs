@@ -3,10 +3,10 @@
 use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::error::{OpenError, UnlinkError};
+use crate::last_close;
 use crate::namespace::{
     DeadLetterLabel, FileAccess, FileError, Namespace, NamespaceError, QueueName,
 };
-use crate::segment;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -96,7 +96,7 @@ impl<'a> Labelled<'a> {
         let file = namespace
             .open_queue_file(name, FileAccess::Read, true)
             .ok()?;
-        let label = segment::dead_letter_label(file.as_fd())?;
+        let label = last_close::dead_letter_label(file.as_fd())?;
         Some(Labelled {
             namespace,
             file,

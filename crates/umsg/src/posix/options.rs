@@ -4,11 +4,11 @@ use super::access::{Access, file_mode, is_granted};
 use super::queue::Queue;
 use crate::crash::crash_point;
 use crate::error::OpenError;
+use crate::last_close::{self, LastClose};
 use crate::namespace::{
     FileAccess, FileError, Hold, Limits, NameError, Namespace, NewDeadLetterLabel, Patience,
     QueueName, Removal, Unpublished, hold, hold_unnamed,
 };
-use crate::segment::last_close::{self, LastClose};
 use crate::segment::{self, Layout, OnFull, Policy, Quota, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -338,7 +338,7 @@ impl OpenOptions {
             return Err(OpenError::PermissionDenied);
         }
         if let Some(last_close) = last_close {
-            segment.set_last_close(last_close);
+            segment.set_last_close(Box::new(last_close));
         }
         Ok(Queue::new(segment, self.access, stat))
     }
@@ -451,7 +451,7 @@ impl OpenOptions {
         segment.set_quota(quota);
         if self.policy.remove_on_last_close && self.counted {
             hold_unnamed(new.file()).map_err(|e| OpenError::from_errno("flock", e))?;
-            segment.set_last_close(LastClose::new(namespace, name));
+            segment.set_last_close(Box::new(LastClose::new(namespace, name)));
         }
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         crash_point!(CREATE_UNNAMED);

@@ -5,11 +5,11 @@ use super::dead_letter;
 use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
+use crate::last_close::LastClose;
 use crate::lock::STOPPED;
 use crate::namespace::{Hold, Namespace, QueueName, hold, whereabouts};
 use crate::pacing::Waiting;
 use crate::queue::{Engine, Refused, Taken};
-use crate::segment::last_close::LastClose;
 use crate::segment::{self, Quota, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -132,7 +132,7 @@ impl Queue {
         }
         let mut segment = segment::attach(file.as_ref().map_or(descriptor, AsFd::as_fd))?;
         if let Some(last_close) = last_close {
-            segment.set_last_close(last_close);
+            segment.set_last_close(Box::new(last_close));
         }
         if let Some((namespace, _)) = found {
             segment.set_quota(Quota::of(namespace));

@@ -1,9 +1,8 @@
 //! A segment as it is: a mapped file.
 
-use super::last_close::LastClose;
 use super::quota::Quota;
 use super::{
-    Cell, Fifo, Fixed, GRANULE, Hold, Layout, MORE_NOTICES, Memory, NODES, Node, Notice,
+    Cell, Fifo, Fixed, GRANULE, Hold, LastUse, Layout, MORE_NOTICES, Memory, NODES, Node, Notice,
     PRIORITIES, Policy,
 };
 use crate::lives::Lives;
@@ -111,7 +110,7 @@ impl Segment {
     }
 
     /// Who lets go of it by unmapping it last removes it. Before it is shared.
-    pub(crate) fn set_last_close(&mut self, last_close: LastClose) {
+    pub(crate) fn set_last_close(&mut self, last_close: LastUse) {
         self.memory.set_last_close(last_close);
         self.fixed().rules.note_use();
     }

@@ -1,6 +1,5 @@
 //! The memory of a segment: a mapped file whose pages come into use one after another, and count in a namespace.
 
-use super::last_close::LastClose;
 use super::quota::Quota;
 use crate::lives::{Lives, UNREGISTERED};
 use crate::namespace::{Namespace, life::Registry};
@@ -10,8 +9,13 @@ use crate::sys::map::{Mapping, PAGE};
 use crate::trouble::Trouble;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::fmt::Debug;
 use std::ops::Range;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+
+/// Dropped when the last user of a mapping lets go of it. That removes the file of a queue that goes with its last user.
+pub(crate) type LastUse = Box<dyn Debug + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 /// How many bytes of a file are read at once for a copy.
 const CHUNK: usize = 16 * PAGE;
@@ -37,7 +41,7 @@ pub(crate) struct Memory {
 struct Mapped {
     map: Mapping,
     /// Of a queue that goes with its last user. Behind the mapping, which is what holds it: fields are dropped in this order.
-    last_close: Option<LastClose>,
+    last_close: Option<LastUse>,
 }
 
 /// The address of a mapping, at hand without asking the mapping that others share.
@@ -117,7 +121,7 @@ impl Memory {
     }
 
     /// The mapping holds a queue that goes with its last user. Before it is shared.
-    pub(crate) fn set_last_close(&mut self, last_close: LastClose) {
+    pub(crate) fn set_last_close(&mut self, last_close: LastUse) {
         if let Some(mapped) = Arc::get_mut(&mut self.map) {
             mapped.last_close = Some(last_close);
         }

@@ -24,8 +24,6 @@ mod cell;
 #[cfg(not(loom))]
 mod create;
 mod fixed;
-#[cfg(not(loom))]
-pub(crate) mod last_close;
 mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
@@ -48,13 +46,11 @@ pub(crate) use fixed::NOTICES;
 pub(crate) use fixed::{Fixed, LEVEL1, Notice, Ownership, SenderSide};
 #[cfg(not(loom))]
 pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};
-#[cfg(not(loom))]
-pub(crate) use last_close::{dead_letter_label, set_dead_letter_label};
 pub(crate) use layout::{Layout, MORE_NOTICES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;
 #[cfg(not(loom))]
-pub(crate) use memory::Memory;
+pub(crate) use memory::{LastUse, Memory};
 pub use policy::OnFull;
 pub(crate) use policy::{Policy, Rules};
 #[cfg(not(loom))]

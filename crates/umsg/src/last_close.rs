@@ -1,9 +1,8 @@
 //! A queue that goes when nobody has it open any more, as somebody sees it who has. How that is done is in
 //! `namespace/transient/`; the word that says whether it is due is here.
 
-use super::fixed::Fixed;
-use super::{MAGIC, Rules};
 use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};
+use crate::segment::{Fixed, MAGIC, Rules};
 use crate::sys::stack::roomy;
 use rustix::fd::BorrowedFd;
 use std::cell::{Cell, RefCell};
