@@ -145,6 +145,19 @@ pub const OPERATIONS: &[Operation] = &[
         };
         returned(result)
     }),
+    row("set the times to now", Write, CHANGES, |path, _| {
+        let text = text(path);
+        // SAFETY: a path that ends with a NUL, and no times, which means now; links are not followed.
+        let result = unsafe {
+            libc::utimensat(
+                libc::AT_FDCWD,
+                text.as_ptr(),
+                std::ptr::null(),
+                libc::AT_SYMLINK_NOFOLLOW,
+            )
+        };
+        returned(result)
+    }),
     row("set an attribute", Own, CHANGES, |path, _| {
         let acl = [2, 0, 0, 0, 1, 0, 7, 0, 0xff, 0xff, 0xff, 0xff];
         let flags = rustix::fs::XattrFlags::empty();

@@ -271,7 +271,7 @@ impl Stage {
         match (kind, &parts[..]) {
             (Kind::Queue | Kind::Transient, ["mq", name, ..]) => format!("mq/{name}"),
             (Kind::Queue, ["msg", index]) => self.label_of(index).unwrap_or_default(),
-            (Kind::Label | Kind::Ring, _) => entry.path.clone(),
+            (Kind::Ring, _) => entry.path.clone(),
             (Kind::Socket, ["ring", name]) => self.ring_of(name).unwrap_or_default(),
             _ => String::new(),
         }
