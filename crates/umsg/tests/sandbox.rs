@@ -4,6 +4,8 @@ mod support;
 
 #[path = "sandbox/calls.rs"]
 mod calls;
+#[path = "sandbox/changing.rs"]
+mod changing;
 #[path = "sandbox/containers.rs"]
 mod containers;
 #[path = "sandbox/listing.rs"]

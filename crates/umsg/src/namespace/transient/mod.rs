@@ -63,6 +63,9 @@ const FILE: &str = "queue";
 /// The directory's. Others find the file, whose own mode says what they may do with it.
 const MODE: u32 = 0o711;
 
+/// How often a name is looked up again if it is a file and a directory by turns.
+const ATTEMPTS: u32 = 100;
+
 /// What became of a lock on a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
@@ -85,7 +88,7 @@ impl Namespace {
         access: FileAccess,
         nonblocking: bool,
     ) -> Result<(OwnedFd, bool), FileError> {
-        loop {
+        for _ in 0..ATTEMPTS {
             match self.open_file_in(POSIX, name, access, nonblocking) {
                 Err(error @ (FileError::Directory | FileError::Denied)) => {
                     // Who only reads, and may not list the directory, is refused before he is told that it is one.
@@ -115,6 +118,7 @@ impl Namespace {
                 }
             }
         }
+        Err(FileError::of("open", Errno::AGAIN))
     }
 }
 
