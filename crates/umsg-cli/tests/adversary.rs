@@ -22,7 +22,8 @@ mod support;
 #[path = "adversary/victims.rs"]
 mod victims;
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use actor::{Actor, User};
 use objects::{Entry, KINDS, Kind, grants, kind};
@@ -34,17 +35,20 @@ use support::compiler::Workshop;
 const SUCCESS: &str = "done";
 /// After so many failed cells a test gives up.
 const MOST_FAILURES: usize = 12;
+/// The longest description of a failed cell, in characters: logs keep the last lines only.
+const LONGEST_LINE: usize = 500;
 
-/// The cells that failed.
+/// The cells that failed, one line each: user, object, operation, the expected result, and the result with its victim.
 #[derive(Default)]
 struct Failures(Vec<String>);
 
 impl Failures {
-    /// Notes a failed cell; whether it was one.
+    /// Notes a failed cell. Returns whether the cell failed.
     fn note(&mut self, cell: &str, result: Result<(), String>) -> bool {
         if let Err(error) = &result {
-            eprintln!("failed: {cell}: {error}");
-            self.0.push(format!("{cell}: {error}"));
+            eprintln!("{cell}: {error}");
+            let line = format!("failed: {cell}: {}", error.replace('\n', " "));
+            self.0.push(line.chars().take(LONGEST_LINE).collect());
         }
         let failures = self.0.len();
         assert!(failures < MOST_FAILURES, "{}", self.0.join("\n"));
@@ -75,20 +79,21 @@ fn is_root() -> bool {
     root
 }
 
-/// A process of a user that tries the operations of a table, each when its number is ordered, and keeps what it holds of them as long as it lives.
-fn adversary(user: User, acts: Vec<Act>, path: &Path, own: &Path) -> Result<Actor, String> {
-    let (path, own) = (path.to_owned(), own.to_owned());
+/// Starts a process of a user that tries operations on paths, each when its number is ordered, and keeps all descriptors of them as long as it lives.
+fn adversary(user: User, acts: Vec<(Act, PathBuf)>, own: &Path) -> Result<Actor, String> {
+    let own = own.to_owned();
     let adversary = Actor::start(user, user.name, move || {
         let mut held = Vec::new();
-        Ok(
-            move |order: &str| match acts[order.parse::<usize>().unwrap()](&path, &own) {
+        Ok(move |order: &str| {
+            let (act, path) = &acts[order.parse::<usize>().unwrap()];
+            match act(path, &own) {
                 Ok(more) => {
                     held.extend(more);
                     Ok(SUCCESS.to_owned())
                 }
                 Err(error) => Ok(error.to_string()),
-            },
-        )
+            }
+        })
     });
     adversary.answer()?;
     Ok(adversary)
@@ -109,7 +114,6 @@ fn everything_in_a_namespace_is_of_a_known_kind_and_grants_what_its_maker_asked_
 }
 
 fn grants_what_was_asked_for(stage: &Stage, entry: &Entry) -> Result<(), String> {
-    use std::os::unix::fs::MetadataExt;
     let kind = kind(entry)?;
     let (_, _, most) = KINDS.iter().find(|row| row.0 == kind).unwrap();
     let place = stage.place_of(entry, kind);
@@ -142,13 +146,20 @@ fn cell(
     (user, entry, operations): (User, &Entry, &[&Operation]),
 ) -> Result<bool, String> {
     let path = stage.space.join(&entry.path);
-    let acts = operations.iter().map(|operation| operation.act).collect();
-    let adversary = adversary(user, acts, &path, &stage.own())?;
+    let acts = operations
+        .iter()
+        .map(|operation| (operation.act, path.clone()));
+    let adversary = adversary(user, acts.collect(), &stage.own())?;
     let mut harmful = false;
     for (number, operation) in operations.iter().enumerate() {
         if adversary.ask(&number.to_string())? == SUCCESS {
             if !grants(user, entry, operation.needs) {
-                return Err(format!("{} was not refused", operation.name));
+                return Err(format!(
+                    "expected that the system refuses {:?}, got success: the mode is {:o}, the owner {}",
+                    operation.name,
+                    entry.meta.mode() & 0o7777,
+                    entry.meta.uid(),
+                ));
             }
             harmful = true;
         }
@@ -160,9 +171,14 @@ fn cell(
             skipped: &skipped,
             spoiled: "",
         };
-        stage.round(command, without)?;
+        stage.round(command, without).map_err(unharmed)?;
     }
     Ok(harmful)
+}
+
+/// Describes the failure of a round.
+fn unharmed(error: String) -> String {
+    format!("expected that the victims go on, got {error}")
 }
 
 /// All cells of the table, of which some are tried together. Those together that do harm are tried one by one to name them.
@@ -173,10 +189,26 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
+    /// Tries all operations on an entry: those that the modes refuse together, as one process can try them all. Of the others, each that changes
+    /// the entry is tried alone.
+    fn try_all(&mut self, user: User, at: usize, entry: &Entry) {
+        let is_granted = |operation: &&Operation| grants(user, entry, operation.needs);
+        let (granted, refused): (Vec<_>, Vec<_>) = OPERATIONS.iter().partition(is_granted);
+        let (changing, others): (Vec<_>, Vec<_>) =
+            granted.into_iter().partition(|operation| operation.changes);
+        self.try_together(user, at, &refused);
+        self.try_together(user, at, &others);
+        for operation in &changing {
+            self.try_together(user, at, &[operation]);
+        }
+    }
+
     /// Tries operations on the entry at a position: inodes and random names differ on a new stage, but the order of the entries does not.
     fn try_together(&mut self, user: User, at: usize, operations: &[&Operation]) {
         let entries = self.stage.entries();
-        let Some(entry) = entries.get(at) else { return };
+        let Some(entry) = entries.get(at).filter(|_| !operations.is_empty()) else {
+            return;
+        };
         let done = cell(&mut self.stage, self.command, (user, entry, operations));
         let changes = operations.iter().any(|operation| operation.changes);
         if done.is_err() || done == Ok(true) && changes {
@@ -209,14 +241,9 @@ fn what_a_stranger_does_to_an_object_harms_nobody_else() {
         stage: Failures::default().stage(&command),
         failures: Failures::default(),
     };
-    let (changing, others): (Vec<_>, Vec<_>) =
-        OPERATIONS.iter().partition(|operation| operation.changes);
-    for at in 0..table.stage.entries().len() {
+    for (at, entry) in table.stage.entries().iter().enumerate() {
         for user in [STRANGER, MEMBER] {
-            table.try_together(user, at, &others);
-            for operation in &changing {
-                table.try_together(user, at, &[operation]);
-            }
+            table.try_all(user, at, entry);
         }
     }
     table.failures.expect_none();
@@ -248,15 +275,7 @@ fn what_a_stranger_puts_where_nothing_is_harms_nobody_else() {
 /// Puts something under a name that the victims are about to use, and lets them.
 fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), String> {
     let newcomers = stage.newcomers();
-    let own = stage.own();
-    let mut planted = Vec::new();
-    for path in names::expand(name, &newcomers.pids()) {
-        let path = stage.space.join(path);
-        let adversary = adversary(STRANGER, vec![act], &path, &own)?;
-        if adversary.ask("0")? == SUCCESS {
-            planted.push((adversary, path));
-        }
-    }
+    let (_adversary, planted) = put_all(stage, name, &newcomers.pids(), act)?;
     if planted.is_empty() {
         return Ok(());
     }
@@ -266,10 +285,32 @@ fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), 
     };
     let done = stage.round_with(command, without, &newcomers);
     let done = done.and_then(|()| stage.collect_garbage(command, without));
-    for (_, path) in &planted {
+    for path in &planted {
         names::remove(path);
     }
-    done
+    done.map_err(unharmed)
+}
+
+/// Has the stranger put something under each path that a name stands for. Returns the stranger, and the paths where it could.
+fn put_all(
+    stage: &Stage,
+    name: &str,
+    pids: &[u32],
+    act: Act,
+) -> Result<(Actor, Vec<PathBuf>), String> {
+    let paths = names::expand(name, pids);
+    let acts: Vec<_> = paths
+        .iter()
+        .map(|path| (act, stage.space.join(path)))
+        .collect();
+    let adversary = adversary(STRANGER, acts.clone(), &stage.own())?;
+    let mut put = Vec::new();
+    for (number, (_, path)) in acts.into_iter().enumerate() {
+        if adversary.ask(&number.to_string())? == SUCCESS {
+            put.push(path);
+        }
+    }
+    Ok((adversary, put))
 }
 
 #[test]
@@ -303,16 +344,9 @@ fn what_a_stranger_puts_into_a_namespace_before_its_first_user_harms_nobody() {
 /// Puts something into a namespace that nobody has used, and has the victims come.
 fn plant_first(command: &Path, name: &str, act: Act) -> Result<(), String> {
     let mut stage = Stage::at_boot();
-    let own = stage.own();
-    let mut adversaries = Vec::new();
-    let mut is_harmful = false;
-    for path in names::expand(name, &[]) {
-        let adversary = adversary(STRANGER, vec![act], &stage.space.join(path), &own)?;
-        is_harmful |= adversary.ask("0")? == SUCCESS;
-        adversaries.push(adversary);
-    }
-    match is_harmful {
-        true => stage.open(command),
-        false => Ok(()),
+    let (_adversary, put) = put_all(&stage, name, &[], act)?;
+    match put.is_empty() {
+        true => Ok(()),
+        false => stage.open(command).map_err(unharmed),
     }
 }

@@ -56,7 +56,7 @@ pub const KINDS: &[(Kind, u32, u32)] = &[
     (Next, libc::S_IFREG, 0o044),
     (Ring, libc::S_IFREG, 0o066),
     (Socket, libc::S_IFSOCK, 0o066),
-    (Bell, libc::S_IFIFO, 0o066),
+    (Bell, libc::S_IFIFO, 0),
     (DeadLetter, libc::S_IFLNK, 0o777),
     (Life, libc::S_IFREG, 0o044),
     (Temporary, libc::S_IFREG, 0),
@@ -80,7 +80,6 @@ pub fn kind(entry: &Entry) -> Result<Kind, String> {
     let kind = match parts[..] {
         [""] => Top,
         [".namespace"] => Record,
-        [name] if name.starts_with(".bell-") => Bell,
         [name] if name.starts_with(".dead-") => DeadLetter,
         [name] if name.starts_with(".life-") => Life,
         [_] if is_directory => Directory,

@@ -76,8 +76,17 @@ impl Stage {
         let mut setup = Command::new(command);
         setup.arg("setup").arg("--dir").arg(&stage.space);
         ended_well(&support::finish(&mut setup, b""), "umsg setup")?;
+        stage.keep_queues_small(command)?;
         stage.open(command)?;
         Ok(stage)
+    }
+
+    /// Sets limits that keep the files of System V queues short: `umsg doctor` reads a file of the default length for 0.2 s.
+    fn keep_queues_small(&self, command: &Path) -> Result<(), String> {
+        let mut limits = Command::new(command);
+        limits.args(["limits", "--max-qbytes", "16K"]);
+        limits.env("UMSG_DIR", &self.space);
+        ended_well(&support::finish(&mut limits, b""), "umsg limits")
     }
 
     /// The directories that tmpfiles.d(5) makes at boot, as `umsg setup --print-tmpfiles` says, and no victim yet.
