@@ -8,6 +8,8 @@ mod calls;
 mod changing;
 #[path = "sandbox/containers.rs"]
 mod containers;
+#[path = "sandbox/expected.rs"]
+mod expected;
 #[path = "sandbox/listing.rs"]
 mod listing;
 #[path = "sandbox/matrix.rs"]

@@ -1,6 +1,7 @@
-//! Each system call refused on each path: it works by another way, or the path's first call fails and names what was refused.
+//! Each system call refused on each path. The path works by another way, or its first call fails and names the refused call: `expected` says which.
 
 use super::calls::CALLS;
+use super::expected::{Expected, expected};
 use super::paths::{LONG, PATHS, Path, furnish};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
@@ -59,13 +60,16 @@ fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -
             }
         }
     });
-    match child.wait(LONG + LONG) {
-        Some(Exit::Code(0 | NAMED)) => None,
-        end => Some(format!(
-            "{}, {name} refused with errno {errno}: {end:?}",
-            path.name
-        )),
-    }
+    let expected = expected(path.name, name);
+    let result = match child.wait(LONG + LONG) {
+        Some(Exit::Code(0)) => Ok(Expected::Works),
+        Some(Exit::Code(NAMED)) => Ok(Expected::Fails),
+        end => Err(end),
+    };
+    (result != Ok(expected)).then(|| {
+        let path = path.name;
+        format!("{path}, {name} refused with errno {errno}: expected {expected:?}, got {result:?}")
+    })
 }
 
 /// Each part takes every fourth call: they run side by side.

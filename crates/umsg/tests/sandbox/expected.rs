@@ -1,0 +1,149 @@
+//! The expected results of the matrix: which paths fail where a system call is refused, with whatever errno.
+
+/// The result of a path where a system call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// The path works without the call, or does not make it.
+    Works,
+    /// The first call of the path fails, and the error names the system call.
+    Fails,
+}
+
+/// A set of paths, by name.
+enum Which {
+    All,
+    AllBut(&'static [&'static str]),
+    Only(&'static [&'static str]),
+}
+
+use Which::*;
+
+/// The system calls that some path needs, and these paths. All other cells of the matrix work.
+const NEEDS: &[(&str, Which)] = &[
+    (
+        "bind",
+        Only(&["ring_descriptor", "ring_named", "ring_wait"]),
+    ),
+    ("dup3", Only(&["queue_of_last_user"])),
+    (
+        "fchmod",
+        Only(&[
+            "many_long_messages",
+            "namespace",
+            "posix_create",
+            "queue_of_last_user",
+            "ring_descriptor",
+            "ring_named",
+            "ring_wait",
+        ]),
+    ),
+    (
+        "fchmodat",
+        Only(&[
+            "poll_queue",
+            "queue_of_last_user",
+            "ring_descriptor",
+            "ring_named",
+            "ring_wait",
+            "sysv_poll",
+        ]),
+    ),
+    (
+        "fcntl",
+        Only(&[
+            "notify_by_function",
+            "notify_by_signal",
+            "poll_queue",
+            "posix_open",
+            "ring_descriptor",
+            "ring_named",
+            "ring_wait",
+            "send_after_death",
+            "send_and_receive",
+            "sysv_poll",
+            "wait_for_message",
+            "wait_for_room",
+        ]),
+    ),
+    (
+        "flock",
+        Only(&[
+            "poll_queue",
+            "queue_of_last_user",
+            "sysv_create",
+            "sysv_poll",
+            "sysv_private",
+        ]),
+    ),
+    (
+        "ftruncate",
+        Only(&[
+            "many_long_messages",
+            "namespace",
+            "posix_create",
+            "queue_of_last_user",
+            "ring_descriptor",
+            "ring_named",
+            "ring_unnamed",
+            "ring_wait",
+            "sysv_create",
+            "sysv_private",
+        ]),
+    ),
+    (
+        "getdents64",
+        Only(&[
+            "posix_list",
+            "sweep",
+            "sysv_create",
+            "sysv_list",
+            "sysv_private",
+        ]),
+    ),
+    ("memfd_create", Only(&["ring_unnamed"])),
+    ("mkdirat", Only(&["namespace", "queue_of_last_user"])),
+    ("mknodat", Only(&["poll_queue", "sysv_poll"])),
+    ("pread64", All),
+    ("pwrite64", Only(&["sysv_create", "sysv_private"])),
+    (
+        "recvmsg",
+        Only(&["ring_descriptor", "ring_named", "ring_unnamed", "ring_wait"]),
+    ),
+    (
+        "renameat",
+        Only(&["poll_queue", "queue_of_last_user", "sysv_poll"]),
+    ),
+    ("rt_sigqueueinfo", Only(&["notify_by_signal"])),
+    ("sendmsg", Only(&["ring_descriptor"])),
+    (
+        "sendto",
+        Only(&["ring_descriptor", "ring_named", "ring_unnamed", "ring_wait"]),
+    ),
+    (
+        "set_robust_list",
+        AllBut(&["posix_unlink", "posix_list", "sysv_list", "sweep"]),
+    ),
+    (
+        "socket",
+        Only(&["ring_descriptor", "ring_named", "ring_wait"]),
+    ),
+    ("socketpair", Only(&["ring_unnamed"])),
+    ("symlinkat", Only(&["sysv_create", "sysv_private"])),
+    ("unlinkat", Only(&["posix_unlink"])),
+];
+
+/// The expected result of a path where a system call is refused.
+pub fn expected(path: &str, call: &str) -> Expected {
+    let is_needed = NEEDS.iter().any(|(needed, paths)| {
+        *needed == call
+            && match paths {
+                All => true,
+                AllBut(others) => !others.contains(&path),
+                Only(paths) => paths.contains(&path),
+            }
+    });
+    match is_needed {
+        true => Expected::Fails,
+        false => Expected::Works,
+    }
+}
