@@ -3,6 +3,7 @@
 use super::quota::Quota;
 use crate::lives::{Lives, UNREGISTERED};
 use crate::namespace::{Namespace, life::Registry};
+use crate::sys::extent::real_parts;
 use crate::sys::file::FileIdentity;
 use crate::sys::home::{here, is_stray};
 use crate::sys::map::{Mapping, PAGE};
@@ -93,8 +94,11 @@ impl Memory {
         let map = Mapping::scratch(len)?;
         // SAFETY: the mapping is at least so long, zeroed, and nobody else's: it was made just now.
         let bytes = unsafe { std::slice::from_raw_parts_mut(map.base(), len) };
+        let real = real_parts(file, len);
         for part in parts {
-            read_part(file, bytes, part.clone())?;
+            for real in real.iter().map(|real| overlap(real, part)) {
+                read_part(file, bytes, real)?;
+            }
         }
         let mut memory = Memory::of(map);
         memory.file = FileIdentity::of(file)?;
@@ -210,6 +214,10 @@ impl Memory {
             .populate(offset, len)
             .map_err(Trouble::from_memory)
     }
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
+    one.start.max(other.start)..one.end.min(other.end)
 }
 
 /// Reads a part of a file into zeroed memory. Pages of zeroes are left out, so that holes of the file take no memory.

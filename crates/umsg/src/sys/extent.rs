@@ -1,18 +1,25 @@
 //! How far a file is memory, asked without the lock of the file's inode.
 //!
 //! lseek(2) with SEEK_HOLE takes that lock. A process that may write to the file holds the lock for as long as it likes, by a write from a page
-//! that is never served, and a process that waits for the lock can't be killed. mincore(2) and pread(2) of a tmpfs take no lock of the file.
+//! that is never served, and a process that waits for the lock can't be killed. mincore(2), cachestat(2) and pread(2) of a tmpfs take no lock of
+//! the file.
 
 use super::map::{Mapping, PAGE};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{SeekFrom, fstatfs, seek};
 use rustix::io::{Errno, pread};
+use std::ops::Range;
 
 /// `f_type` of a tmpfs. Source: statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// How many pages are looked at in one call.
+/// The number of cachestat(2), of all architectures but Alpha. Source: scripts/syscall.tbl in the kernel.
+const CACHESTAT: libc::c_long = 451;
+
+/// How many pages are looked at in one call, where the first hole is wanted.
 const PAGES: usize = 512;
+/// A part that is not divided any more, in bytes.
+const SHORT: usize = 16 * PAGE;
 
 /// Whether a file or directory lies in a tmpfs.
 pub(crate) fn is_in_tmpfs(file: BorrowedFd<'_>) -> Result<bool, Errno> {
@@ -60,6 +67,65 @@ fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize,
     Ok(end)
 }
 
+/// The parts of a file's first `end` bytes that may be memory, in order. Elsewhere are holes. A file that can't be asked is one part.
+///
+/// # Blocking
+/// Never.
+pub(crate) fn real_parts(file: BorrowedFd<'_>, end: usize) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let is_known = is_in_tmpfs(file) == Ok(true) && find_parts(file, 0..end, &mut parts).is_ok();
+    match is_known {
+        true => parts,
+        false => std::iter::once(0..end).collect(),
+    }
+}
+
+/// Divides a part until its halves are holes or short. The kernel passes over holes, however long they are.
+fn find_parts(
+    file: BorrowedFd<'_>,
+    part: Range<usize>,
+    found: &mut Vec<Range<usize>>,
+) -> Result<(), Errno> {
+    let pages = pages_in(file, &part)?;
+    if pages == 0 {
+        return Ok(());
+    }
+    if part.len() <= SHORT || pages >= part.len().div_ceil(PAGE) {
+        match found.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => found.push(part),
+        }
+        return Ok(());
+    }
+    let middle = part.start + (part.len() / 2).next_multiple_of(PAGE);
+    find_parts(file, part.start..middle, found)?;
+    find_parts(file, middle..part.end, found)
+}
+
+/// How many pages of a part of a tmpfs's file are in memory or in the swap space. Source: cachestat(2), Linux 6.5.
+///
+/// # Errors
+/// ENOSYS in an older kernel, or one of a sandbox. EPERM for a file that the process may not write.
+fn pages_in(file: BorrowedFd<'_>, part: &Range<usize>) -> Result<usize, Errno> {
+    let range = [part.start as u64, part.len() as u64];
+    // In memory, dirty, being written, evicted, evicted of late.
+    let mut counts = [0_u64; 5];
+    // SAFETY: an open descriptor, a structure of two and one of five 64-bit numbers, of which the call writes the second, and no flags.
+    let result = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            counts.as_mut_ptr(),
+            0,
+        )
+    };
+    match result {
+        0 => Ok((counts[0] + counts[3]) as usize),
+        _ => Err(Errno::from_raw_os_error(super::errno())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +159,35 @@ mod tests {
         ] {
             assert_eq!(hole(from, to), Ok(expected * PAGE), "{from}..{to}");
         }
+    }
+
+    #[test]
+    fn the_parts_in_memory_hold_all_that_was_written_and_few_pages_more() {
+        const END: usize = 1 << 32;
+        let file = file(0..0);
+        ftruncate(&file, END as u64 + 5).unwrap();
+        assert_eq!(real_parts(file.as_fd(), END), []);
+        let written = [
+            3,
+            4,
+            5,
+            900,
+            16_383,
+            16_384,
+            700_000,
+            END / PAGE - 1,
+            END / PAGE,
+        ];
+        for page in written {
+            rustix::io::pwrite(&file, &[0], (page * PAGE) as u64).unwrap();
+        }
+        let parts = real_parts(file.as_fd(), END + 5);
+        for page in written {
+            assert!(parts.iter().any(|part| part.contains(&(page * PAGE))));
+        }
+        assert!(parts.is_sorted_by(|one, next| one.end < next.start));
+        let bytes: usize = parts.iter().map(Range::len).sum();
+        assert!(bytes <= written.len() * SHORT, "{parts:?}");
     }
 
     #[test]
