@@ -40,6 +40,13 @@ pub(crate) fn birth(lives: &dyn Lives, otherwise: impl FnOnce() -> u64) -> u64 {
     }
 }
 
+/// Registers this process's life, if that was not done before. For a call that is about to name it in a record, before it takes the lock: a
+/// registration lists a directory and makes a file.
+pub(crate) fn register(lives: &dyn Lives) {
+    // A process without a life is named in another way.
+    let _ = lives.own();
+}
+
 /// The life that a birth names, if it names one.
 pub(crate) fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)

@@ -48,6 +48,8 @@ pub(crate) enum AttachError {
     FileTooLarge { len: u64 },
     /// A lock can't be prepared for several namespaces: its owner does not let go.
     Stopped,
+    /// Processes of several PID namespaces use the queue, and this one can't register its life.
+    Unregistered { errno: Errno },
     /// The kernel or a sandbox refuses a system call that no queue works without.
     CallRefused { call: &'static str, errno: Errno },
     /// A file of this length can't be mapped.

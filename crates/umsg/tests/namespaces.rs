@@ -5,14 +5,15 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::is_root;
+use support::scarce::{become_nobody, is_root};
 use support::shared::{Shared, Zeroed};
 use support::wait_until;
-use umsg::posix::{Queue, ReceiveError, SendError};
+use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::sysv;
 
 const STUCK: Duration = Duration::from_secs(60);
@@ -217,22 +218,41 @@ fn containers_whose_threads_have_equal_ids_share_a_queue_while_some_are_killed()
         return;
     }
     for open in KINDS {
-        let (place, ledger) = (Place::new(), Shared::<Ledger>::new());
-        let worker = || {
-            apart(PID, || {
-                let queue = open(&place);
-                ledger.ready.fetch_add(1, Ordering::SeqCst);
-                ledger.work(&*queue)
-            })
-        };
-        let mut steady = worker();
-        assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) != 0));
-        kill_workers(&ledger, worker);
-        ledger.over.store(1, Ordering::SeqCst);
-        steady.expect(Exit::Code(0), "the one that was not killed");
-        apart(PID, || drain(&ledger, &*open(&place))).expect(Exit::Code(0), "the last");
-        ledger.expect_in_order(KILLS);
+        share_and_kill(&Place::new(), open);
     }
+}
+
+#[test]
+fn containers_share_a_queue_outside_of_tmpfs_while_some_are_killed() {
+    if !is_root() {
+        return;
+    }
+    for open in KINDS {
+        share_and_kill(&on_disk(), open);
+    }
+}
+
+/// A namespace beside what cargo builds, which lies on a disk as a rule.
+fn on_disk() -> Place {
+    Place::below(env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn share_and_kill(place: &Place, open: fn(&Place) -> Box<dyn Both>) {
+    let ledger = Shared::<Ledger>::new();
+    let worker = || {
+        apart(PID, || {
+            let queue = open(place);
+            ledger.ready.fetch_add(1, Ordering::SeqCst);
+            ledger.work(&*queue)
+        })
+    };
+    let mut steady = worker();
+    assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) != 0));
+    kill_workers(&ledger, worker);
+    ledger.over.store(1, Ordering::SeqCst);
+    steady.expect(Exit::Code(0), "the one that was not killed");
+    apart(PID, || drain(&ledger, &*open(place))).expect(Exit::Code(0), "the last");
+    ledger.expect_in_order(KILLS);
 }
 
 #[test]
@@ -260,8 +280,7 @@ fn children_forked_into_other_pid_namespaces_share_an_inherited_queue_while_some
 }
 
 /// A holder in namespaces of these kinds keeps a lease, is then killed, and another process looks for the message all the while.
-fn a_lease_follows_its_holders_life(holder: i32, other: i32) {
-    let place = Place::new();
+fn a_lease_follows_its_holders_life(place: &Place, holder: i32, other: i32) {
     let ledger = Shared::<Ledger>::new();
     let mut holder = apart(holder, || {
         let queue = place.create("/q", 3, 8);
@@ -292,15 +311,16 @@ fn a_lease_follows_its_holders_life(holder: i32, other: i32) {
 #[test]
 fn a_lease_comes_back_when_its_holder_in_another_pid_namespace_dies_and_not_before() {
     if is_root() {
-        a_lease_follows_its_holders_life(PID, PID);
+        a_lease_follows_its_holders_life(&Place::new(), PID, PID);
+        a_lease_follows_its_holders_life(&on_disk(), PID, PID);
     }
 }
 
 #[test]
 fn a_lease_comes_back_when_its_holder_in_another_time_namespace_dies_and_not_before() {
     if is_root() && std::path::Path::new("/proc/self/timens_offsets").exists() {
-        a_lease_follows_its_holders_life(TIME, 0);
-        a_lease_follows_its_holders_life(0, TIME);
+        a_lease_follows_its_holders_life(&Place::new(), TIME, 0);
+        a_lease_follows_its_holders_life(&Place::new(), 0, TIME);
     }
 }
 
@@ -314,12 +334,74 @@ fn a_queue_that_is_used_in_one_pid_namespace_has_no_files_for_lives() {
         0
     });
     user.expect(Exit::Code(0), "the user");
+    assert_eq!(lives(&place), 0);
+}
+
+/// How many files for lives there are.
+fn lives(place: &Place) -> usize {
     let names = std::fs::read_dir(place.path()).unwrap();
-    let lives = names.filter(|name| {
+    let is_life = |name: &std::io::Result<std::fs::DirEntry>| {
         let name = name.as_ref().unwrap().file_name();
         name.to_string_lossy().starts_with(".life-")
+    };
+    names.filter(is_life).count()
+}
+
+/// Opens the queue and the System V queue as another user does that can't be registered, at home or in another PID namespace.
+fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
+    become_nobody();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).namespace(&place.namespace);
+    let opened = options.open("/q").map(drop);
+    let typed = sysv::OpenOptions::new().namespace(&place.namespace).open(1);
+    let is_refused = matches!(&opened, Err(OpenError::Unregistered { error }) if error.raw_os_error() == Some(libc::EACCES))
+        && matches!(&typed, Err(sysv::OpenError::Unregistered { .. }));
+    assert_eq!(
+        (opened.is_ok() && typed.is_ok(), is_refused),
+        (is_expected, !is_expected),
+        "{opened:?}, {typed:?}"
+    );
+    // A look needs no life.
+    options.counted(false).open("/q").unwrap().status();
+    0
+}
+
+#[test]
+fn a_process_of_whose_death_others_would_not_learn_opens_no_queue_of_several_pid_namespaces() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let make = || {
+        // SAFETY: a setting of this process, a child of the test's.
+        unsafe { libc::umask(0) };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o666);
+        options.namespace(&place.namespace).open("/q").unwrap();
+        let mut options = sysv::OpenOptions::new();
+        options.namespace(&place.namespace).create(true).mode(0o666);
+        options.open(1).unwrap();
+        0
+    };
+    Child::run(make).expect(Exit::Code(0), "the maker");
+    for directory in ["", "mq", "msg"] {
+        let path = place.path().join(directory);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut other = Child::run(|| opens_as_another(&place, true));
+    other.expect(Exit::Code(0), "another user, before");
+    let mut guest = apart(PID, || {
+        place.open("/q");
+        place.open_typed(1);
+        i32::from(lives(&place) == 0)
     });
-    assert_eq!(lives.count(), 0);
+    guest.expect(Exit::Code(0), "root of another PID namespace");
+    for mut other in [
+        Child::run(|| opens_as_another(&place, false)),
+        apart(PID, || opens_as_another(&place, false)),
+    ] {
+        other.expect(Exit::Code(0), "another user, after");
+    }
 }
 
 #[test]

@@ -138,6 +138,13 @@ pub enum OpenError {
         "a process has held a lock of the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
     )]
     Stopped,
+    /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
+    /// namespace's directory that the process keeps locked. Others would not learn of its death.
+    #[error("{}", super::unregistered(error))]
+    Unregistered {
+        /// Why not.
+        error: std::io::Error,
+    },
     /// The namespace can't be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -221,9 +228,9 @@ impl OpenError {
             OpenError::TooManyFiles(errno) => *errno,
             OpenError::Leaving | OpenError::Stopped => libc::EAGAIN,
             OpenError::Namespace(error) => error.errno(),
-            OpenError::System { error, .. } | OpenError::CallRefused { error, .. } => {
-                error.raw_os_error().unwrap_or(libc::EIO)
-            }
+            OpenError::System { error, .. }
+            | OpenError::CallRefused { error, .. }
+            | OpenError::Unregistered { error } => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
 
@@ -266,6 +273,9 @@ impl From<AttachError> for OpenError {
             AttachError::Damaged(why) => OpenError::Damaged(why),
             AttachError::FileTooLarge { len } => OpenError::FileTooLarge { len },
             AttachError::Stopped => OpenError::Stopped,
+            AttachError::Unregistered { errno } => OpenError::Unregistered {
+                error: errno.into(),
+            },
             AttachError::CallRefused { call, errno } => OpenError::CallRefused {
                 call,
                 error: errno.into(),

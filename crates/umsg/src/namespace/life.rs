@@ -58,6 +58,33 @@ struct Entry {
     life: AtomicU64,
 }
 
+impl Entry {
+    /// The number of this process's life, as far as it was found out. Else what stands here in its place.
+    fn known(&self) -> Result<u32, u64> {
+        let epoch = match process::epoch() {
+            0 => process::begin_epoch(),
+            epoch => epoch,
+        };
+        // Acquire: pairs with the release in `note`. There is nothing to see but the number; a forked child finds its parent's epoch.
+        let life = self.life.load(Ordering::Acquire);
+        match life >> BITS == epoch {
+            true => Ok(life as u32 & UNREGISTERED),
+            false => Err(life),
+        }
+    }
+
+    /// Notes the number, and answers which one counts: another thread may have been first. Then this one's file stays locked until
+    /// the process ends, and means nothing.
+    fn note(&self, before: u64, number: u32) -> u32 {
+        let new = process::epoch() << BITS | u64::from(number);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        match self.life.compare_exchange(before, new, success, failure) {
+            Ok(_) => number,
+            Err(theirs) => theirs as u32 & UNREGISTERED,
+        }
+    }
+}
+
 static ENTRIES: [Entry; NAMESPACES] = [const {
     Entry {
         directory: AtomicU64::new(0),
@@ -107,30 +134,31 @@ impl Registry {
         }
     }
 
-    /// The number of this process's life. [`UNREGISTERED`] if it can't be registered.
+    /// The number of this process's life. [`UNREGISTERED`] if it can't be registered: that is tried once, and again by [`join`](Self::join).
     pub(crate) fn own(&self) -> u32 {
         let Some(entry) = self.entry() else {
             return UNREGISTERED;
         };
-        let epoch = match process::epoch() {
-            0 => process::begin_epoch(),
-            epoch => epoch,
+        match entry.known() {
+            Ok(number) => number,
+            Err(before) => entry.note(before, roomy(|| self.register()).unwrap_or(UNREGISTERED)),
+        }
+    }
+
+    /// Registers this process's life, unless that was done before. Called where a queue is opened, so that no call on the queue has to do it under
+    /// a lock.
+    ///
+    /// # Errors
+    /// Why it can't be registered. EUSERS: the process is registered in 32 other directories.
+    pub(crate) fn join(&self) -> io::Result<()> {
+        let entry = self.entry().ok_or(Errno::USERS)?;
+        let before = match entry.known() {
+            Ok(UNREGISTERED) => entry.life.load(Ordering::Acquire),
+            Ok(_) => return Ok(()),
+            Err(before) => before,
         };
-        // Acquire: pairs with the release below. There is nothing to see but the number; a forked child finds its parent's epoch.
-        let known = entry.life.load(Ordering::Acquire);
-        if known >> BITS == epoch {
-            return known as u32 & UNREGISTERED;
-        }
-        let number = roomy(|| self.register()).unwrap_or(UNREGISTERED);
-        let new = epoch << BITS | u64::from(number);
-        match entry
-            .life
-            .compare_exchange(known, new, Ordering::AcqRel, Ordering::Acquire)
-        {
-            Ok(_) => number,
-            // Another thread was first. This one's file stays locked until the process ends, and means nothing.
-            Err(theirs) => theirs as u32 & UNREGISTERED,
-        }
+        entry.note(before, roomy(|| self.register())?);
+        Ok(())
     }
 
     /// Whether a life is over. Unknown means that it is not.

@@ -299,8 +299,14 @@ impl OpenOptions {
             return Err(OpenError::NoAccessMode);
         }
         let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
-        let segment = segment::attach(file.as_fd())?;
-        self.open_attached(namespace, segment, &stat, last_close)
+        let mut segment = segment::attach(file.as_fd())?;
+        let quota = Quota::of(namespace.clone());
+        match self.counted {
+            true => segment.join(quota)?,
+            // A look needs no life.
+            false => segment.set_quota(quota),
+        }
+        self.open_attached(segment, &stat, last_close)
     }
 
     /// Opens a queue to send to it, if its file belongs to `owner`. None if the file is another user's: then the caller has read nothing of it.
@@ -318,20 +324,17 @@ impl OpenOptions {
         if stat.st_uid != owner {
             return Ok(None);
         }
-        let segment = segment::attach_by(file.as_fd(), by)?;
-        options
-            .open_attached(namespace, segment, &stat, last_close)
-            .map(Some)
+        let mut segment = segment::attach_by(file.as_fd(), by)?;
+        segment.join(Quota::of(namespace.clone()))?;
+        options.open_attached(segment, &stat, last_close).map(Some)
     }
 
     fn open_attached(
         &self,
-        namespace: &Namespace,
         mut segment: Segment,
         stat: &Stat,
         last_close: Option<LastClose>,
     ) -> Result<Queue, OpenError> {
-        segment.set_quota(Quota::of(namespace.clone()));
         // Relaxed: an old mode is as good as a new one to a call that runs beside chmod.
         let mode = segment.fixed().header.mode.load(Ordering::Relaxed);
         if !is_granted(self.access, mode, stat) {

@@ -135,7 +135,7 @@ impl Queue {
             segment.set_last_close(Box::new(last_close));
         }
         if let Some((namespace, _)) = found {
-            segment.set_quota(Quota::of(namespace));
+            segment.join(Quota::of(namespace))?;
         }
         Ok(Queue::new(segment, access, &stat))
     }

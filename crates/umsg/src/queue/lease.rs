@@ -9,6 +9,7 @@ use super::wait::Receipt;
 use super::{Engine, Refused, Wakes};
 use crate::crash::crash_point;
 use crate::holds::{self, Holds, State};
+use crate::lives;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::trouble::Trouble;
@@ -51,6 +52,7 @@ impl Receipt for Lease {
 impl Engine {
     /// Leases the message that is next, if there is one at once.
     pub(crate) fn try_lease(&self, me: &Thread, deadline: Deadline) -> Result<Grip, Refused> {
+        lives::register(self.segment());
         self.try_take(me, &mut Lease, deadline)
     }
 

@@ -322,6 +322,7 @@ impl Engine {
     pub(crate) fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), NoticeError> {
         let mut outcome = Err(NoticeError::NoRecord);
         let patience = Deadline::after(Duration::from_nanos(STOPPED));
+        lives::register(self.segment());
         self.with_receiver_lock(me, patience, |wakes| {
             self.serve(wakes)?;
             outcome = self.register_locked(me, claim, wakes);

@@ -283,6 +283,7 @@ impl Engine {
         me: &Thread,
         deadline: Deadline,
     ) -> Result<Option<Grip>, Refused> {
+        lives::register(self.segment());
         self.with_receiver_lock(me, deadline, |_| {
             for record in Holds::of(self.segment()).iter() {
                 let (index, hold) = record?;

@@ -13,6 +13,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::holds::Hold;
 use crate::holds::{self, Holds, State};
+use crate::lives;
 use crate::order::Priorities;
 use crate::segment::{OnFull, PRIORITIES};
 use crate::sync::Ordering;
@@ -46,6 +47,7 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<Grip, Refused> {
+        lives::register(self.segment());
         match self.try_reserve_room(me, len, deadline) {
             // Its priority is not known yet: whatever is dropped has none that is higher.
             Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {

@@ -233,7 +233,8 @@ fn button_of(
 /// Opens a named ring for sending.
 pub(super) fn open(namespace: &Namespace, name: &OsStr) -> Result<Sender, RingError> {
     let name = QueueName::parse(name).map_err(OpenError::from)?;
-    let (segment, file) = attach(namespace, &name)?;
+    let (mut segment, file) = attach(namespace, &name)?;
+    segment.join(Quota::of(namespace.clone()))?;
     let button = button_of(namespace, file.as_fd(), &segment)?;
     Ok(Sender::new(Arc::new(Shared::new(segment, button))))
 }

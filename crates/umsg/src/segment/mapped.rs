@@ -6,9 +6,11 @@ use super::{
     PRIORITIES, Policy,
 };
 use crate::lives::Lives;
+use crate::lock::Lock;
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::clock::Deadline;
+use crate::sys::home::is_stray;
 use crate::sys::required;
 use crate::trouble::{AttachError, Trouble};
 use rustix::fd::BorrowedFd;
@@ -104,9 +106,22 @@ impl Segment {
             .map_err(|_| AttachError::Stopped)
     }
 
-    /// From now on, memory that comes into use counts in a namespace.
+    /// From now on, memory that comes into use counts in a namespace. For a process that only looks: others [`join`](Self::join).
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.memory.set_quota(quota);
+    }
+
+    /// As [`set_quota`](Self::set_quota), and has others know of this process's death if processes of several PID namespaces use the queue.
+    ///
+    /// # Errors
+    /// `Unregistered`.
+    pub(crate) fn join(&mut self, quota: Quota) -> Result<(), AttachError> {
+        self.memory.set_quota(quota);
+        let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
+        match is_stray() || locks.any(Lock::is_shared) {
+            true => self.memory.join(),
+            false => Ok(()),
+        }
     }
 
     /// Who lets go of it by unmapping it last removes it. Before it is shared.

@@ -7,7 +7,7 @@ use crate::sys::extent::real_parts;
 use crate::sys::file::FileIdentity;
 use crate::sys::home::{here, is_stray};
 use crate::sys::map::{Mapping, PAGE};
-use crate::trouble::Trouble;
+use crate::trouble::{AttachError, Trouble};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::fmt::Debug;
@@ -147,6 +147,15 @@ impl Memory {
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.registry = Registry::of(quota.namespace());
         self.quota = Some(quota);
+    }
+
+    /// Has this process known by its life, before it takes a lock in shared form. In vain without a namespace.
+    ///
+    /// # Errors
+    /// `Unregistered`.
+    pub(crate) fn join(&self) -> Result<(), AttachError> {
+        let joined = self.registry.as_ref().map_or(Ok(()), Registry::join);
+        joined.map_err(|errno| AttachError::Unregistered { errno })
     }
 
     /// Whose lives its records name, in a copy of a queue of the namespace.

@@ -316,6 +316,6 @@ pub(super) fn index_of(id: i32) -> u32 {
 
 fn map(file: &OwnedFd, namespace: &Namespace) -> Result<Segment, OpenError> {
     let mut segment = attach(file.as_fd())?;
-    segment.set_quota(Quota::of(namespace.clone()));
+    segment.join(Quota::of(namespace.clone()))?;
     Ok(segment)
 }

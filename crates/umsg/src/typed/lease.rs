@@ -89,6 +89,7 @@ impl Receipt for Lease {
 impl Engine {
     /// Leases the first message that is wanted; waits for one until the call's deadline.
     pub(crate) fn lease(&self, call: &Call<'_>, want: Want) -> Result<Grip, Refused> {
+        lives::register(self.segment());
         self.take_or_wait(call, want, &mut Lease)
     }
 

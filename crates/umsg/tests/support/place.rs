@@ -17,11 +17,16 @@ pub struct Place {
 impl Place {
     pub fn new() -> Place {
         let parent = std::env::var_os("UMSG_TEST_DIRECTORY");
+        Place::below(parent.as_deref().unwrap_or("/dev/shm".as_ref()))
+    }
+
+    /// One in a directory of any file system.
+    pub fn below(parent: impl AsRef<Path>) -> Place {
         let dir = tempfile::Builder::new()
             .prefix("umsg-test-")
             .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(parent.as_deref().unwrap_or("/dev/shm".as_ref()))
-            .expect("a directory in /dev/shm");
+            .tempdir_in(parent)
+            .expect("a directory");
         let namespace = Namespace::at(dir.path()).expect("a namespace");
         Place { dir, namespace }
     }

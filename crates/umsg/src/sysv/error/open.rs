@@ -97,6 +97,13 @@ pub enum OpenError {
         /// Its error.
         error: std::io::Error,
     },
+    /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
+    /// namespace's directory that the process keeps locked. Others would not learn of its death.
+    #[error("{}", crate::error::unregistered(error))]
+    Unregistered {
+        /// Why not.
+        error: std::io::Error,
+    },
     /// The namespace can't be used; EBUSY if a process was stopped while it made or removed a queue.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -145,9 +152,9 @@ impl OpenError {
             OpenError::Damaged(_) => libc::EBADMSG,
             OpenError::TooManyFiles(errno) => *errno,
             OpenError::Namespace(error) => error.errno(),
-            OpenError::System { error, .. } | OpenError::CallRefused { error, .. } => {
-                error.raw_os_error().unwrap_or(libc::EIO)
-            }
+            OpenError::System { error, .. }
+            | OpenError::CallRefused { error, .. }
+            | OpenError::Unregistered { error } => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
 }
@@ -199,6 +206,7 @@ impl From<crate::error::OpenError> for OpenError {
             Other::Namespace(error) => OpenError::Namespace(error),
             Other::System { call, error } => OpenError::System { call, error },
             Other::CallRefused { call, error } => OpenError::CallRefused { call, error },
+            Other::Unregistered { error } => OpenError::Unregistered { error },
             // Of names, attributes and dead-letter queues, which segments have nothing to do with.
             _ => OpenError::System {
                 call: "open",

@@ -6,12 +6,14 @@ use crate::arena;
 use crate::arena::{ArenaRoots, GRANULE};
 use crate::holds::{Hold, Holding};
 use crate::lives::Lives;
+use crate::lock::Lock;
 use crate::lock::STOPPED;
 use crate::namespace::Namespace;
 use crate::order::{Kind, KindRoots, Place, Shelf};
 use crate::segment::{Memory, Quota};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
+use crate::sys::home::is_stray;
 use crate::sys::required;
 use crate::trouble::{AttachError, Trouble};
 use crate::waiters::{Links, NODES, Node};
@@ -102,9 +104,22 @@ impl Segment {
         }
     }
 
-    /// From now on, memory that comes into use counts in a namespace.
+    /// From now on, memory that comes into use counts in a namespace. For a process that only looks: others [`join`](Self::join).
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         self.memory.set_quota(quota);
+    }
+
+    /// As [`set_quota`](Self::set_quota), and has others know of this process's death if processes of several PID namespaces use the queue.
+    ///
+    /// # Errors
+    /// `Unregistered`.
+    pub(crate) fn join(&mut self, quota: Quota) -> Result<(), AttachError> {
+        self.memory.set_quota(quota);
+        let mut locks = [&self.fixed().hub.lock].into_iter();
+        match is_stray() || locks.any(Lock::is_shared) {
+            true => self.memory.join(),
+            false => Ok(()),
+        }
     }
 
     /// Which file it is.
