@@ -32,6 +32,8 @@ pub(crate) mod process;
 #[cfg(not(loom))]
 pub(crate) mod required;
 #[cfg(not(loom))]
+pub(crate) mod rights;
+#[cfg(not(loom))]
 pub(crate) mod robust;
 pub(crate) mod scratch;
 #[cfg(not(loom))]

@@ -132,7 +132,7 @@ fn name(
         let made = number(new.files(), segment, label, index, in_use);
         // Nobody else has taken the index since.
         if made.is_err() {
-            new.files().take_file(index);
+            new.files().take_file(index, caller().0.as_raw());
         }
         return made;
     }

@@ -58,7 +58,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
         let _ = write_removed(file.as_fd());
     }
     take_label(&files, id, named.key);
-    let taken = files.take_file(named.index);
+    let taken = files.take_file(named.index, stat.st_uid);
     drop(lock);
     match taken {
         true => Ok(()),
@@ -76,7 +76,7 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     match files.stat(index) {
         Ok(None) => true,
         Ok(Some(stat)) if stat.st_uid == caller() => {
-            is_left(files, index) && take_left(files, index)
+            is_left(files, index) && take_left(files, index, stat.st_uid)
         }
         Ok(Some(_)) => {
             files.may_take_others() && is_left(files, index) && take(files, index, SHORT)
@@ -111,7 +111,7 @@ pub(super) fn label(
     };
     // Asked under the lock of the label's owner.
     let is_stale = files.label_owner(name)? == Some(owner) && is_stale(files, name, key, index)?;
-    let is_free = is_stale && files.take_label(name);
+    let is_free = is_stale && files.take_label(name, owner);
     drop(lock);
     Ok(is_free)
 }
@@ -143,7 +143,7 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
     };
     // Asked under the lock.
     let is_his = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
-    let taken = is_his && is_left(files, index) && take_left(files, index);
+    let taken = is_his && is_left(files, index) && take_left(files, index, owner);
     drop(lock);
     taken
 }
@@ -160,14 +160,14 @@ fn left(files: &mut Files, index: u32) -> Option<Summary> {
     (index_of(said.id) == index && is_none(files, index, &said)).then_some(said)
 }
 
-/// Takes such a file away, and its label. Under its owner's lock.
-fn take_left(files: &mut Files, index: u32) -> bool {
+/// Takes such a file of that owner away, and its label. Under the owner's lock.
+fn take_left(files: &mut Files, index: u32, owner: u32) -> bool {
     let Some(said) = left(files, index) else {
         return false;
     };
     take_label(files, said.id, said.key);
     crash_point!(MSGCTL_UNLABELLED);
-    files.take_file(index)
+    files.take_file(index, owner)
 }
 
 /// Without its label it was not finished: its maker would hold the lock of its owner.
@@ -187,7 +187,11 @@ fn is_anybodys(files: &mut Files, index: u32) -> bool {
 
 /// Takes the label of a queue away.
 fn take_label(files: &Files, id: i32, key: i32) {
-    if let Ok(Some(name)) = label_of(files, key, id) {
-        files.take_label(&name);
+    // The owner is asked first: the label that was read is this owner's, or stays.
+    if let Ok(Some(name)) = label_of(files, key, id)
+        && let Ok(Some(owner)) = files.label_owner(&name)
+        && let Ok(Some(_)) = label_of(files, key, id)
+    {
+        files.take_label(&name, owner);
     }
 }

@@ -14,6 +14,7 @@ use crate::namespace::publish::creation_error;
 use crate::namespace::queues::{SYSV, TO_NAMESPACE};
 use crate::namespace::staged::Staged;
 use crate::namespace::{Namespace, caller};
+use crate::sys::rights::unlink_of;
 
 /// Only the creator, until the file gets its rights.
 const PRIVATE: u32 = 0o600;
@@ -71,14 +72,14 @@ impl Files {
         self.0.may_be_mended_by(caller())
     }
 
-    /// Takes the file of an index away, if there is one and the caller may; answers whether the index is free. What is no
+    /// Takes the file of an index away, if there is one of that owner and the caller may; answers whether the index is free. What is no
     /// regular file stays.
-    pub(crate) fn take_file(&self, index: u32) -> bool {
+    pub(crate) fn take_file(&self, index: u32, owner: u32) -> bool {
         match self.stat(index) {
             Ok(None) => true,
             Ok(Some(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
                 let (at, path) = self.0.locate(of_index(index));
-                fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
+                unlink_of(owner, || fs::unlinkat(at, &path, AtFlags::empty())).is_ok()
             }
             _ => false,
         }
@@ -160,7 +161,7 @@ mod tests {
         let mut files = dir.namespace().msg_files().unwrap();
         files.open(3).unwrap();
         assert_eq!(mode(&dir.path().join("msg/3")), 0o600);
-        assert!(files.take_file(3) && files.take_file(3));
+        assert!(files.take_file(3, caller()) && files.take_file(3, caller()));
         assert_eq!(files.open(3).unwrap_err(), FileError::NotFound);
     }
 
@@ -177,6 +178,6 @@ mod tests {
             errors,
             [FileError::Symlink, FileError::Directory, FileError::Special]
         );
-        assert!((1..=3).all(|index| !files.take_file(index)));
+        assert!((1..=3).all(|index| !files.take_file(index, caller())));
     }
 }

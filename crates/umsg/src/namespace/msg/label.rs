@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use super::files::Files;
 use crate::namespace::file_error::FileError;
 use crate::namespace::publish::creation_error;
+use crate::sys::rights::unlink_of;
 
 /// The longest text of a label is that of `i32::MAX`; more than this is none.
 const TEXT: usize = 16;
@@ -66,13 +67,13 @@ impl Files {
         }
     }
 
-    /// Takes a label away, if there is one and the caller may; answers whether the name is free. Something else of that name
-    /// stays.
-    pub(crate) fn take_label(&self, name: &str) -> bool {
+    /// Takes a label away, if there is one of that owner and the caller may; answers whether the name is free. Something else of that
+    /// name stays.
+    pub(crate) fn take_label(&self, name: &str, owner: u32) -> bool {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
-                fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
+                unlink_of(owner, || fs::unlinkat(at, &path, AtFlags::empty())).is_ok()
             }
             other => other.err() == Some(Errno::NOENT),
         }
@@ -89,6 +90,7 @@ pub(super) fn identifier(text: &[u8]) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespace::caller;
     use crate::namespace::testing::TestDir;
     use std::os::unix::fs::symlink;
 
@@ -100,7 +102,7 @@ mod tests {
         files.put_label("p-7", i32::MAX).unwrap();
         assert_eq!(files.label("p-7").unwrap(), Label::Of(i32::MAX));
         assert_eq!(files.put_label("p-7", 7), Err(FileError::AlreadyExists));
-        assert!(files.take_label("p-7") && files.take_label("p-7"));
+        assert!(files.take_label("p-7", caller()) && files.take_label("p-7", caller()));
         assert_eq!(files.label("p-7").unwrap(), Label::Missing);
     }
 
@@ -129,7 +131,7 @@ mod tests {
         std::fs::write(at("k-00000002"), b"3").unwrap();
         for name in ["k-00000001", "k-00000002"] {
             assert_eq!(files.label(name).unwrap(), Label::Foreign);
-            assert!(!files.take_label(name));
+            assert!(!files.take_label(name, caller()));
         }
     }
 }
