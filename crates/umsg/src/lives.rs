@@ -24,6 +24,10 @@ pub(crate) trait Lives {
     /// Whether a life is proved to be over.
     fn is_over(&self, life: u32) -> bool;
 
+    /// Whether the queue was created in another PID or time namespace than that in which this process opened it. Then its threads take locks in
+    /// shared form alone.
+    fn is_elsewhere(&self) -> bool;
+
     /// Whether the numbers of threads and processes that stand in a queue in plain form are this process's home's.
     fn is_home(&self) -> bool;
 

@@ -22,7 +22,8 @@
 //! it sleeps, so that the death of a thread that only wanted the lock marks nothing. A mark is believed if the life that the
 //! word names is over. A lock whose owner died without a mark is found after a slice, by the same test.
 //!
-//! A lock goes from plain to shared form once, and never back ([`Lock::share`]). A thread from elsewhere never names a word in plain form.
+//! A lock goes from plain to shared form once, and never back: when a thread from elsewhere first takes it. Such a thread never names a word in
+//! plain form.
 //!
 //! A lock is never broken by a time-out: a stopped owner is not a dead one.
 
@@ -161,9 +162,14 @@ impl<'a> Claim<'a> {
         Claim { thread, lives, low }
     }
 
+    /// Whether the thread takes each lock in shared form.
+    fn is_foreign(&self) -> bool {
+        self.thread.is_stray() || self.lives.is_elsewhere()
+    }
+
     /// Whether the thread takes a lock with this word in shared form.
     fn is_shared(&self, word: u64) -> bool {
-        is_shared(word) || self.thread.is_stray()
+        is_shared(word) || self.is_foreign()
     }
 
     /// The word of the lock once it is taken.
@@ -187,7 +193,8 @@ impl<'a> Claim<'a> {
         word as u32 & TID == tid
             && match is_shared(word) {
                 true => process_of(word) == self.lives.own(),
-                false => with_low(word, tid) == self.thread.owner(),
+                // Another namespace's thread may have the numbers of this one.
+                false => !self.is_foreign() && with_low(word, tid) == self.thread.owner(),
             }
     }
 }
@@ -216,7 +223,7 @@ impl Lock {
     ) -> Result<(Held<'a>, Left), LockError> {
         thread.critical.enter();
         let outer = thread.named();
-        if !thread.is_stray() {
+        if !thread.is_stray() && !lives.is_elsewhere() {
             thread.rename(&self.word);
             // Acquire: pairs with the release in `unlock`: what the last owner did is seen.
             if self
@@ -351,42 +358,11 @@ impl Lock {
         }
     }
 
-    /// Puts the lock into shared form, for good: by a process from elsewhere, before it uses the queue. Waits for an owner in plain form.
-    #[cfg(any(not(loom), test))]
-    pub(crate) fn share(&self, end: Deadline) -> Result<(), LockError> {
-        let mut rest = Rest::default();
-        loop {
-            // Relaxed: a guess, which the compare-and-swap checks.
-            let word = self.word.load(Ordering::Relaxed);
-            let low = word as u32;
-            if is_shared(word) {
-                return Ok(());
-            }
-            // A loan ends by clearing all but the form. A mark in plain form is true: the process is noted as no process.
-            let shared = match low & TID {
-                0 | LENT => SHARED | u64::from(low),
-                _ if is_nobodys(low) => SHARED | orphaned(word),
-                _ => {
-                    // Whichever way the sleep ends, the word is looked at again.
-                    let slept = self.sleep(word, &mut rest, end);
-                    slept.or_else(|error| match error {
-                        LockError::Nobodys => Ok(Slept::Awake),
-                        error => Err(error),
-                    })?;
-                    continue;
-                }
-            };
-            // Relaxed: nothing is handed over.
-            let success = Ordering::Relaxed;
-            if self
-                .word
-                .compare_exchange(word, shared, success, Ordering::Relaxed)
-                .is_ok()
-            {
-                // The wake-up that ended this thread's sleep may have been another's.
-                futex::wake(&self.word, i32::MAX);
-                return Ok(());
-            }
+    /// One in shared form.
+    #[cfg(all(loom, test))]
+    pub(crate) fn shared() -> Lock {
+        Lock {
+            word: AtomicU64::new(SHARED),
         }
     }
 

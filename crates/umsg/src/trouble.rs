@@ -46,8 +46,6 @@ pub(crate) enum AttachError {
     Damaged(&'static str),
     /// The file would be longer than the process may make one, in bytes.
     FileTooLarge { len: u64 },
-    /// A lock can't be prepared for several namespaces: its owner does not let go.
-    Stopped,
     /// Processes of several PID namespaces use the queue, and this one can't register its life.
     Unregistered { errno: Errno },
     /// The kernel or a sandbox refuses a system call that no queue works without.

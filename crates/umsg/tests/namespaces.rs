@@ -361,7 +361,7 @@ fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
         (is_expected, !is_expected),
         "{opened:?}, {typed:?}"
     );
-    // A look needs no life.
+    // A look needs no life, and takes no lock.
     options.counted(false).open("/q").unwrap().status();
     0
 }
@@ -390,9 +390,23 @@ fn a_process_of_whose_death_others_would_not_learn_opens_no_queue_of_several_pid
     }
     let mut other = Child::run(|| opens_as_another(&place, true));
     other.expect(Exit::Code(0), "another user, before");
+    apart(PID, || {
+        let listed = umsg::posix::list(&place.namespace).unwrap();
+        listed[0].queue.as_ref().unwrap().status();
+        opens_as_another(&place, false)
+    })
+    .expect(
+        Exit::Code(0),
+        "another user in another PID namespace, who can't be registered",
+    );
+    let mut other = Child::run(|| opens_as_another(&place, true));
+    other.expect(
+        Exit::Code(0),
+        "another user, at home, after looks and failures elsewhere",
+    );
     let mut guest = apart(PID, || {
-        place.open("/q");
-        place.open_typed(1);
+        place.open("/q").try_send(b"x", 0).unwrap();
+        place.open_typed(1).try_send(1, b"x").unwrap();
         i32::from(lives(&place) == 0)
     });
     guest.expect(Exit::Code(0), "root of another PID namespace");

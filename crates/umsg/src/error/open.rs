@@ -132,12 +132,6 @@ pub enum OpenError {
         /// Its error.
         error: std::io::Error,
     },
-    /// EAGAIN: the queue was created in another PID or time namespace, and a process there has held one of its locks for a second: it
-    /// is stopped. Its locks can't be prepared for use by processes of several namespaces before it lets go.
-    #[error(
-        "a process has held a lock of the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
-    )]
-    Stopped,
     /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
     /// namespace's directory that the process keeps locked. Others would not learn of its death.
     #[error("{}", super::unregistered(error))]
@@ -226,7 +220,7 @@ impl OpenError {
             OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => libc::EINVAL,
             OpenError::Damaged(_) => libc::EBADMSG,
             OpenError::TooManyFiles(errno) => *errno,
-            OpenError::Leaving | OpenError::Stopped => libc::EAGAIN,
+            OpenError::Leaving => libc::EAGAIN,
             OpenError::Namespace(error) => error.errno(),
             OpenError::System { error, .. }
             | OpenError::CallRefused { error, .. }
@@ -272,7 +266,6 @@ impl From<AttachError> for OpenError {
             }
             AttachError::Damaged(why) => OpenError::Damaged(why),
             AttachError::FileTooLarge { len } => OpenError::FileTooLarge { len },
-            AttachError::Stopped => OpenError::Stopped,
             AttachError::Unregistered { errno } => OpenError::Unregistered {
                 error: errno.into(),
             },

@@ -238,6 +238,10 @@ impl Lives for Processes {
         life == 0 || world::is_over(life)
     }
 
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
     fn is_home(&self) -> bool {
         !is_stray()
     }

@@ -125,6 +125,10 @@ impl Lives for Segment {
         false
     }
 
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
     fn is_home(&self) -> bool {
         true
     }

@@ -152,13 +152,17 @@ impl Registry {
     /// Why it can't be registered. EUSERS: the process is registered in 32 other directories.
     pub(crate) fn join(&self) -> io::Result<()> {
         let entry = self.entry().ok_or(Errno::USERS)?;
-        let before = match entry.known() {
-            Ok(UNREGISTERED) => entry.life.load(Ordering::Acquire),
-            Ok(_) => return Ok(()),
-            Err(before) => before,
-        };
-        entry.note(before, roomy(|| self.register())?);
-        Ok(())
+        loop {
+            let before = match entry.known() {
+                Ok(UNREGISTERED) => entry.life.load(Ordering::Acquire),
+                Ok(_) => return Ok(()),
+                Err(before) => before,
+            };
+            // Another thread may have noted a failure of its own meanwhile.
+            if entry.note(before, roomy(|| self.register())?) != UNREGISTERED {
+                return Ok(());
+            }
+        }
     }
 
     /// Whether a life is over. Unknown means that it is not.

@@ -14,7 +14,6 @@ use super::queue::Queue;
 use crate::error::OpenError;
 use crate::in_place::InPlace;
 use crate::last_close;
-use crate::lock::STOPPED;
 use crate::namespace::{DeadLetterLabel, Namespace};
 use crate::queue::{Chore, Engine, Grip};
 use crate::segment::Segment;
@@ -109,13 +108,9 @@ pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
         return None;
     }
     match (&policy.dead_letter, segment.namespace()) {
-        (Some(name), Some(namespace)) => open(
-            OsStr::from_bytes(name),
-            namespace,
-            queue.owner.0,
-            unhurried(),
-        )
-        .err(),
+        (Some(name), Some(namespace)) => {
+            open(OsStr::from_bytes(name), namespace, queue.owner.0).err()
+        }
         _ => Some(Undelivered::Unnamed),
     }
 }
@@ -125,7 +120,7 @@ pub(super) fn undelivered_of(file: BorrowedFd<'_>, namespace: &Namespace) -> Opt
     let label = last_close::dead_letter_label(file)?;
     let owner = rustix::fs::fstat(file).ok()?.st_uid;
     match name(namespace, label, owner) {
-        Some(name) => open(&name, namespace, owner, unhurried()).err(),
+        Some(name) => open(&name, namespace, owner).err(),
         None => Some(Undelivered::Unnamed),
     }
 }
@@ -145,25 +140,15 @@ pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
 
 /// Opens a dead-letter queue to send to it. It was there when the queue was created; a caller that finds it missing does
 /// not make another one, because that would belong to the first caller. The caller reads nothing of a file that belongs to another user than
-/// `owner`, and waits for a lock until `by`.
-fn open(
-    name: &OsStr,
-    namespace: &Namespace,
-    owner: u32,
-    by: Deadline,
-) -> Result<Queue, Undelivered> {
-    match OpenOptions::open_of_owner(namespace, name, owner, by) {
+/// `owner`.
+fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undelivered> {
+    match OpenOptions::open_of_owner(namespace, name, owner) {
         Ok(Some(queue)) => Ok(queue),
         Ok(None) => Err(Undelivered::OtherOwner),
         Err(OpenError::NotFound) => Err(Undelivered::Missing),
         Err(OpenError::PermissionDenied) => Err(Undelivered::Denied),
         Err(_) => Err(Undelivered::Unusable),
     }
-}
-
-/// The deadline of a look for people.
-fn unhurried() -> Deadline {
-    Deadline::after(Duration::from_nanos(STOPPED))
 }
 
 impl Mover {
@@ -182,8 +167,7 @@ impl Mover {
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
         // Opened each time: who keeps it would go on sending to one that was removed.
-        let by = Deadline::after(PATIENCE);
-        let queue = open(&self.name, &self.namespace, self.owner, by).ok()?;
+        let queue = open(&self.name, &self.namespace, self.owner).ok()?;
         let me = thread::current();
         for _ in 0..MOST {
             let by = Deadline::after(PATIENCE);

@@ -11,7 +11,6 @@ use crate::namespace::{
 };
 use crate::segment::{self, Layout, OnFull, Policy, Quota, Segment};
 use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
 use rustix::fs::{OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -310,12 +309,10 @@ impl OpenOptions {
     }
 
     /// Opens a queue to send to it, if its file belongs to `owner`. None if the file is another user's: then the caller has read nothing of it.
-    /// The wait for the queue's locks ends at `by`.
     pub(super) fn open_of_owner(
         namespace: &Namespace,
         name: &OsStr,
         owner: u32,
-        by: Deadline,
     ) -> Result<Option<Queue>, OpenError> {
         let mut options = OpenOptions::new();
         options.write(true).counted(false);
@@ -324,7 +321,7 @@ impl OpenOptions {
         if stat.st_uid != owner {
             return Ok(None);
         }
-        let mut segment = segment::attach_by(file.as_fd(), by)?;
+        let mut segment = segment::attach(file.as_fd())?;
         segment.join(Quota::of(namespace.clone()))?;
         options.open_attached(segment, &stat, last_close).map(Some)
     }

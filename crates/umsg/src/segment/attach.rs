@@ -2,12 +2,9 @@
 
 use super::mapped::Segment;
 use super::{LAYOUT_HASH, Layout, MAGIC, Policy, VERSION};
-use crate::lock::STOPPED;
-use crate::sys::clock::Deadline;
 use crate::trouble::AttachError;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
-use std::time::Duration;
 
 /// Most messages and largest message that the format allows, whatever a namespace's limits say.
 pub(crate) const MOST_MESSAGES: u32 = 1_048_576;
@@ -22,17 +19,12 @@ const HEADER_BYTES: usize = 32;
 
 /// Maps the segment in a file that is open for reading and writing.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
-    attach_by(file, Deadline::after(Duration::from_nanos(STOPPED)))
-}
-
-/// As [`attach`]. The wait for the segment's locks ends at `by`.
-pub(crate) fn attach_by(file: BorrowedFd<'_>, by: Deadline) -> Result<Segment, AttachError> {
     let layout = check(file)?;
     let mut segment = Segment::map(file, layout)?;
     let policy = Policy::read(&segment.fixed().rules)
         .ok_or(AttachError::Damaged("the queue's policy makes no sense"))?;
     segment.set_policy(policy);
-    segment.settle_home(by)?;
+    segment.settle_home();
     Ok(segment)
 }
 

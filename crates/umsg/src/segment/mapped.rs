@@ -9,8 +9,6 @@ use crate::lives::Lives;
 use crate::lock::Lock;
 use crate::namespace::Namespace;
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
-use crate::sys::clock::Deadline;
-use crate::sys::home::is_stray;
 use crate::sys::required;
 use crate::trouble::{AttachError, Trouble};
 use rustix::fd::BorrowedFd;
@@ -33,6 +31,11 @@ impl Lives for Segment {
 
     fn is_over(&self, life: u32) -> bool {
         self.memory.is_over(life)
+    }
+
+    #[inline(always)]
+    fn is_elsewhere(&self) -> bool {
+        self.memory.is_elsewhere()
     }
 
     fn is_home(&self) -> bool {
@@ -86,24 +89,15 @@ impl Segment {
 
     /// Has a copy know whose lives its records name.
     pub(crate) fn settle_copy(&mut self, namespace: &Namespace) {
-        // Relaxed: nobody writes a copy.
-        let home = self.fixed().header.home.load(Ordering::Relaxed);
-        self.memory.set_home(home);
+        self.settle_home();
         self.memory.set_registry(namespace);
     }
 
-    /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace. Waits for them until `by`.
-    pub(crate) fn settle_home(&mut self, by: Deadline) -> Result<(), AttachError> {
+    /// Finds out whether it was created in this process's PID and time namespace. Before it is shared.
+    pub(crate) fn settle_home(&mut self) {
         // Relaxed: stored before the file was linked.
         let home = self.fixed().header.home.load(Ordering::Relaxed);
         self.memory.set_home(home);
-        if self.memory.is_home() {
-            return Ok(());
-        }
-        let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
-        locks
-            .try_for_each(|lock| lock.share(by))
-            .map_err(|_| AttachError::Stopped)
     }
 
     /// From now on, memory that comes into use counts in a namespace. For a process that only looks: others [`join`](Self::join).
@@ -118,7 +112,7 @@ impl Segment {
     pub(crate) fn join(&mut self, quota: Quota) -> Result<(), AttachError> {
         self.memory.set_quota(quota);
         let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
-        match is_stray() || locks.any(Lock::is_shared) {
+        match !self.is_home() || locks.any(Lock::is_shared) {
             true => self.memory.join(),
             false => Ok(()),
         }

@@ -64,6 +64,11 @@ impl Lives for Memory {
         life == 0 || registry.is_some_and(|registry| registry.is_over(life))
     }
 
+    #[inline(always)]
+    fn is_elsewhere(&self) -> bool {
+        !self.is_home
+    }
+
     fn is_home(&self) -> bool {
         self.is_home && !is_stray()
     }

@@ -38,7 +38,7 @@ mod ring;
 mod tables;
 
 #[cfg(not(loom))]
-pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, OUT_OF_RANGE, attach, attach_by, check};
+pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, OUT_OF_RANGE, attach, check};
 pub(crate) use cell::Cell;
 #[cfg(not(loom))]
 pub(crate) use create::{create, set_length};

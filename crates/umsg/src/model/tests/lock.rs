@@ -26,6 +26,13 @@ struct Guarded {
 }
 
 impl Guarded {
+    fn in_shared_form() -> Guarded {
+        Guarded {
+            lock: Lock::shared(),
+            ..Guarded::default()
+        }
+    }
+
     /// Adds one to both words; mends them first if an owner died in between. Answers how the lock was left.
     fn add(&self, me: &Thread) -> Left {
         let (held, left) = self
@@ -226,8 +233,7 @@ fn a_lock_that_is_put_into_shared_form_has_one_owner_at_a_time() {
                 let _ = guarded.add(me);
             })
         };
-        thread::live_in(SAME, 2, false, |me| {
-            guarded.lock.share(Deadline::Never).expect("the form");
+        thread::live_in(SAME, 2, true, |me| {
             assert_eq!(guarded.add(me), Left::InOrder);
         });
         alive(at_home);
@@ -265,8 +271,7 @@ fn die_with_another_word_named(guarded: &Guarded, me: &Thread) {
 #[test]
 fn a_false_mark_takes_the_lock_from_no_living_owner() {
     explore("lock: a false mark", 3, Slices::Endless, || {
-        let guarded = Arc::new(Guarded::default());
-        guarded.lock.share(Deadline::Never).expect("the form");
+        let guarded = Arc::new(Guarded::in_shared_form());
         let marker = {
             let guarded = Arc::clone(&guarded);
             elsewhere(1, false, move |me| {
@@ -287,8 +292,7 @@ fn a_false_mark_takes_the_lock_from_no_living_owner() {
 #[test]
 fn the_death_of_an_owner_in_shared_form_is_found_beside_a_false_mark() {
     explore("lock: a true and a false mark", 2, Slices::End, || {
-        let guarded = Arc::new(Guarded::default());
-        guarded.lock.share(Deadline::Never).expect("the form");
+        let guarded = Arc::new(Guarded::in_shared_form());
         let marker = {
             let guarded = Arc::clone(&guarded);
             elsewhere(1, false, move |me| {

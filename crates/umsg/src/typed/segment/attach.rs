@@ -14,7 +14,7 @@ const NO_MAGIC: &str = "the file does not begin with the magic number";
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let layout = summary(file)?.layout;
     let mut segment = Segment::map(file, layout)?;
-    segment.settle_home()?;
+    segment.settle_home();
     Ok(segment)
 }
 

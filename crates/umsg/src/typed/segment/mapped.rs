@@ -7,20 +7,16 @@ use crate::arena::{ArenaRoots, GRANULE};
 use crate::holds::{Hold, Holding};
 use crate::lives::Lives;
 use crate::lock::Lock;
-use crate::lock::STOPPED;
 use crate::namespace::Namespace;
 use crate::order::{Kind, KindRoots, Place, Shelf};
 use crate::segment::{Memory, Quota};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
-use crate::sys::clock::Deadline;
-use crate::sys::home::is_stray;
 use crate::sys::required;
 use crate::trouble::{AttachError, Trouble};
 use crate::waiters::{Links, NODES, Node};
 use crate::{holds, waiters};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use std::time::Duration;
 
 /// Bytes in a page.
 const PAGE: usize = 4096;
@@ -40,6 +36,11 @@ impl Lives for Segment {
 
     fn is_over(&self, life: u32) -> bool {
         self.memory.is_over(life)
+    }
+
+    #[inline(always)]
+    fn is_elsewhere(&self) -> bool {
+        self.memory.is_elsewhere()
     }
 
     fn is_home(&self) -> bool {
@@ -75,25 +76,15 @@ impl Segment {
 
     /// Has a copy know whose lives its records name.
     pub(crate) fn settle_copy(&mut self, namespace: &Namespace) {
-        // Relaxed: nobody writes a copy.
-        let home = self.fixed().header.home.load(Ordering::Relaxed);
-        self.memory.set_home(home);
+        self.settle_home();
         self.memory.set_registry(namespace);
     }
 
-    /// Puts the locks into shared form unless the segment was created in this process's PID and time namespace.
-    pub(crate) fn settle_home(&mut self) -> Result<(), AttachError> {
+    /// Finds out whether it was created in this process's PID and time namespace. Before it is shared.
+    pub(crate) fn settle_home(&mut self) {
         // Relaxed: stored before the file was linked.
         let home = self.fixed().header.home.load(Ordering::Relaxed);
         self.memory.set_home(home);
-        if self.memory.is_home() {
-            return Ok(());
-        }
-        let end = Deadline::after(Duration::from_nanos(STOPPED));
-        let mut locks = [&self.fixed().hub.lock].into_iter();
-        locks
-            .try_for_each(|lock| lock.share(end))
-            .map_err(|_| AttachError::Stopped)
     }
 
     /// The same mapping once more: it stays until nobody uses it.
@@ -116,7 +107,7 @@ impl Segment {
     pub(crate) fn join(&mut self, quota: Quota) -> Result<(), AttachError> {
         self.memory.set_quota(quota);
         let mut locks = [&self.fixed().hub.lock].into_iter();
-        match is_stray() || locks.any(Lock::is_shared) {
+        match !self.is_home() || locks.any(Lock::is_shared) {
             true => self.memory.join(),
             false => Ok(()),
         }
