@@ -47,7 +47,7 @@ pub(crate) enum AttachError {
     /// The file would be longer than the process may make one, in bytes.
     FileTooLarge { len: u64 },
     /// Processes of several PID namespaces use the queue, and this one can't register its life.
-    Unregistered { errno: Errno },
+    Unregistered { call: &'static str, errno: Errno },
     /// The kernel or a sandbox refuses a system call that no queue works without.
     CallRefused { call: &'static str, errno: Errno },
     /// A file of this length can't be mapped.

@@ -354,7 +354,7 @@ fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
     options.read(true).write(true).namespace(&place.namespace);
     let opened = options.open("/q").map(drop);
     let typed = sysv::OpenOptions::new().namespace(&place.namespace).open(1);
-    let is_refused = matches!(&opened, Err(OpenError::Unregistered { error }) if error.raw_os_error() == Some(libc::EACCES))
+    let is_refused = matches!(&opened, Err(OpenError::Unregistered { error, .. }) if error.raw_os_error() == Some(libc::EACCES))
         && matches!(&typed, Err(sysv::OpenError::Unregistered { .. }));
     assert_eq!(
         (opened.is_ok() && typed.is_ok(), is_refused),

@@ -13,10 +13,10 @@ pub use open::{OpenError, UnlinkError};
 pub(crate) use crate::trouble::Trouble;
 
 /// What is said where a process of several PID namespaces' queue can't register its life.
-pub(crate) fn unregistered(error: &std::io::Error) -> String {
+pub(crate) fn unregistered(call: &str, error: &std::io::Error) -> String {
     format!(
         "processes of several PID or time namespaces use the queue, and this process can't make the file in the directory of queues by which others \
-         learn of its death: {error}"
+         learn of its death: {call}: {error}"
     )
 }
 

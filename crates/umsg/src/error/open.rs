@@ -134,9 +134,11 @@ pub enum OpenError {
     },
     /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
     /// namespace's directory that the process keeps locked. Others would not learn of its death.
-    #[error("{}", super::unregistered(error))]
+    #[error("{}", super::unregistered(call, error))]
     Unregistered {
-        /// Why not.
+        /// The system call that failed.
+        call: &'static str,
+        /// Its error.
         error: std::io::Error,
     },
     /// The namespace can't be used.
@@ -224,7 +226,7 @@ impl OpenError {
             OpenError::Namespace(error) => error.errno(),
             OpenError::System { error, .. }
             | OpenError::CallRefused { error, .. }
-            | OpenError::Unregistered { error } => error.raw_os_error().unwrap_or(libc::EIO),
+            | OpenError::Unregistered { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
 
@@ -266,7 +268,8 @@ impl From<AttachError> for OpenError {
             }
             AttachError::Damaged(why) => OpenError::Damaged(why),
             AttachError::FileTooLarge { len } => OpenError::FileTooLarge { len },
-            AttachError::Unregistered { errno } => OpenError::Unregistered {
+            AttachError::Unregistered { call, errno } => OpenError::Unregistered {
+                call,
                 error: errno.into(),
             },
             AttachError::CallRefused { call, errno } => OpenError::CallRefused {

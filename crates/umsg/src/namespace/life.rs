@@ -50,6 +50,9 @@ const ENTRIES_LEN: usize = 2048;
 /// A process is registered in so many namespaces at most.
 const NAMESPACES: usize = 32;
 
+/// A system call that failed, and how.
+pub(crate) type Failed = (&'static str, Errno);
+
 /// A directory in which this process, or one that it was forked from, is registered.
 struct Entry {
     /// Which directory: never 0 in an entry that is used.
@@ -149,9 +152,9 @@ impl Registry {
     /// a lock.
     ///
     /// # Errors
-    /// Why it can't be registered. EUSERS: the process is registered in 32 other directories.
-    pub(crate) fn join(&self) -> io::Result<()> {
-        let entry = self.entry().ok_or(Errno::USERS)?;
+    /// The system call that failed, and how. EUSERS: the process is registered in 32 other directories.
+    pub(crate) fn join(&self) -> Result<(), Failed> {
+        let entry = self.entry().ok_or(("open", Errno::USERS))?;
         loop {
             let before = match entry.known() {
                 Ok(UNREGISTERED) => entry.life.load(Ordering::Acquire),
@@ -196,8 +199,8 @@ impl Registry {
         })
     }
 
-    fn register(&self) -> io::Result<u32> {
-        let directory = self.open()?;
+    fn register(&self) -> Result<u32, Failed> {
+        let directory = self.open().map_err(|e| ("open", e))?;
         // In vain if the directory may not be listed: others sweep.
         let _ = left(directory.as_fd(), SWEPT, remove);
         for _ in 0..ATTEMPTS {
@@ -206,20 +209,21 @@ impl Registry {
                     link_unnamed(file.as_fd(), directory.as_fd(), name)
                 }),
                 Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => self.register_temporary(),
-                Err(error) => Err(error),
+                Err(error) => Err(("open", error)),
             };
             if let Some(number) = registered? {
                 return Ok(number);
             }
         }
-        Err(Errno::EXIST)
+        Err(("linkat", Errno::EXIST))
     }
 
     /// As [`begin`], of a file that has a temporary name first. Allocates.
-    fn register_temporary(&self) -> io::Result<Option<u32>> {
+    fn register_temporary(&self) -> Result<Option<u32>, Failed> {
         let path = Path::new(OsStr::from_bytes(self.path.as_bytes()));
-        let mut directory = Directory::open(path).map_err(|_| Errno::ACCESS)?;
-        let staged = Staged::create_temporary(&mut directory, "", MODE)?;
+        let failed = |e| ("open", e);
+        let mut directory = Directory::open(path).map_err(|_| failed(Errno::ACCESS))?;
+        let staged = Staged::create_temporary(&mut directory, "", MODE).map_err(failed)?;
         let number = begin(staged.file(), |name| {
             staged.link_too(&directory, name.as_os_str())
         });
@@ -269,10 +273,11 @@ fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 fn begin(
     file: BorrowedFd<'_>,
     link: impl FnOnce(&Path) -> io::Result<()>,
-) -> io::Result<Option<u32>> {
+) -> Result<Option<u32>, Failed> {
     // Whatever the umask says: others must be able to look.
-    fs::fchmod(file, Mode::from_raw_mode(MODE))?;
-    let number = number_of(file)?.ok_or(Errno::NXIO)?;
+    fs::fchmod(file, Mode::from_raw_mode(MODE)).map_err(|e| ("fchmod", e))?;
+    let number = number_of(file).map_err(|e| ("statx", e))?;
+    let number = number.ok_or(("open", Errno::NXIO))?;
     let locked = life::lock(file)?;
     match link(name_of(number).path()) {
         Ok(()) => {
@@ -280,7 +285,7 @@ fn begin(
             Ok(Some(number))
         }
         Err(Errno::EXIST) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => Err(("linkat", error)),
     }
 }
 

@@ -160,7 +160,7 @@ impl Memory {
     /// `Unregistered`.
     pub(crate) fn join(&self) -> Result<(), AttachError> {
         let joined = self.registry.as_ref().map_or(Ok(()), Registry::join);
-        joined.map_err(|errno| AttachError::Unregistered { errno })
+        joined.map_err(|(call, errno)| AttachError::Unregistered { call, errno })
     }
 
     /// Whose lives its records name, in a copy of a queue of the namespace.

@@ -25,14 +25,19 @@ impl Drop for Locked {
 
 /// Locks a file for writing, by the opening that the descriptor belongs to. The lock stays when the descriptor is closed, and a forked child
 /// does not inherit it.
-pub(crate) fn lock(file: BorrowedFd<'_>) -> Result<Locked, Errno> {
-    call(file, libc::F_OFD_SETLK, libc::F_WRLCK)?;
+///
+/// # Errors
+/// The system call that failed, and how.
+pub(crate) fn lock(file: BorrowedFd<'_>) -> Result<Locked, (&'static str, Errno)> {
+    call(file, libc::F_OFD_SETLK, libc::F_WRLCK).map_err(|e| ("fcntl", e))?;
     let (protection, flags) = (ProtFlags::empty(), MapFlags::SHARED);
     // SAFETY: the kernel chooses the address, so no existing mapping is replaced; the page can't be touched.
-    let page = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0)? };
+    let page = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0) };
+    let page = page.map_err(|e| ("mmap", e))?;
     let locked = Locked(page);
     // SAFETY: the page was mapped just now and is ours.
-    unsafe { rustix::mm::madvise(page, PAGE, Advice::LinuxDontFork)? };
+    let kept = unsafe { rustix::mm::madvise(page, PAGE, Advice::LinuxDontFork) };
+    kept.map_err(|e| ("madvise", e))?;
     Ok(locked)
 }
 

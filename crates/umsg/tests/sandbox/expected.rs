@@ -35,6 +35,7 @@ const NEEDS: &[(&str, Which)] = &[
             "ring_descriptor",
             "ring_named",
             "ring_wait",
+            "shared_form",
         ]),
     ),
     (
@@ -63,6 +64,8 @@ const NEEDS: &[(&str, Which)] = &[
             "sysv_poll",
             "wait_for_message",
             "wait_for_room",
+            "lease",
+            "shared_form",
         ]),
     ),
     (
@@ -100,6 +103,7 @@ const NEEDS: &[(&str, Which)] = &[
             "sysv_private",
         ]),
     ),
+    ("madvise", Only(&["shared_form"])),
     ("memfd_create", Only(&["ring_unnamed"])),
     ("mkdirat", Only(&["namespace", "queue_of_last_user"])),
     ("mknodat", Only(&["poll_queue", "sysv_poll"])),
@@ -128,6 +132,7 @@ const NEEDS: &[(&str, Which)] = &[
         Only(&["ring_descriptor", "ring_named", "ring_wait"]),
     ),
     ("socketpair", Only(&["ring_unnamed"])),
+    ("statx", Only(&["shared_form"])),
     ("symlinkat", Only(&["sysv_create", "sysv_private"])),
     ("unlinkat", Only(&["posix_unlink"])),
 ];

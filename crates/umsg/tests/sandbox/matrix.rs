@@ -2,7 +2,7 @@
 
 use super::calls::CALLS;
 use super::expected::{Expected, expected};
-use super::paths::{LONG, PATHS, Path, furnish};
+use super::paths::{self, LONG, Path};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
 use crate::support::seccomp::{Call, refuse};
@@ -46,7 +46,7 @@ fn names(path: &Path, call: &str, error: &str) -> bool {
 /// What is wrong with a path where a call is refused.
 fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -> Option<String> {
     let place = Place::new();
-    furnish(&place);
+    path.furnish(&place);
     let mut child = Child::run(|| {
         refuse(&[Call::from(number)], errno);
         let namespace = Namespace::at(place.path());
@@ -75,7 +75,7 @@ fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -
 /// Each part takes every fourth call: they run side by side.
 fn walk_all(part: usize) {
     let calls = CALLS.iter().skip(part).step_by(4);
-    let on_all_paths = |call| PATHS.iter().map(move |path| (call, path));
+    let on_all_paths = |call| paths::all().map(move |path| (call, path));
     let wrong: Vec<_> = calls
         .flat_map(on_all_paths)
         .flat_map(|walk| REFUSALS.map(|errno| (walk, errno)))

@@ -1,6 +1,6 @@
 //! What a sandbox mounts: no /proc, a /proc without other users' processes, a root that is read-only, no /dev/shm.
 
-use super::paths::{LONG, PATHS};
+use super::paths::{self, LONG};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
 use crate::support::scarce::{LEFT_OUT, NOBODY, become_nobody, is_root, mount_private};
@@ -78,7 +78,7 @@ fn walk_all_in(surround: impl Fn() -> bool) {
         return;
     }
     let mut wrong = Vec::new();
-    for path in PATHS {
+    for path in paths::all() {
         let place = Place::new();
         let own = place.path().join("own namespace");
         std::fs::set_permissions(place.path(), Permissions::from_mode(0o777)).unwrap();
@@ -108,31 +108,32 @@ fn without_proc_the_first_call_says_so() {
     }
     let shared = Place::new();
     std::fs::set_permissions(shared.path(), Permissions::from_mode(0o1777)).unwrap();
-    for user in [0, NOBODY] {
+    let cover = |path, flags| {
+        let options = c"size=64k,mode=1777";
+        mount(Some(c"none"), path, Some(c"tmpfs"), flags, options)
+    };
+    for (user, is_named) in [(0, true), (0, false), (NOBODY, true), (NOBODY, false)] {
         let mut child = Child::run(|| {
-            let options = c"size=4k,mode=755";
+            // Another /dev/shm: a user's own namespace in the machine's would stay.
             let is_hidden = unshare_mounts()
-                && mount(
-                    Some(c"none"),
-                    c"/proc",
-                    Some(c"tmpfs"),
-                    libc::MS_RDONLY,
-                    options,
-                );
+                && cover(c"/proc", libc::MS_RDONLY)
+                && (is_named || cover(c"/dev/shm", 0));
             if !is_hidden {
                 return LEFT_OUT;
             }
             if user == NOBODY {
                 become_nobody();
             }
-            for outcome in [Namespace::at(shared.path()), Namespace::resolve()] {
-                let error = outcome.unwrap_err();
-                assert_eq!(
-                    (&error, error.errno()),
-                    (&NamespaceError::NoProc, libc::ENOSYS)
-                );
-                assert!(error.to_string().contains("/proc is not mounted"));
-            }
+            let outcome = match is_named {
+                true => Namespace::at(shared.path()),
+                false => Namespace::resolve(),
+            };
+            let error = outcome.unwrap_err();
+            assert_eq!(
+                (&error, error.errno()),
+                (&NamespaceError::NoProc, libc::ENOSYS)
+            );
+            assert!(error.to_string().contains("/proc is not mounted"));
             0
         });
         expect_well(&mut child);

@@ -2,9 +2,9 @@
 //!
 //! A path answers an error only where its first call fails: that is an answer. All that comes later has to succeed, or panics.
 
-#[cfg(feature = "crash-points")]
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
+use crate::support::scarce::is_root;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::os::fd::AsFd;
@@ -31,20 +31,52 @@ pub struct Path {
 
 macro_rules! paths {
     ($($name:ident),* $(,)?) => {
-        pub const PATHS: &[Path] = &[$(Path { name: stringify!($name), walk: $name }),*];
+        const PATHS: &[Path] = &[$(Path { name: stringify!($name), walk: $name }),*];
     };
 }
 
 paths! {
     namespace, posix_create, posix_open, posix_unlink, posix_list, send_and_receive, wait_for_message, wait_for_room, many_long_messages,
     notify_by_signal, notify_by_function, poll_queue, send_after_death, queue_of_last_user, sysv_private, sysv_create,
-    sysv_wait, sysv_poll, sysv_list, ring_named, ring_unnamed, ring_wait, ring_descriptor, sweep,
+    sysv_wait, sysv_poll, sysv_list, ring_named, ring_unnamed, ring_wait, ring_descriptor, sweep, lease, shared_form,
 }
 
-/// What the paths find that begin with a queue.
-pub fn furnish(place: &Place) {
-    drop(place.create("/there", 4, 8));
-    drop(place.create_typed(7));
+/// All paths that this process can walk: to furnish a place with another PID namespace takes root.
+pub fn all() -> impl Iterator<Item = &'static Path> {
+    let can_share = is_root();
+    PATHS
+        .iter()
+        .filter(move |path| can_share || path.name != "shared_form")
+}
+
+impl Path {
+    /// Makes what the path begins with.
+    pub fn furnish(&self, place: &Place) {
+        drop(place.create("/there", 4, 8));
+        drop(place.create_typed(7));
+        if self.name == "shared_form" {
+            share(place);
+        }
+    }
+}
+
+/// Has a process of another PID namespace use the queues.
+fn share(place: &Place) {
+    let mut guest = Child::lead(|| {
+        // SAFETY: changes where this process's children live.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0, "unshare");
+        let mut guest = Child::run(|| {
+            pass_one(&place.open("/there"));
+            place.open_typed(7).try_send(1, b"m").expect("room");
+            place
+                .open_typed(7)
+                .try_receive(Want::Any, &mut [0; 8])
+                .expect("a message");
+            0
+        });
+        i32::from(guest.wait(LONG) != Some(Exit::Code(0)))
+    });
+    guest.expect(Exit::Code(0), "a process of another PID namespace");
 }
 
 fn options(namespace: &Namespace) -> posix::OpenOptions {
@@ -341,5 +373,36 @@ fn ring_descriptor(namespace: &Namespace) -> Outcome {
 
 fn sweep(namespace: &Namespace) -> Outcome {
     namespace.sweep()?;
+    Ok(())
+}
+
+fn lease(namespace: &Namespace) -> Outcome {
+    lease_and_reserve(&there(namespace)?);
+    Ok(())
+}
+
+fn lease_and_reserve(queue: &posix::Queue) {
+    queue.try_send(b"m", 1).expect("room");
+    drop(queue.try_receive_lease().expect("a message"));
+    let lease = queue.try_receive_lease().expect("the message, given back");
+    assert_eq!(lease.deliveries(), 2);
+    lease.acknowledge().expect("a lease of this process");
+    let reservation = queue.try_reserve(4).expect("room");
+    reservation
+        .commit(1)
+        .expect("a reservation of this process");
+    assert_eq!(queue.try_receive(&mut [0; 8]).expect("a message").len, 4);
+}
+
+/// Queues that processes of several PID namespaces use.
+fn shared_form(namespace: &Namespace) -> Outcome {
+    let queue = there(namespace)?;
+    pass_one(&queue);
+    lease_and_reserve(&queue);
+    let typed = sysv::OpenOptions::new().namespace(namespace).open(7)?;
+    typed.try_send(1, b"m").expect("room");
+    typed
+        .try_receive(Want::Any, &mut [0; 8])
+        .expect("a message");
     Ok(())
 }

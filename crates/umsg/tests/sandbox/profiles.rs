@@ -1,7 +1,7 @@
 //! All paths work under the default seccomp profiles of container engines.
 
 use super::containers::{DOCKER, PODMAN, Profile};
-use super::paths::{LONG, PATHS, Path, furnish};
+use super::paths::{self, LONG, Path};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
 use crate::support::seccomp::{allow_only, refuse};
@@ -9,7 +9,7 @@ use umsg::Namespace;
 
 fn walk_in_a_container(path: &Path, profile: &Profile) {
     let place = Place::new();
-    furnish(&place);
+    path.furnish(&place);
     let mut child = Child::run(|| {
         for (call, errno) in profile.answers {
             refuse(&[(*call).into()], *errno);
@@ -26,14 +26,14 @@ fn walk_in_a_container(path: &Path, profile: &Profile) {
 
 #[test]
 fn all_paths_work_under_the_default_profile_of_docker() {
-    for path in PATHS {
+    for path in paths::all() {
         walk_in_a_container(path, &DOCKER);
     }
 }
 
 #[test]
 fn all_paths_work_under_the_default_profile_of_podman() {
-    for path in PATHS {
+    for path in paths::all() {
         walk_in_a_container(path, &PODMAN);
     }
 }

@@ -1,7 +1,7 @@
 //! The system calls that the paths make, as a supervisor sees them, compared with the table of `docs/syscalls.md`.
 
 use super::calls::{CALLS, NEEDED, OLDER};
-use super::paths::{LONG, PATHS, Path, furnish};
+use super::paths::{self, LONG, Path};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
 use crate::support::seccomp::supervise;
@@ -85,7 +85,7 @@ fn watch(listener: &OwnedFd, note: &mut dyn FnMut(libc::c_long)) {
 /// The calls of a path, from opening its namespace to its end.
 fn calls_of(path: &Path) -> Counts {
     let place = Place::new();
-    furnish(&place);
+    path.furnish(&place);
     let mut counts = Counts::new();
     let walk = || {
         let namespace = Namespace::at(place.path()).expect("a namespace");
@@ -136,7 +136,7 @@ fn the_paths_make_the_system_calls_that_the_table_lists_and_no_others() {
     let documented = documented();
     let mut made = BTreeSet::new();
     let mut unknown = vec![];
-    for path in PATHS {
+    for path in paths::all() {
         for number in calls_of(path).into_keys() {
             let name = name_of(number);
             let is_needed = NEEDED
@@ -160,7 +160,7 @@ fn the_paths_make_the_system_calls_that_the_table_lists_and_no_others() {
 
 #[test]
 fn a_thousand_messages_make_no_system_call() {
-    let of = |name| calls_of(PATHS.iter().find(|path| path.name == name).unwrap());
+    let of = |name| calls_of(paths::all().find(|path| path.name == name).unwrap());
     let (one, many) = (of("posix_open"), of("send_and_receive"));
     let total = |counts: &Counts| counts.values().sum::<u64>();
     // The allocator of the tests may make some.

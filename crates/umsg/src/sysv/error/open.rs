@@ -99,9 +99,11 @@ pub enum OpenError {
     },
     /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
     /// namespace's directory that the process keeps locked. Others would not learn of its death.
-    #[error("{}", crate::error::unregistered(error))]
+    #[error("{}", crate::error::unregistered(call, error))]
     Unregistered {
-        /// Why not.
+        /// The system call that failed.
+        call: &'static str,
+        /// Its error.
         error: std::io::Error,
     },
     /// The namespace can't be used; EBUSY if a process was stopped while it made or removed a queue.
@@ -154,7 +156,7 @@ impl OpenError {
             OpenError::Namespace(error) => error.errno(),
             OpenError::System { error, .. }
             | OpenError::CallRefused { error, .. }
-            | OpenError::Unregistered { error } => error.raw_os_error().unwrap_or(libc::EIO),
+            | OpenError::Unregistered { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
 }
@@ -206,7 +208,7 @@ impl From<crate::error::OpenError> for OpenError {
             Other::Namespace(error) => OpenError::Namespace(error),
             Other::System { call, error } => OpenError::System { call, error },
             Other::CallRefused { call, error } => OpenError::CallRefused { call, error },
-            Other::Unregistered { error } => OpenError::Unregistered { error },
+            Other::Unregistered { call, error } => OpenError::Unregistered { call, error },
             // Of names, attributes and dead-letter queues, which segments have nothing to do with.
             _ => OpenError::System {
                 call: "open",
