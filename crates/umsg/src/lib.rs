@@ -70,6 +70,9 @@ mod last_close;
 mod left_over;
 mod lives;
 mod lock;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "references into a mapping")]
+mod memory;
 mod mended;
 #[cfg(loom)]
 mod model;

@@ -17,13 +17,14 @@ use super::{
 use crate::arena::GRANULE;
 use crate::error::OpenError;
 use crate::lock::Lock as Word;
-use crate::namespace::{BellName, Namespace};
+use crate::memory::FifoName;
+use crate::namespace::Namespace;
 use crate::notice::NotifyKind;
 use crate::order::Want;
 use crate::queue::{self, CLOSED, Engine, RECEIVERS};
 use crate::salvage::Real;
 use crate::segment::{
-    self, Fixed, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, Policy, Quota, Rules,
+    self, Fixed, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, Policy, Rules,
     Segment, VERSION,
 };
 use crate::sync::{Guarded32, Ordering};
@@ -68,7 +69,7 @@ impl Subject for Segment {
 
     fn copy(file: BorrowedFd<'_>, layout: Layout, namespace: &Namespace) -> Result<Segment, Errno> {
         let mut copy = Segment::copy_of(file, layout)?;
-        copy.settle_copy(namespace);
+        copy.settle_copy(namespace.host());
         Ok(copy)
     }
 
@@ -177,9 +178,9 @@ impl Subject for Segment {
         Ok(())
     }
 
-    fn attach(file: BorrowedFd<'_>, quota: Quota) -> Result<Engine, OpenError> {
+    fn attach(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Engine, OpenError> {
         let mut segment = segment::attach(file)?;
-        segment.set_quota(quota);
+        segment.count_in(namespace.host());
         Ok(Engine::new(segment))
     }
 
@@ -308,7 +309,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let repairs =
         [0, 1].map(|n| Repairs::read(sides[n], &fixed.receiver.repairs[n], &fixed.mended[n]));
     let watched = fixed.receiver.watched.get() != 0;
-    let doorbell = BellName {
+    let doorbell = FifoName {
         inode: segment.file().inode,
         number: fixed.receiver.doorbell.name.get(),
     };

@@ -10,9 +10,9 @@ use super::who::Life;
 use super::{Diagnosis, Finding};
 use crate::error::{OpenError, Trouble};
 use crate::lock::{Lock as Word, STOPPED, TID};
+use crate::memory::set_length;
 use crate::namespace::Namespace;
 use crate::salvage::{Salvage, Salvaged};
-use crate::segment::{Quota, set_length};
 use crate::sys::clock::Deadline;
 use crate::sys::extent::first_hole;
 use crate::sys::thread;
@@ -221,7 +221,7 @@ pub(super) fn mend<S: Subject>(
     if let Some(layout) = &layout {
         S::mend_header(file, id, layout, &mut repaired)?;
     }
-    match S::attach(file, Quota::of(namespace.clone())) {
+    match S::attach(file, namespace) {
         Ok(engine) => {
             repaired.free_locks(engine.locks(), || Users::of(file, engine.lives()));
             S::mend_words(&engine, &mut repaired);

@@ -11,7 +11,6 @@ use crate::holds::Keeping;
 use crate::lock::Lock as Word;
 use crate::namespace::Namespace;
 use crate::salvage::{Real, Salvage};
-use crate::segment::Quota;
 use crate::sync::Guarded32;
 use crate::waiters::Lobby;
 use rustix::fd::BorrowedFd;
@@ -102,8 +101,8 @@ pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
         repaired: &mut Repaired,
     ) -> Result<(), OpenError>;
 
-    /// Attaches to the queue itself, for a repair. Memory that comes into use counts in the quota.
-    fn attach(file: BorrowedFd<'_>, quota: Quota) -> Result<Self::Engine, OpenError>;
+    /// Attaches to the queue itself, for a repair. Memory that comes into use counts in the namespace.
+    fn attach(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Self::Engine, OpenError>;
 
     /// Mends single words behind the header that follow from others.
     fn mend_words(engine: &Self::Engine, repaired: &mut Repaired);

@@ -16,10 +16,10 @@ use crate::arena::GRANULE;
 use crate::error::OpenError;
 use crate::holds::Hold;
 use crate::lock::Lock as Word;
-use crate::namespace::{BellName, Namespace};
+use crate::memory::FifoName;
+use crate::namespace::Namespace;
 use crate::order;
 use crate::salvage::Real;
-use crate::segment::Quota;
 use crate::sync::{Guarded32, Ordering};
 use crate::typed::Engine;
 use crate::typed::segment::{
@@ -81,7 +81,7 @@ impl Subject for Segment {
 
     fn copy(file: BorrowedFd<'_>, layout: Layout, namespace: &Namespace) -> Result<Segment, Errno> {
         let mut copy = Segment::copy_of(file, layout)?;
-        copy.settle_copy(namespace);
+        copy.settle_copy(namespace.host());
         Ok(copy)
     }
 
@@ -177,9 +177,9 @@ impl Subject for Segment {
         Ok(())
     }
 
-    fn attach(file: BorrowedFd<'_>, quota: Quota) -> Result<Engine, OpenError> {
+    fn attach(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Engine, OpenError> {
         let mut segment = attach(file)?;
-        segment.set_quota(quota);
+        segment.count_in(namespace.host());
         Ok(Engine::new(segment))
     }
 
@@ -323,7 +323,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let fixed = segment.fixed();
     let hub = &fixed.hub;
     let watched = fixed.rights.watched.get() != 0;
-    let doorbell = BellName {
+    let doorbell = FifoName {
         inode: segment.file().inode,
         number: hub.doorbell.name.get(),
     };

@@ -8,14 +8,16 @@ pub(crate) use super::gong::Gong;
 use super::gong::{FOREIGN, SIZE};
 use super::helper::{self, Feed, Hears};
 use super::kept::{Own, Sighting, raise};
-use crate::namespace::{BellName, NOT_OURS, Namespace, random};
+use crate::memory::{FifoName, Host, NOT_OURS};
 use crate::sys::file::FileIdentity;
+use crate::sys::random::random;
 use crate::sys::stack::roomy;
 use crate::sys::{clock, process};
 use rustix::fs::{FlockOperation, OFlags, fcntl_setfl, flock};
 use rustix::io::{self, Errno};
 use rustix::param::page_size;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use rustix::process::geteuid;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -32,7 +34,7 @@ const LOOK_TIME: u64 = 1_000_000_000;
 /// A process's ends of a queue's doorbell.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
-    namespace: Option<Namespace>,
+    host: Option<Arc<dyn Host>>,
     /// The queue's file.
     file: FileIdentity,
     /// What this process polls; [`NONE`]. Opened once, closed when the queue is.
@@ -62,8 +64,8 @@ pub(crate) struct Doorbell {
 
 /// A doorbell that nobody watches any more: locked, or gone.
 pub(crate) struct Left<'a> {
-    namespace: &'a Namespace,
-    name: BellName,
+    host: &'a Arc<dyn Host>,
+    name: FifoName,
     locked: Option<OwnedFd>,
 }
 
@@ -71,15 +73,15 @@ impl Left<'_> {
     /// Takes its name away.
     pub(crate) fn remove(self) {
         if self.locked.is_some() {
-            self.namespace.remove_bell(self.name);
+            self.host.remove_fifo(self.name);
         }
     }
 }
 
 impl Doorbell {
-    pub(crate) fn new(namespace: Option<Namespace>, file: FileIdentity) -> Doorbell {
+    pub(crate) fn new(host: Option<Arc<dyn Host>>, file: FileIdentity) -> Doorbell {
         Doorbell {
-            namespace,
+            host,
             file,
             polled: AtomicI32::new(NONE),
             polled_name: AtomicU64::new(0),
@@ -133,9 +135,9 @@ impl Doorbell {
         }
         roomy(|| {
             if self.polled.load(Ordering::Relaxed) == NONE
-                && let Some(namespace) = &self.namespace
+                && let Some(host) = &self.host
             {
-                namespace.sweep_bells();
+                host.sweep_fifos();
             }
             begin()
         })?;
@@ -170,11 +172,11 @@ impl Doorbell {
         if self.polled.load(Ordering::Relaxed) != NONE {
             return Ok(self.polled_name.load(Ordering::Acquire));
         }
-        let namespace = self.namespace.as_ref().ok_or(Errno::OPNOTSUPP)?;
+        let host = self.host.as_ref().ok_or(Errno::OPNOTSUPP)?;
         let found = match name {
             0 => None,
-            _ => match find_locked(namespace, self.name(name)) {
-                Err(NOT_OURS) => return self.open_private(namespace),
+            _ => match find_locked(host, self.name(name)) {
+                Err(NOT_OURS) => return self.open_private(host),
                 found => found?,
             },
         };
@@ -182,25 +184,25 @@ impl Doorbell {
             Some(bell) => (bell, name),
             None => {
                 let name = random();
-                (raise(namespace.make_bell(self.name(name))?)?, name)
+                (raise(host.make_fifo(self.name(name))?)?, name)
             }
         };
         prepare(&bell)?;
-        if self.file.is_open_to_others || self.file.owner != crate::namespace::caller() {
+        if self.file.is_open_to_others || self.file.owner != geteuid().as_raw() {
             self.need_help();
         }
         Ok(self.poll(bell, name))
     }
 
-    fn open_private(&self, namespace: &Namespace) -> io::Result<u64> {
-        let bell = raise(namespace.make_private_bell()?)?;
+    fn open_private(&self, host: &Arc<dyn Host>) -> io::Result<u64> {
+        let bell = raise(host.make_private_fifo()?)?;
         prepare(&bell)?;
         self.need_help();
         Ok(self.poll(bell, 0))
     }
 
-    fn name(&self, number: u64) -> BellName {
-        BellName {
+    fn name(&self, number: u64) -> FifoName {
+        FifoName {
             inode: self.file.inode,
             number,
         }
@@ -324,12 +326,12 @@ impl Doorbell {
     fn open_gong(&self, name: u64, now: u64) -> Lookup<Gong<'_>> {
         let is_blind = self.blind_name.load(Ordering::Relaxed) == name
             && now < self.blind_until.load(Ordering::Relaxed);
-        let (Some(namespace), false) = (&self.namespace, is_blind) else {
+        let (Some(host), false) = (&self.host, is_blind) else {
             return Lookup::Unavailable;
         };
         let opened = match name {
             0 => Err(Errno::NOENT),
-            _ => namespace.open_bell(self.name(name)).and_then(|bell| {
+            _ => host.open_fifo(self.name(name)).and_then(|bell| {
                 let bell = raise(bell)?;
                 fcntl_setfl(&bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
                 self.rung_file.begin(&bell)?;
@@ -393,10 +395,10 @@ impl Doorbell {
 
     /// The doorbell, if nobody polls it any more.
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
-        let namespace = self.namespace.as_ref()?;
+        let host = self.host.as_ref()?;
         let name = self.name(name);
         // One of its own: a lock belongs to the opening, and this process may have inherited what others poll.
-        let locked = match namespace.open_bell(name) {
+        let locked = match host.open_fifo(name) {
             Ok(bell) => {
                 flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
                 Some(bell)
@@ -404,11 +406,7 @@ impl Doorbell {
             Err(error) if is_gone(error) => None,
             Err(_) => return None,
         };
-        Some(Left {
-            namespace,
-            name,
-            locked,
-        })
+        Some(Left { host, name, locked })
     }
 
     /// Closes what this process polls. True if it polled.
@@ -451,13 +449,13 @@ fn is_gone(error: Errno) -> bool {
 
 /// Opens a doorbell to poll it. None if it is to be replaced: it is gone, or about to go. Under the queue's lock, which keeps the
 /// segment's name from changing.
-fn find_locked(namespace: &Namespace, name: BellName) -> io::Result<Option<Own>> {
-    let bell = match namespace.open_bell(name) {
+fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> {
+    let bell = match host.open_fifo(name) {
         Err(error) if is_gone(error) => return Ok(None),
         other => raise(other?)?,
     };
     match flock(&bell, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(namespace.leads_to(name, bell.as_fd()).then_some(bell)),
+        Ok(()) => Ok(host.leads_to(name, bell.as_fd()).then_some(bell)),
         // Locked exclusively: nobody polls it, and it is being removed.
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error),

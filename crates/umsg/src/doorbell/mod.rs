@@ -51,7 +51,7 @@ pub(crate) use {descriptor::Doorbell, helper::Feed};
 
 use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
-use {crate::error::Trouble, rustix::io::Errno, std::time::Duration};
+use {crate::trouble::Trouble, rustix::io::Errno, std::time::Duration};
 
 /// Packets that fit into the FIFO. One would do to show that there are messages and room; where all who poll are to look again though
 /// nothing else is to be shown, one comes or goes.

@@ -1,7 +1,7 @@
 //! Why there is no handle of a queue, or no end of its name.
 
+use crate::memory::OUT_OF_RANGE;
 use crate::namespace::NamespaceError;
-use crate::segment::OUT_OF_RANGE;
 use crate::trouble::AttachError;
 
 /// Why a queue was not opened, created or attached to.

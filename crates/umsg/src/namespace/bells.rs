@@ -29,9 +29,8 @@ use super::error::NamespaceError;
 use super::queues::{BELLS, for_first_entries};
 use super::temporary::{self, TemporaryName};
 use super::{Namespace, caller};
-
-/// The error of looking for a doorbell that is another user's.
-pub(crate) const NOT_OURS: Errno = Errno::PERM;
+use crate::memory::{FifoName, NOT_OURS};
+use crate::sys::random::random;
 
 /// Hexadecimal digits of each part of a name.
 const DIGITS: usize = 16;
@@ -41,15 +40,6 @@ const SWEEP: usize = 64;
 /// Paths that are no longer need no memory.
 const SHORT: usize = 250;
 
-/// Which doorbell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BellName {
-    /// Of the queue's file.
-    pub(crate) inode: u64,
-    /// Which of that queue's: random.
-    pub(crate) number: u64,
-}
-
 /// A path that is made without allocating, as handlers may ring.
 struct Path {
     short: [u8; SHORT],
@@ -58,7 +48,7 @@ struct Path {
 }
 
 impl Path {
-    fn new(namespace: &Namespace, name: BellName) -> Path {
+    fn new(namespace: &Namespace, name: FifoName) -> Path {
         let directory = namespace.path().as_os_str().as_bytes();
         let mut path = Path {
             short: [0; SHORT],
@@ -117,7 +107,7 @@ impl Namespace {
     ///
     /// # Blocking
     /// Never.
-    pub(crate) fn open_bell(&self, name: BellName) -> io::Result<OwnedFd> {
+    pub(crate) fn open_bell(&self, name: FifoName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
         let opened = self
             .check_bells(path.parent())
@@ -133,7 +123,7 @@ impl Namespace {
     ///
     /// # If the process dies
     /// A temporary file stays, or a doorbell that nobody polls: both are swept.
-    pub(crate) fn make_bell(&self, name: BellName) -> io::Result<OwnedFd> {
+    pub(crate) fn make_bell(&self, name: FifoName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
         let (bell, temporary) = self.make_unnamed(path.parent())?;
         let renamed = fs::renameat(CWD, &temporary, CWD, path.bytes());
@@ -145,7 +135,7 @@ impl Namespace {
 
     /// Makes a FIFO that has no name, and opens it.
     pub(crate) fn make_private_bell(&self) -> io::Result<OwnedFd> {
-        let name = BellName {
+        let name = FifoName {
             inode: 0,
             number: 0,
         };
@@ -176,7 +166,7 @@ impl Namespace {
     }
 
     /// Whether the name of a doorbell leads to this one.
-    pub(crate) fn leads_to(&self, name: BellName, bell: BorrowedFd<'_>) -> bool {
+    pub(crate) fn leads_to(&self, name: FifoName, bell: BorrowedFd<'_>) -> bool {
         let found = fs::statat(
             CWD,
             Path::new(self, name).bytes(),
@@ -189,14 +179,14 @@ impl Namespace {
     }
 
     /// The inode number of a doorbell. None if there is none of this name.
-    pub(crate) fn bell_inode(&self, name: BellName) -> Option<u64> {
+    pub(crate) fn bell_inode(&self, name: FifoName) -> Option<u64> {
         let path = Path::new(self, name);
         let found = fs::statat(CWD, path.bytes(), AtFlags::SYMLINK_NOFOLLOW);
         found.ok().map(|stat| stat.st_ino)
     }
 
     /// Removes a doorbell. In vain if it is another user's: its owner's next sweep does.
-    pub(crate) fn remove_bell(&self, name: BellName) {
+    pub(crate) fn remove_bell(&self, name: FifoName) {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());
     }
 
@@ -331,25 +321,14 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// A number that nobody guesses, not 0.
-pub(crate) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // Without it: as good a number as any for what is also protected by its mode.
-    let fallback = crate::sys::clock::realtime() ^ u64::from(std::process::id()).rotate_left(40);
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => u64::from_ne_bytes(bytes).max(1),
-        _ => fallback.max(1),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::namespace::testing::{STRANGER, TestDir, chmod, chown, is_root};
     use std::os::fd::AsFd;
 
-    const fn name(number: u64) -> BellName {
-        BellName { inode: 5, number }
+    const fn name(number: u64) -> FifoName {
+        FifoName { inode: 5, number }
     }
 
     fn bells(dir: &TestDir) -> Vec<String> {

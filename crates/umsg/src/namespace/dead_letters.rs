@@ -28,7 +28,6 @@ use std::time::Duration;
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 
-use super::bells::random;
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::file_error::FileError;
@@ -37,6 +36,7 @@ use super::publish::creation_error;
 use super::queues::{POSIX, file_of_queue, for_each_queue};
 use super::{Namespace, caller};
 use crate::sys::clock;
+use crate::sys::random::random;
 
 const PREFIX: &str = ".dead-";
 /// Hexadecimal digits of the inode, and of the number.

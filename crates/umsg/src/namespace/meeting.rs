@@ -28,7 +28,7 @@ use rustix::io::Errno;
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::random;
+use crate::sys::random::random;
 use crate::sys::stack::nap;
 
 /// Hexadecimal digits behind a user's number.

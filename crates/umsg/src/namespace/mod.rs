@@ -57,6 +57,7 @@ mod directory;
 mod error;
 mod file_error;
 mod home;
+mod host;
 mod identified;
 mod intruders;
 pub(crate) mod life;
@@ -82,7 +83,6 @@ mod user;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use bells::{BellName, NOT_OURS, random};
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
 pub(crate) use directory::proc_link;
 pub use error::NamespaceError;

@@ -46,11 +46,11 @@ struct Mover {
 }
 
 /// The chore of moving, for a queue that has a dead-letter queue.
-pub(super) fn chore(engine: &Engine, owner: u32) -> Option<Chore> {
+pub(super) fn chore(engine: &Engine, namespace: Option<&Namespace>, owner: u32) -> Option<Chore> {
     let mover = Mover {
         owner,
         name: OsString::from_vec(engine.policy().dead_letter.clone()?),
-        namespace: engine.segment().namespace()?.clone(),
+        namespace: namespace?.clone(),
         failed_at: AtomicU64::new(0),
         unfinished: Mutex::default(),
     };
@@ -58,12 +58,12 @@ pub(super) fn chore(engine: &Engine, owner: u32) -> Option<Chore> {
 }
 
 /// Reads the label of a queue.
-pub(super) fn believe(segment: &mut Segment, file: &Stat) {
+pub(super) fn believe(segment: &mut Segment, namespace: Option<&Namespace>, file: &Stat) {
     let label = DeadLetterLabel {
         inode: file.st_ino,
         number: segment.policy().label,
     };
-    if let Some(namespace) = segment.namespace().filter(|_| label.number != 0) {
+    if let Some(namespace) = namespace.filter(|_| label.number != 0) {
         let name = name(namespace, label, file.st_uid);
         segment.set_dead_letter(name.map(OsString::into_vec));
     }
@@ -107,7 +107,7 @@ pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
     if !is_any {
         return None;
     }
-    match (&policy.dead_letter, segment.namespace()) {
+    match (&policy.dead_letter, &queue.namespace) {
         (Some(name), Some(namespace)) => {
             open(OsStr::from_bytes(name), namespace, queue.owner.0).err()
         }

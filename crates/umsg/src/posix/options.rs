@@ -9,7 +9,7 @@ use crate::namespace::{
     FileAccess, FileError, Hold, Limits, NameError, Namespace, NewDeadLetterLabel, Patience,
     QueueName, Removal, Unpublished, hold, hold_unnamed,
 };
-use crate::segment::{self, Layout, OnFull, Policy, Quota, Segment};
+use crate::segment::{self, Layout, OnFull, Policy, Segment};
 use crate::sync::Ordering;
 use rustix::fs::{OFlags, Stat};
 use std::ffi::OsStr;
@@ -299,13 +299,12 @@ impl OpenOptions {
         }
         let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
         let mut segment = segment::attach(file.as_fd())?;
-        let quota = Quota::of(namespace.clone());
         match self.counted {
-            true => segment.join(quota)?,
+            true => segment.join(namespace.host())?,
             // A look needs no life.
-            false => segment.set_quota(quota),
+            false => segment.count_in(namespace.host()),
         }
-        self.open_attached(segment, &stat, last_close)
+        self.open_attached(namespace, segment, &stat, last_close)
     }
 
     /// Opens a queue to send to it, if its file belongs to `owner`. None if the file is another user's: then the caller has read nothing of it.
@@ -322,12 +321,15 @@ impl OpenOptions {
             return Ok(None);
         }
         let mut segment = segment::attach(file.as_fd())?;
-        segment.join(Quota::of(namespace.clone()))?;
-        options.open_attached(segment, &stat, last_close).map(Some)
+        segment.join(namespace.host())?;
+        options
+            .open_attached(namespace, segment, &stat, last_close)
+            .map(Some)
     }
 
     fn open_attached(
         &self,
+        namespace: &Namespace,
         mut segment: Segment,
         stat: &Stat,
         last_close: Option<LastClose>,
@@ -340,7 +342,7 @@ impl OpenOptions {
         if let Some(last_close) = last_close {
             segment.set_last_close(Box::new(last_close));
         }
-        Ok(Queue::new(segment, self.access, stat))
+        Ok(Queue::new(segment, Some(namespace), self.access, stat))
     }
 
     /// The file of a queue that exists. If it goes with its last user, it is held by this opening of the file; then who drops it has to
@@ -434,10 +436,9 @@ impl OpenOptions {
         crash_point!(CREATE_EMPTY);
         let label = self.provide_dead_letter_queue(namespace, &layout, new.file())?;
         crash_point!(CREATE_LABELLED);
-        let quota = Quota::of(namespace.clone());
-        if !quota.allows(0) {
+        if !namespace.allows(0) {
             let gone = last_close::remove_all_unused(namespace)?;
-            if gone.is_empty() || !quota.allows(0) {
+            if gone.is_empty() || !namespace.allows(0) {
                 return Err(OpenError::OverLimit);
             }
         }
@@ -448,14 +449,14 @@ impl OpenOptions {
         let mut policy = self.policy.clone();
         policy.label = label.as_ref().map_or(0, NewDeadLetterLabel::number);
         let mut segment = segment::create(new.file(), layout, mode, &policy)?;
-        segment.set_quota(quota);
+        segment.count_in(namespace.host());
         if self.policy.remove_on_last_close && self.counted {
             hold_unnamed(new.file()).map_err(|e| OpenError::from_errno("flock", e))?;
             segment.set_last_close(Box::new(LastClose::new(namespace, name)));
         }
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         crash_point!(CREATE_UNNAMED);
-        let queue = Queue::new(segment, self.access, &stat);
+        let queue = Queue::new(segment, Some(namespace), self.access, &stat);
         Ok(Unnamed {
             new,
             label,
@@ -585,7 +586,7 @@ impl Unnamed {
     fn check_quota(&self, namespace: &Namespace) -> Result<(), OpenError> {
         let stat =
             rustix::fs::fstat(self.new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
-        match Quota::of(namespace.clone()).allows(stat.st_blocks as usize * 512) {
+        match namespace.allows(stat.st_blocks as usize * 512) {
             true => Ok(()),
             false => Err(OpenError::OverLimit),
         }

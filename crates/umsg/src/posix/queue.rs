@@ -10,7 +10,7 @@ use crate::lock::STOPPED;
 use crate::namespace::{Hold, Namespace, QueueName, hold, whereabouts};
 use crate::pacing::Waiting;
 use crate::queue::{Engine, Refused, Taken};
-use crate::segment::{self, Quota, Segment};
+use crate::segment::{self, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
@@ -28,6 +28,8 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug)]
 pub struct Queue {
     pub(crate) engine: Engine,
+    /// In which its file lies, if that is known.
+    pub(super) namespace: Option<Namespace>,
     pub(super) access: Access,
     /// Of the file: device and inode number, owner and group.
     identity: (u64, u64),
@@ -53,14 +55,21 @@ pub struct Message {
 }
 
 impl Queue {
-    pub(super) fn new(mut segment: Segment, access: Access, stat: &Stat) -> Queue {
-        dead_letter::believe(&mut segment, stat);
+    /// `namespace`: that in which the queue's file lies, if it is known.
+    pub(super) fn new(
+        mut segment: Segment,
+        namespace: Option<&Namespace>,
+        access: Access,
+        stat: &Stat,
+    ) -> Queue {
+        dead_letter::believe(&mut segment, namespace, stat);
         let mut engine = Engine::new(segment);
-        engine.set_chore(dead_letter::chore(&engine, stat.st_uid));
+        engine.set_chore(dead_letter::chore(&engine, namespace, stat.st_uid));
         let identity = (stat.st_dev, stat.st_ino);
         engine.set_identity(identity, crate::notice::raise_own);
         Queue {
             engine,
+            namespace: namespace.cloned(),
             access,
             identity,
             owner: (stat.st_uid, stat.st_gid),
@@ -134,10 +143,11 @@ impl Queue {
         if let Some(last_close) = last_close {
             segment.set_last_close(Box::new(last_close));
         }
-        if let Some((namespace, _)) = found {
-            segment.join(Quota::of(namespace))?;
+        let namespace = found.map(|(namespace, _)| namespace);
+        if let Some(namespace) = &namespace {
+            segment.join(namespace.host())?;
         }
-        Ok(Queue::new(segment, access, &stat))
+        Ok(Queue::new(segment, namespace.as_ref(), access, &stat))
     }
 
     /// Sends a message. Source: mq_send(3).
@@ -462,7 +472,7 @@ impl Queue {
             return Err(OpenError::NotAQueue("the descriptor of another file"));
         }
         let mode = mode & 0o7777;
-        if let Some(namespace) = self.engine.segment().namespace()
+        if let Some(namespace) = &self.namespace
             && !namespace.limits()?.allow_mode(mode)
         {
             return Err(OpenError::ModeNotEnforced { mode });

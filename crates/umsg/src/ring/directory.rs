@@ -12,7 +12,7 @@ use crate::error::OpenError;
 use crate::lives;
 use crate::namespace::{FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS};
 use crate::queue::Engine;
-use crate::segment::{self, Quota, Segment};
+use crate::segment::{self, Segment};
 use crate::sync::Ordering;
 use crate::sys::process;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -207,7 +207,7 @@ fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, OwnedFd),
 
 fn attach_file(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Segment, RingError> {
     let mut segment = segment::attach(file)?;
-    segment.set_quota(Quota::of(namespace.clone()));
+    segment.count_in(namespace.host());
     if segment.fixed().ownership.state.load(Ordering::Acquire) == 0 {
         return Err(RingError::NotARing);
     }
@@ -234,7 +234,7 @@ fn button_of(
 pub(super) fn open(namespace: &Namespace, name: &OsStr) -> Result<Sender, RingError> {
     let name = QueueName::parse(name).map_err(OpenError::from)?;
     let (mut segment, file) = attach(namespace, &name)?;
-    segment.join(Quota::of(namespace.clone()))?;
+    segment.join(namespace.host())?;
     let button = button_of(namespace, file.as_fd(), &segment)?;
     Ok(Sender::new(Arc::new(Shared::new(segment, button))))
 }

@@ -10,10 +10,11 @@ use super::shared::Shared;
 use crate::crash::crash_point;
 use crate::error::OpenError;
 use crate::lives;
-use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished, random};
+use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished};
 use crate::queue::{DISABLED, ENABLED};
-use crate::segment::{self, Layout, Policy, Quota, Segment};
+use crate::segment::{self, Layout, Policy, Segment};
 use crate::sync::Ordering;
+use crate::sys::random::random;
 use crate::sys::required;
 use crate::sys::{file, process, thread};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -121,14 +122,13 @@ impl Options {
             other => other.into(),
         })?;
         loop {
-            let quota = Quota::of(namespace.clone());
-            if !quota.allows(0) {
+            if !namespace.allows(0) {
                 return Err(OpenError::OverLimit.into());
             }
             let new =
                 Unpublished::create_in(namespace, RINGS, self.mode).map_err(OpenError::from)?;
             let mut segment = self.fill(new.file(), new.mode())?;
-            segment.set_quota(quota);
+            segment.count_in(namespace.host());
             name_owner(&segment);
             // Relaxed: nobody else sees the segment before its file is linked.
             let bell = &segment.fixed().ownership.bell;

@@ -2,6 +2,7 @@
 
 use super::mapped::Segment;
 use super::{LAYOUT_HASH, Layout, MAGIC, Policy, VERSION};
+use crate::memory::OUT_OF_RANGE;
 use crate::trouble::AttachError;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
@@ -10,9 +11,6 @@ use rustix::fs::FileType;
 pub(crate) const MOST_MESSAGES: u32 = 1_048_576;
 /// Bytes.
 pub(crate) const LARGEST_MESSAGE: u32 = 16 << 20;
-
-/// Why a queue can't be repaired: all else follows from these words, and nothing says what stood there.
-pub(crate) const OUT_OF_RANGE: &str = "the header's attributes are out of range";
 
 /// The beginning of a header, as read from the file: `segment/fixed.rs`, [`super::Header`].
 const HEADER_BYTES: usize = 32;

@@ -3,6 +3,7 @@
 use super::Ring;
 use super::mapped::Segment;
 use super::{Fixed, Hold, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
+use crate::memory::set_length;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::sys::home::here;
@@ -39,24 +40,6 @@ pub(crate) fn create(
     policy.write(&segment.fixed().rules);
     segment.set_policy(policy.clone());
     Ok(segment)
-}
-
-/// Gives a new file its length.
-pub(crate) fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), AttachError> {
-    if cfg!(miri) {
-        return Ok(());
-    }
-    check_file_size_limit(len)?;
-    rustix::fs::ftruncate(file, len as u64).map_err(|e| AttachError::from_errno("ftruncate", e))
-}
-
-/// Growing a file past RLIMIT_FSIZE is answered with a signal that kills: asking first gives an error instead.
-fn check_file_size_limit(len: usize) -> Result<(), AttachError> {
-    let limit = crate::sys::limit::of_file_size();
-    if limit.is_some_and(|limit| limit < len as u64) {
-        return Err(AttachError::FileTooLarge { len: len as u64 });
-    }
-    Ok(())
 }
 
 fn fill_in(segment: &Segment, slots: usize, mode: u32) {

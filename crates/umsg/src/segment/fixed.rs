@@ -272,7 +272,7 @@ const _: () = {
 const fn layout_hash() -> u32 {
     use super::{Cell, Fifo, Hold, Node};
     use std::mem::{offset_of, size_of};
-    fnv(&[
+    crate::memory::fnv(&[
         size_of::<Fixed>(),
         size_of::<Cell>(),
         size_of::<Node>(),
@@ -308,18 +308,6 @@ const fn layout_hash() -> u32 {
         super::GRANULE,
         super::layout::ARENA_GAP,
     ])
-}
-
-/// FNV-1a over numbers of 32 bits.
-#[cfg(not(loom))]
-pub(crate) const fn fnv(facts: &[usize]) -> u32 {
-    let mut hash = 0x811c_9dc5_u32;
-    let mut index = 0;
-    while index < facts.len() {
-        hash = (hash ^ facts[index] as u32).wrapping_mul(0x0100_0193);
-        index += 1;
-    }
-    hash
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,18 +1,17 @@
 //! A segment as it is: a mapped file.
 
-use super::quota::Quota;
 use super::{
-    Cell, Fifo, Fixed, GRANULE, Hold, LastUse, Layout, MORE_NOTICES, Memory, NODES, Node, Notice,
-    PRIORITIES, Policy,
+    Cell, Fifo, Fixed, GRANULE, Hold, Layout, MORE_NOTICES, NODES, Node, Notice, PRIORITIES, Policy,
 };
 use crate::lives::Lives;
 use crate::lock::Lock;
-use crate::namespace::Namespace;
+use crate::memory::{Host, LastUse, Memory};
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 use crate::sys::required;
 use crate::trouble::{AttachError, Trouble};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A mapped segment. Every accessor checks its index against the layout that this process computed itself, so nothing
@@ -88,9 +87,9 @@ impl Segment {
     }
 
     /// Has a copy know whose lives its records name.
-    pub(crate) fn settle_copy(&mut self, namespace: &Namespace) {
+    pub(crate) fn settle_copy(&mut self, host: Arc<dyn Host>) {
         self.settle_home();
-        self.memory.set_registry(namespace);
+        self.memory.set_host(host);
     }
 
     /// Finds out whether it was created in this process's PID and time namespace. Before it is shared.
@@ -101,16 +100,16 @@ impl Segment {
     }
 
     /// From now on, memory that comes into use counts in a namespace. For a process that only looks: others [`join`](Self::join).
-    pub(crate) fn set_quota(&mut self, quota: Quota) {
-        self.memory.set_quota(quota);
+    pub(crate) fn count_in(&mut self, host: Arc<dyn Host>) {
+        self.memory.count_in(host);
     }
 
-    /// As [`set_quota`](Self::set_quota), and has others know of this process's death if processes of several PID namespaces use the queue.
+    /// As [`count_in`](Self::count_in), and has others know of this process's death if processes of several PID namespaces use the queue.
     ///
     /// # Errors
     /// `Unregistered`.
-    pub(crate) fn join(&mut self, quota: Quota) -> Result<(), AttachError> {
-        self.memory.set_quota(quota);
+    pub(crate) fn join(&mut self, host: Arc<dyn Host>) -> Result<(), AttachError> {
+        self.memory.count_in(host);
         let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
         match !self.is_home() || locks.any(Lock::is_shared) {
             true => self.memory.join(),
@@ -129,9 +128,9 @@ impl Segment {
         self.memory.file()
     }
 
-    /// The namespace that its memory counts in, if it is known.
-    pub(crate) fn namespace(&self) -> Option<&Namespace> {
-        self.memory.namespace()
+    /// The namespace in which its memory counts, if that is known.
+    pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
+        self.memory.counted_in()
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {

@@ -28,33 +28,24 @@ mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
-#[cfg(not(loom))]
-#[allow(unsafe_code, reason = "references into a mapping")]
-mod memory;
 mod policy;
-#[cfg(not(loom))]
-mod quota;
 mod ring;
 mod tables;
 
 #[cfg(not(loom))]
-pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, OUT_OF_RANGE, attach, check};
+pub(crate) use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
 pub(crate) use cell::Cell;
 #[cfg(not(loom))]
-pub(crate) use create::{create, set_length};
+pub(crate) use create::create;
 pub(crate) use fixed::NOTICES;
 pub(crate) use fixed::{Fixed, LEVEL1, Notice, Ownership, SenderSide};
 #[cfg(not(loom))]
-pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION, fnv};
+pub(crate) use fixed::{LAYOUT_HASH, MAGIC, VERSION};
 pub(crate) use layout::{Layout, MORE_NOTICES, PRIORITIES};
 #[cfg(not(loom))]
 pub(crate) use mapped::Segment;
-#[cfg(not(loom))]
-pub(crate) use memory::{LastUse, Memory};
 pub use policy::OnFull;
 pub(crate) use policy::{Policy, Rules};
-#[cfg(not(loom))]
-pub(crate) use quota::Quota;
 pub(crate) use ring::Ring;
 
 #[cfg(loom)]

@@ -30,6 +30,8 @@ pub(crate) mod map;
 pub(crate) mod mask;
 pub(crate) mod process;
 #[cfg(not(loom))]
+pub(crate) mod random;
+#[cfg(not(loom))]
 pub(crate) mod required;
 #[cfg(not(loom))]
 pub(crate) mod rights;

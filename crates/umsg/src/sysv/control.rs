@@ -5,7 +5,7 @@ use super::permission::{Rights, may_exceed_limits};
 use super::queue::Queue;
 use super::{file_rights, registry, sweep};
 use crate::crash::crash_point;
-use crate::namespace::{Limits, Namespace};
+use crate::namespace::Namespace;
 use crate::sync::Ordering;
 use crate::sys::thread;
 use crate::typed::segment::{Fixed, write_removed};
@@ -80,13 +80,13 @@ impl Queue {
     /// Before or after the change: until somebody makes the next one, the system may let both those who may and those who might
     /// map the queue.
     pub fn set(&self, change: &Change) -> Result<(), ControlError> {
-        match &self.namespace {
-            Some(namespace) if change.is_of_rights() => self.set_rights(namespace, change),
-            _ => self.set_in_header(change),
+        match change.is_of_rights() {
+            true => self.set_rights(change),
+            false => self.set_in_header(change),
         }
     }
 
-    /// Of a queue's size, or of a queue without a namespace.
+    /// Changes no more than words of the header.
     fn set_in_header(&self, change: &Change) -> Result<(), ControlError> {
         let fixed = self.engine.segment().fixed();
         may_change(fixed).map_err(|error| self.unless_removed(error))?;
@@ -104,8 +104,8 @@ impl Queue {
 
     /// The file goes first and gets both rights, so that nobody is kept out who may go in, whenever this ends; then the header; then the file gets the
     /// new rights alone. All is done anew if another process has changed the header meanwhile: of several, the last makes file and header agree.
-    fn set_rights(&self, namespace: &Namespace, change: &Change) -> Result<(), ControlError> {
-        let mut files = namespace.msg_files()?;
+    fn set_rights(&self, change: &Change) -> Result<(), ControlError> {
+        let mut files = self.namespace.msg_files()?;
         let (file, summary) = match registry::open_id(&mut files, self.id()) {
             Err(OpenError::NoSuchId) => return Err(ControlError::Removed),
             Err(OpenError::PermissionDenied) => {
@@ -180,11 +180,11 @@ impl Queue {
                 return Err(ControlError::TooManyBytes { max });
             }
         }
-        if let (Some(mode), Some(namespace)) = (change.mode, &self.namespace) {
+        if let Some(mode) = change.mode {
             let mode = mode & 0o777;
             // C's calls give a mode whatever they change.
             let is_new = mode != Rights::of(self.engine.segment().fixed()).mode;
-            if is_new && !namespace.limits()?.allow_mode(mode) {
+            if is_new && !self.namespace.limits()?.allow_mode(mode) {
                 return Err(ControlError::ModeNotEnforced { mode });
             }
         }
@@ -197,10 +197,7 @@ impl Queue {
     /// How large the queue may be made without privilege: what the namespace says now, but no larger than it could be when the
     /// queue was made.
     fn most_bytes(&self) -> Result<u32, ControlError> {
-        let limits = match &self.namespace {
-            Some(namespace) => namespace.limits()?,
-            None => Limits::default(),
-        };
+        let limits = self.namespace.limits()?;
         let most = limits.max_qbytes.max(limits.msgmnb);
         let capacity = self.engine.segment().layout().capacity;
         Ok(u32::try_from(capacity).unwrap_or(u32::MAX).min(most))
@@ -225,7 +222,7 @@ impl Queue {
 
     /// As [`remove`](Self::remove), for those who share the queue.
     pub(super) fn remove_shared(&self) -> Result<(), ControlError> {
-        remove(&self.engine, self.namespace.as_ref(), self.id())
+        remove(&self.engine, &self.namespace, self.id())
     }
 }
 
@@ -268,25 +265,21 @@ pub fn set_id(namespace: &Namespace, id: i32, change: &Change) -> Result<(), Con
 /// Who may not open a queue is not its owner.
 fn open_own(namespace: &Namespace, id: i32) -> Result<Queue, ControlError> {
     match registry::attach_id(namespace, id) {
-        Ok(segment) => Ok(Queue::new(segment)),
+        Ok(segment) => Ok(Queue::new(segment, namespace)),
         Err(OpenError::PermissionDenied) => Err(ControlError::NotOwner),
         Err(error) => Err(error.into()),
     }
 }
 
-fn remove(engine: &Engine, namespace: Option<&Namespace>, id: i32) -> Result<(), ControlError> {
+fn remove(engine: &Engine, namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     match remove_if(engine, may_change) {
         // The header may be forged.
-        Err(ControlError::NotOwner)
-            if namespace.is_some_and(|namespace| is_the_callers(engine, namespace, id)) =>
-        {
+        Err(ControlError::NotOwner) if is_the_callers(engine, namespace, id) => {
             remove_if(engine, |_| Ok(()))?;
         }
         outcome => outcome?,
     }
-    if let Some(namespace) = namespace {
-        sweep::removed(namespace, id);
-    }
+    sweep::removed(namespace, id);
     Ok(())
 }
 

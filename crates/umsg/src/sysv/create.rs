@@ -17,10 +17,10 @@ use super::registry::{Got, PRIVATE, Wanted, find, judge};
 use super::{file_rights, sweep};
 use crate::crash::crash_point;
 use crate::namespace::{
-    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, label_name, random,
+    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, label_name,
 };
-use crate::segment::Quota;
 use crate::sync::Ordering;
+use crate::sys::random::random;
 use crate::sys::stack::nap;
 use crate::typed::segment::{self, Identity, Layout, Segment};
 use std::time::{Duration, Instant};
@@ -63,12 +63,11 @@ fn attempt(
     let mut new = NewFile::create(namespace.msg_files()?)?;
     crash_point!(MSGGET_EMPTY);
     let mut segment = build(&new, key, wanted.mode & 0o777, limits)?;
-    let quota = Quota::of(namespace.clone());
     // Where there is no limit, there is nothing to ask.
-    if limits.max_bytes.is_some() && !quota.allows(0) {
+    if limits.max_bytes.is_some() && !namespace.allows(0) {
         return Err(OpenError::OverLimit);
     }
-    segment.set_quota(quota);
+    segment.count_in(namespace.host());
     crash_point!(MSGGET_FILLED);
     let lock = new.files().lock(PATIENCE)?;
     if key != PRIVATE

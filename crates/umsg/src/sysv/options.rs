@@ -98,7 +98,7 @@ impl OpenOptions {
             asked: 0,
         };
         let got = registry::get(&namespace, key, wanted)?;
-        Ok(Queue::new(got.attach(&namespace)?))
+        Ok(Queue::new(got.attach(&namespace)?, &namespace))
     }
 
     /// Opens the queue with an identifier.
@@ -106,7 +106,8 @@ impl OpenOptions {
     /// # Errors
     /// `NoSuchId` (EINVAL), `PermissionDenied` (EACCES); see [`OpenError`] for all.
     pub fn open_id(&self, id: i32) -> Result<Queue, OpenError> {
-        registry::attach_id(&self.resolve()?, id).map(Queue::new)
+        let namespace = self.resolve()?;
+        registry::attach_id(&namespace, id).map(|segment| Queue::new(segment, &namespace))
     }
 
     fn resolve(&self) -> Result<Namespace, OpenError> {

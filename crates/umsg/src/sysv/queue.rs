@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 pub struct Queue {
     pub(super) engine: Engine,
     pub(super) judged: Judged,
-    pub(super) namespace: Option<Namespace>,
+    pub(super) namespace: Namespace,
 }
 
 /// A received message, its bytes being in the caller's buffer.
@@ -48,12 +48,11 @@ impl From<Taken> for Received {
 }
 
 impl Queue {
-    pub(super) fn new(segment: Segment) -> Queue {
-        let namespace = segment.namespace().cloned();
+    pub(super) fn new(segment: Segment, namespace: &Namespace) -> Queue {
         Queue {
             engine: Engine::new(segment),
             judged: Judged::default(),
-            namespace,
+            namespace: namespace.clone(),
         }
     }
 

@@ -12,7 +12,6 @@ use super::queue::{Queue, Received};
 use super::registry::{self, Got, Wanted};
 use super::{Until, Want};
 use crate::namespace::Namespace;
-use crate::segment::Quota;
 use crate::sys::clock::Deadline;
 use crate::sys::stack::roomy;
 pub use control::{
@@ -52,7 +51,7 @@ pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
     let got = registry::get(namespace, key, wanted)?;
     let id = got.id();
     if matches!(got, Got::Made(_)) {
-        attach(id, Queue::new(got.attach(namespace)?));
+        attach(id, Queue::new(got.attach(namespace)?, namespace));
     }
     Ok(id)
 }
@@ -101,11 +100,11 @@ fn find_slow(id: i32) -> Result<(), Errno> {
     }
     let open = || {
         let namespace = Namespace::of_this_process()?;
-        registry::attach_id(namespace, id)
+        registry::attach_id(namespace, id).map(|segment| Queue::new(segment, namespace))
     };
     roomy(|| {
-        let segment = open().map_err(|error: OpenError| error.errno())?;
-        match attach(id, Queue::new(segment)) {
+        let queue = open().map_err(|error: OpenError| error.errno())?;
+        match attach(id, queue) {
             Some(_) => Ok(()),
             None => Err(libc::ENOMEM),
         }
@@ -332,7 +331,7 @@ pub fn why_no_memory(len: usize) -> super::SendError {
         return super::SendError::NoMemory;
     };
     let more = len.saturating_add(STEP);
-    if !Quota::of(namespace.clone()).allows(more) {
+    if !namespace.allows(more) {
         return super::SendError::OverLimit;
     }
     match rustix::fs::statvfs(namespace.path()) {

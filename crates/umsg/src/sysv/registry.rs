@@ -12,7 +12,6 @@ use super::create;
 use super::error::OpenError;
 use super::permission::Rights;
 use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, label_name};
-use crate::segment::Quota;
 use crate::sync::Ordering;
 use crate::typed::segment::{Segment, Summary, attach, is_marked_removed, summary};
 use rustix::fd::{AsFd, OwnedFd};
@@ -316,6 +315,6 @@ pub(super) fn index_of(id: i32) -> u32 {
 
 fn map(file: &OwnedFd, namespace: &Namespace) -> Result<Segment, OpenError> {
     let mut segment = attach(file.as_fd())?;
-    segment.join(Quota::of(namespace.clone()))?;
+    segment.join(namespace.host())?;
     Ok(segment)
 }

@@ -125,7 +125,7 @@ impl Engine {
     pub(crate) fn new(segment: Segment) -> Engine {
         Engine {
             #[cfg(not(loom))]
-            doorbell: Doorbell::new(segment.namespace().cloned(), segment.file()),
+            doorbell: Doorbell::new(segment.counted_in().cloned(), segment.file()),
             #[cfg(loom)]
             doorbell: Doorbell::default(),
             segment,

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::super::bells::random;
 use super::super::directory::Directory;
 use super::super::error::NamespaceError;
 use super::super::file_error::FileError;
@@ -19,6 +18,7 @@ use super::super::queues::{for_each_entry, most_entries};
 use super::super::{Namespace, caller};
 use super::{FILE, MODE, file_of, home, is_foreign};
 use crate::crash::crash_point;
+use crate::sys::random::random;
 
 /// How many queues are looked at, on the average, for each that is made.
 const FEW: u64 = 64;

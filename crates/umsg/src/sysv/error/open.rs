@@ -1,7 +1,7 @@
 //! Finding and making queues.
 
+use crate::memory::OUT_OF_RANGE;
 use crate::namespace::{FileError, NamespaceError};
-use crate::segment::OUT_OF_RANGE;
 
 /// Why a queue was not found or made (msgget).
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Attaching to a System V queue's segment: nothing in the file is believed before it was checked.
 
 use super::{Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, VERSION};
-use crate::segment::{OUT_OF_RANGE, set_length};
+use crate::memory::{OUT_OF_RANGE, set_length};
 use crate::trouble::AttachError;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;

@@ -2,7 +2,7 @@
 
 use super::{Fixed, LAYOUT_HASH, LIVE, Layout, MAGIC, Seat, Segment, VERSION};
 use crate::holds::Hold;
-use crate::segment::set_length;
+use crate::memory::set_length;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::trouble::AttachError;

@@ -153,8 +153,8 @@ const fn layout_hash() -> u32 {
     use super::{Cell, Seat};
     use crate::arena::GRANULE;
     use crate::holds::Hold;
+    use crate::memory::fnv;
     use crate::order::{Kind, Place};
-    use crate::segment::fnv;
     use crate::waiters::{NODES, Node};
     use std::mem::{offset_of, size_of};
     fnv(&[

@@ -7,9 +7,8 @@ use crate::arena::{ArenaRoots, GRANULE};
 use crate::holds::{Hold, Holding};
 use crate::lives::Lives;
 use crate::lock::Lock;
-use crate::namespace::Namespace;
+use crate::memory::{Host, Memory};
 use crate::order::{Kind, KindRoots, Place, Shelf};
-use crate::segment::{Memory, Quota};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::required;
 use crate::trouble::{AttachError, Trouble};
@@ -17,6 +16,7 @@ use crate::waiters::{Links, NODES, Node};
 use crate::{holds, waiters};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::sync::Arc;
 
 /// Bytes in a page.
 const PAGE: usize = 4096;
@@ -75,9 +75,9 @@ impl Segment {
     }
 
     /// Has a copy know whose lives its records name.
-    pub(crate) fn settle_copy(&mut self, namespace: &Namespace) {
+    pub(crate) fn settle_copy(&mut self, host: Arc<dyn Host>) {
         self.settle_home();
-        self.memory.set_registry(namespace);
+        self.memory.set_host(host);
     }
 
     /// Finds out whether it was created in this process's PID and time namespace. Before it is shared.
@@ -96,16 +96,16 @@ impl Segment {
     }
 
     /// From now on, memory that comes into use counts in a namespace. For a process that only looks: others [`join`](Self::join).
-    pub(crate) fn set_quota(&mut self, quota: Quota) {
-        self.memory.set_quota(quota);
+    pub(crate) fn count_in(&mut self, host: Arc<dyn Host>) {
+        self.memory.count_in(host);
     }
 
-    /// As [`set_quota`](Self::set_quota), and has others know of this process's death if processes of several PID namespaces use the queue.
+    /// As [`count_in`](Self::count_in), and has others know of this process's death if processes of several PID namespaces use the queue.
     ///
     /// # Errors
     /// `Unregistered`.
-    pub(crate) fn join(&mut self, quota: Quota) -> Result<(), AttachError> {
-        self.memory.set_quota(quota);
+    pub(crate) fn join(&mut self, host: Arc<dyn Host>) -> Result<(), AttachError> {
+        self.memory.count_in(host);
         let mut locks = [&self.fixed().hub.lock].into_iter();
         match !self.is_home() || locks.any(Lock::is_shared) {
             true => self.memory.join(),
@@ -118,9 +118,9 @@ impl Segment {
         self.memory.file()
     }
 
-    /// The namespace that its memory counts in, if it is known.
-    pub(crate) fn namespace(&self) -> Option<&Namespace> {
-        self.memory.namespace()
+    /// The namespace in which its memory counts, if that is known.
+    pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
+        self.memory.counted_in()
     }
 
     /// [`Trouble::Damaged`] if the file was cut short under the mapping.

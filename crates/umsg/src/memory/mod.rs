@@ -1,8 +1,12 @@
 //! The memory of a segment: a mapped file whose pages come into use one after another, and count in a namespace.
 
-use super::quota::Quota;
+mod file;
+mod host;
+
+pub(crate) use file::{OUT_OF_RANGE, fnv, set_length};
+pub(crate) use host::{FifoName, Host, NOT_OURS};
+
 use crate::lives::{Lives, UNREGISTERED};
-use crate::namespace::{Namespace, life::Registry};
 use crate::sys::extent::real_parts;
 use crate::sys::file::FileIdentity;
 use crate::sys::home::{here, is_stray};
@@ -28,9 +32,10 @@ pub(crate) struct Memory {
     /// Where the mapping begins.
     base: Base,
     map: Arc<Mapped>,
-    quota: Option<Quota>,
-    /// Where the lives of its users are registered, if it lies in a namespace.
-    registry: Option<Registry>,
+    /// The namespace in which its file lies, if that is known.
+    host: Option<Arc<dyn Host>>,
+    /// Whether memory that comes into use counts there.
+    is_counted: bool,
     /// Whether it was created in the PID and time namespace of the process that mapped it.
     is_home: bool,
     /// Which file it is, and of whom.
@@ -56,12 +61,13 @@ unsafe impl Sync for Base {}
 
 impl Lives for Memory {
     fn own(&self) -> u32 {
-        self.registry.as_ref().map_or(UNREGISTERED, Registry::own)
+        self.host
+            .as_ref()
+            .map_or(UNREGISTERED, |host| host.own_life())
     }
 
     fn is_over(&self, life: u32) -> bool {
-        let registry = self.registry.as_ref();
-        life == 0 || registry.is_some_and(|registry| registry.is_over(life))
+        life == 0 || self.host.as_ref().is_some_and(|host| host.is_over(life))
     }
 
     #[inline(always)]
@@ -117,8 +123,8 @@ impl Memory {
                 map,
                 last_close: None,
             }),
-            quota: None,
-            registry: None,
+            host: None,
+            is_counted: false,
             is_home: true,
             file: FileIdentity::default(),
         }
@@ -141,17 +147,17 @@ impl Memory {
         Memory {
             base: self.base,
             map: Arc::clone(&self.map),
-            quota: None,
-            registry: self.registry.clone(),
+            host: self.host.clone(),
+            is_counted: false,
             is_home: self.is_home,
             file: self.file,
         }
     }
 
     /// From now on, memory that comes into use counts in a namespace.
-    pub(crate) fn set_quota(&mut self, quota: Quota) {
-        self.registry = Registry::of(quota.namespace());
-        self.quota = Some(quota);
+    pub(crate) fn count_in(&mut self, host: Arc<dyn Host>) {
+        self.host = Some(host);
+        self.is_counted = true;
     }
 
     /// Has this process known by its life, before it takes a lock in shared form. In vain without a namespace.
@@ -159,13 +165,12 @@ impl Memory {
     /// # Errors
     /// `Unregistered`.
     pub(crate) fn join(&self) -> Result<(), AttachError> {
-        let joined = self.registry.as_ref().map_or(Ok(()), Registry::join);
-        joined.map_err(|(call, errno)| AttachError::Unregistered { call, errno })
+        self.host.as_ref().map_or(Ok(()), |host| host.join())
     }
 
-    /// Whose lives its records name, in a copy of a queue of the namespace.
-    pub(crate) fn set_registry(&mut self, namespace: &Namespace) {
-        self.registry = Registry::of(namespace);
+    /// Has a copy know whose lives its records name.
+    pub(crate) fn set_host(&mut self, host: Arc<dyn Host>) {
+        self.host = Some(host);
     }
 
     /// It was created in the PID and time namespace of `home`, as [`here`] has it. Before it is shared.
@@ -173,9 +178,9 @@ impl Memory {
         self.is_home = home != 0 && home == here();
     }
 
-    /// The namespace that it counts in, if it is known.
-    pub(crate) fn namespace(&self) -> Option<&Namespace> {
-        self.quota.as_ref().map(Quota::namespace)
+    /// The namespace in which it counts, if that is known.
+    pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
+        self.host.as_ref().filter(|_| self.is_counted)
     }
 
     /// [`Trouble::Damaged`] if the file was cut short under the mapping.
@@ -220,7 +225,7 @@ impl Memory {
         if len == 0 {
             return Ok(());
         }
-        if self.quota.as_ref().is_some_and(|quota| !quota.allows(len)) {
+        if self.counted_in().is_some_and(|host| !host.allows(len)) {
             return Err(Trouble::OverLimit);
         }
         self.map

@@ -1,0 +1,108 @@
+//! A namespace as the engines see it: its limit of bytes, the lives of its processes, and its poll FIFOs.
+
+use super::Namespace;
+use super::life::Registry;
+use crate::lives::UNREGISTERED;
+use crate::memory::{FifoName, Host};
+use crate::sys::clock;
+use crate::sys::stack::roomy;
+use crate::trouble::AttachError;
+use rustix::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long "there is no limit" is believed, in nanoseconds. A limit that is set is asked each time.
+const TRUST: u64 = 100_000_000;
+
+/// See the module.
+#[derive(Debug)]
+struct NamespaceHost {
+    namespace: Namespace,
+    /// None if the directory is out of sight: then lives can be neither registered nor judged.
+    registry: Option<Registry>,
+    /// The reading of the machine's clock until which there is known to be no limit.
+    unlimited_until: AtomicU64,
+}
+
+impl Namespace {
+    /// The namespace for the segments in it.
+    pub(crate) fn host(&self) -> Arc<dyn Host> {
+        Arc::new(NamespaceHost {
+            namespace: self.clone(),
+            registry: Registry::of(self),
+            unlimited_until: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether `more` bytes may come into use.
+    ///
+    /// A namespace that can't be asked any more (removed, or out of sight) allows everything.
+    pub(crate) fn allows(&self, more: usize) -> bool {
+        self.max_bytes()
+            .is_none_or(|limit| self.is_within(limit, more))
+    }
+
+    fn is_within(&self, limit: u64, more: usize) -> bool {
+        self.allocated_bytes()
+            .is_ok_and(|used| used.saturating_add(more as u64) <= limit)
+    }
+}
+
+impl NamespaceHost {
+    #[cold]
+    fn allows_slow(&self, more: usize) -> bool {
+        let Some(limit) = self.namespace.max_bytes() else {
+            self.unlimited_until
+                .store(clock::monotonic().saturating_add(TRUST), Ordering::Relaxed);
+            return true;
+        };
+        self.namespace.is_within(limit, more)
+    }
+}
+
+impl Host for NamespaceHost {
+    fn allows(&self, more: usize) -> bool {
+        // Relaxed: a hint that only saves asking.
+        clock::monotonic() < self.unlimited_until.load(Ordering::Relaxed)
+            || roomy(|| self.allows_slow(more))
+    }
+
+    fn own_life(&self) -> u32 {
+        self.registry.as_ref().map_or(UNREGISTERED, Registry::own)
+    }
+
+    fn is_over(&self, life: u32) -> bool {
+        let registry = self.registry.as_ref();
+        registry.is_some_and(|registry| registry.is_over(life))
+    }
+
+    fn join(&self) -> Result<(), AttachError> {
+        let joined = self.registry.as_ref().map_or(Ok(()), Registry::join);
+        joined.map_err(|(call, errno)| AttachError::Unregistered { call, errno })
+    }
+
+    fn open_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
+        self.namespace.open_bell(name)
+    }
+
+    fn make_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
+        self.namespace.make_bell(name)
+    }
+
+    fn make_private_fifo(&self) -> io::Result<OwnedFd> {
+        self.namespace.make_private_bell()
+    }
+
+    fn leads_to(&self, name: FifoName, fifo: BorrowedFd<'_>) -> bool {
+        self.namespace.leads_to(name, fifo)
+    }
+
+    fn remove_fifo(&self, name: FifoName) {
+        self.namespace.remove_bell(name);
+    }
+
+    fn sweep_fifos(&self) {
+        self.namespace.sweep_bells();
+    }
+}
