@@ -3,12 +3,12 @@
 //! A number is a place in a table and a generation. The generation comes from a counter of the table and is kept beside the thing, so
 //! a number that was made up, or has ended, leads nowhere until 2^32 further things were kept. Threads use and end things at the
 //! same time; a thing is dropped when its number has ended and its last user is gone. Hazard pointers say who uses what
-//! (`umsg::reclaim`), so no step takes a lock, and a use costs no locked instruction.
+//! (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked instruction.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use umsg::reclaim::{Chunks, Held, Link, Slots, Word};
+use umsg_shm::reclaim::{Chunks, Held, Link, Slots, Word};
 
 const CHUNK: usize = 64;
 const CHUNKS: usize = 1024;

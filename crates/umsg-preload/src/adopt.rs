@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::FileType;
 use umsg::posix::{OpenError, Queue, name_of_file};
-use umsg::roomy;
+use umsg_shm::sys::stack::roomy;
 
 use crate::attachments::{self, Attached};
 use crate::table::{self, Held};

@@ -1,8 +1,8 @@
 //! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as somebody uses it
-//! ([`umsg::reclaim`]).
+//! ([`umsg_shm::reclaim`]).
 
 use umsg::posix::Queue;
-use umsg::reclaim::{Slot, Slots};
+use umsg_shm::reclaim::{Slot, Slots};
 
 use crate::bells::Bells;
 use crate::waiting;

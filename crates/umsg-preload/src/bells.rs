@@ -14,8 +14,9 @@ use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use umsg::Edges;
 use umsg::posix::Queue;
-use umsg::{Edges, own};
+use umsg_shm::sys::reserved_descriptors;
 
 use crate::fd;
 
@@ -70,7 +71,7 @@ impl Bells {
                 false => first_bell,
             };
             // Whoever gets this number for a file of its own could not change the registration any more.
-            own::pin(bell);
+            reserved_descriptors::pin(bell);
             let entry = Box::into_raw(Box::new(Registered {
                 number,
                 bell,
@@ -121,12 +122,12 @@ fn duplicate(bell: c_int) -> Result<c_int, c_int> {
     let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, bell)
         .or_else(|_| rustix::io::fcntl_dupfd_cloexec(borrowed, 0));
     let number = copy.map_err(|error| error.raw_os_error())?.into_raw_fd();
-    own::mark(number);
+    reserved_descriptors::mark(number);
     Ok(number)
 }
 
 fn close(bell: c_int) {
-    own::unmark(bell);
+    reserved_descriptors::unmark(bell);
     // SAFETY: opened by `duplicate`, and no longer in use.
     unsafe { rustix::io::close(bell) };
 }

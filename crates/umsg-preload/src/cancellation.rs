@@ -27,8 +27,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::pthread_t;
-use umsg::reclaim::notes;
 use umsg::signals::Caller;
+use umsg_shm::reclaim::notes;
 
 use crate::{errno, next};
 

@@ -11,8 +11,8 @@
 //! | the exported names, a subject a file | `hooks` |
 //! | the libc functions behind them | `next` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
-//! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg::reclaim` |
-//! | what they are polled by; descriptors of our own | `bells`, `polling`, `umsg::own` |
+//! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
+//! | what they are polled by; descriptors of our own | `bells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
 //! | whose table it is, after fork and vfork | `process` |
 //! | what /proc says of System V queues | `procfs` |
 //! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |

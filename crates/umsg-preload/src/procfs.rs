@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use umsg::Limits;
-use umsg::roomy;
 use umsg::sysv::{self, Entry, raw};
+use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, fd, home, pointer};
 

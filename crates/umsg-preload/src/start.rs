@@ -26,7 +26,7 @@ static CONSTRUCTOR: extern "C" fn() = start;
 extern "C" fn start() {
     crate::next::resolve_all();
     crate::hooks::dlopen::resolve();
-    umsg::reclaim::notes::start();
+    umsg_shm::reclaim::notes::start();
     crate::process::start();
     crate::signals::announce();
     crate::arrivals::inherited();

@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::ops::Deref;
 
-use umsg::reclaim::{self, Chunks, Link, Slot};
+use umsg_shm::reclaim::{self, Chunks, Link, Slot};
 
 use crate::attachments::Attached;
 
@@ -147,7 +147,7 @@ mod tests {
     use tempfile::TempDir;
     use umsg::Namespace;
     use umsg::posix::OpenOptions;
-    use umsg::reclaim::notes;
+    use umsg_shm::reclaim::notes;
 
     /// A queue in a directory of its own, which tells whether it is mapped.
     struct Home {

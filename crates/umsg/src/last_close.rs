@@ -2,12 +2,12 @@
 //! `namespace/transient/`; the word that says whether it is due is here.
 
 use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};
-use crate::segment::{Fixed, MAGIC, Rules};
-use crate::sys::stack::roomy;
 use rustix::fd::BorrowedFd;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::mem::offset_of;
+use umsg_shm::posix_engine::segment::{Fixed, MAGIC, Rules};
+use umsg_shm::sys::stack::roomy;
 
 /// Where these words of [`Rules`] lie in a file.
 const REMOVAL: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;

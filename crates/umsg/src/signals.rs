@@ -14,18 +14,12 @@
 //! But it also spins before it sleeps, and wakes up every 100 ms to look around, and a handler that runs in these microseconds
 //! would go unnoticed. So `defer` counts handlers on their thread, and the call looks at the count before it sleeps, in one step
 //! with falling asleep.
-
-#[cfg(not(loom))]
 pub use real::{Caller, Handlers, all_handlers_defer, can_wait, defer, defer_with_flags};
-#[cfg(not(loom))]
 mod truncation;
-#[cfg(not(loom))]
 pub use truncation::{catch_truncation, guard_mappings, mend_truncation};
-
-#[cfg(not(loom))]
 mod real {
-    use crate::sys::thread::{self, Interruptions};
-    use crate::sys::{critical, futex};
+    use umsg_shm::sys::thread::{self, Interruptions};
+    use umsg_shm::sys::{critical, futex};
 
     /// A thread whose blocking calls another thread may end: for the drop-in's pthread_cancel.
     #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! Until when a call waits, as its caller says it.
 
-use crate::sys::clock::Deadline;
 use std::time::{Duration, SystemTime};
+use umsg_shm::sys::clock::Deadline;
 
 /// Until when a call waits: what the names of the methods say, for those who implement another interface.
 #[doc(hidden)]

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::scarce::is_root;
-use umsg::crash::step_realtime;
 use umsg::posix::{OpenOptions, Queue, ReceiveError};
+use umsg_shm::crash::step_realtime;
 
 const DAY: i64 = 86_400_000_000_000;
 const SHORT: Duration = Duration::from_millis(100);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::{turn, wait_until};
-use umsg::crash;
 use umsg::posix::{Notify, NotifyError, Queue};
+use umsg_shm::crash;
 
 /// Nothing in these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);

@@ -18,8 +18,8 @@ use support::place::Place;
 use support::points::{self, Face};
 use support::stage::{kill_and_make_anew, kill_at_every_point, kill_repairers};
 use support::{turn, wait_until};
-use umsg::crash;
 use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
+use umsg_shm::crash;
 
 /// Points at which the creator of a queue dies.
 const CREATE_POINTS: &[&str] = &[

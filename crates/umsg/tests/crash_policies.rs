@@ -6,8 +6,8 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::turn;
-use umsg::crash;
 use umsg::posix::{OpenOptions, Queue, ReceiveError, SendError};
+use umsg_shm::crash;
 
 const TIME_TO_LIVE: Duration = Duration::from_millis(20);
 

@@ -10,9 +10,9 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use support::turn;
 use umsg::Edges;
-use umsg::crash;
 use umsg::posix::Queue;
 use umsg::sysv::{self, Change, Want};
+use umsg_shm::crash;
 
 /// What the queue holds at most.
 const DEPTH: u32 = 2;

@@ -310,7 +310,7 @@ fn a_killed_creator_leaves_a_label_that_is_swept_and_no_queue() {
         ("CREATE_NAMED", true),
     ] {
         let mut victim = Child::run(|| {
-            umsg::crash::arm(point, 1);
+            umsg_shm::crash::arm(point, 1);
             make();
             0
         });

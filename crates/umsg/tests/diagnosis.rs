@@ -17,7 +17,8 @@ use support::place::Place;
 use support::{Random, wait_until};
 use umsg::diagnosis::{Diagnosis, HoldKind, Life, Owner, ProblemKind, Side, Wait};
 use umsg::posix::{self, Notify, NotifyKind, Queue};
-use umsg::{crash, ring, sysv};
+use umsg::{ring, sysv};
+use umsg_shm::crash;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where the locks of a POSIX queue lie: docs/format.md.

@@ -166,7 +166,7 @@ fn dies_calling(poll: impl FnOnce(&dyn Fn()) -> i32, send: impl Fn()) {
         send();
         // The helper stands by, since the poller was told.
         ready.await_one();
-        umsg::crash::arm("BELL_CALLED", 1);
+        umsg_shm::crash::arm("BELL_CALLED", 1);
         send();
         1
     });

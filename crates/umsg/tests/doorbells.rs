@@ -216,7 +216,7 @@ fn spares() -> Vec<i32> {
         let leads_to = leads_to.to_string_lossy();
         let is_spare = leads_to == "/dev/null" || leads_to.starts_with("pipe:");
         let number = file.file_name().to_str().unwrap().parse().unwrap();
-        (is_spare && umsg::own::is(number)).then_some(number)
+        (is_spare && umsg_shm::sys::reserved_descriptors::is(number)).then_some(number)
     });
     numbers.collect()
 }

@@ -19,8 +19,8 @@ use support::place::Place;
 use support::scarce::{become_nobody, entries, in_child, is_root, leave_descriptors};
 use support::shared::{Shared, Zeroed};
 use support::{turn, wait_until};
-use umsg::crash;
 use umsg::posix::{self, Notify, OpenError, OpenOptions, Queue, RestoreError, Snapshot};
+use umsg_shm::crash;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

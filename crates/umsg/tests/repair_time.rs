@@ -10,10 +10,10 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use support::{Random, turn};
 use umsg::Limits;
-use umsg::crash;
 use umsg::posix::Queue;
 use umsg::ring::{Options, Post, Ring, Sender};
 use umsg::sysv::{self, Want};
+use umsg_shm::crash;
 
 const MESSAGES: u32 = 65_536;
 /// As long may the median of several repairs take; where nothing is optimised, what no noise can explain.

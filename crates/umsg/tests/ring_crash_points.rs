@@ -21,8 +21,8 @@ use support::place::Place;
 use support::points::{self, Face};
 use support::shared::Shared;
 use support::{turn, wait_until};
-use umsg::crash;
 use umsg::ring::{Options, Post, RecvError, Ring, SendError, Sender, Until};
+use umsg_shm::crash;
 
 fn kill_senders(names: &[&str]) {
     let _turn = turn();

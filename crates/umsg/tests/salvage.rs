@@ -19,10 +19,10 @@ use support::child::{Child, Exit};
 use support::journal::How;
 use support::place::Place;
 use support::{Random, poll_readable, wait_until};
-use umsg::crash;
 use umsg::diagnosis::{Owner, Repaired};
 use umsg::posix::{self, Queue, ReceiveError, SendError};
 use umsg::{Limits, ring, sysv};
+use umsg_shm::crash;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const KEY: i32 = 0x77;

@@ -13,10 +13,10 @@ use support::child::{Child, Exit};
 use support::killing::Way;
 use support::place::Place;
 use support::shared::Shared;
-use umsg::crash;
 use umsg::diagnosis::{Diagnosis, Owner, Repaired};
 use umsg::ring::{self, Options, Post, RecvError, Ring, Sender};
 use umsg::{posix, sysv};
+use umsg_shm::crash;
 
 /// Where a repair that makes a queue anew can die, whatever its kind; of a System V queue not where there is a ring.
 const POINTS: [&str; 8] = [

@@ -5,9 +5,9 @@ mod support;
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit, stop};
 use support::place::Place;
-use umsg::crash;
 use umsg::posix::{Queue, ReceiveError, SendError};
 use umsg::sysv::{self, Want};
+use umsg_shm::crash;
 
 const KEY: i32 = 0x57;
 

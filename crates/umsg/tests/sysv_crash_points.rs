@@ -19,8 +19,8 @@ use support::place::Place;
 use support::points::{self, Face};
 use support::stage::{kill_and_make_anew, kill_at_every_point, kill_repairers};
 use support::{turn, wait_until};
-use umsg::crash;
 use umsg::sysv::{OpenError, ReceiveError, SendError, Waiting, Want};
+use umsg_shm::crash;
 
 /// Points under the lock that leave different things behind: scenario, point.
 const DEADLY: &[(&str, &str)] = &[

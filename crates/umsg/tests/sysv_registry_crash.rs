@@ -9,8 +9,8 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use support::turn;
 use umsg::Namespace;
-use umsg::crash::{self, POINTS};
 use umsg::sysv::{self, Change, OpenError, OpenOptions, PRIVATE, Queue, Want};
+use umsg_shm::crash::{self, POINTS};
 
 const KEY: i32 = 0x1234;
 /// Enough queues to come by every index.

@@ -31,13 +31,19 @@ const OTHERS: [&str; 9] = [
     "segment::",
     "arena::",
     "sys::cut",
-    "typed::tests",
+    "sysv_engine::tests",
     "waiters::",
 ];
 
 /// Left out there: what tests of rings are about that Miri has not (passing descriptors and polling them, names, a runtime), and
 /// thousands of types in plain memory.
-const BEYOND: [&str; 5] = ["descriptor", "named", "polls", "tokio", "order::typed"];
+const BEYOND: [&str; 5] = [
+    "descriptor",
+    "named",
+    "polls",
+    "tokio",
+    "sysv_engine::order",
+];
 
 /// What would ask the system finds nothing, and time is the interpreter's own: each seed means the same run, anywhere. Words that
 /// lead to slots are addresses with flags (`reclaim/link.rs`), which come out of nowhere as far as Miri knows.
@@ -84,7 +90,12 @@ pub fn short(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
 }
 
 fn tests(workspace: &Workspace, nightly: &Nightly, filters: &[&str], seeds: u32) -> Command {
-    let mut tests = nightly.cargo(workspace, &["miri", "test", "-p", "umsg", "--lib", "--"]);
+    let mut tests = nightly.cargo(
+        workspace,
+        &[
+            "miri", "test", "-p", "umsg-shm", "-p", "umsg", "--lib", "--",
+        ],
+    );
     let flags = match seeds {
         1 => FLAGS.to_owned(),
         many => format!("{FLAGS} -Zmiri-many-seeds=0..{many}"),

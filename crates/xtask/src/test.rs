@@ -110,8 +110,8 @@ fn compare_both(workspace: &Workspace, operations: u64, steps: &mut Steps) -> Re
 /// The library's unit, integration and documentation tests, with real SIGKILL at every named point; the soak that counts
 /// comes later and in a release build.
 fn library(workspace: &Workspace) -> Command {
-    let mut library = workspace.cargo(&["test", "--no-fail-fast", "-p", "umsg"]);
-    library.args(["--features", "crash-points,tokio"]);
+    let mut library = workspace.cargo(&["test", "--no-fail-fast", "-p", "umsg-shm", "-p", "umsg"]);
+    library.args(["--features", "umsg/crash-points,umsg/tokio"]);
     library.env("UMSG_SOAK_SECONDS", "2");
     library
 }
@@ -128,7 +128,7 @@ fn c_library(workspace: &Workspace) -> Command {
 fn others(workspace: &Workspace) -> Command {
     let mut others = workspace.cargo(&["test", "--no-fail-fast", "--workspace"]);
     others
-        .args(["--exclude", "umsg"])
+        .args(["--exclude", "umsg-shm", "--exclude", "umsg"])
         .env("UMSG_PRELOAD_LIBRARY", drop_in(workspace))
         .env("UMSG_C_PREFIX", c_prefix(workspace));
     others
@@ -153,7 +153,15 @@ fn models(workspace: &Workspace) -> Command {
     models
         .arg("--adjustment=10")
         .arg(workspace.cargo(&[]).get_program())
-        .args(["test", "-p", "umsg", "--release", "--lib", "--", "model"])
+        .args([
+            "test",
+            "-p",
+            "umsg-shm",
+            "--release",
+            "--lib",
+            "--",
+            "model",
+        ])
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.target.join("loom"));
     models

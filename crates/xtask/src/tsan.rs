@@ -57,7 +57,10 @@ pub fn run(workspace: &Workspace, minutes: f64) -> Result<()> {
 }
 
 fn tests(workspace: &Workspace, nightly: &Nightly) -> Command {
-    let mut tests = nightly.cargo(workspace, &["test", "-p", "umsg", "-Zbuild-std"]);
+    let mut tests = nightly.cargo(
+        workspace,
+        &["test", "-p", "umsg-shm", "-p", "umsg", "-Zbuild-std"],
+    );
     tests
         .args(["--target", &nightly.host])
         .env("RUSTFLAGS", FLAGS)

@@ -3,11 +3,11 @@
 //! The entry leaves the table before the number is closed: afterwards, another thread may already have it for a
 //! queue of its own.
 //!
-//! The library's own descriptors ([`umsg::own`]) stay open, whatever is closed.
+//! The library's own descriptors ([`umsg_shm::sys::reserved_descriptors`]) stay open, whatever is closed.
 
 use std::ffi::{c_int, c_uint};
 
-use umsg::own;
+use umsg_shm::sys::reserved_descriptors;
 
 use crate::{errno, fd, next, ours, process, table};
 
@@ -35,7 +35,7 @@ unsafe fn close_here(fd: c_int) -> c_int {
         // SAFETY: by this function's contract.
         return unsafe { close_known(fd) };
     }
-    if own::is(fd) {
+    if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: by this function's contract.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let mut first = first;
     if closes && first <= last {
         forget_between(first, last);
-        while let Some(ours) = own::first_between(first, last) {
+        while let Some(ours) = reserved_descriptors::first_between(first, last) {
             // SAFETY: as below.
             if ours > first && unsafe { next::close_range(first, ours - 1, flags) } != 0 {
                 return -1;
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 pub unsafe extern "C" fn closefrom(first: c_int) {
     let mut first = first.max(0);
     forget_between(first.cast_unsigned(), c_uint::MAX);
-    while let Some(ours) = own::first_between(first.cast_unsigned(), c_uint::MAX) {
+    while let Some(ours) = reserved_descriptors::first_between(first.cast_unsigned(), c_uint::MAX) {
         let ours = ours.cast_signed();
         for number in first..ours {
             // SAFETY: the caller's promises to libc's closefrom are those that close asks for.

@@ -2,15 +2,15 @@
 
 use std::ffi::c_int;
 
-use umsg::own;
 use umsg::posix::withdraw_notification;
+use umsg_shm::sys::reserved_descriptors;
 
 use crate::{errno, next, ours, process, table};
 
 /// Duplicates to the lowest free number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
-    if own::is(fd) {
+    if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's dup are handed on.
@@ -53,10 +53,10 @@ fn enter_known_duplicate(fd: c_int, new: c_int) {
 
 #[inline(always)]
 fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    if own::is(fd) {
+    if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
-    if own::is(new) {
+    if reserved_descriptors::is(new) {
         return replace_own(fd, new, call);
     }
     if fd == new || !(table::knows(fd) || table::knows(new)) {
@@ -77,7 +77,7 @@ fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
         outcome = call();
         outcome >= 0
     };
-    if !own::give(new, replace) {
+    if !reserved_descriptors::give(new, replace) {
         return errno::fail(libc::EBADF);
     }
     enter_duplicate(fd, outcome);

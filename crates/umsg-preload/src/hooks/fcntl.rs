@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use umsg::own;
+use umsg_shm::sys::reserved_descriptors;
 
 use super::dup::enter_duplicate;
 use crate::table::{self, Held};
@@ -21,7 +21,7 @@ const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
 /// Manipulates a descriptor.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if own::is(fd) {
+    if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's fcntl are handed on.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 /// The name of fcntl in programs compiled for files larger than 2 GB.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if own::is(fd) {
+    if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's fcntl64 are handed on.

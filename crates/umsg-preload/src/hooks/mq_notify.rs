@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use libc::sigevent;
 use umsg::posix::{Notify, sigevent::wanted, withdraw_notification};
-use umsg::roomy;
+use umsg_shm::sys::stack::roomy;
 
 use crate::{errno, next, ours, pointer, process};
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use libc::{mode_t, mq_attr, mqd_t};
 use rustix::fs::{Mode, OFlags};
 use umsg::posix::{OpenError, OpenOptions, Queue};
-use umsg::roomy;
+use umsg_shm::sys::stack::roomy;
 
 use crate::attachments::{self, Attached};
 use crate::{debug, errno, fd, home, names, pointer, process, table};

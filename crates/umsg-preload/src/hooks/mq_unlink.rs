@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
-use umsg::roomy;
+use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, errno, home, names};
 

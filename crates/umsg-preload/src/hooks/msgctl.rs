@@ -6,8 +6,8 @@
 use std::ffi::c_int;
 
 use libc::{msginfo, msqid_ds};
-use umsg::roomy;
 use umsg::sysv::{Change, MsgInfo, raw};
+use umsg_shm::sys::stack::roomy;
 
 use crate::{errno, pointer, signals};
 

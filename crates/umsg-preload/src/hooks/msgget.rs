@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 
 use libc::key_t;
-use umsg::roomy;
 use umsg::sysv::raw;
+use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, errno, signals};
 

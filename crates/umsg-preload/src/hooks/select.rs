@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libc::{fd_set, nfds_t, pollfd, sigset_t, suseconds_t, timespec, timeval};
 use rustix::fs::{Mode, OFlags};
 
-use umsg::roomy;
+use umsg_shm::sys::stack::roomy;
 
 use crate::cancellation::cancellation_point;
 use crate::polling::{self, Patience};

@@ -2,10 +2,10 @@
 
 use super::Polled;
 use crate::posix::{self, Message, ReceiveError, Received, SendError};
-use crate::segment::OnFull;
 use std::io;
 use tokio::io::Interest;
 use tokio::sync::Mutex;
+use umsg_shm::posix_engine::segment::OnFull;
 
 /// A [queue](posix::Queue) for tokio. Tasks that share it take turns: those that wait to receive get messages in the order in which they
 /// began, and so do those that wait to send get room.

@@ -3,11 +3,11 @@
 use super::findings::Findings;
 use super::slots::{Place, Survey};
 use super::subject::Subject;
-use crate::arena::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
-use crate::arena::{Ground, class};
-use crate::sync::Guarded32;
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeMap;
+use umsg_shm::arena::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
+use umsg_shm::arena::{Ground, class};
+use umsg_shm::sync::Guarded32;
 
 /// So many blocks are looked at.
 const MOST: usize = 1 << 20;

@@ -2,10 +2,10 @@
 
 use super::findings::Findings;
 use super::ring::is_beyond;
-use crate::holds::{Keeping, State};
-use crate::segment::Segment;
-use crate::sync::{AtomicU32, Ordering};
-use crate::sys::clock;
+use umsg_shm::leases::{Keeping, State};
+use umsg_shm::posix_engine::segment::Segment;
+use umsg_shm::sync::{AtomicU32, Ordering};
+use umsg_shm::sys::clock;
 
 /// Nobody postpones a look at the holders for longer, in nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;

@@ -2,9 +2,9 @@
 
 use super::users::Users;
 use super::who::{Life, Process};
-use crate::lives::Lives;
-use crate::lock::{LENT, Lock as Word, OWNER_DIED, TID, is_nobodys};
 use rustix::fd::BorrowedFd;
+use umsg_shm::lock::{LENT, Lock as Word, OWNER_DIED, TID, is_nobodys};
+use umsg_shm::sys::liveness::Lives;
 
 /// Which part of a queue a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

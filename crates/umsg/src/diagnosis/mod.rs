@@ -34,7 +34,7 @@ mod examination;
 mod findings;
 mod header;
 mod hints;
-mod holds;
+mod leases;
 mod locks;
 mod nodes;
 mod pollers;
@@ -54,7 +54,7 @@ mod view;
 mod who;
 
 pub use findings::Finding;
-pub use holds::{Hold, HoldKind};
+pub use leases::{Hold, HoldKind};
 pub use locks::{Lock, Owner, Side};
 pub use nodes::{Blocked, Wait};
 pub use problems::{Problem, ProblemKind};
@@ -62,7 +62,7 @@ pub use repair::Repaired;
 pub use repairs::{Damage, Repair, Repairs};
 pub use who::{Life, Process};
 
-use crate::notice::NotifyKind;
+use crate::notification::NotifyKind;
 
 /// What a look at a queue found.
 #[derive(Clone, Debug, Default)]

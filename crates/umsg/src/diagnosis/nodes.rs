@@ -3,12 +3,12 @@
 use super::findings::Findings;
 use super::slots::{Place, Survey};
 use super::who::{Life, Process};
-use crate::lives::{self, Lives};
-use crate::sync::Ordering;
-use crate::sys::clock;
-use crate::waiters::{List, Lobby, State, state};
-use crate::waiters::{NO_SLOT, NODES, Node};
 use std::time::Duration;
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock;
+use umsg_shm::sys::liveness::{self, Lives};
+use umsg_shm::waiters::{List, Lobby, State, state};
+use umsg_shm::waiters::{NO_SLOT, NODES, Node};
 
 /// A thread that waits in a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Wait {
     /// A message: of a System V queue one of these types, no longer than so many bytes.
     Message {
         /// Which; of a POSIX queue any.
-        want: crate::order::Want,
+        want: umsg_shm::sysv_engine::order::Want,
         /// How long it may be, in bytes. None where any message fits.
         longest: Option<u64>,
     },
@@ -207,7 +207,7 @@ fn who(lives: &dyn Lives, node: &Node, knows_threads: bool) -> Process {
         State::DiedWaiting | State::DiedSettled => who.life = Life::Dead,
         _ if who.life == Life::Dead
             && !knows_threads
-            && lives::life_of(node.birth.get()).is_none() =>
+            && liveness::life_of(node.birth.get()).is_none() =>
         {
             who.life = Life::Alive
         }

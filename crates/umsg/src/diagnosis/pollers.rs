@@ -1,8 +1,8 @@
 //! Who polls a queue: who holds a shared flock(2) on its doorbell's FIFO, as /proc/locks has it.
 
 use super::who::Process;
-use crate::memory::FifoName;
 use crate::namespace::Namespace;
+use umsg_shm::memory::FifoName;
 
 /// The processes that poll a queue that is watched, by the doorbell of this number; 0 is none. Without /proc/locks none is found.
 pub(super) fn find(namespace: &Namespace, is_watched: bool, name: FifoName) -> Vec<Process> {

@@ -3,7 +3,7 @@
 use super::findings::Findings;
 use super::header::Beginning;
 use super::hints;
-use super::holds::{self, Count};
+use super::leases::{self, Count};
 use super::locks::{Side, is_settled};
 use super::nodes::{self, Wait};
 use super::ring::{self, Cursors};
@@ -14,26 +14,26 @@ use super::{
     Contents, Damage, Diagnosis, Process, Registration, Repaired, Repairs, examination, pollers,
     rehearsal, repair, store,
 };
-use crate::arena::GRANULE;
 use crate::error::OpenError;
-use crate::lock::Lock as Word;
-use crate::memory::FifoName;
 use crate::namespace::Namespace;
-use crate::notice::NotifyKind;
-use crate::order::Want;
-use crate::queue::{self, CLOSED, Engine, RECEIVERS};
-use crate::salvage::Real;
-use crate::segment::{
-    self, Fixed, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, Policy, Rules,
-    Segment, VERSION,
-};
-use crate::sync::{Guarded32, Ordering};
-use crate::waiters::List;
-use crate::waiters::{NO_SLOT, Node};
+use crate::notification::NotifyKind;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ops::Range;
+use umsg_shm::arena::GRANULE;
+use umsg_shm::lock::Lock as Word;
+use umsg_shm::memory::FifoName;
+use umsg_shm::posix_engine::segment::{
+    self, Fixed, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, Policy, Rules,
+    Segment, VERSION,
+};
+use umsg_shm::posix_engine::{self, CLOSED, Engine, RECEIVERS};
+use umsg_shm::repair::salvage::Real;
+use umsg_shm::sync::{Guarded32, Ordering};
+use umsg_shm::sysv_engine::order::Want;
+use umsg_shm::waiters::List;
+use umsg_shm::waiters::{NO_SLOT, Node};
 
 /// Slots on the last page of those in circulation, or fewer, are memory and not used yet.
 const AHEAD: u32 = 64;
@@ -191,7 +191,11 @@ impl Subject for Segment {
         let count = |begin, end, element| repair::real(file, begin, end, element);
         Real {
             slots: count(layout.cells, layout.arena, layout.cell_len),
-            holds: count(layout.holds, layout.cells, size_of::<crate::holds::Hold>()),
+            holds: count(
+                layout.holds,
+                layout.cells,
+                size_of::<umsg_shm::leases::Hold>(),
+            ),
             nodes: count(layout.nodes, layout.ring, size_of::<Node>()),
             arena: count(layout.arena, layout.notices, GRANULE) as u32,
             entries: count(layout.ring, layout.links, 4),
@@ -242,8 +246,8 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
 fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let before = findings.is_empty();
     store::check(segment, survey, findings);
-    let count: Count = holds::check(segment, survey, findings);
-    holds::check_list(segment, &count, findings);
+    let count: Count = leases::check(segment, survey, findings);
+    leases::check_list(segment, &count, findings);
     hints::check_holding(segment, findings);
     nodes::check(segment, survey, findings);
     let longest = segment.layout().message_size as u32;
@@ -264,7 +268,7 @@ fn check_board(segment: &Segment, findings: &mut Findings) {
     let attention = &segment.fixed().board.attention;
     // Relaxed: nobody writes a copy.
     let flags = attention.load(Ordering::Relaxed);
-    let waiting = crate::waiters::Waiters::of(segment).len(List::Receivers);
+    let waiting = umsg_shm::waiters::Waiters::of(segment).len(List::Receivers);
     if waiting != 0 && flags & RECEIVERS == 0 {
         findings.add(
             "senders are asked to serve those who wait",
@@ -284,11 +288,12 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     let messages = cursors.sent.wrapping_sub(cursors.drained) as i64;
     for step in 0..messages.clamp(0, cursors.slots.into()) as u64 {
         let position = cursors.drained.wrapping_add(step);
-        let Ok((_, cell)) = crate::segment::Ring::of(segment).slot(position) else {
+        let Ok((_, cell)) = umsg_shm::posix_engine::segment::Ring::of(segment).slot(position)
+        else {
             return;
         };
         let priority = cell.key.get() & 0xffff;
-        if queue::has_begun(run, position) && priority != run & 0xffff {
+        if posix_engine::has_begun(run, position) && priority != run & 0xffff {
             return findings.add(
                 "what was sent since the priority changed last has that priority",
                 word,
@@ -322,7 +327,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
         blocked: nodes::blocked(segment, numbers_are_ours(segment), |_, node| {
             wait(segment, node)
         }),
-        holds: holds::held(segment, bytes),
+        holds: leases::held(segment, bytes),
         registrations: registrations(&engine),
         pollers: pollers::find(namespace, watched, doorbell),
         receiver: receiver(segment),

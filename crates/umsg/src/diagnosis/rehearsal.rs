@@ -4,14 +4,14 @@
 
 use super::findings::Findings;
 use crate::error::Trouble;
-use crate::order::{Shelf, Want};
-use crate::queue;
-use crate::segment;
-use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
-use crate::sys::thread;
-use crate::typed::{self, Call};
 use std::mem::offset_of;
+use umsg_shm::posix_engine;
+use umsg_shm::posix_engine::segment;
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::order::{Shelf, Want};
+use umsg_shm::sysv_engine::{self, Call};
 
 /// So many messages are received at most, and as many sent as make the queue look for memory.
 const RECEIVED: usize = 1 << 17;
@@ -31,14 +31,14 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     fixed
         .board
         .attention
-        .store(attention & queue::RECEIVERS, Ordering::Relaxed);
+        .store(attention & posix_engine::RECEIVERS, Ordering::Relaxed);
     fixed.receiver.registered.store(0, Ordering::Relaxed);
     fixed.receiver.notices.store(0, Ordering::Relaxed);
     fixed
         .notices
         .iter()
         .for_each(|notice| notice.word.store(0, Ordering::Relaxed));
-    let (engine, me) = (queue::Engine::new(copy.share()), thread::current());
+    let (engine, me) = (posix_engine::Engine::new(copy.share()), thread::current());
     let mut buffer = vec![0; copy.layout().message_size];
     let mut refused = None;
     for _ in 0..RECEIVED {
@@ -52,26 +52,26 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     }
     let short = copy.layout().message_size.min(copy.layout().inline());
     for n in 0..SENT {
-        if refused == Some(queue::Refused::Trouble(Trouble::Damaged)) {
+        if refused == Some(posix_engine::Refused::Trouble(Trouble::Damaged)) {
             break;
         }
         let sent = engine.try_send(me, &buffer[..n % (short + 1)], n * 300, Deadline::Passed);
         refused = sent.err().or(refused);
     }
-    if refused == Some(queue::Refused::Trouble(Trouble::Damaged)) {
+    if refused == Some(posix_engine::Refused::Trouble(Trouble::Damaged)) {
         findings.add_at(CHECK, RECEIVERS as u64, "no error", "EBADMSG");
     }
 }
 
 /// The same with a System V queue.
-pub(super) fn typed(copy: typed::segment::Segment, findings: &mut Findings) {
+pub(super) fn typed(copy: sysv_engine::segment::Segment, findings: &mut Findings) {
     let fixed = copy.fixed();
     fixed.rights.watched.set(0);
     let base = std::ptr::from_ref(fixed).addr();
     let at = std::ptr::from_ref(copy.kinds()).addr() - base;
     let version = fixed.rights.version.load(Ordering::Relaxed);
     let mut buffer = vec![0; copy.layout().msgmax];
-    let engine = typed::Engine::new(copy);
+    let engine = sysv_engine::Engine::new(copy);
     let mut call = Call::new(thread::current(), Deadline::Passed);
     call.rights = version;
     let wants = [
@@ -85,7 +85,7 @@ pub(super) fn typed(copy: typed::segment::Segment, findings: &mut Findings) {
         match engine.receive(&call, wants[n % wants.len()], &mut buffer, true) {
             Ok(_) => in_vain = 0,
             Err(refused) => {
-                damaged |= refused == typed::Refused::Trouble(Trouble::Damaged);
+                damaged |= refused == sysv_engine::Refused::Trouble(Trouble::Damaged);
                 in_vain += 1;
             }
         }
@@ -93,10 +93,10 @@ pub(super) fn typed(copy: typed::segment::Segment, findings: &mut Findings) {
             break;
         }
     }
-    let short = buffer.len().min(typed::segment::Layout::inline());
+    let short = buffer.len().min(sysv_engine::segment::Layout::inline());
     for n in 0..SENT {
         let sent = engine.try_send(&call, n as i64 % 20 + 1, &buffer[..n % (short + 1)]);
-        damaged |= sent == Err(typed::Refused::Trouble(Trouble::Damaged));
+        damaged |= sent == Err(sysv_engine::Refused::Trouble(Trouble::Damaged));
     }
     if damaged {
         findings.add_at(CHECK, at as u64, "no error", "EBADMSG");

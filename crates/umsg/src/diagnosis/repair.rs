@@ -9,16 +9,16 @@ use super::users::{Users, numbers_are_ours};
 use super::who::Life;
 use super::{Diagnosis, Finding};
 use crate::error::{OpenError, Trouble};
-use crate::lock::{Lock as Word, STOPPED, TID};
-use crate::memory::set_length;
 use crate::namespace::Namespace;
-use crate::salvage::{Salvage, Salvaged};
-use crate::sys::clock::Deadline;
-use crate::sys::extent::first_hole;
-use crate::sys::thread;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FallocateFlags;
 use std::time::Duration;
+use umsg_shm::lock::{Lock as Word, STOPPED, TID};
+use umsg_shm::memory::set_length;
+use umsg_shm::repair::salvage::{Salvage, Salvaged};
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::extent::first_hole;
+use umsg_shm::sys::thread;
 
 /// Bytes in a page.
 const PAGE: usize = 4096;
@@ -357,10 +357,10 @@ fn why(trouble: Trouble) -> String {
 mod tests {
     use super::super::Damage;
     use super::*;
-    use crate::mended;
+    use umsg_shm::repair::log;
 
     /// A diagnosis that finds nothing wrong but a mark.
-    fn marked(damage: &mended::Damage) -> Diagnosis {
+    fn marked(damage: &log::Damage) -> Diagnosis {
         Diagnosis {
             damage: Damage::read(damage),
             ..Diagnosis::default()
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_mark_of_who_begins_to_make_a_queue_anew_behind_a_look_at_it_is_not_taken_away() {
-        let damage = mended::Damage::default();
+        let damage = log::Damage::default();
         damage.note();
         let mut repaired = Repaired::new(marked(&damage));
         let look = || {
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_taken_away_once_who_else_made_the_queue_anew_is_done() {
-        let damage = mended::Damage::default();
+        let damage = log::Damage::default();
         damage.begin_to_mend();
         let mut repaired = Repaired::new(marked(&damage));
         let look = || Ok(marked(&damage));

@@ -2,9 +2,9 @@
 
 use super::locks::Side;
 use super::who::Process;
-use crate::mended::{self, MENDED, Mended};
-use crate::sync::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
+use umsg_shm::repair::log::{self, MENDED, Mended};
+use umsg_shm::sync::{AtomicU32, Ordering};
 
 /// Repairs after deaths under a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Repair {
 }
 
 impl Damage {
-    pub(super) fn read(damage: &mended::Damage) -> Option<Damage> {
+    pub(super) fn read(damage: &log::Damage) -> Option<Damage> {
         damage.is_noted().then(|| Damage {
             by: Process::numbered(damage.by.load(Ordering::Relaxed)),
             at: time(damage.at.load(Ordering::Relaxed)),

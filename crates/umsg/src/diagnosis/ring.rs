@@ -3,8 +3,8 @@
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
-use crate::segment::{Cell, Layout, PRIORITIES, Ring, Segment};
-use crate::sync::Ordering;
+use umsg_shm::posix_engine::segment::{Cell, Layout, PRIORITIES, Ring, Segment};
+use umsg_shm::sync::Ordering;
 
 /// The bits of a key that are a priority; above them a ring has its sender's mark.
 const LABEL: usize = 0xffff;
@@ -162,7 +162,7 @@ pub(super) fn check_message(segment: &Segment, cell: &Cell, findings: &mut Findi
 }
 
 fn check_block(layout: &Layout, cell: &Cell, len: usize, findings: &mut Findings) {
-    let offset = cell.block.get() as usize * crate::arena::GRANULE;
+    let offset = cell.block.get() as usize * umsg_shm::arena::GRANULE;
     if len > layout.inline()
         && len <= layout.message_size
         && (offset == 0 || offset + len > layout.arena_len)

@@ -3,8 +3,8 @@
 use super::findings::Findings;
 use super::ring::{check_message, is_beyond};
 use super::slots::{Place, Survey};
-use crate::segment::{PRIORITIES, Segment};
-use crate::sync::{Guarded64, Ordering};
+use umsg_shm::posix_engine::segment::{PRIORITIES, Segment};
+use umsg_shm::sync::{Guarded64, Ordering};
 
 /// Messages in the store, and their bytes.
 #[derive(Default)]

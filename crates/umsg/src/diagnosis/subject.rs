@@ -5,17 +5,17 @@ use super::findings::Findings;
 use super::locks::{Lock, Side, is_settled};
 use super::repair::Repaired;
 use super::slots::Survey;
-use crate::arena::Ground;
 use crate::error::OpenError;
-use crate::holds::Keeping;
-use crate::lock::Lock as Word;
 use crate::namespace::Namespace;
-use crate::salvage::{Real, Salvage};
-use crate::sync::Guarded32;
-use crate::waiters::Lobby;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::ops::Range;
+use umsg_shm::arena::Ground;
+use umsg_shm::leases::Keeping;
+use umsg_shm::lock::Lock as Word;
+use umsg_shm::repair::salvage::{Real, Salvage};
+use umsg_shm::sync::Guarded32;
+use umsg_shm::waiters::Lobby;
 
 /// A segment that is looked at: a private copy of what is in the file.
 pub(super) trait Subject: Lobby + Keeping + Ground + Sized {

@@ -9,30 +9,29 @@ use super::subject::Subject;
 use super::types;
 use super::users::numbers_are_ours;
 use super::{
-    Contents, Damage, Diagnosis, Repaired, Repairs, examination, hints, holds, pollers, rehearsal,
+    Contents, Damage, Diagnosis, Repaired, Repairs, examination, hints, leases, pollers, rehearsal,
     repair,
 };
-use crate::arena::GRANULE;
 use crate::error::OpenError;
-use crate::holds::Hold;
-use crate::lock::Lock as Word;
-use crate::memory::FifoName;
 use crate::namespace::Namespace;
-use crate::order;
-use crate::salvage::Real;
-use crate::sync::{Guarded32, Ordering};
-use crate::typed::Engine;
-use crate::typed::segment::{
-    CELL, Fixed, Header, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Seat,
-    Segment, VERSION, attach,
-};
-use crate::typed::wait::want_of;
-use crate::waiters::List;
-use crate::waiters::Node;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ops::Range;
+use umsg_shm::arena::GRANULE;
+use umsg_shm::leases::Hold;
+use umsg_shm::lock::Lock as Word;
+use umsg_shm::memory::FifoName;
+use umsg_shm::repair::salvage::Real;
+use umsg_shm::sync::{Guarded32, Ordering};
+use umsg_shm::sysv_engine::Engine;
+use umsg_shm::sysv_engine::segment::{
+    CELL, Fixed, Header, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Seat,
+    Segment, VERSION, attach,
+};
+use umsg_shm::sysv_engine::wait::want_of;
+use umsg_shm::waiters::List;
+use umsg_shm::waiters::Node;
 
 /// What the label of a queue says of it.
 #[derive(Clone, Copy, Debug)]
@@ -200,12 +199,20 @@ impl Subject for Segment {
     fn real(file: BorrowedFd<'_>, engine: &Engine) -> Real {
         let layout = engine.segment().layout();
         let count = |begin, end, element| repair::real(file, begin, end, element);
-        let places = count(layout.places, layout.kinds, size_of::<order::Place>());
+        let places = count(
+            layout.places,
+            layout.kinds,
+            size_of::<umsg_shm::sysv_engine::order::Place>(),
+        );
         Real {
             slots: count(layout.cells, layout.arena, CELL).min(places),
             holds: count(layout.holds, layout.places, size_of::<Hold>()),
             nodes: count(layout.seats, layout.holds, size_of::<Seat>()),
-            kinds: count(layout.kinds, layout.cells, size_of::<order::Kind>()),
+            kinds: count(
+                layout.kinds,
+                layout.cells,
+                size_of::<umsg_shm::sysv_engine::order::Kind>(),
+            ),
             arena: count(layout.arena, layout.len, GRANULE) as u32,
             ..Real::default()
         }
@@ -295,8 +302,8 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
 fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     types::check_free(segment, survey, findings);
     types::check_order(segment, survey, findings);
-    let count = holds::check(segment, survey, findings);
-    holds::check_list(segment, &count, findings);
+    let count = leases::check(segment, survey, findings);
+    leases::check_list(segment, &count, findings);
     hints::check_holding(segment, findings);
     nodes::check(segment, survey, findings);
     let longest = segment.layout().msgmax as u32;
@@ -338,7 +345,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
         blocked: nodes::blocked(segment, numbers_are_ours(segment), |index, node| {
             wait(segment, index, node)
         }),
-        holds: holds::held(segment, bytes),
+        holds: leases::held(segment, bytes),
         pollers: pollers::find(namespace, watched, doorbell),
         repairs: vec![Repairs::read(Side::Whole, &hub.repairs, &fixed.mended)],
         damage: Damage::read(&fixed.header.damage),
@@ -359,7 +366,7 @@ fn wait(segment: &Segment, index: u32, node: &Node) -> Wait {
             longest: (size < segment.layout().msgmax as u64).then_some(size),
         },
         (_, None) => Wait::Message {
-            want: crate::order::Want::Any,
+            want: umsg_shm::sysv_engine::order::Want::Any,
             longest: None,
         },
     }

@@ -3,9 +3,9 @@
 use super::findings::Findings;
 use super::ring::is_beyond;
 use super::slots::{Place, Survey};
-use crate::order::{Kind, Shelf};
-use crate::sync::{Guarded32, Ordering};
-use crate::typed::segment::{Layout, Segment};
+use umsg_shm::sync::{Guarded32, Ordering};
+use umsg_shm::sysv_engine::order::{Kind, Shelf};
+use umsg_shm::sysv_engine::segment::{Layout, Segment};
 
 /// Notes the slots in the list of free ones.
 pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
@@ -114,7 +114,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
             len,
         );
     }
-    let offset = cell.block.get() as usize * crate::arena::GRANULE;
+    let offset = cell.block.get() as usize * umsg_shm::arena::GRANULE;
     if len > Layout::inline()
         && len <= layout.msgmax
         && (offset == 0 || offset + len > layout.arena_len)

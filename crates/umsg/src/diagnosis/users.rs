@@ -3,12 +3,12 @@
 //! What is not known counts as mapped. A thread that dies, or runs another program, loses its mappings only after the system has marked the
 //! lock that it had: so whoever a lock names for a while, and who maps nothing all the while, has not got it.
 
-use crate::lives::Lives;
-use crate::sys::map::{Mapping, PAGE};
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
 use std::thread::sleep;
 use std::time::Duration;
+use umsg_shm::sys::liveness::Lives;
+use umsg_shm::sys::map::{Mapping, PAGE};
 
 /// So often a thread is looked at before it is believed to have nothing to do with the queue: a program might open and close it in between.
 const LOOKS: u32 = 5;
@@ -87,8 +87,8 @@ fn what(line: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::thread;
     use std::os::fd::AsFd;
+    use umsg_shm::sys::thread;
 
     /// Also where a mapping's device is not the file's, as in some file systems of containers.
     #[test]
@@ -99,7 +99,7 @@ mod tests {
             let mut options = std::fs::File::options();
             let options = options.read(true).write(true).create_new(true);
             let file = options.open(path).unwrap();
-            let segment = crate::segment::testing::segment(1, 8);
+            let segment = umsg_shm::posix_engine::segment::testing::segment(1, 8);
             let (users, me) = (Users::of(file.as_fd(), &segment), thread::current());
             assert_eq!(users.have_for_a_while(me.tid(), || true), Some(false));
             assert_eq!(users.have_for_a_while(me.tid(), || false), None);

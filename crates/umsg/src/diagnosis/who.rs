@@ -1,8 +1,8 @@
 //! Which process or thread it is that a segment names, as far as /proc says.
 
-use crate::lives::{self, Lives};
-use crate::sys::stat::Stat;
-use crate::sys::{exists, process, thread};
+use umsg_shm::sys::liveness::{self, Lives};
+use umsg_shm::sys::stat::Stat;
+use umsg_shm::sys::{exists, process, thread};
 
 /// A process or thread that has to do with a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Process {
         Process::new(pid, None, life)
     }
 
-    /// The process that a record names; `birth` as [`lives::birth`] has it, 0 for unknown.
+    /// The process that a record names; `birth` as [`liveness::birth`] has it, 0 for unknown.
     pub(crate) fn of(lives: &dyn Lives, pid: u32, birth: u64) -> Process {
         if let Some(known) = Process::by_life(lives, pid, None, birth) {
             return known;
@@ -66,7 +66,7 @@ impl Process {
 
     /// The process that a record names by its life. None if the record names it otherwise.
     fn by_life(lives: &dyn Lives, pid: u32, thread: Option<u32>, birth: u64) -> Option<Process> {
-        let number = lives::life_of(birth)?;
+        let number = liveness::life_of(birth)?;
         let life = match lives.is_over(number) {
             true => Life::Dead,
             // Its number means nothing here.
@@ -136,8 +136,8 @@ fn leader(tid: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn at_home() -> crate::segment::Segment {
-        crate::segment::testing::segment(1, 8)
+    fn at_home() -> umsg_shm::posix_engine::segment::Segment {
+        umsg_shm::posix_engine::segment::testing::segment(1, 8)
     }
 
     #[test]

@@ -1,16 +1,13 @@
 //! Errors: one enum an operation family, one table to errno each. Those of sending, receiving and leasing stand here.
 
 mod notify;
-#[cfg(not(loom))]
 mod open;
 
 pub use notify::NotifyError;
-#[cfg(not(loom))]
 pub(crate) use open::other_version;
-#[cfg(not(loom))]
 pub use open::{OpenError, UnlinkError};
 
-pub(crate) use crate::trouble::Trouble;
+pub(crate) use umsg_shm::fault::Trouble;
 
 /// What is said where a process of several PID namespaces' queue can't register its life.
 pub(crate) fn unregistered(call: &str, error: &std::io::Error) -> String {

@@ -1,8 +1,8 @@
 //! Why there is no handle of a queue, or no end of its name.
 
-use crate::memory::OUT_OF_RANGE;
 use crate::namespace::NamespaceError;
-use crate::trouble::AttachError;
+use umsg_shm::fault::AttachError;
+use umsg_shm::memory::OUT_OF_RANGE;
 
 /// Why a queue was not opened, created or attached to.
 #[derive(Debug, thiserror::Error)]
@@ -157,8 +157,8 @@ pub enum OpenError {
 /// Whether a limit can be raised.
 fn raise(what: &str, value: u64, max: u64) -> &'static str {
     let most = match what {
-        "message_size" => crate::segment::LARGEST_MESSAGE,
-        _ => crate::segment::MOST_MESSAGES,
+        "message_size" => umsg_shm::posix_engine::segment::LARGEST_MESSAGE,
+        _ => umsg_shm::posix_engine::segment::MOST_MESSAGES,
     };
     match (value, max < most.into()) {
         (0, _) => "",
@@ -282,10 +282,8 @@ impl From<AttachError> for OpenError {
         }
     }
 }
-
-#[cfg(not(loom))]
-impl From<crate::sys::required::Refused> for OpenError {
-    fn from(refused: crate::sys::required::Refused) -> OpenError {
+impl From<umsg_shm::sys::required::Refused> for OpenError {
+    fn from(refused: umsg_shm::sys::required::Refused) -> OpenError {
         OpenError::CallRefused {
             call: refused.call,
             error: refused.errno.into(),

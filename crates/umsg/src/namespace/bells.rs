@@ -29,8 +29,8 @@ use super::error::NamespaceError;
 use super::queues::{BELLS, for_first_entries};
 use super::temporary::{self, TemporaryName};
 use super::{Namespace, caller};
-use crate::memory::{FifoName, NOT_OURS};
-use crate::sys::random::random;
+use umsg_shm::memory::{FifoName, NOT_OURS};
+use umsg_shm::sys::random::random;
 
 /// Hexadecimal digits of each part of a name.
 const DIGITS: usize = 16;

@@ -6,7 +6,7 @@
 //! | no home, or one of an earlier boot | private, and the caller's (or the caller is root) | names the caller's |
 //! | no home, or one of an earlier boot | open to others, or not the caller's | stays: only root can write it, by `umsg setup` |
 //!
-//! Processes of all PID namespaces are let in: each queue knows its own home, and its owners by their lives ([`crate::lives`]).
+//! Processes of all PID namespaces are let in: each queue knows its own home, and its owners by their lives ([`umsg_shm::sys::liveness`]).
 
 use super::directory::Directory;
 use super::error::NamespaceError;

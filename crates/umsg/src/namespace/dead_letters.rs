@@ -35,8 +35,8 @@ use super::names::QueueName;
 use super::publish::creation_error;
 use super::queues::{POSIX, file_of_queue, for_each_queue};
 use super::{Namespace, caller};
-use crate::sys::clock;
-use crate::sys::random::random;
+use umsg_shm::sys::clock;
+use umsg_shm::sys::random::random;
 
 const PREFIX: &str = ".dead-";
 /// Hexadecimal digits of the inode, and of the number.

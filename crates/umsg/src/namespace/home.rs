@@ -7,7 +7,7 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use super::error::NamespaceError;
-use crate::sys::file;
+use umsg_shm::sys::file;
 
 const PID_NAMESPACE: &str = "/proc/self/ns/pid";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

@@ -2,15 +2,15 @@
 
 use super::Namespace;
 use super::life::Registry;
-use crate::lives::UNREGISTERED;
-use crate::memory::{FifoName, Host};
-use crate::sys::clock;
-use crate::sys::stack::roomy;
-use crate::trouble::AttachError;
 use rustix::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use umsg_shm::fault::AttachError;
+use umsg_shm::memory::{FifoName, Host};
+use umsg_shm::sys::clock;
+use umsg_shm::sys::liveness::UNREGISTERED;
+use umsg_shm::sys::stack::roomy;
 
 /// How long "there is no limit" is believed, in nanoseconds. A limit that is set is asked each time.
 const TRUST: u64 = 100_000_000;

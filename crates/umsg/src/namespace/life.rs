@@ -35,9 +35,9 @@ use rustix::path::Arg;
 use super::directory::{Directory, ShortPath, proc_link};
 use super::staged::{Staged, is_link_refused, link_unnamed};
 use super::{Namespace, caller};
-use crate::lives::UNREGISTERED;
-use crate::sys::stack::roomy;
-use crate::sys::{life, process};
+use umsg_shm::sys::liveness::UNREGISTERED;
+use umsg_shm::sys::stack::roomy;
+use umsg_shm::sys::{life, process};
 
 const PREFIX: &str = ".life-";
 const MODE: u32 = 0o644;

@@ -28,8 +28,8 @@ use rustix::io::Errno;
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use crate::sys::random::random;
-use crate::sys::stack::nap;
+use umsg_shm::sys::random::random;
+use umsg_shm::sys::stack::nap;
 
 /// Hexadecimal digits behind a user's number.
 const DIGITS: usize = 16;

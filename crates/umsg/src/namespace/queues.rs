@@ -12,8 +12,8 @@ use super::directory::Directory;
 use super::error::{NamespaceError, is_directory};
 use super::names::QueueName;
 use super::{transient, trust};
-use crate::sys::extent::is_in_tmpfs;
-use crate::sys::random::random;
+use umsg_shm::sys::extent::is_in_tmpfs;
+use umsg_shm::sys::random::random;
 
 /// The sub-directory for POSIX queues: one file a queue, named like the queue without its slash.
 pub(super) const POSIX: &str = "mq";

@@ -173,7 +173,7 @@ fn this_pid_namespace() -> u64 {
 
 /// When a process started, in clock ticks after boot; None if /proc does not say.
 fn start_time(pid: i32) -> Option<u64> {
-    let stat = crate::sys::file::read(&format!("/proc/{pid}/stat")).ok()?;
+    let stat = umsg_shm::sys::file::read(&format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command in parentheses and may hold anything; the 22nd is the 20th after it.
     let after = stat.iter().rposition(|&b| b == b')')? + 1;
     let rest = str::from_utf8(&stat[after..]).ok()?;

@@ -1,7 +1,7 @@
 //! The namespace of a process, for faces whose calls don't name one.
 
 use super::{Namespace, NamespaceError};
-use crate::reclaim::Published;
+use umsg_shm::reclaim::Published;
 
 static FOUND: Published<Namespace> = Published::nothing();
 

@@ -2,11 +2,11 @@
 
 use super::queue::{Queue, Received};
 use crate::error::{ReceiveError, SendError};
-use crate::queue::batch::{self, Batch};
-use crate::queue::{Engine, Taken};
-use crate::sys::thread;
 use crate::until::Until;
 use std::time::{Duration, SystemTime};
+use umsg_shm::posix_engine::batch::{self, Batch};
+use umsg_shm::posix_engine::{Engine, Taken};
+use umsg_shm::sys::thread;
 
 /// Messages that are somewhere: their bytes and their priority.
 #[doc(hidden)]

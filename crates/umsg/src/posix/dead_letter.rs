@@ -12,13 +12,8 @@
 use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::error::OpenError;
-use crate::in_place::InPlace;
 use crate::last_close;
 use crate::namespace::{DeadLetterLabel, Namespace};
-use crate::queue::{Chore, Engine, Grip};
-use crate::segment::Segment;
-use crate::sys::clock::{self, Deadline};
-use crate::sys::thread;
 use rustix::fd::BorrowedFd;
 use rustix::fs::Stat;
 use std::ffi::{OsStr, OsString};
@@ -26,6 +21,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use umsg_shm::leases::InPlace;
+use umsg_shm::posix_engine::segment::Segment;
+use umsg_shm::posix_engine::{Chore, Engine, Grip};
+use umsg_shm::sys::clock::{self, Deadline};
+use umsg_shm::sys::thread;
 
 /// How long each step of a move waits for a lock whose owner is stopped: the calls that make it have deadlines.
 const PATIENCE: Duration = Duration::from_millis(10);

@@ -2,14 +2,15 @@
 
 use super::queue::Queue;
 use crate::error::{LeaseError, ReceiveError, Trouble};
-use crate::holds::{Holds, State};
-use crate::in_place::{InPlace, Leased};
-use crate::queue::{Engine, Grip, Refused};
-use crate::sys::clock::{self, Deadline};
-use crate::sys::thread;
+use crate::leased::Leased;
 use crate::until::realtime;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
+use umsg_shm::leases::InPlace;
+use umsg_shm::leases::{Holds, State};
+use umsg_shm::posix_engine::{Engine, Grip, Refused};
+use umsg_shm::sys::clock::{self, Deadline};
+use umsg_shm::sys::thread;
 
 /// A message that was received where it lies: nothing is copied, and nothing is lost if its receiver dies.
 ///
@@ -266,7 +267,7 @@ fn expire(engine: &Engine, grip: &Grip) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::Namespace;

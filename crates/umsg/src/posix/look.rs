@@ -2,9 +2,9 @@
 
 use super::queue::Queue;
 use crate::error::ReceiveError;
-use crate::queue::{Look, Seen};
-use crate::sys::{clock, thread};
 use std::time::{Duration, SystemTime};
+use umsg_shm::posix_engine::{Look, Seen};
+use umsg_shm::sys::{clock, thread};
 
 /// A message that was looked at and stays in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -45,9 +45,7 @@ mod snapshot;
 mod status;
 
 pub use crate::error::{LeaseError, NotifyError, OpenError, ReceiveError, SendError, UnlinkError};
-pub use crate::notice::{Notified, NotifyKind};
-pub use crate::pacing::Waiting;
-pub use crate::segment::OnFull;
+pub use crate::notification::{Notified, NotifyKind};
 #[doc(hidden)]
 pub use crate::until::Until;
 #[doc(hidden)]
@@ -69,3 +67,5 @@ pub use snapshot::{
     RestoreError, SavedMessage, Snapshot, SnapshotError, SnapshotInfo, SnapshotPart,
 };
 pub use status::{Attributes, Statistics, Status};
+pub use umsg_shm::posix_engine::segment::OnFull;
+pub use umsg_shm::waiters::pacing::Waiting;

@@ -2,15 +2,15 @@
 
 use super::queue::Queue;
 use crate::error::{NotifyError, Trouble};
-use crate::lives;
-use crate::lock::SLICE;
-use crate::notice::{self, Deed, Failure, Notified, NotifyKind};
-use crate::queue::{self, NoticeError, Outcome, Refused};
-use crate::sys::clock::Deadline;
-use crate::sys::futex::{self, Slept};
-use crate::sys::{mask, process, thread};
+use crate::notification::{self, Deed, Failure, Notified, NotifyKind};
 use std::marker::PhantomData;
 use std::time::Duration;
+use umsg_shm::lock::SLICE;
+use umsg_shm::posix_engine::{self, NoticeError, Outcome, Refused};
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::futex::{self, Slept};
+use umsg_shm::sys::liveness;
+use umsg_shm::sys::{mask, process, thread};
 
 /// Largest number of a signal.
 const SIGNALS: i32 = 64;
@@ -97,13 +97,13 @@ pub struct Registration<'a> {
 impl Registration<'_> {
     /// Whether it waits for a message still. In a forked child it does not: it is its parent's.
     pub fn is_armed(&self) -> bool {
-        notice::is_armed(self.ticket)
+        notification::is_armed(self.ticket)
     }
 }
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        notice::withdraw(self.ticket);
+        notification::withdraw(self.ticket);
     }
 }
 
@@ -236,7 +236,7 @@ impl Queue {
     /// # Errors
     /// As [`notify`](Self::notify).
     pub fn notify_waiter(&self) -> Result<Awaited<'_>, NotifyError> {
-        let registered = notice::register_to_wait(&self.engine);
+        let registered = notification::register_to_wait(&self.engine);
         let (index, armed) = registered.map_err(|error| self.notify_error(error))?;
         Ok(Awaited {
             queue: self,
@@ -254,7 +254,8 @@ impl Queue {
     #[doc(hidden)]
     pub fn register(&self, how: Notify) -> Result<u64, NotifyError> {
         let deed = how.deed()?;
-        notice::register(&self.engine, self.identity(), deed).map_err(|failure| match failure {
+        notification::register(&self.engine, self.identity(), deed).map_err(|failure| match failure
+        {
             Failure::NoThread => NotifyError::NoThread,
             Failure::Refused(refused) => NotifyError::CallRefused {
                 call: refused.call,
@@ -282,10 +283,10 @@ impl Queue {
     }
 }
 
-pub(super) fn registered(engine: &queue::Engine) -> Option<Registered> {
+pub(super) fn registered(engine: &posix_engine::Engine) -> Option<Registered> {
     let found = engine.registered()?;
     let kind = NotifyKind::of(&found);
-    let is_dead = lives::is_dead(engine.segment(), found.birth, |birth| {
+    let is_dead = liveness::is_dead(engine.segment(), found.birth, |birth| {
         process::is_dead(found.pid, birth)
     });
     (!is_dead).then_some(Registered {
@@ -298,12 +299,12 @@ pub(super) fn registered(engine: &queue::Engine) -> Option<Registered> {
 /// mq_notify(3) does with NULL, and what closing any descriptor of the queue does.
 #[doc(hidden)]
 pub fn withdraw_notification(identity: (u64, u64)) {
-    notice::withdraw_from(identity);
+    notification::withdraw_from(identity);
 }
 
 /// Whether this process may be registered anywhere.
 #[doc(hidden)]
 #[inline]
 pub fn has_notifications() -> bool {
-    notice::any()
+    notification::any()
 }

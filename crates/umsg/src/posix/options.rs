@@ -2,20 +2,20 @@
 
 use super::access::{Access, file_mode, is_granted};
 use super::queue::Queue;
-use crate::crash::crash_point;
 use crate::error::OpenError;
 use crate::last_close::{self, LastClose};
 use crate::namespace::{
     FileAccess, FileError, Hold, Limits, NameError, Namespace, NewDeadLetterLabel, Patience,
     QueueName, Removal, Unpublished, hold, hold_unnamed,
 };
-use crate::segment::{self, Layout, OnFull, Policy, Segment};
-use crate::sync::Ordering;
 use rustix::fs::{OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::segment::{self, Layout, OnFull, Policy, Segment};
+use umsg_shm::sync::Ordering;
 
 /// How often a name is looked up again if other processes create and remove its queue meanwhile.
 const ATTEMPTS: u32 = 1000;

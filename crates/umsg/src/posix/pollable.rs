@@ -1,10 +1,10 @@
 //! Queues in event loops.
 
 use super::queue::Queue;
-use crate::doorbell::{Edges, Readiness};
-use crate::sys::thread;
 use std::io;
 use std::os::fd::BorrowedFd;
+use umsg_shm::doorbell::{Edges, Readiness};
+use umsg_shm::sys::thread;
 
 impl Queue {
     /// A descriptor for poll(2), select(2), epoll(7) or any event loop: readable (POLLIN) while there is a message, writable (POLLOUT)

@@ -6,20 +6,20 @@ use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
 use crate::error::{OpenError, ReceiveError, SendError, Trouble};
 use crate::last_close::LastClose;
-use crate::lock::STOPPED;
 use crate::namespace::{Hold, Namespace, QueueName, hold, whereabouts};
-use crate::pacing::Waiting;
-use crate::queue::{Engine, Refused, Taken};
-use crate::segment::{self, Segment};
-use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
-use crate::sys::thread;
 use crate::until::realtime;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use umsg_shm::lock::STOPPED;
+use umsg_shm::posix_engine::segment::{self, Segment};
+use umsg_shm::posix_engine::{Engine, Refused, Taken};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
+use umsg_shm::waiters::pacing::Waiting;
 
 /// An open message queue. Threads may share it, and a forked child may go on using it.
 ///
@@ -66,7 +66,7 @@ impl Queue {
         let mut engine = Engine::new(segment);
         engine.set_chore(dead_letter::chore(&engine, namespace, stat.st_uid));
         let identity = (stat.st_dev, stat.st_ino);
-        engine.set_identity(identity, crate::notice::raise_own);
+        engine.set_identity(identity, crate::notification::raise_own);
         Queue {
             engine,
             namespace: namespace.cloned(),
@@ -371,9 +371,9 @@ impl Queue {
     /// At the end of a receive: the notification of a message that was received came before.
     #[inline(always)]
     pub(super) fn raise_fired<T, E>(&self, me: &thread::Thread, received: &Result<T, E>) {
-        if received.is_ok() && crate::notice::concerns(me) {
+        if received.is_ok() && crate::notification::concerns(me) {
             self.engine.raise_fired(me);
-            crate::notice::take_raised(me);
+            crate::notification::take_raised(me);
         }
     }
 

@@ -2,13 +2,13 @@
 
 use super::queue::Queue;
 use crate::error::{SendError, Trouble};
-use crate::holds::{Holds, State};
-use crate::in_place::InPlace;
-use crate::queue::{Engine, Grip, Refused};
-use crate::sys::clock::Deadline;
-use crate::sys::thread;
 use crate::until::realtime;
 use std::time::{Duration, SystemTime};
+use umsg_shm::leases::InPlace;
+use umsg_shm::leases::{Holds, State};
+use umsg_shm::posix_engine::{Engine, Grip, Refused};
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
 
 /// Room in a queue for a message that is written where it will lie, and sent by [`commit`](Self::commit).
 ///
@@ -213,7 +213,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::Namespace;

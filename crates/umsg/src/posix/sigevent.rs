@@ -135,7 +135,7 @@ impl Attributes {
         match unmasks {
             true => start(),
             // The thread begins with the mask of its maker: a handler may run here in between.
-            false => crate::sys::mask::unmasked(start),
+            false => umsg_shm::sys::mask::unmasked(start),
         };
     }
 

@@ -3,17 +3,17 @@
 use super::dead_letter::{self, Undelivered};
 use super::notify::{self, Registered};
 use super::queue::Queue;
-use crate::arena;
-use crate::counters::Event;
-use crate::lives::Lives;
-use crate::queue::Engine;
-use crate::segment::{Fixed, OnFull};
-use crate::sync::Ordering;
-use crate::sys::clock;
-use crate::waiters::{List, Waiters};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
+use umsg_shm::arena;
+use umsg_shm::counters::Event;
+use umsg_shm::posix_engine::Engine;
+use umsg_shm::posix_engine::segment::{Fixed, OnFull};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock;
+use umsg_shm::sys::liveness::Lives;
+use umsg_shm::waiters::{List, Waiters};
 
 /// The attributes that mq_getattr(3) gives, and the bytes that are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use super::error::RecvError;
 use super::message::Message;
 use super::receiver::Ring;
-use crate::sys::clock::Deadline;
 use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use umsg_shm::sys::clock::Deadline;
 
 /// The receiving end of a ring for tokio. It waits by the ring's [descriptor](Ring::pollable): no thread of its own, and no
 /// system call for a message that is there.

@@ -7,17 +7,17 @@ use super::place::{self, Place};
 use super::sender::Sender;
 use super::shared::Shared;
 use super::status::{Status, status};
-use crate::crash::crash_point;
 use crate::error::OpenError;
-use crate::lives;
 use crate::namespace::{FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS};
-use crate::queue::Engine;
-use crate::segment::{self, Segment};
-use crate::sync::Ordering;
-use crate::sys::process;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::Engine;
+use umsg_shm::posix_engine::segment::{self, Segment};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::liveness;
+use umsg_shm::sys::process;
 
 /// A ring of a namespace.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ fn owner(segment: &Segment) -> Option<u32> {
     // Relaxed: stored before the ring could be found.
     let pid = ownership.pid.load(Ordering::Relaxed);
     let birth = ownership.birth.load(Ordering::Relaxed);
-    (pid != 0 && !lives::is_dead(segment, birth, |birth| process::is_dead(pid, birth)))
+    (pid != 0 && !liveness::is_dead(segment, birth, |birth| process::is_dead(pid, birth)))
         .then_some(pid)
 }
 

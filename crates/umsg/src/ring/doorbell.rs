@@ -10,7 +10,6 @@
 //! the receiver is about to poll, which the ring's bell says: no system call otherwise.
 
 use super::place::{Address, Place};
-use crate::sys::limit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
 use rustix::io::{self, Errno};
@@ -23,6 +22,7 @@ use rustix::net::{
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
+use umsg_shm::sys::limit;
 
 /// Which message a descriptor goes with: the number that stands in `res` of the message, unlike that of the ring's other
 /// descriptors.

@@ -172,8 +172,8 @@ impl From<Trouble> for RecvError {
     }
 }
 
-impl From<crate::trouble::AttachError> for RingError {
-    fn from(error: crate::trouble::AttachError) -> Self {
+impl From<umsg_shm::fault::AttachError> for RingError {
+    fn from(error: umsg_shm::fault::AttachError) -> Self {
         OpenError::from(error).into()
     }
 }

@@ -3,11 +3,11 @@
 //! It is one of that ring's *file*: of two that find the owner dead, the slower one sees under the lock that the name is another
 //! file's by now. Otherwise it would take the faster one's new ring away.
 
-use crate::sys::thread::{self, Thread};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::time::Duration;
+use umsg_shm::sys::thread::{self, Thread};
 
 /// How often the lock is tried, and how long between: somebody holds it for some microseconds.
 const ATTEMPTS: u32 = 2000;

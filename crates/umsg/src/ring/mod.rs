@@ -41,8 +41,9 @@ mod shared;
 mod status;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads;
 
-pub use crate::pacing::Waiting;
 pub use crate::until::Until;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncRing;
@@ -54,3 +55,4 @@ pub use options::Options;
 pub use receiver::Ring;
 pub use sender::Sender;
 pub use status::Status;
+pub use umsg_shm::waiters::pacing::Waiting;

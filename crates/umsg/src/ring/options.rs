@@ -7,18 +7,18 @@ use super::message::{HEAD, INLINE};
 use super::place::Place;
 use super::receiver::Ring;
 use super::shared::Shared;
-use crate::crash::crash_point;
 use crate::error::OpenError;
-use crate::lives;
 use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished};
-use crate::queue::{DISABLED, ENABLED};
-use crate::segment::{self, Layout, Policy, Segment};
-use crate::sync::Ordering;
-use crate::sys::random::random;
-use crate::sys::required;
-use crate::sys::{file, process, thread};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::segment::{self, Layout, Policy, Segment};
+use umsg_shm::posix_engine::{DISABLED, ENABLED};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::liveness;
+use umsg_shm::sys::random::random;
+use umsg_shm::sys::required;
+use umsg_shm::sys::{file, process, thread};
 
 /// What a ring is to be.
 ///
@@ -182,7 +182,7 @@ impl Options {
 /// Names this process as the one that receives, before others see the segment.
 fn name_owner(segment: &Segment) {
     let (me, ownership) = (thread::current(), &segment.fixed().ownership);
-    let birth = lives::birth(segment, || process::birth(me.pid()));
+    let birth = liveness::birth(segment, || process::birth(me.pid()));
     // Relaxed: nobody else sees the segment before its file is linked, or shared.
     ownership.pid.store(me.pid(), Ordering::Relaxed);
     ownership.birth.store(birth, Ordering::Relaxed);

@@ -12,13 +12,13 @@
 //! cannot change: a forged number leads to no doorbell of another ring.
 
 use crate::namespace::{Namespace, RINGS, proc_link};
-use crate::segment::Segment;
-use crate::sync::Ordering;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 use rustix::net::SocketAddrUnix;
 use std::path::{Path, PathBuf};
+use umsg_shm::posix_engine::segment::Segment;
+use umsg_shm::sync::Ordering;
 
 /// See the module.
 #[derive(Debug)]

@@ -6,17 +6,17 @@ use super::error::RecvError;
 use super::message::{HEAD, INLINE, Mark, Message, Tag, WITH_DESCRIPTOR, head};
 use super::sender::Sender;
 use super::shared::Shared;
-use crate::crash::crash_point;
-use crate::pacing::Waiting;
-use crate::queue::batch::Sink;
-use crate::queue::{CLOSED, DISABLED, ENABLED, Refused, Taken};
-use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
-use crate::sys::thread;
 use crate::until::Until;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::batch::Sink;
+use umsg_shm::posix_engine::{CLOSED, DISABLED, ENABLED, Refused, Taken};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
+use umsg_shm::waiters::pacing::Waiting;
 
 /// Messages that [`Ring::drain`] takes under one lock.
 const TOGETHER: usize = 32;

@@ -4,19 +4,19 @@ use super::directory;
 use super::error::SendError;
 use super::message::{Mark, Post, Tag, WITH_DESCRIPTOR};
 use super::shared::Shared;
-use crate::crash::crash_point;
-use crate::queue::batch::Batch;
-use crate::queue::{Refused, marked};
-use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
-use crate::sys::required;
-use crate::sys::thread;
 use crate::until::{Until, realtime};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::batch::Batch;
+use umsg_shm::posix_engine::{Refused, marked};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::required;
+use umsg_shm::sys::thread;
 
 /// A sending end of a ring. Clones are told apart by their [`tag`](Sender::tag); threads may share one.
 ///

@@ -3,14 +3,14 @@
 use super::doorbell::Button;
 use super::error::SendError;
 use super::message::HEAD;
-use crate::lives;
-use crate::queue::{CLOSED, ENABLED, Engine, Rope};
-use crate::segment::{Ownership, Ring, Segment};
-use crate::sync::Ordering;
-use crate::sys::thread::{self, Thread};
-use crate::sys::{clock, process};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use umsg_shm::posix_engine::segment::{Ownership, Ring, Segment};
+use umsg_shm::posix_engine::{CLOSED, ENABLED, Engine, Rope};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::liveness;
+use umsg_shm::sys::thread::{self, Thread};
+use umsg_shm::sys::{clock, process};
 
 /// How long it is believed that the owner lives, in nanoseconds.
 const TRUST: u64 = 10_000_000;
@@ -132,7 +132,7 @@ fn owning_process(segment: &Segment) -> u32 {
     // Relaxed: stored before the ring can be found.
     let pid = ownership.pid.load(Ordering::Relaxed);
     let birth = ownership.birth.load(Ordering::Relaxed);
-    if pid == me && birth == lives::birth(segment, || process::birth(me)) {
+    if pid == me && birth == liveness::birth(segment, || process::birth(me)) {
         me
     } else {
         0

@@ -4,15 +4,15 @@ use super::message::HEAD;
 use super::receiver::Ring;
 use super::sender::Sender;
 use super::shared::Shared;
-use crate::arena;
-use crate::counters::Event;
-use crate::lives;
-use crate::queue::{CLOSED, ENABLED};
-use crate::segment::Segment;
-use crate::sync::Ordering;
-use crate::sys::process;
-use crate::waiters::{List, Waiters};
 use std::time::{Duration, SystemTime};
+use umsg_shm::arena;
+use umsg_shm::counters::Event;
+use umsg_shm::posix_engine::segment::Segment;
+use umsg_shm::posix_engine::{CLOSED, ENABLED};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::liveness;
+use umsg_shm::sys::process;
+use umsg_shm::waiters::{List, Waiters};
 
 /// The state of a ring, as of a moment ago. What is counted, is since the ring was made.
 ///
@@ -104,7 +104,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         closed: state == CLOSED,
         owner,
         owner_alive: owner != 0
-            && !lives::is_dead(segment, birth, |birth| process::is_dead(owner, birth)),
+            && !liveness::is_dead(segment, birth, |birth| process::is_dead(owner, birth)),
         mode: header.mode.load(Ordering::Relaxed),
         created: SystemTime::UNIX_EPOCH + created,
         memory: segment.memory(slots) + arena::allocated(segment) as u64,

@@ -18,9 +18,9 @@
 //! on ([`guard_mappings`]). A program that uses the library or the C library decides for itself: without [`catch_truncation`],
 //! or a call of [`mend_truncation`] in its own handler, each of these causes ends the process.
 
-use crate::sys::cut;
 use std::io;
 use std::sync::OnceLock;
+use umsg_shm::sys::cut;
 
 /// The kernel's word for "the file has no such page".
 const BUS_ADRERR: i32 = 2;

@@ -16,9 +16,9 @@
 //!
 //! Everything may be called in signal handlers; a forked child goes on with its parent's attachments, on mappings of its own.
 
-use crate::reclaim::{Chunks, Held, Link, Slots};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use umsg_shm::reclaim::{Chunks, Held, Link, Slots};
 
 /// How many queues a namespace can have at once.
 const INDICES: usize = 32_768;

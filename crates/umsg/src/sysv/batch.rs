@@ -2,11 +2,11 @@
 
 use super::error::{ReceiveError, SendError};
 use super::queue::{Queue, Received};
-use crate::order::Want;
-use crate::sys::thread;
-use crate::typed::{Batch, Call, Refused, Sink, Taken};
 use crate::until::Until;
 use std::time::Duration;
+use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::order::Want;
+use umsg_shm::sysv_engine::{Batch, Call, Refused, Sink, Taken};
 
 /// Messages that are somewhere: their types and their bytes.
 #[doc(hidden)]

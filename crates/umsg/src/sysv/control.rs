@@ -4,13 +4,13 @@ use super::error::{ControlError, OpenError};
 use super::permission::{Rights, may_exceed_limits};
 use super::queue::Queue;
 use super::{file_rights, registry, sweep};
-use crate::crash::crash_point;
 use crate::namespace::Namespace;
-use crate::sync::Ordering;
-use crate::sys::thread;
-use crate::typed::segment::{Fixed, write_removed};
-use crate::typed::{Engine, Refused};
 use rustix::fd::AsFd;
+use umsg_shm::crash::crash_point;
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::segment::{Fixed, write_removed};
+use umsg_shm::sysv_engine::{Engine, Refused};
 
 /// How often a file is given the rights that others change meanwhile.
 const CHANGES: u32 = 100;

@@ -15,15 +15,15 @@ use super::error::OpenError;
 use super::permission::{Rights, caller};
 use super::registry::{Got, PRIVATE, Wanted, find, judge};
 use super::{file_rights, sweep};
-use crate::crash::crash_point;
 use crate::namespace::{
     FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, label_name,
 };
-use crate::sync::Ordering;
-use crate::sys::random::random;
-use crate::sys::stack::nap;
-use crate::typed::segment::{self, Identity, Layout, Segment};
 use std::time::{Duration, Instant};
+use umsg_shm::crash::crash_point;
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::random::random;
+use umsg_shm::sys::stack::nap;
+use umsg_shm::sysv_engine::segment::{self, Identity, Layout, Segment};
 
 /// How long a queue is made anew while its label is in the way.
 const WAIT: Duration = Duration::from_secs(1);

@@ -1,10 +1,10 @@
 //! What is said of a queue as a whole: the fields of msqid_ds.
 
 use super::permission::Rights;
-use crate::typed::Counts;
-use crate::typed::segment::{Fixed, Summary};
 use rustix::fs::Stat;
 use std::time::{Duration, SystemTime};
+use umsg_shm::sysv_engine::Counts;
+use umsg_shm::sysv_engine::segment::{Fixed, Summary};
 
 /// A queue as msgctl(2) describes it (`struct msqid_ds`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Entry {
 impl Entry {
     /// Of a queue that is mapped.
     pub(super) fn of(fixed: &Fixed, counts: &Counts) -> Entry {
-        use crate::sync::Ordering::Relaxed;
+        use umsg_shm::sync::Ordering::Relaxed;
         // Relaxed: neither changes; the rights are as of a moment ago.
         let (id, key) = (&fixed.header.id, &fixed.header.key);
         let rights = Rights::of(fixed);

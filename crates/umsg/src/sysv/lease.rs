@@ -3,13 +3,14 @@
 use super::error::{LeaseError, ReceiveError};
 use super::queue::Queue;
 use crate::error::Trouble;
-use crate::in_place::{InPlace, Leased};
-use crate::order::Want;
-use crate::sys::clock::Deadline;
-use crate::sys::thread;
-use crate::typed::{Grip, Refused};
+use crate::leased::Leased;
 use crate::until::{Until, realtime};
 use std::time::{Duration, SystemTime};
+use umsg_shm::leases::InPlace;
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::order::Want;
+use umsg_shm::sysv_engine::{Grip, Refused};
 
 /// A message that was received where it lies, and stays there until it is acknowledged. Until then it takes room in the queue
 /// and nobody else receives it.

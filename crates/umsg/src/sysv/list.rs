@@ -6,7 +6,7 @@ use super::permission::Rights;
 use super::registry::{Behind, behind, index_of, is_labelled, is_marked, is_no_file, said};
 use super::status::TO_LOOK;
 use crate::namespace::{self, FileError, Files, INDICES, Namespace};
-use crate::typed::segment::Summary;
+use umsg_shm::sysv_engine::segment::Summary;
 
 /// The queues of a namespace, by index. Those that the caller may not read are there too, and those whose files are damaged, whatever bytes
 /// these hold, with what is known of them; see [`Entry::readable`].

@@ -2,10 +2,10 @@
 
 use super::error::ReceiveError;
 use super::queue::{Queue, Received};
-use crate::sys::clock::Deadline;
-use crate::sys::thread;
-use crate::typed::Seen;
 use std::time::{Duration, SystemTime};
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::Seen;
 
 /// A message as it lies in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

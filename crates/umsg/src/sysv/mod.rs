@@ -59,8 +59,6 @@ mod registry;
 mod status;
 mod sweep;
 
-pub use crate::order::Want;
-pub use crate::pacing::Waiting;
 #[doc(hidden)]
 pub use crate::until::Until;
 #[doc(hidden)]
@@ -81,3 +79,5 @@ pub use registry::PRIVATE;
 #[doc(hidden)]
 pub use registry::msgget;
 pub use status::{Statistics, Status};
+pub use umsg_shm::sysv_engine::order::Want;
+pub use umsg_shm::waiters::pacing::Waiting;

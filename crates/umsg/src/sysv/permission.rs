@@ -3,11 +3,11 @@
 //! The system enforces less: who may do anything with a queue must map its file for reading and writing, see
 //! [`super::file_rights`]. What is decided here binds programs that go through this library.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::typed::segment::{Fixed, Summary};
 use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::CapabilitySet;
+use umsg_shm::sync::{AtomicU32, AtomicU64, Ordering};
+use umsg_shm::sysv_engine::segment::{Fixed, Summary};
 
 /// What somebody wants to do with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,15 @@ use super::options::{OpenOptions, PRIVATE};
 use super::permission::{Access, Judged};
 use crate::error::Trouble;
 use crate::namespace::Namespace;
-use crate::order::Want;
-use crate::pacing::Waiting;
-use crate::sync::Ordering;
-use crate::sys::clock::Deadline;
-use crate::sys::thread;
-use crate::typed::segment::Segment;
-use crate::typed::{Call, Engine, Refused, Taken};
 use crate::until::{Until, realtime};
 use std::time::{Duration, SystemTime};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::order::Want;
+use umsg_shm::sysv_engine::segment::Segment;
+use umsg_shm::sysv_engine::{Call, Engine, Refused, Taken};
+use umsg_shm::waiters::pacing::Waiting;
 
 /// An open System V message queue. Threads may share it, and a forked child may go on using it.
 ///

@@ -6,18 +6,19 @@
 
 mod control;
 
+use super::Until;
 use super::attachments::{Attachments, InUse};
 use super::error::{OpenError, ReceiveError};
 use super::queue::{Queue, Received};
 use super::registry::{self, Got, Wanted};
-use super::{Until, Want};
 use crate::namespace::Namespace;
-use crate::sys::clock::Deadline;
-use crate::sys::stack::roomy;
 pub use control::{
     MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
 };
 use std::ops::Deref;
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::stack::roomy;
+use umsg_shm::sysv_engine::order::Want;
 
 /// What a call fails with.
 pub type Errno = i32;

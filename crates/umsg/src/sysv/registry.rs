@@ -12,9 +12,9 @@ use super::create;
 use super::error::OpenError;
 use super::permission::Rights;
 use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, label_name};
-use crate::sync::Ordering;
-use crate::typed::segment::{Segment, Summary, attach, is_marked_removed, summary};
 use rustix::fd::{AsFd, OwnedFd};
+use umsg_shm::sync::Ordering;
+use umsg_shm::sysv_engine::segment::{Segment, Summary, attach, is_marked_removed, summary};
 
 /// In place of a key: a queue without one, a new one each time (IPC_PRIVATE).
 pub const PRIVATE: i32 = 0;

@@ -5,13 +5,13 @@ use super::entry::Entry;
 use super::error::ControlError;
 use super::permission::Rights;
 use super::queue::Queue;
-use crate::arena;
-use crate::counters::Event;
-use crate::lives::Lives;
-use crate::sync::Ordering;
-use crate::sys::thread;
-use crate::typed::{Counts, Engine};
 use std::time::{Duration, SystemTime};
+use umsg_shm::arena;
+use umsg_shm::counters::Event;
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::liveness::Lives;
+use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::{Counts, Engine};
 
 /// Read permission of every class: what IPC_STAT asks for.
 pub(super) const TO_LOOK: u32 = 0o444;

@@ -8,11 +8,11 @@ use super::permission::Rights;
 use super::registry::{
     Behind, PRIVATE, behind, index_of, is_labelled, label_of, label_with, labelled, said,
 };
-use crate::crash::crash_point;
 use crate::namespace::{FileError, Files, Label, Locked, Namespace, PATIENCE, caller};
-use crate::typed::segment::{Summary, mark_removed, write_removed};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
+use umsg_shm::crash::crash_point;
+use umsg_shm::sysv_engine::segment::{Summary, mark_removed, write_removed};
 
 /// How long the lock of another user is waited for, who may keep it: then his names stay.
 const SHORT: Duration = Duration::from_millis(100);

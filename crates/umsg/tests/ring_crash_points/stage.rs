@@ -10,8 +10,8 @@ use crate::support::shared::Shared;
 use crate::support::wait_until;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
-use umsg::crash;
 use umsg::ring::{self, Options, Post, Ring, Sender, Waiting};
+use umsg_shm::crash;
 
 /// A ring of a scenario, and all that is used to kill around it.
 struct Stage<'a> {

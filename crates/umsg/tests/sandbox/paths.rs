@@ -247,7 +247,7 @@ fn send_after_death(namespace: &Namespace) -> Outcome {
     #[cfg(feature = "crash-points")]
     {
         let mut child = Child::run(|| {
-            umsg::crash::arm("SEND_FILLED", 1);
+            umsg_shm::crash::arm("SEND_FILLED", 1);
             queue.try_send(b"m", 0).map_or(1, |()| 0)
         });
         child.expect(Exit::Signal(libc::SIGKILL), "the owner");

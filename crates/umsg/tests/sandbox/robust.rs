@@ -80,7 +80,7 @@ fn a_lock_whose_owner_died_is_repaired_where_get_robust_list_was_refused() {
         let mut child = Child::run(|| {
             refuse(&[libc::SYS_get_robust_list.into()], errno);
             let queue = place.create("/q", 4, 8);
-            umsg::crash::arm("SEND_FILLED", 1);
+            umsg_shm::crash::arm("SEND_FILLED", 1);
             queue.try_send(b"m", 0).map_or(1, |()| 0)
         });
         child.expect(Exit::Signal(libc::SIGKILL), "the owner");
@@ -130,7 +130,7 @@ fn a_thread_that_began_in_a_later_sandbox_dies_with_a_lock_and_senders_go_on() {
             let queue = place.create("/q", 4, 8);
             refuse(&[libc::SYS_set_robust_list.into()], libc::EPERM);
             let dies = || {
-                umsg::crash::arm("SEND_FILLED", 1);
+                umsg_shm::crash::arm("SEND_FILLED", 1);
                 queue.try_send(b"m", 0).map_or(1, |()| 0)
             };
             if forks {

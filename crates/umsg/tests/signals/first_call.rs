@@ -84,7 +84,7 @@ fn who_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others() {
         install(libc::SIGSYS, handler, libc::SA_NODEFER);
         QUEUE.store((&raw const queue).cast_mut(), Ordering::SeqCst);
         ANSWER.store(answer(libc::SYS_gettid), Ordering::SeqCst);
-        umsg::crash::arm("SEND_FILLED", 1);
+        umsg_shm::crash::arm("SEND_FILLED", 1);
         trap(libc::SYS_gettid);
         queue.try_send(b"never sent", 0).map_or(1, |()| 0)
     });

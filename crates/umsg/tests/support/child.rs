@@ -43,7 +43,7 @@ fn portrait(pid: libc::pid_t) -> String {
     text
 }
 
-/// Stops this process until somebody has it go on: of use where [`umsg::crash::arm_fuse`] takes a function.
+/// Stops this process until somebody has it go on: of use where [`umsg_shm::crash::arm_fuse`] takes a function.
 pub fn stop() {
     // SAFETY: a signal to this thread.
     unsafe { libc::raise(libc::SIGSTOP) };

@@ -8,7 +8,7 @@ use super::now;
 use super::shared::Zeroed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
-use umsg::crash::POINTS;
+use umsg_shm::crash::POINTS;
 
 /// Messages that a journal has room for.
 pub const MESSAGES: usize = 1 << 23;

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use umsg::crash::{self, POINTS};
 use umsg::diagnosis::Repaired;
+use umsg_shm::crash::{self, POINTS};
 
 use super::shared::{Shared, Zeroed};
 

@@ -1,13 +1,13 @@
 //! The named points of each face, as they stand in the code: nobody keeps a list of them.
 //!
-//! Every `crash_point!` below `src` belongs to the faces whose calls come by there, which the folder or file says; a file of which
+//! Every `crash_point!` of the library belongs to the faces whose calls come by there, which the folder or file says; a file of which
 //! that is not known fails the tests. A face's points less those that it never comes by, each for a reason, is what its tests
 //! have to kill at.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use umsg::crash::POINTS;
+use umsg_shm::crash::POINTS;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Face {
@@ -21,17 +21,17 @@ use Face::{Posix, Ring, Sysv};
 const PLACES: &[(&str, &[Face])] = &[
     ("posix/", &[Posix]),
     ("sysv/", &[Sysv]),
-    ("typed/", &[Sysv]),
+    ("sysv_engine/", &[Sysv]),
     ("ring/", &[Ring]),
-    ("queue/bell.rs", &[Ring]),
-    ("queue/hold.rs", &[Posix]),
-    ("queue/lease.rs", &[Posix]),
-    ("queue/reserve.rs", &[Posix]),
-    ("queue/policy.rs", &[Posix]),
-    ("queue/notice.rs", &[Posix]),
-    ("queue/watch.rs", &[Posix]),
-    ("queue/", &[Posix, Ring]),
-    ("lock.rs", &[Posix, Sysv, Ring]),
+    ("posix_engine/bell.rs", &[Ring]),
+    ("posix_engine/hold.rs", &[Posix]),
+    ("posix_engine/lease.rs", &[Posix]),
+    ("posix_engine/reserve.rs", &[Posix]),
+    ("posix_engine/policy.rs", &[Posix]),
+    ("posix_engine/notice.rs", &[Posix]),
+    ("posix_engine/watch.rs", &[Posix]),
+    ("posix_engine/", &[Posix, Ring]),
+    ("lock/", &[Posix, Sysv, Ring]),
     ("arena/", &[Posix, Sysv, Ring]),
     ("doorbell/", &[Posix, Sysv]),
     ("namespace/transient/", &[Posix]),
@@ -46,7 +46,11 @@ const NEVER: &[(Face, &str, &str)] = &[
 ];
 
 /// What a repair comes by and nobody else.
-const REPAIRS: [&str; 3] = ["queue/recover.rs", "typed/repair.rs", "queue/batch/send.rs"];
+const REPAIRS: [&str; 3] = [
+    "posix_engine/recover.rs",
+    "sysv_engine/repair.rs",
+    "posix_engine/batch/send.rs",
+];
 const REPAIR_NAMES: [&str; 5] = [
     "REPAIR_",
     "MSG_SURVEYED",
@@ -55,22 +59,24 @@ const REPAIR_NAMES: [&str; 5] = [
     "BATCH_TAKEN_BACK",
 ];
 
-/// A `crash_point!`: the file below `src`, and the name.
+/// A `crash_point!`: the file below a crate's `src`, and the name.
 type Site = (String, String);
 
 /// All of them.
 pub fn sites() -> Vec<Site> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut sites = Vec::new();
-    for file in files(&src) {
-        let name = file.strip_prefix(&src).unwrap().to_str().unwrap();
-        let text = fs::read_to_string(&file).unwrap();
-        let uses = text.split("crash_point!(").skip(1);
-        let points = uses
-            .filter_map(|rest| rest.split_once(')'))
-            .map(|(point, _)| point);
-        let points = points.filter(|point| POINTS.iter().any(|(_, known, _)| known == point));
-        sites.extend(points.map(|point| (name.to_owned(), point.to_owned())));
+    for src in ["umsg-shm/src", "umsg/src"].map(|src| crates.join(src)) {
+        for file in files(&src) {
+            let name = file.strip_prefix(&src).unwrap().to_str().unwrap();
+            let text = fs::read_to_string(&file).unwrap();
+            let uses = text.split("crash_point!(").skip(1);
+            let points = uses
+                .filter_map(|rest| rest.split_once(')'))
+                .map(|(point, _)| point);
+            let points = points.filter(|point| POINTS.iter().any(|(_, known, _)| known == point));
+            sites.extend(points.map(|point| (name.to_owned(), point.to_owned())));
+        }
     }
     assert!(sites.len() >= POINTS.len(), "{sites:?}");
     sites

@@ -7,8 +7,8 @@ use crate::support::journal::{How, SHORTEST};
 use crate::support::killing::STUCK;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
-use umsg::crash;
 use umsg::sysv::{Change, Queue, ReceiveError, Want};
+use umsg_shm::crash;
 
 /// Any type but the one that is waited for, and any length: many fit into their cell, some need the arena, a few make it grow.
 pub fn any(random: &mut Random) -> (u16, usize) {

@@ -245,7 +245,7 @@ fn complaint(child: &mut Child) -> Option<String> {
 }
 
 fn source(root: &Path, defect: &Defect) -> PathBuf {
-    root.join("crates/umsg/src").join(defect.file)
+    root.join("crates").join(defect.file)
 }
 
 #[cfg(test)]

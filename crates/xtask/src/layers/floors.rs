@@ -1,7 +1,7 @@
 //! The floors of a crate, as ARCHITECTURE.md declares them.
 //!
 //! A fenced block with the info string `floors FOLDER` belongs to the crate in that folder. Each line names the modules of a floor,
-//! separated by spaces, the lowest floor first. A line that ends with a colon names the crate that the floors after it are to become.
+//! separated by spaces, the lowest floor first.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ impl Floors {
                 let folder = folder.to_owned();
                 return Ok(Self { folder, levels });
             }
-            if line.trim().is_empty() || line.ends_with(':') {
+            if line.trim().is_empty() {
                 continue;
             }
             let mut level = BTreeSet::new();

@@ -14,7 +14,7 @@ use crate::namespace::publish::creation_error;
 use crate::namespace::queues::{SYSV, TO_NAMESPACE};
 use crate::namespace::staged::Staged;
 use crate::namespace::{Namespace, caller};
-use crate::sys::rights::unlink_of;
+use umsg_shm::sys::rights::unlink_of;
 
 /// Only the creator, until the file gets its rights.
 const PRIVATE: u32 = 0o600;

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use super::files::Files;
 use crate::namespace::file_error::FileError;
 use crate::namespace::publish::creation_error;
-use crate::sys::rights::unlink_of;
+use umsg_shm::sys::rights::unlink_of;
 
 /// The longest text of a label is that of `i32::MAX`; more than this is none.
 const TEXT: usize = 16;

@@ -20,8 +20,8 @@ use crate::namespace::caller;
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
-use crate::sys::stack::nap;
-use crate::sys::thread::{self, Thread};
+use umsg_shm::sys::stack::nap;
+use umsg_shm::sys::thread::{self, Thread};
 
 /// How long a change of names waits for others that change none. Each takes some microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -158,7 +158,7 @@ fn holder(directory: &OwnedFd) -> Option<u32> {
     let stat = fs::fstat(directory).ok()?;
     let (major, minor) = (fs::major(stat.st_dev), fs::minor(stat.st_dev));
     let file = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
-    let locks = crate::sys::file::read("/proc/locks").ok()?;
+    let locks = umsg_shm::sys::file::read("/proc/locks").ok()?;
     let locks = str::from_utf8(&locks).ok()?;
     let held = locks.lines().map(|line| line.split_ascii_whitespace());
     held.filter_map(|mut fields| {

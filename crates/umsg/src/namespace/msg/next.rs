@@ -21,7 +21,7 @@ use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
-use crate::sys::clock;
+use umsg_shm::sys::clock;
 
 const NAME: &str = "next";
 const SIZE: usize = 8;

@@ -13,8 +13,8 @@ use super::super::queues::TO_NAMESPACE;
 use super::super::staged::Staged;
 use super::super::temporary::{self, TemporaryName};
 use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
-use crate::crash::crash_point;
-use crate::sys::stack::nap;
+use umsg_shm::crash::crash_point;
+use umsg_shm::sys::stack::nap;
 
 /// How long who is in the way is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -17,8 +17,8 @@ use super::super::open::close_other_names;
 use super::super::queues::{for_each_entry, most_entries};
 use super::super::{Namespace, caller};
 use super::{FILE, MODE, file_of, home, is_foreign};
-use crate::crash::crash_point;
-use crate::sys::random::random;
+use umsg_shm::crash::crash_point;
+use umsg_shm::sys::random::random;
 
 /// How many queues are looked at, on the average, for each that is made.
 const FEW: u64 = 64;

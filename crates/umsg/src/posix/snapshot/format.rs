@@ -1,6 +1,6 @@
 //! The bytes of a snapshot's file; docs/snapshot.md draws them. All numbers are little-endian.
 
-use crate::segment::{LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy};
+use umsg_shm::posix_engine::segment::{LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy};
 
 /// A byte that is no text, the name, and what a transfer as text would change.
 pub(super) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
@@ -71,7 +71,7 @@ impl Header {
         bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
         let long = [self.messages, self.bytes, self.taken, policy.time_to_live];
         bytes.extend(long.into_iter().flat_map(u64::to_le_bytes));
-        let words = [number_of(policy.on_full), policy.max_deliveries];
+        let words = [policy.on_full.number(), policy.max_deliveries];
         bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
         bytes.extend((self.name.len() as u16).to_le_bytes());
         bytes.extend((dead_letter.len() as u16).to_le_bytes());
@@ -87,7 +87,7 @@ impl Header {
         let (mut header, on_full) =
             Header::fields(&mut fields).ok_or("it is too short for its fields")?;
         header.policy.on_full =
-            on_full_of(on_full).ok_or("it does not say what a full queue does")?;
+            OnFull::of_number(on_full).ok_or("it does not say what a full queue does")?;
         header.check().map(|()| header)
     }
 
@@ -146,20 +146,6 @@ impl Header {
             .find(|(right, _)| !right)
             .map_or(Ok(()), |(_, what)| Err(what))
     }
-}
-
-fn number_of(on_full: OnFull) -> u32 {
-    match on_full {
-        OnFull::Block => 0,
-        OnFull::Fail => 1,
-        OnFull::DropOldest => 2,
-    }
-}
-
-fn on_full_of(number: u32) -> Option<OnFull> {
-    [OnFull::Block, OnFull::Fail, OnFull::DropOldest]
-        .into_iter()
-        .find(|on_full| number_of(*on_full) == number)
 }
 
 /// What stands before a message's bytes.

@@ -40,13 +40,13 @@ pub use error::{RestoreError, SnapshotError, SnapshotPart};
 use super::queue::Queue;
 use super::status;
 use crate::error::ReceiveError;
-use crate::queue::Look;
-use crate::segment::{OnFull, Policy};
-use crate::sys::clock;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, SystemTime};
+use umsg_shm::posix_engine::Look;
+use umsg_shm::posix_engine::segment::{OnFull, Policy};
+use umsg_shm::sys::clock;
 
 /// A queue's attributes and messages at one instant, in memory of its own.
 #[derive(Debug)]

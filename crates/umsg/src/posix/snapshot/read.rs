@@ -6,10 +6,10 @@ use super::format::{
     CHECKSUM, END, Header, LEAST_HEADER, LONGEST_HEADER, MAGIC, MAJOR, RECORD_HEAD, Record, START,
     part,
 };
-use crate::queue::{Look, Seen};
-use crate::segment::PRIORITIES;
 use crc32fast::Hasher;
 use std::io::{self, BufReader, Read};
+use umsg_shm::posix_engine::segment::PRIORITIES;
+use umsg_shm::posix_engine::{Look, Seen};
 
 /// How much room is made for bytes that have not come yet.
 const STEP: usize = 1 << 16;

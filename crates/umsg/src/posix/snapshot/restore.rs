@@ -4,9 +4,9 @@ use super::Snapshot;
 use super::error::RestoreError;
 use crate::posix::options::OpenOptions;
 use crate::posix::queue::Queue;
-use crate::queue::Seen;
-use crate::sys::thread;
 use std::ffi::OsStr;
+use umsg_shm::posix_engine::Seen;
+use umsg_shm::sys::thread;
 
 impl Snapshot {
     /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Of the options count the access and the

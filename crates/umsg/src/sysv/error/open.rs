@@ -1,7 +1,7 @@
 //! Finding and making queues.
 
-use crate::memory::OUT_OF_RANGE;
 use crate::namespace::{FileError, NamespaceError};
+use umsg_shm::memory::OUT_OF_RANGE;
 
 /// Why a queue was not found or made (msgget).
 #[derive(Debug, thiserror::Error)]
@@ -182,8 +182,8 @@ impl From<FileError> for OpenError {
     }
 }
 
-impl From<crate::trouble::AttachError> for OpenError {
-    fn from(error: crate::trouble::AttachError) -> Self {
+impl From<umsg_shm::fault::AttachError> for OpenError {
+    fn from(error: umsg_shm::fault::AttachError) -> Self {
         crate::error::OpenError::from(error).into()
     }
 }

@@ -6,7 +6,7 @@ use crate::support::Random;
 use crate::support::journal::Kind;
 use crate::support::points;
 use std::sync::atomic::Ordering::SeqCst;
-use umsg::crash::POINTS;
+use umsg_shm::crash::POINTS;
 
 /// The points of a face, and how many workers have died at each.
 pub(super) struct Aim {
@@ -86,9 +86,9 @@ pub(super) fn arm(mark: Option<Mark>) {
     #[cfg(feature = "crash-points")]
     {
         // What the supervisor came by itself.
-        umsg::crash::forget();
+        umsg_shm::crash::forget();
         if let Some(mark) = mark {
-            umsg::crash::arm(mark.name, mark.nth);
+            umsg_shm::crash::arm(mark.name, mark.nth);
         }
     }
     let _ = mark.map(|mark| (mark.name, mark.nth));
@@ -98,7 +98,7 @@ pub(super) fn arm(mark: Option<Mark>) {
 pub(super) fn tell(kind: &Kind) {
     #[cfg(feature = "crash-points")]
     for (word, passed) in kind.passed.iter().enumerate() {
-        passed.fetch_or(umsg::crash::passed(word), SeqCst);
+        passed.fetch_or(umsg_shm::crash::passed(word), SeqCst);
     }
     let _ = kind;
 }

@@ -19,8 +19,8 @@ use super::{now, wait_until};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-use umsg::crash;
 use umsg::diagnosis::Repaired;
+use umsg_shm::crash;
 
 /// A kind of queue.
 pub trait Kind: Sized + 'static {

@@ -1,0 +1,140 @@
+//! An arena made anew: its lists after a death, and all of it by a salvage.
+
+#[cfg(not(loom))]
+use super::granules;
+use super::{Ground, get, head, is_free, length, list, set};
+use crate::arena::{ARENA_CLASSES, ARENA_SUBCLASSES};
+use crate::fault::Trouble;
+#[cfg(not(loom))]
+use crate::sync::Guarded32;
+
+/// Rebuilds the lists after a death: keeps the blocks that their slots name, frees and merges the others.
+pub(crate) fn rebuild(ground: &impl Ground) -> Result<(), Trouble> {
+    let roots = ground.roots();
+    roots.classes.set(0);
+    for class in 0..ARENA_CLASSES {
+        roots.subclasses[class].set(0);
+        for step in 0..ARENA_SUBCLASSES {
+            head(ground, class, step).set(0);
+        }
+    }
+    let end = ground.arena_len().get();
+    let (mut block, mut before, mut free_run) = (0, 0, 0);
+    while block < end {
+        let long = length(ground, block)?;
+        if is_named(ground, block)? {
+            before = list_run(ground, block - free_run, free_run, before)?;
+            set(ground, block, 0, long << 1)?;
+            set(ground, block, 1, before)?;
+            (before, free_run) = (long, 0);
+        } else {
+            free_run += long;
+        }
+        block += long;
+    }
+    before = list_run(ground, end - free_run, free_run, before)?;
+    roots.last.set(before);
+    ground.arena_dirty().set(0);
+    Ok(())
+}
+
+/// A slot of a queue that is made anew.
+#[cfg(not(loom))]
+pub(crate) struct Tenant<'a> {
+    pub(crate) slot: u32,
+    /// The word of its cell that names its block.
+    pub(crate) named: &'a Guarded32,
+    /// How many bytes it has in the block. None if it has no message that is kept, or a short one.
+    pub(crate) len: Option<usize>,
+}
+
+/// A block that has to stay where it is.
+#[cfg(not(loom))]
+struct Block<'a> {
+    /// The granule that heads it, and its length.
+    header: u32,
+    length: u32,
+    /// Whose it is.
+    tenant: Tenant<'a>,
+}
+
+#[cfg(not(loom))]
+impl<'a> Block<'a> {
+    /// That of a slot. One that needs none is told that it has none.
+    fn of(tenant: Tenant<'a>) -> Option<Block<'a>> {
+        let Some(len) = tenant.len else {
+            tenant.named.set(0);
+            return None;
+        };
+        Some(Block {
+            header: tenant.named.get().wrapping_sub(1),
+            length: granules(len),
+            tenant,
+        })
+    }
+}
+
+/// Makes the whole arena anew, whatever it holds, with the blocks of these slots and free ones between them; of the arena, so many granules
+/// are real memory. Answers the slots whose blocks lay outside, or on others: they have none now, and their messages are lost.
+#[cfg(not(loom))]
+pub(crate) fn lay<'a>(
+    ground: &impl Ground,
+    tenants: impl Iterator<Item = Tenant<'a>>,
+    real: u32,
+) -> Result<Vec<u32>, Trouble> {
+    let limit = ground.arena_limit().min(real);
+    let (mut end, mut before, mut lost) = (0, 0, Vec::new());
+    let mut blocks: Vec<Block<'_>> = tenants.filter_map(Block::of).collect();
+    ground.arena_len().set(limit);
+    ground.arena_dirty().set(1);
+    blocks.sort_unstable_by_key(|block| (block.header, block.length, block.tenant.slot));
+    for block in blocks {
+        let Tenant { slot, named, .. } = block.tenant;
+        let behind = u64::from(block.header) + u64::from(block.length);
+        if block.header < end || behind > u64::from(limit) {
+            named.set(0);
+            lost.push(slot);
+            continue;
+        }
+        before = lay_free(ground, end, block.header - end, before)?;
+        set(ground, block.header, 1, before)?;
+        set(ground, block.header, 2, slot)?;
+        set(ground, block.header, 3, 0)?;
+        set(ground, block.header, 0, block.length << 1)?;
+        (end, before) = (block.header + block.length, block.length);
+    }
+    lay_free(ground, end, limit - end, before)?;
+    rebuild(ground)?;
+    Ok(lost)
+}
+
+/// A run that no slot owns, for [`rebuild`] to find; returns the length of the last block up to here.
+#[cfg(not(loom))]
+fn lay_free(ground: &impl Ground, start: u32, long: u32, before: u32) -> Result<u32, Trouble> {
+    if long == 0 {
+        return Ok(before);
+    }
+    set(ground, start, 1, before)?;
+    set(ground, start, 2, u32::MAX)?;
+    set(ground, start, 0, long << 1)?;
+    Ok(long)
+}
+
+/// Makes one free block of a run of granules; returns the length of the last block up to here.
+fn list_run(ground: &impl Ground, start: u32, long: u32, before: u32) -> Result<u32, Trouble> {
+    if long == 0 {
+        return Ok(before);
+    }
+    set(ground, start, 1, before)?;
+    list(ground, start, long)?;
+    Ok(long)
+}
+
+/// Whether a block is in use and the slot it belongs to names it.
+fn is_named(ground: &impl Ground, block: u32) -> Result<bool, Trouble> {
+    if is_free(ground, block)? {
+        return Ok(false);
+    }
+    let slot = get(ground, block, 2)?;
+    ground.is_block_of(slot, block)
+}

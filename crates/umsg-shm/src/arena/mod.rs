@@ -1,0 +1,506 @@
+//! Blocks for messages that do not fit into their cell.
+//!
+//! A two-level segregated fit (Masmano et al., TLSF, ECRTS 2004): constant time, neighbours are merged when freed. The
+//! arena is counted in granules of 16 bytes; each block begins with one granule of header:
+//!
+//! ```text
+//! word 0   length of the block in granules, header included, times two; plus 1 if it is free
+//! word 1   length of the block before it in granules; 0 for the first
+//! word 2   used: the slot that it belongs to        free: next free block of its class, as granule + 1
+//! word 3   used: 0                                  free: previous free block of its class, as granule + 1
+//! ```
+//!
+//! A slot keeps its block when its message is received, so that traffic of one size never comes here. What slots keep
+//! is collected before the arena is made longer.
+//!
+//! What queues differ in, where the parts lie and which slots are free, a [`Ground`] knows. All of it belongs to the
+//! holder of the lock under which messages are filled in: with POSIX, the senders'. It is derived state: block lengths always chain through the
+//! whole arena, whenever the owner dies, because a block is cut by writing the second half's header first; [`rebuild`]
+//! walks the chain, keeps the blocks that their slot names, and merges the rest.
+
+mod anew;
+mod roots;
+
+pub(crate) use anew::rebuild;
+#[cfg(not(loom))]
+pub(crate) use anew::{Tenant, lay};
+pub use roots::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
+
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::sync::{AtomicU32, Guarded32, Ordering};
+
+/// Shortest block, in granules: a header and one granule.
+const SHORTEST: u32 = 2;
+
+/// Granules in a cache line, and from how many on a block takes whole lines.
+const LINE: u32 = (64 / GRANULE) as u32;
+const LONG: u32 = 16 * LINE;
+
+/// The arena grows by at least this many granules (64 KiB), or by a sixteenth of what it has.
+const STEP: u32 = 4096;
+
+/// A block that is too long by more than a quarter is not used again for a shorter message.
+const SLACK: u32 = 4;
+
+/// Where an arena lies, and whose blocks they are.
+pub trait Ground {
+    /// The words of the granule that heads a block.
+    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble>;
+
+    fn roots(&self) -> &ArenaRoots;
+
+    /// Granules in use, and how many there may ever be.
+    fn arena_len(&self) -> &Guarded32;
+    fn arena_limit(&self) -> u32;
+
+    /// 1 while the lists are being changed: a repair has to [`rebuild`] them.
+    fn arena_dirty(&self) -> &Guarded32;
+
+    /// Makes so many granules real memory.
+    fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Trouble>;
+
+    /// Whether the slot is in circulation, and its cell names the block.
+    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Trouble>;
+
+    /// Hands over, slot by slot, the word of each free slot that names its block.
+    fn free_blocks(
+        &self,
+        release: &mut dyn FnMut(&Guarded32) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble>;
+}
+
+/// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that says which.
+#[inline]
+pub(crate) fn ensure(
+    ground: &impl Ground,
+    slot: u32,
+    named: &Guarded32,
+    len: usize,
+) -> Result<(), Trouble> {
+    let need = granules(len);
+    let block = named.get();
+    if block != 0 {
+        let has = length(ground, header_of(block)?)?;
+        if has >= need && has <= need + need / SLACK + 1 {
+            return Ok(());
+        }
+    }
+    ensure_slow(ground, slot, named, need)
+}
+
+#[cold]
+fn ensure_slow(
+    ground: &impl Ground,
+    slot: u32,
+    named: &Guarded32,
+    need: u32,
+) -> Result<(), Trouble> {
+    changing(ground, || {
+        release(ground, named)?;
+        let block = match allocate(ground, need)? {
+            Some(block) => block,
+            None => {
+                collect(ground)?;
+                match allocate(ground, need)? {
+                    Some(block) => block,
+                    None => {
+                        extend(ground, need)?;
+                        allocate(ground, need)?.ok_or(Trouble::Damaged)?
+                    }
+                }
+            }
+        };
+        word(ground, block, 2)?.store(slot, Ordering::Release);
+        crash_point!(ARENA_SPLIT);
+        named.set(block + 1);
+        crash_point!(ARENA_NAMED);
+        Ok(())
+    })
+}
+
+/// Runs a change of the lists with the mark that tells a repair to rebuild them.
+fn changing<T>(
+    ground: &impl Ground,
+    change: impl FnOnce() -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
+    let dirty = &ground.arena_dirty();
+    dirty.set(1);
+    let result = change();
+    // After an error the mark stays only if the lists are unusable.
+    if !matches!(result, Err(Trouble::Damaged)) {
+        dirty.set(0);
+    }
+    result
+}
+
+/// Length in granules of a block for `len` bytes, header included. Where all messages are long, each begins on a cache
+/// line: the first does, and all lengths are whole lines.
+fn granules(len: usize) -> u32 {
+    let length = (len.div_ceil(GRANULE) as u32 + 1).max(SHORTEST);
+    if length < LONG {
+        length
+    } else {
+        length.next_multiple_of(LINE)
+    }
+}
+
+/// The header of the block whose payload begins at a granule.
+fn header_of(payload: u32) -> Result<u32, Trouble> {
+    payload.checked_sub(1).ok_or(Trouble::Damaged)
+}
+
+#[inline]
+fn word(ground: &impl Ground, block: u32, index: usize) -> Result<&AtomicU32, Trouble> {
+    Ok(&ground.granule(block)?[index])
+}
+
+// Relaxed and release throughout: the words are under the lock; release keeps a killed owner's stores in order.
+fn get(ground: &impl Ground, block: u32, index: usize) -> Result<u32, Trouble> {
+    Ok(word(ground, block, index)?.load(Ordering::Relaxed))
+}
+
+fn set(ground: &impl Ground, block: u32, index: usize, value: u32) -> Result<(), Trouble> {
+    word(ground, block, index)?.store(value, Ordering::Release);
+    Ok(())
+}
+
+/// A block's length, checked to lie within the arena.
+#[inline]
+fn length(ground: &impl Ground, block: u32) -> Result<u32, Trouble> {
+    let length = get(ground, block, 0)? >> 1;
+    let end = block.checked_add(length).ok_or(Trouble::Damaged)?;
+    if length == 0 || end > ground.arena_len().get() {
+        return Err(Trouble::Damaged);
+    }
+    Ok(length)
+}
+
+fn is_free(ground: &impl Ground, block: u32) -> Result<bool, Trouble> {
+    Ok(get(ground, block, 0)? & 1 == 1)
+}
+
+/// The class and step of blocks of exactly this length.
+pub fn class(length: u32) -> (usize, usize) {
+    let class = length.ilog2();
+    let step = if class < ARENA_SUBCLASSES.ilog2() {
+        0
+    } else {
+        length >> (class - ARENA_SUBCLASSES.ilog2()) & 7
+    };
+    (class as usize, step as usize)
+}
+
+/// The shortest length of the class and step from which on every block has at least `need` granules.
+fn rounded(need: u32) -> u32 {
+    let steps = ARENA_SUBCLASSES.ilog2();
+    match need.ilog2().checked_sub(steps) {
+        Some(shift) => need.saturating_add((1 << shift) - 1) >> shift << shift,
+        // Steps are not told apart in the small classes: the whole next class.
+        None => need.next_power_of_two(),
+    }
+}
+
+fn head(ground: &impl Ground, class: usize, step: usize) -> &Guarded32 {
+    &ground.roots().heads[class % ARENA_CLASSES][step % ARENA_SUBCLASSES]
+}
+
+/// Puts a block on the list of its class.
+fn list(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
+    let (class, step) = class(length);
+    let head = head(ground, class, step);
+    let first = head.get();
+    set(ground, block, 2, first)?;
+    set(ground, block, 3, 0)?;
+    if first != 0 {
+        set(ground, first - 1, 3, block + 1)?;
+    }
+    head.set(block + 1);
+    let roots = &ground.roots();
+    roots.subclasses[class].set(roots.subclasses[class].get() | 1 << step);
+    roots.classes.set(roots.classes.get() | 1 << class);
+    set(ground, block, 0, length << 1 | 1)
+}
+
+/// Takes a block off the list of its class.
+fn unlist(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
+    let (class, step) = class(length);
+    let (next, previous) = (get(ground, block, 2)?, get(ground, block, 3)?);
+    if next != 0 {
+        set(ground, next - 1, 3, previous)?;
+    }
+    if previous != 0 {
+        return set(ground, previous - 1, 2, next);
+    }
+    head(ground, class, step).set(next);
+    if next == 0 {
+        let roots = &ground.roots();
+        let steps = roots.subclasses[class].get() & !(1 << step);
+        roots.subclasses[class].set(steps);
+        if steps == 0 {
+            roots.classes.set(roots.classes.get() & !(1 << class));
+        }
+    }
+    Ok(())
+}
+
+/// The first free block that is surely long enough.
+fn find(ground: &impl Ground, need: u32) -> Option<u32> {
+    let (class, step) = class(rounded(need));
+    let roots = &ground.roots();
+    let steps = roots.subclasses.get(class)?.get() & u32::MAX << step;
+    let (class, steps) = if steps != 0 {
+        (class, steps)
+    } else {
+        let classes = roots.classes.get() & u32::MAX.checked_shl(class as u32 + 1).unwrap_or(0);
+        let class = (classes != 0).then(|| classes.trailing_zeros() as usize)?;
+        (class, roots.subclasses[class].get())
+    };
+    head(ground, class, steps.trailing_zeros() as usize)
+        .get()
+        .checked_sub(1)
+}
+
+/// Takes a block of `need` granules off the lists; the rest of a longer one stays free.
+fn allocate(ground: &impl Ground, need: u32) -> Result<Option<u32>, Trouble> {
+    let Some(block) = find(ground, need) else {
+        return Ok(None);
+    };
+    let has = length(ground, block)?;
+    if has < need || !is_free(ground, block)? {
+        return Err(Trouble::Damaged);
+    }
+    unlist(ground, block, has)?;
+    let rest = has - need;
+    if rest < SHORTEST {
+        set(ground, block, 0, has << 1)?;
+        return Ok(Some(block));
+    }
+    // The second half's header first: the chain of lengths holds at every instant.
+    let second = block + need;
+    set(ground, second, 1, need)?;
+    list(ground, second, rest)?;
+    set(ground, block, 0, need << 1)?;
+    tell_next(ground, second, rest)?;
+    Ok(Some(block))
+}
+
+/// Notes how long `block` is where the block behind it looks for that; the last one's length is noted in the roots.
+fn tell_next(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
+    let next = block.wrapping_add(length);
+    if next < ground.arena_len().get() {
+        return set(ground, next, 1, length);
+    }
+    ground.roots().last.set(length);
+    Ok(())
+}
+
+/// Gives back the block that a cell's word names, if it names one.
+fn release(ground: &impl Ground, named: &Guarded32) -> Result<(), Trouble> {
+    let payload = named.get();
+    if payload == 0 {
+        return Ok(());
+    }
+    named.set(0);
+    free(ground, header_of(payload)?)
+}
+
+/// Frees a used block and merges it with free neighbours.
+fn free(ground: &impl Ground, block: u32) -> Result<(), Trouble> {
+    let mut start = block;
+    let mut long = length(ground, block)?;
+    if is_free(ground, block)? {
+        return Err(Trouble::Damaged);
+    }
+    let end = ground.arena_len().get();
+    let next = block + long;
+    if next < end && is_free(ground, next)? {
+        let more = length(ground, next)?;
+        unlist(ground, next, more)?;
+        long = long.wrapping_add(more);
+    }
+    let before = get(ground, block, 1)?;
+    if before != 0 {
+        let previous = block.checked_sub(before).ok_or(Trouble::Damaged)?;
+        if is_free(ground, previous)? {
+            unlist(ground, previous, length(ground, previous)?)?;
+            start = previous;
+            long = long.wrapping_add(before);
+        }
+    }
+    list(ground, start, long)?;
+    tell_next(ground, start, long)
+}
+
+/// Collects the blocks that free slots have kept.
+fn collect(ground: &impl Ground) -> Result<(), Trouble> {
+    ground.free_blocks(&mut |named| release(ground, named))
+}
+
+/// Makes the arena longer, so that a block of `need` granules is found.
+fn extend(ground: &impl Ground, need: u32) -> Result<(), Trouble> {
+    let need = rounded(need);
+    let len = &ground.arena_len();
+    let (old, limit) = (len.get(), ground.arena_limit());
+    let step = need.max(STEP).max(old / 16).min(limit.saturating_sub(old));
+    if step < need {
+        return Err(Trouble::UsedUp);
+    }
+    ground.populate_arena(old, step)?;
+    set(ground, old, 1, ground.roots().last.get())?;
+    set(ground, old, 0, step << 1)?;
+    len.set(old + step);
+    free(ground, old)
+}
+
+/// Bytes of the arena that are real memory: for `status`.
+pub fn allocated(ground: &impl Ground) -> usize {
+    ground.arena_len().get() as usize * GRANULE
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::segment::{Segment, testing};
+    use proptest::prelude::*;
+
+    const SLOTS: u32 = 24;
+    const LONGEST: usize = 40_000;
+
+    /// Payload granules of every slot's block, checked to lie apart from all others.
+    fn check_apart(segment: &Segment) {
+        let mut taken = std::collections::BTreeMap::new();
+        for slot in 0..SLOTS {
+            let block = segment.cell(slot).unwrap().block.get();
+            if block != 0 {
+                let long = length(segment, block - 1).unwrap();
+                assert!(!is_free(segment, block - 1).unwrap());
+                assert!(taken.insert(block - 1, long).is_none());
+            }
+        }
+        let mut end = 0;
+        for (start, long) in taken {
+            assert!(start >= end, "blocks overlap at granule {start}");
+            end = start + long;
+        }
+        assert!(end <= segment.fixed().sender.arena_len.get());
+    }
+
+    /// Walks the chain of blocks and returns the lengths of the free ones.
+    fn free_blocks(segment: &Segment) -> Vec<u32> {
+        let (mut block, mut before, mut found) = (0, 0, Vec::new());
+        while block < segment.fixed().sender.arena_len.get() {
+            assert_eq!(
+                get(segment, block, 1).unwrap(),
+                before,
+                "length of the block before {block}"
+            );
+            before = length(segment, block).unwrap();
+            if is_free(segment, block).unwrap() {
+                found.push(before);
+            }
+            block += before;
+        }
+        assert_eq!(segment.fixed().arena.last.get(), before);
+        found
+    }
+
+    fn is_one_free_block(segment: &Segment) -> bool {
+        let free = free_blocks(segment);
+        free.len() <= 1 && free.iter().sum::<u32>() == segment.fixed().sender.arena_len.get()
+    }
+
+    fn release_all(segment: &Segment) {
+        for slot in 0..SLOTS {
+            release(segment, &segment.cell(slot).unwrap().block).unwrap();
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
+
+        #[test]
+        fn blocks_never_overlap_and_all_memory_comes_back(
+            steps in prop::collection::vec((0..SLOTS, 0..LONGEST, prop::bool::weighted(0.3)), 1..200),
+        ) {
+            let segment = testing::segment(100, LONGEST);
+            for (slot, len, give_back) in steps {
+                let named = &segment.cell(slot).unwrap().block;
+                if give_back {
+                    release(&segment, named).unwrap();
+                } else {
+                    ensure(&segment, slot, named, len).unwrap();
+                    prop_assert!(length(&segment, named.get() - 1).unwrap() >= granules(len));
+                }
+                check_apart(&segment);
+            }
+            free_blocks(&segment);
+            release_all(&segment);
+            prop_assert!(is_one_free_block(&segment));
+        }
+
+        #[test]
+        fn a_rebuilt_arena_keeps_every_named_block_and_frees_the_rest(
+            lens in prop::collection::vec(0..LONGEST, 1..SLOTS as usize),
+            forgotten in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let segment = testing::segment(100, LONGEST);
+            for (slot, &len) in lens.iter().enumerate() {
+                ensure(&segment, slot as u32, &segment.cell(slot as u32).unwrap().block, len).unwrap();
+            }
+            // A death between taking a block and naming it leaves it used and nobody's.
+            for index in forgotten {
+                segment.cell(index.index(lens.len()) as u32).unwrap().block.set(0);
+            }
+            rebuild(&segment).unwrap();
+            check_apart(&segment);
+            free_blocks(&segment);
+            release_all(&segment);
+            prop_assert!(is_one_free_block(&segment));
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "numbers only, and many")]
+    fn a_block_found_for_a_length_is_never_shorter() {
+        for need in SHORTEST..5000 {
+            let (rounded_class, rounded_step) = class(rounded(need));
+            let (own_class, own_step) = class(need);
+            assert!(
+                rounded(need) >= need && (rounded_class, rounded_step) >= (own_class, own_step)
+            );
+            // Every length of the class and step is long enough.
+            assert!(
+                (need..rounded(need)).all(|shorter| class(shorter) < (rounded_class, rounded_step))
+            );
+        }
+    }
+
+    #[test]
+    #[cfg_attr(
+        miri,
+        ignore = "Miri remembers so much of each byte that it takes all memory"
+    )]
+    fn a_message_of_the_largest_size_finds_room_in_a_fresh_arena() {
+        let segment = testing::segment(1, 16 << 20);
+        ensure(&segment, 0, &segment.cell(0).unwrap().block, 16 << 20).unwrap();
+    }
+
+    #[test]
+    fn a_full_arena_is_an_error_and_keeps_what_it_holds() {
+        let segment = testing::segment(1, LONGEST);
+        let mut slot = 0;
+        while ensure(
+            &segment,
+            slot % 32,
+            &segment.cell(slot % 32).unwrap().block,
+            LONGEST,
+        )
+        .is_ok()
+            && slot < 32
+        {
+            slot += 1;
+        }
+        check_apart(&segment);
+    }
+}

@@ -1,0 +1,322 @@
+//! Messages that are held beyond a call: the record of each, and the list of them.
+//!
+//! A sender may *reserve* a slot, write its message in place and commit it later; a receiver may *lease* a message, read it
+//! in place and acknowledge it later. No lock is held in between, so the kernel marks nothing if the process dies: a
+//! record says which process it is, and whoever finds the queue empty or full looks whether that one still lives.
+//!
+//! | state | the slot is | who may leave it | if the process dies |
+//! |---|---|---|---|
+//! | `Free` | not the record's | whoever claims the record | - |
+//! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |
+//! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Anybody, once its time is up | the message is returned to the head of its priority |
+//! | `Aside` | nobody's: a message on its way to the dead-letter queue | anybody: to `Moving` | - |
+//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | whoever comes to move it begins anew |
+//!
+//! All of it belongs to the holder of the lock under which messages are received. The store to `state` makes a change
+//! take effect; lists and numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has
+//! proves to the process that comes back with it that the hold is still its own.
+
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "copies in and out of a message's place")]
+mod in_place;
+mod record;
+
+#[cfg(not(loom))]
+pub use in_place::InPlace;
+pub use record::{Hold, Holding};
+
+use crate::fault::Trouble;
+use crate::sync::{AtomicU64, Ordering};
+use crate::sys::liveness::{self, Lives};
+use crate::sys::process;
+use crate::waiters::Links;
+
+/// See the table of the module.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    Free = 0,
+    Reserved = 1,
+    Leased = 2,
+    Aside = 3,
+    Moving = 4,
+}
+
+impl State {
+    /// What a record says of itself. An unknown word is a free record.
+    pub fn of(hold: &Hold) -> State {
+        match hold.state.get() {
+            1 => State::Reserved,
+            2 => State::Leased,
+            3 => State::Aside,
+            4 => State::Moving,
+            _ => State::Free,
+        }
+    }
+}
+
+/// Changes a record's state.
+pub(crate) fn set(hold: &Hold, state: State) {
+    hold.state.set(state as u32);
+}
+
+/// Messages that may be set aside without taking a place in the queue; there are spare slots for so many.
+const ASIDE_FREE: u32 = 1024;
+
+/// How many of those that are set aside take a place in the queue.
+pub fn in_the_way(aside: u32) -> u32 {
+    aside.saturating_sub(ASIDE_FREE)
+}
+
+/// Whether the process that holds it is dead.
+pub(crate) fn is_orphan(lives: &dyn Lives, hold: &Hold) -> bool {
+    let (pid, birth) = (hold.pid.get(), hold.birth.get());
+    liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
+}
+
+/// What a record is claimed for.
+pub(crate) struct Claim {
+    pub(crate) slot: u32,
+    /// The process, and what tells it from others of that id.
+    pub(crate) pid: u32,
+    pub(crate) birth: u64,
+    /// Deliveries of the message, this one included.
+    pub(crate) deliveries: u32,
+}
+
+/// Where the records of a queue lie.
+pub trait Keeping: Lives + Sized {
+    fn hold(&self, index: u32) -> Result<&Hold, Trouble>;
+
+    /// Makes more records real memory than `usable`; answers how many.
+    fn populate_holds(&self, usable: u32) -> Result<u32, Trouble>;
+
+    fn holding(&self) -> &Holding;
+
+    /// Messages that are held and count for the queue's capacity.
+    fn held(&self) -> &AtomicU64;
+
+    /// Slots that can ever be in use: no more are held.
+    fn slots(&self) -> usize;
+}
+
+/// The records of a segment. Everything here is called under the lock.
+pub struct Holds<'a, S> {
+    segment: &'a S,
+}
+
+impl<'a, S: Keeping> Holds<'a, S> {
+    #[inline(always)]
+    pub fn of(segment: &'a S) -> Self {
+        Holds { segment }
+    }
+
+    fn links(&self) -> &'a Links {
+        &self.segment.holding().list
+    }
+
+    /// How many messages are held.
+    pub(crate) fn len(&self) -> u32 {
+        self.links().len.load(Ordering::Relaxed)
+    }
+
+    /// The record at an index, if it still is the hold that the ticket was given for.
+    pub fn find(&self, index: u32, ticket: u64, state: State) -> Result<Option<&'a Hold>, Trouble> {
+        let hold = self.segment.hold(index)?;
+        Ok((State::of(hold) == state && hold.ticket.get() == ticket).then_some(hold))
+    }
+
+    /// The records in use, the oldest first. Each may be released while it is looked at.
+    pub(crate) fn iter(
+        &self,
+    ) -> impl Iterator<Item = Result<(u32, &'a Hold), Trouble>> + use<'a, S> {
+        let segment = self.segment;
+        let mut next = self.links().head.get();
+        // The length may be scribbled too.
+        let mut bound = self.len().min(segment.slots() as u32);
+        std::iter::from_fn(move || {
+            let index = next.checked_sub(1)?;
+            // A longer list was scribbled into a circle.
+            let Some(left) = bound.checked_sub(1) else {
+                next = 0;
+                return Some(Err(Trouble::Damaged));
+            };
+            bound = left;
+            Some(segment.hold(index).map(|hold| {
+                next = hold.next.get();
+                (index, hold)
+            }))
+        })
+    }
+
+    /// A record for a slot, in the list and still `Free`: it counts once its state is set.
+    pub(crate) fn claim(&self, claim: &Claim) -> Result<(u32, &'a Hold), Trouble> {
+        let holding = self.segment.holding();
+        let index = match holding.free.get().checked_sub(1) {
+            Some(index) => {
+                holding.free.set(self.segment.hold(index)?.next.get());
+                index
+            }
+            None => self.extend()?,
+        };
+        let hold = self.segment.hold(index)?;
+        holding.ticket.set(holding.ticket.get().wrapping_add(1));
+        hold.slot.set(claim.slot);
+        hold.pid.set(claim.pid);
+        hold.birth.set(claim.birth);
+        hold.deliveries.set(claim.deliveries);
+        hold.until.set(0);
+        hold.ticket.set(holding.ticket.get());
+        self.append(index, hold)?;
+        Ok((index, hold))
+    }
+
+    /// A record that was never used; brings memory into use for more.
+    fn extend(&self) -> Result<u32, Trouble> {
+        let holding = self.segment.holding();
+        let index = holding.used.get();
+        // There is none beyond the last: then the number was scribbled.
+        self.segment.hold(index)?;
+        if index >= holding.usable.get() {
+            let usable = self.segment.populate_holds(holding.usable.get())?;
+            holding.usable.set(usable);
+        }
+        holding.used.set(index + 1);
+        Ok(index)
+    }
+
+    fn append(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+        let links = self.links();
+        let tail = links.tail.get();
+        hold.previous.set(tail);
+        hold.next.set(0);
+        match tail.checked_sub(1) {
+            Some(tail) => self.segment.hold(tail)?.next.set(index + 1),
+            None => links.head.set(index + 1),
+        }
+        links.tail.set(index + 1);
+        links
+            .len
+            .store(self.len().wrapping_add(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends a hold: first its state, which is what counts; then it joins the free records.
+    pub(crate) fn release(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+        set(hold, State::Free);
+        self.unlink(hold)?;
+        let free = &self.segment.holding().free;
+        hold.next.set(free.get());
+        free.set(index + 1);
+        Ok(())
+    }
+
+    /// Puts a hold behind all others.
+    pub(crate) fn send_to_the_end(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+        self.unlink(hold)?;
+        self.append(index, hold)
+    }
+
+    fn unlink(&self, hold: &Hold) -> Result<(), Trouble> {
+        let links = self.links();
+        let (previous, next) = (hold.previous.get(), hold.next.get());
+        match previous.checked_sub(1) {
+            Some(before) => self.segment.hold(before)?.next.set(next),
+            None => links.head.set(next),
+        }
+        match next.checked_sub(1) {
+            Some(behind) => self.segment.hold(behind)?.previous.set(previous),
+            None => links.tail.set(previous),
+        }
+        links
+            .len
+            .store(self.len().saturating_sub(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes the lists and numbers anew from the states: after the death of a holder of the lock.
+    pub(crate) fn rebuild(&self) -> Result<(), Trouble> {
+        let (links, holding) = (self.links(), self.segment.holding());
+        links.head.set(0);
+        links.tail.set(0);
+        links.len.store(0, Ordering::Relaxed);
+        holding.free.set(0);
+        let mut counts = [0_u32; 5];
+        for (index, hold) in self.all() {
+            counts[State::of(hold) as usize] += 1;
+            if State::of(hold) != State::Free {
+                self.append(index, hold)?;
+                continue;
+            }
+            hold.next.set(holding.free.get());
+            holding.free.set(index + 1);
+        }
+        let [_, reserved, leased, aside, moving] = counts;
+        // Relaxed: under the lock; read elsewhere as hints.
+        holding.reserved.store(reserved, Ordering::Relaxed);
+        holding.aside.store(aside + moving, Ordering::Relaxed);
+        let held = u64::from(reserved) + u64::from(leased) + u64::from(in_the_way(aside + moving));
+        self.segment.held().store(held, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Every record that was ever used.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Hold)> + use<'a, S> {
+        let segment = self.segment;
+        let (used, mut unused) = (segment.holding().used.get(), 0);
+        (0..used).map_while(move |index| {
+            let hold = segment.hold(index).ok()?;
+            // The threads of a model forge nothing.
+            unused = match cfg!(loom) || hold.ticket.get() != 0 {
+                true => 0,
+                false => unused + 1,
+            };
+            (unused < NEVER_USED).then_some((index, hold))
+        })
+    }
+}
+
+/// Behind so many records that no hold ever had there is none that one had: they are used in their order. A peer may forge how many were used.
+const NEVER_USED: u32 = 4096;
+
+/// What a look has found out of the holders so far. To ask for a process costs a hundred times as much as to look at a record.
+pub(crate) struct Holders {
+    /// Process and birth, and whether it is dead, by process id.
+    known: [Option<(u32, u64, bool)>; 64],
+    records: u64,
+    asked: u64,
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Holders {
+            known: [None; 64],
+            records: 0,
+            asked: 0,
+        }
+    }
+}
+
+impl Holders {
+    /// As [`is_orphan`], asking for each process once.
+    pub(crate) fn is_orphan(&mut self, lives: &dyn Lives, hold: &Hold) -> bool {
+        self.records += 1;
+        let (pid, birth) = (hold.pid.get(), hold.birth.get());
+        let known = &mut self.known[(u64::from(pid) ^ birth) as usize % 64];
+        if let Some((of, then, is_dead)) = *known
+            && (of, then) == (pid, birth)
+        {
+            return is_dead;
+        }
+        self.asked += 1;
+        let is_dead = is_orphan(lives, hold);
+        *known = Some((pid, birth, is_dead));
+        is_dead
+    }
+
+    /// Roughly, in nanoseconds.
+    pub(crate) fn cost(&self) -> u64 {
+        self.records * 50 + self.asked * 5000
+    }
+}

@@ -1,0 +1,63 @@
+//! The engines of umsg: POSIX and System V message queues in a shared memory segment, and everything that changes one.
+//!
+//! This crate knows segments and processes. It knows no paths, no names, no environment and no command line: these belong to the crate
+//! `umsg`, which programs use. The interface of this crate follows the needs of `umsg` and changes with them.
+//!
+//! ARCHITECTURE.md declares the floors of the modules and follows a message through the code. docs/format.md draws every byte of a segment,
+//! docs/protocols.md every state, barrier and crash point.
+#![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "readers of this crate document private items, too"
+)]
+#![allow(
+    missing_docs,
+    reason = "fields and steps that stand together share a comment"
+)]
+// A model has no faces that would use everything, and counts modulo one.
+#![cfg_attr(
+    loom,
+    allow(
+        dead_code,
+        private_interfaces,
+        unused_imports,
+        unused_macros,
+        clippy::modulo_one,
+        clippy::forget_non_drop
+    )
+)]
+
+pub mod arena;
+pub mod counters;
+pub mod crash;
+pub mod doorbell;
+pub mod fault;
+pub mod leases;
+pub mod lock;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "references into a mapping")]
+pub mod memory;
+#[cfg(loom)]
+mod model;
+pub mod posix_engine;
+#[cfg(not(loom))]
+#[allow(
+    unsafe_code,
+    reason = "things that are shared without a lock, and dropped by who is last"
+)]
+pub mod reclaim;
+pub mod repair;
+#[cfg_attr(
+    loom,
+    allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")
+)]
+pub mod sync;
+#[allow(
+    unsafe_code,
+    reason = "system calls that rustix does not have, mappings, the robust list"
+)]
+pub mod sys;
+pub mod sysv_engine;
+#[cfg(all(any(test, feature = "testing"), not(loom)))]
+pub mod threads;
+pub mod waiters;

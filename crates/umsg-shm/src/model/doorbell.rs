@@ -1,0 +1,156 @@
+//! The FIFO by which a modelled queue is polled: how many packets it holds. What the kernel does to a FIFO it does under a lock, so
+//! each change is one step here, which hands over what came before it.
+
+use super::thread;
+use crate::doorbell::{FULL, Lookup, MESSAGES, ROOM};
+use crate::sync::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32 as Plain, Ordering::Relaxed};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Doorbell {
+    packets: AtomicU32,
+    /// How often who polls was told to look again.
+    nudges: Plain,
+    /// Whether nobody polls any more, and operations look whether that is so.
+    left: Plain,
+    /// Whether it was swept away.
+    is_gone: AtomicBool,
+    /// The threads that can't ring it, those of other users: a bit each.
+    strangers: Plain,
+}
+
+/// A FIFO that a helper feeds: one of its process's own, or the shared one.
+#[derive(Debug)]
+pub struct Feed {
+    own: Option<Doorbell>,
+    pub name: u64,
+    pub wanted: u32,
+}
+
+/// The FIFO.
+pub struct Gong<'a>(&'a Doorbell);
+
+/// Nobody polls it any more.
+pub struct Left;
+
+impl Left {
+    pub fn remove(self) {}
+}
+
+impl Doorbell {
+    pub fn gong(&self, _: u64) -> Lookup<Gong<'_>> {
+        match self.is_gone.load(Relaxed) {
+            _ if self.is_anothers() => Lookup::Unavailable,
+            false => Lookup::Found(Gong(self)),
+            true => Lookup::Missing,
+        }
+    }
+
+    /// Whether the FIFO is another user's than the calling thread.
+    fn is_anothers(&self) -> bool {
+        let strangers = self.strangers.load(Relaxed);
+        thread::with_current(|me| me.is_some_and(|me| strangers >> me.tid() & 1 != 0))
+    }
+
+    /// Adds a thread that can't ring it.
+    pub fn add_stranger(&self, tid: u32) {
+        self.strangers.fetch_or(1 << tid, Relaxed);
+    }
+
+    pub fn is_time_to_look(&self) -> bool {
+        self.left.load(Relaxed) != 0
+    }
+
+    pub fn is_in_vain_again(&self) -> bool {
+        false
+    }
+
+    pub fn note_progress(&self) {}
+
+    pub fn polls_privately(&self) -> bool {
+        false
+    }
+
+    pub fn left(&self, _: u64) -> Option<Left> {
+        (self.left.load(Relaxed) != 0).then_some(Left)
+    }
+
+    /// What poll(2) says: whether there is a message, whether there is room.
+    pub fn shows(&self) -> (bool, bool) {
+        let packets = self.packets.fetch_add(0, Ordering::AcqRel);
+        (packets != 0, packets != FULL)
+    }
+
+    pub fn nudges(&self) -> u32 {
+        self.nudges.load(Relaxed)
+    }
+
+    /// It was swept away, or another was made in its place.
+    pub fn set_gone(&self, is_gone: bool) {
+        self.is_gone.store(is_gone, Relaxed);
+    }
+
+    /// Who polled does not any more.
+    pub fn leave(&self) {
+        self.left.store(1, Relaxed);
+    }
+}
+
+impl Feed {
+    /// A FIFO without a name.
+    pub fn private() -> Feed {
+        Feed {
+            own: Some(Doorbell::default()),
+            name: 0,
+            wanted: 0,
+        }
+    }
+
+    /// The FIFO of this name, which the segment may name.
+    pub fn shared(name: u64) -> Feed {
+        Feed {
+            own: None,
+            name,
+            wanted: 0,
+        }
+    }
+
+    pub fn gong<'a>(&'a self, bell: &'a Doorbell) -> Option<Gong<'a>> {
+        Some(Gong(self.own.as_ref().unwrap_or(bell)))
+    }
+
+    pub fn wants_edges(&self) -> bool {
+        self.wanted & (MESSAGES | ROOM) != 0
+    }
+
+    /// See [`Doorbell::shows`].
+    pub fn shows(&self, bell: &Doorbell) -> (bool, bool) {
+        self.own.as_ref().unwrap_or(bell).shows()
+    }
+}
+
+impl Gong<'_> {
+    pub fn change(&self, from: u32, to: u32, loudly: bool) {
+        let held = self
+            .0
+            .packets
+            .fetch_add(to.wrapping_sub(from), Ordering::AcqRel);
+        assert_eq!(held, from, "the FIFO does not hold what is said of it");
+        if loudly {
+            self.nudge();
+        }
+    }
+
+    pub fn nudge(&self) {
+        self.0.nudges.fetch_add(1, Relaxed);
+    }
+
+    pub fn shows(&self, _: u32) -> bool {
+        true
+    }
+
+    pub fn hold(&self, packets: u32) {
+        self.0.packets.swap(packets, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,171 @@
+//! Sleeping on a word: looking at it and lying down is one step, as in the kernel.
+//!
+//! A sleep that would end within a slice times out at once (see [`super::time`]). A longer one ends when it is woken;
+//! where the model has slices, also when nobody is awake any more, one sleeper after another.
+
+use super::crash::strike;
+use super::thread;
+use super::world::{self, Death, Sleeper};
+use crate::lock::SLICE;
+use crate::sync::{AtomicU32, AtomicU64, Futex, Ordering};
+use crate::sys::clock::Deadline;
+use crate::sys::futex::Slept;
+use crate::sys::thread::Calm;
+
+/// A futex, as the kernel of a model remembers it.
+#[derive(Clone, Copy)]
+pub enum Named {
+    Nothing,
+    Word(*const AtomicU32),
+    /// The low half is the futex.
+    Half(*const AtomicU64),
+}
+
+impl Futex for AtomicU32 {
+    fn named(&self) -> Named {
+        Named::Word(self)
+    }
+}
+
+impl Futex for AtomicU64 {
+    fn named(&self) -> Named {
+        Named::Half(self)
+    }
+}
+
+impl Named {
+    /// What stands there. Adding nothing reads the newest value, as the kernel does, and orders nothing.
+    pub(super) fn read(self) -> u32 {
+        // SAFETY: what is named is a word of the segment, which outlives the threads that use it.
+        match self {
+            Named::Nothing => 0,
+            Named::Word(word) => unsafe { &*word }.fetch_or(0, Ordering::Relaxed),
+            Named::Half(word) => unsafe { &*word }.fetch_or(0, Ordering::Relaxed) as u32,
+        }
+    }
+
+    /// Replaces `old`; fails with what stands there.
+    pub(super) fn replace(self, old: u32, new: u32) -> Result<(), u32> {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        // SAFETY: as in `read`.
+        match self {
+            Named::Nothing => Ok(()),
+            Named::Word(word) => unsafe { &*word }
+                .compare_exchange(old, new, success, failure)
+                .map(drop),
+            Named::Half(word) => {
+                let word = unsafe { &*word };
+                let now = word.load(failure);
+                let half = |whole: u64, low: u32| whole >> 32 << 32 | u64::from(low);
+                word.compare_exchange(half(now, old), half(now, new), success, failure)
+                    .map(drop)
+                    .map_err(|now| now as u32)
+            }
+        }
+    }
+
+    pub(super) fn address(self) -> usize {
+        match self {
+            Named::Nothing => 0,
+            Named::Word(word) => word.addr(),
+            Named::Half(word) => word.addr(),
+        }
+    }
+}
+
+/// Sleeps while `word` holds `expected`, until woken or until `deadline`.
+pub fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
+    let word = word.named();
+    if word.read() != expected {
+        return Slept::Awake;
+    }
+    thread::with_current(|me| {
+        let me = me.expect("only threads of a model sleep");
+        let end = match deadline {
+            Deadline::Never => None,
+            Deadline::Passed => return Slept::TimedOut,
+            Deadline::Monotonic(at) | Deadline::Realtime(at) => Some(at),
+        };
+        if let Some(at) = end
+            && at < me.now.get() + SLICE
+        {
+            me.now.set(at.max(me.now.get()));
+            return Slept::TimedOut;
+        }
+        lie_down(me.pid(), word.address(), end.is_some());
+        if !overslept(me.pid()) {
+            return Slept::Awake;
+        }
+        // The others first, if they can go on now: time must not race ahead of them.
+        loom::thread::yield_now();
+        me.now.set(end.unwrap_or(me.now.get()));
+        Slept::TimedOut
+    })
+}
+
+/// As [`wait`], but that a signal may end it: see [`world::interrupt`].
+pub fn wait_in_calm(word: &AtomicU32, expected: u32, _calm: Calm<'_>, deadline: Deadline) -> Slept {
+    let tid = thread::with_current(|me| me.map(|me| me.tid()));
+    let is_interrupted = world::with(|world| {
+        let index = world
+            .interrupted
+            .iter()
+            .position(|&other| Some(other) == tid);
+        index.map(|index| world.interrupted.swap_remove(index))
+    });
+    match is_interrupted {
+        Some(_) => Slept::Interrupted,
+        None => wait(word, expected, deadline),
+    }
+}
+
+fn lie_down(tid: u32, address: usize, timed: bool) {
+    let parks = world::with(|world| {
+        world.sleepers.push(Sleeper {
+            tid,
+            address,
+            thread: loom::thread::current(),
+            timed,
+        });
+        world.pass_time();
+        !world.overslept.contains(&tid)
+    });
+    // Nobody else ran since the look at the word: whoever takes us off the list finds us parked.
+    if parks {
+        loom::thread::park();
+    }
+}
+
+fn overslept(tid: u32) -> bool {
+    world::with(|world| {
+        let index = world.overslept.iter().position(|&other| other == tid);
+        index.map(|index| world.overslept.swap_remove(index))
+    })
+    .is_some()
+}
+
+/// Wakes up to `count` sleepers on `word`.
+pub fn wake(word: &impl Futex, count: i32) {
+    strike(Death::Waking);
+    wake_unless_dead(word.named(), count);
+}
+
+/// The same where nobody can die: in the kernel.
+pub(super) fn wake_unless_dead(word: Named, count: i32) {
+    // Looking at the list depends on what others have done with the word: loom has to know.
+    word.read();
+    let address = word.address();
+    for _ in 0..count {
+        let sleeper = world::with(|world| {
+            let index = world
+                .sleepers
+                .iter()
+                .position(|sleeper| sleeper.address == address)?;
+            Some(world.sleepers.remove(index))
+        });
+        match sleeper {
+            Some(sleeper) => sleeper.thread.unpark(),
+            None => return,
+        }
+    }
+}

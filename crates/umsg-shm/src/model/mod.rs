@@ -1,0 +1,33 @@
+//! What stands in for the system below when the protocols are explored by loom.
+//!
+//! Under `--cfg loom` the engine is compiled as it ships, on top of this module: atomics are loom's, guarded words are
+//! plain memory to loom (a missing barrier is a reported race), a segment is a few vectors ([`segment`]), a futex is a
+//! list of parked threads ([`futex`]), a thread knows its id and what it has named to the kernel ([`thread`]), time is
+//! each thread's own ([`time`]), and a thread can die at any crash point ([`crash`]).
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+//!     cargo test -p umsg --release --lib model -- --test-threads=2 --nocapture
+//! ```
+//!
+//! `LOOM_MAX_PREEMPTIONS=4` explores deeper than each model's own bound.
+
+pub mod crash;
+pub mod doorbell;
+#[allow(
+    unsafe_code,
+    reason = "the kernel of a model remembers words by their addresses"
+)]
+pub mod futex;
+#[allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")]
+pub mod segment;
+#[cfg(test)]
+mod tests;
+#[allow(
+    unsafe_code,
+    reason = "a thread names a word to the kernel by its address"
+)]
+pub mod thread;
+pub mod time;
+pub mod typed;
+pub mod world;

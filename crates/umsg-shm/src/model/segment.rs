@@ -1,0 +1,203 @@
+//! A segment of a few items, in vectors.
+
+use crate::fault::Trouble;
+use crate::leases::Hold;
+use crate::posix_engine::segment::{
+    Cell, Fifo, Fixed, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy,
+};
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
+use crate::sys::liveness::{Lives, UNREGISTERED};
+use crate::waiters::{NODES, Node};
+
+/// The bytes in a cell: eight of them, watched by loom.
+#[derive(Default)]
+pub struct Inline(Guarded64);
+
+/// See the module.
+pub struct Segment {
+    layout: Layout,
+    policy: Policy,
+    fixed: Box<Fixed>,
+    levels: Vec<Guarded64>,
+    fifos: Vec<Fifo>,
+    nodes: Vec<Node>,
+    holds: Vec<Hold>,
+    notices: Vec<Notice>,
+    ring: Vec<AtomicU32>,
+    cells: Vec<Cell>,
+    links: Vec<Guarded32>,
+}
+
+/// A queue that only processes of its home use: the models of the lock are those of others.
+impl Lives for Segment {
+    fn own(&self) -> u32 {
+        UNREGISTERED
+    }
+
+    fn is_over(&self, _life: u32) -> bool {
+        false
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
+    fn is_home(&self) -> bool {
+        true
+    }
+
+    fn is_plain(&self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment").finish_non_exhaustive()
+    }
+}
+
+fn some<T: Default>(count: usize) -> Vec<T> {
+    std::iter::repeat_with(T::default).take(count).collect()
+}
+
+impl Segment {
+    /// A queue of up to `max_messages`, with `slots` in circulation and the shortest ring that holds them (of 2
+    /// entries at least): what `segment::create` does.
+    pub fn new(max_messages: usize, slots: usize) -> Segment {
+        let layout = Layout::new(max_messages, 8);
+        let segment = Segment {
+            layout,
+            policy: Policy::default(),
+            fixed: Box::default(),
+            levels: some(PRIORITIES.div_ceil(64)),
+            fifos: some(PRIORITIES),
+            nodes: some(NODES),
+            holds: some(layout.slots),
+            notices: some(MORE_NOTICES),
+            ring: some(layout.ring_len),
+            cells: some(layout.slots),
+            links: some(layout.slots),
+        };
+        // Backwards, so that an entry that was never written is not right by chance.
+        for slot in 0..slots {
+            segment.ring[slot].store((slots - 1 - slot) as u32, Ordering::Relaxed);
+        }
+        let fixed = segment.fixed();
+        let mask = slots.next_power_of_two().max(2) - 1;
+        fixed
+            .geometry
+            .ring_mask
+            .store(mask as u32, Ordering::Relaxed);
+        fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
+        fixed.published.freed.store(slots as u64, Ordering::Relaxed);
+        fixed.sender.freed_seen.set(slots as u64);
+        fixed.sender.fifo_pages.set(1);
+        segment
+    }
+
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// It lies nowhere.
+    pub fn namespace(&self) -> Option<&()> {
+        None
+    }
+
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// There is no file.
+    pub fn check(&self) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn fixed(&self) -> &Fixed {
+        &self.fixed
+    }
+
+    pub fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
+        self.cells.get(slot as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub fn ring(&self, position: u64) -> &AtomicU32 {
+        // Acquire: WIDER, as in the mapped segment.
+        let mask = self.fixed.geometry.ring_mask.load(Ordering::Acquire);
+        self.ring_at(position as usize & mask as usize)
+    }
+
+    pub fn ring_at(&self, index: usize) -> &AtomicU32 {
+        &self.ring[index & (self.layout.ring_len - 1)]
+    }
+
+    pub fn node(&self, index: u32) -> Result<&Node, Trouble> {
+        self.nodes.get(index as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
+        self.holds.get(index as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub fn populate_holds(&self, _usable: u32) -> Result<u32, Trouble> {
+        Ok(self.holds.len() as u32)
+    }
+
+    pub fn more_notice(&self, index: usize) -> Result<&Notice, Trouble> {
+        self.notices.get(index).ok_or(Trouble::Damaged)
+    }
+
+    pub fn populate_notices(&self, _usable: u32) -> Result<u32, Trouble> {
+        Ok(self.notices.len() as u32)
+    }
+
+    pub fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
+        self.fifos.get(priority).ok_or(Trouble::Damaged)
+    }
+
+    pub fn level0(&self, word: usize) -> Result<&Guarded64, Trouble> {
+        self.levels.get(word).ok_or(Trouble::Damaged)
+    }
+
+    /// There is no arena: messages have at most eight bytes.
+    pub fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
+        Err(Trouble::Damaged)
+    }
+
+    pub fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+        let mut bytes = [0; 8];
+        bytes[..message.len()].copy_from_slice(message);
+        cell.payload.0.set(u64::from_ne_bytes(bytes));
+        Ok(())
+    }
+
+    pub fn copy_out(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<(), Trouble> {
+        let bytes = cell.payload.0.get().to_ne_bytes();
+        buffer[..len].copy_from_slice(&bytes[..len]);
+        Ok(())
+    }
+
+    pub fn shorten(&self, _cell: &Cell, _room: usize, _len: usize) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// Memory is always there.
+    pub fn populate(&self, _offset: usize, _len: usize) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    pub fn link(&self, slot: u32) -> Result<&Guarded32, Trouble> {
+        self.links.get(slot as usize).ok_or(Trouble::Damaged)
+    }
+
+    pub fn prefetch_to_write(&self, _slot: u32) {}
+
+    pub fn prefetch(&self, _slot: u32) {}
+
+    pub fn prefetch_link(&self, _slot: u32) {}
+}

@@ -1,0 +1,522 @@
+//! Messages in place: leases and reservations beside everything else, and the deaths of their holders.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+//! | a lease's message is taken before the record says whose it is; a repair does not count the records | a message is lost |
+//! | a repair leaves a leased message in the queue, or takes an offer for the node's that was leased | a message comes twice |
+//! | a repair keeps the record of a message that was committed | it is not delivered |
+//! | a commit does not drain the ring first | it passes what was sent before |
+//! | a reservation does not correct what senders have seen of the room | two share the last place |
+//! | a commit or a return does not serve, an acknowledgement admits no blocked sender | a deadlock |
+//! | the slot of a dead reservation is not freed | a slot is lost |
+//! | who is blocked does not look for dead holders | nobody gets any further |
+
+use super::stage::{LATER, Message, Queue, Slices, alive, explore};
+use crate::crash::Point;
+use crate::model::crash::step;
+use crate::model::thread::{self, Thread};
+use crate::model::world::{self, Death};
+use crate::posix_engine::Refused;
+use crate::sys::clock::Deadline;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A queue that holds messages.
+fn holding(max_messages: usize, slots: usize, before: &[Message]) -> Queue {
+    let queue = Queue::new(max_messages, slots);
+    queue.direct(|queue, me| {
+        for &message in before {
+            queue.send(me, message, Deadline::Passed).unwrap();
+        }
+    });
+    queue
+}
+
+/// Reserves, writes and commits.
+fn send_in_place(queue: &Queue, me: &Thread, message: Message) -> Result<(), Refused> {
+    let room = queue.reserve(me, message.0, Deadline::Passed)?;
+    assert_eq!(queue.engine().commit(me, &room, 8, message.1), Ok(true));
+    Ok(())
+}
+
+/// Leases and acknowledges.
+fn receive_in_place(queue: &Queue, me: &Thread, by: Deadline) -> Result<Message, Refused> {
+    let (message, lease) = queue.lease(me, by)?;
+    assert_eq!(queue.engine().acknowledge(me, &lease), Ok(true));
+    Ok(message)
+}
+
+#[test]
+fn a_commit_wakes_a_receiver_that_goes_to_sleep() {
+    explore("holds: commit and sleep", 3, Slices::Endless, || {
+        let queue = Queue::new(1, 1);
+        let receiver = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Never));
+        queue.direct(|queue, me| send_in_place(queue, me, (1, 0)).unwrap());
+        assert_eq!(alive(receiver), Ok((1, 0)));
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_message_that_is_sent_arrives_at_a_blocked_receiver_that_leases() {
+    explore("holds: send and lease", 3, Slices::Endless, || {
+        let queue = Queue::new(1, 1);
+        let receiver = queue.spawn(1, |queue, me| receive_in_place(queue, me, Deadline::Never));
+        queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
+        assert_eq!(alive(receiver), Ok((1, 0)));
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_commit_takes_its_place_behind_what_was_sent() {
+    explore("holds: commit, send, receive", 2, Slices::Endless, || {
+        let queue = holding(3, 3, &[(1, 0)]);
+        let committer = queue.spawn(1, |queue, me| send_in_place(queue, me, (2, 0)));
+        let sender = queue.spawn(2, |queue, me| queue.send(me, (3, 0), Deadline::Passed));
+        let first = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
+        assert_eq!(first, Ok((1, 0)));
+        assert_eq!((alive(committer), alive(sender)), (Ok(()), Ok(())));
+        let mut left = queue.empty();
+        left.sort_unstable();
+        assert_eq!(left, [(2, 0), (3, 0)]);
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_reservation_and_a_send_share_the_room() {
+    explore("holds: the last place", 2, Slices::Endless, || {
+        let queue = holding(2, 3, &[(1, 0)]);
+        let reserving = queue.spawn(1, |queue, me| {
+            let room = queue.reserve(me, 2, Deadline::Passed);
+            if let Ok(room) = &room {
+                assert_eq!(queue.engine().counts().reserved, 1);
+                // Others are refused meanwhile.
+                assert!(queue.engine().counts().messages <= 1);
+                assert_eq!(queue.engine().commit(me, room, 8, 0), Ok(true));
+            }
+            room.map(|_| ())
+        });
+        let sent = queue.direct(|queue, me| queue.send(me, (3, 0), Deadline::Passed));
+        let reserved = alive(reserving);
+        assert!(
+            matches!(
+                (reserved, sent),
+                (Ok(()), Err(Refused::NotNow)) | (Err(Refused::NotNow), Ok(()))
+            ),
+            "{reserved:?} {sent:?}"
+        );
+        assert_eq!(queue.empty().len(), 2);
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_reservation_that_is_given_back_lets_a_blocked_sender_in() {
+    explore(
+        "holds: cancel and a blocked sender",
+        3,
+        Slices::Endless,
+        || {
+            let queue = Queue::new(1, 2);
+            let room = queue.direct(|queue, me| queue.reserve(me, 1, Deadline::Passed).unwrap());
+            let sender = queue.spawn(1, |queue, me| queue.send(me, (2, 0), Deadline::Never));
+            queue.direct(|queue, me| {
+                assert_eq!(queue.engine().cancel(me, &room, Deadline::Never), Ok(true));
+            });
+            assert_eq!(alive(sender), Ok(()));
+            assert_eq!(queue.empty(), [(2, 0)]);
+            queue.audit();
+        },
+    );
+}
+
+#[test]
+fn an_acknowledgement_lets_a_blocked_sender_in() {
+    explore(
+        "holds: acknowledge and a blocked sender",
+        3,
+        Slices::Endless,
+        || {
+            let queue = holding(1, 2, &[(1, 0)]);
+            let sender = queue.spawn(1, |queue, me| queue.send(me, (2, 0), Deadline::Never));
+            let received = queue.direct(|queue, me| receive_in_place(queue, me, Deadline::Passed));
+            assert_eq!((received, alive(sender)), (Ok((1, 0)), Ok(())));
+            assert_eq!(queue.empty(), [(2, 0)]);
+            queue.audit();
+        },
+    );
+}
+
+#[test]
+fn what_is_given_back_goes_to_a_blocked_receiver() {
+    explore(
+        "holds: give back and a blocked receiver",
+        3,
+        Slices::Endless,
+        || {
+            let queue = holding(1, 1, &[(1, 0)]);
+            let (_, lease) = queue.direct(|queue, me| queue.lease(me, Deadline::Passed).unwrap());
+            let receiver = queue.spawn(1, |queue, me| {
+                let (message, lease) = queue.lease(me, Deadline::Never).unwrap();
+                assert_eq!(queue.engine().acknowledge(me, &lease), Ok(true));
+                (message, lease.deliveries)
+            });
+            queue.direct(|queue, me| {
+                assert_eq!(queue.engine().give_back(me, &lease), Ok(true));
+            });
+            assert_eq!(alive(receiver), ((1, 0), 2));
+            queue.audit();
+        },
+    );
+}
+
+#[test]
+fn two_that_lease_get_a_message_each_and_one_that_is_returned_comes_first() {
+    explore("holds: two that lease", 2, Slices::Endless, || {
+        let queue = holding(2, 2, &[(1, 0), (2, 0)]);
+        let returning = queue.spawn(1, |queue, me| {
+            let (message, lease) = queue.lease(me, Deadline::Passed).unwrap();
+            assert_eq!(queue.engine().give_back(me, &lease), Ok(true));
+            message
+        });
+        let other = queue.spawn(2, |queue, me| receive_in_place(queue, me, Deadline::Passed));
+        let (returned, received) = (alive(returning), alive(other).unwrap());
+        let left = if received == (1, 0) { (2, 0) } else { (1, 0) };
+        assert!(returned == left || returned == (1, 0));
+        assert_eq!(queue.empty(), [left]);
+        queue.audit();
+    });
+}
+
+#[test]
+fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
+    explore("holds: limit and acknowledge", 3, Slices::End, || {
+        let queue = holding(1, 1, &[(1, 0)]);
+        let lease = queue.direct(|queue, me| {
+            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
+            assert_eq!(queue.engine().limit(me, &lease, 2), Ok(true));
+            lease
+        });
+        let receiver = queue.spawn(1, |queue, me| queue.receive(me, LATER));
+        let holder = queue.spawn(9, move |queue, me| queue.engine().acknowledge(me, &lease));
+        let outcome = (alive(holder), alive(receiver));
+        assert!(
+            matches!(
+                outcome,
+                (Ok(true), Err(Refused::TimedOut)) | (Ok(false), Ok((1, 0)))
+            ),
+            "{outcome:?}"
+        );
+        assert_eq!(queue.empty(), []);
+        queue.audit();
+    });
+}
+
+#[test]
+fn who_sleeps_gets_what_a_dead_holder_held() {
+    explore("holds: a dead holder of a lease", 2, Slices::End, || {
+        let queue = holding(1, 1, &[(1, 0)]);
+        let holder = queue.spawn(1, |queue, me| {
+            // In vain if the other was first.
+            let _ = queue.lease(me, Deadline::Passed);
+            step();
+            me.die()
+        });
+        let receiver = queue.spawn(2, |queue, me| queue.receive(me, Deadline::Never));
+        assert_eq!(thread::join::<()>(holder), None);
+        assert_eq!(alive(receiver), Ok((1, 0)));
+        queue.audit();
+    });
+    explore("holds: a dead holder of room", 2, Slices::End, || {
+        let queue = Queue::new(1, 2);
+        let holder = queue.spawn(1, |queue, me| {
+            let _ = queue.reserve(me, 1, Deadline::Passed);
+            step();
+            me.die()
+        });
+        let sender = queue.spawn(2, |queue, me| queue.send(me, (2, 0), Deadline::Never));
+        assert_eq!(thread::join::<()>(holder), None);
+        assert_eq!(alive(sender), Ok(()));
+        assert_eq!(queue.empty(), [(2, 0)]);
+        queue.audit();
+    });
+}
+
+/// What a thread of a scenario does.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Send(Message),
+    Commit(Message),
+    Cancel,
+    Receive,
+    Acknowledge,
+    GiveBack,
+}
+
+/// What becomes of the message that the victim had in hand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    There,
+    Gone,
+}
+use Fate::{Gone, There};
+
+impl Act {
+    /// Does it; answers what was received for good, and what was sent.
+    fn go(self, queue: &Queue, me: &Thread) -> (Option<Message>, Option<Message>) {
+        let engine = queue.engine();
+        match self {
+            Act::Send(message) => {
+                let sent = queue.send(me, message, LATER);
+                (None, sent.is_ok().then_some(message))
+            }
+            Act::Commit(message) => {
+                let sent = send_in_place(queue, me, message);
+                (None, sent.is_ok().then_some(message))
+            }
+            Act::Cancel => {
+                if let Ok(room) = queue.reserve(me, 77, Deadline::Passed) {
+                    assert_eq!(engine.cancel(me, &room, Deadline::Never), Ok(true));
+                }
+                (None, None)
+            }
+            Act::Receive => (queue.receive(me, LATER).ok(), None),
+            Act::Acknowledge => (receive_in_place(queue, me, LATER).ok(), None),
+            Act::GiveBack => {
+                if let Ok((_, lease)) = queue.lease(me, LATER) {
+                    assert_eq!(engine.give_back(me, &lease), Ok(true));
+                }
+                (None, None)
+            }
+        }
+    }
+}
+
+/// A queue, a victim that dies, perhaps another that dies over the repair, and a bystander.
+#[derive(Clone, Copy)]
+struct Scenario {
+    name: &'static str,
+    max_messages: usize,
+    slots: usize,
+    before: &'static [Message],
+    victim: Act,
+    bystander: Act,
+    preemptions: usize,
+}
+
+impl Scenario {
+    fn dies_at(self, points: &[(Point, Fate)]) {
+        for &(point, fate) in points {
+            let died_once = Arc::new(AtomicBool::new(false));
+            let died = Arc::clone(&died_once);
+            let name = format!("holds: {} at {point:?}", self.name);
+            explore(&name, self.preemptions, Slices::End, move || {
+                if self.play(point, fate) {
+                    died.store(true, Ordering::Relaxed);
+                }
+            });
+            let died = died_once.load(Ordering::Relaxed);
+            assert!(died, "{name}: the point is never reached");
+        }
+    }
+
+    /// One execution. Answers whether the victim died.
+    fn play(self, point: Point, fate: Fate) -> bool {
+        let queue = holding(self.max_messages, self.slots, self.before);
+        world::doom(1, Death::At(point), 1);
+        let victim = queue.spawn(1, move |queue, me| self.victim.go(queue, me));
+        let bystander = queue.spawn(2, move |queue, me| self.bystander.go(queue, me));
+        let (victims, bystanders) = (thread::join(victim), alive(bystander));
+        self.settle(&queue, victims, bystanders, fate);
+        victims.is_none()
+    }
+
+    /// Each message was received once, or is left; what the victim had in hand as its fate says.
+    fn settle(
+        self,
+        queue: &Queue,
+        victims: Option<(Option<Message>, Option<Message>)>,
+        bystanders: (Option<Message>, Option<Message>),
+        fate: Fate,
+    ) {
+        let (received, sent) = victims.unwrap_or_default();
+        let mut expected: Vec<_> = self.before.iter().copied().chain(sent).collect();
+        expected.extend(bystanders.1);
+        let mut found = queue.empty();
+        found.extend(received.into_iter().chain(bystanders.0));
+        expected.sort_unstable();
+        found.sort_unstable();
+        if victims.is_none() {
+            match (self.victim, fate) {
+                (Act::Commit(message), There) => expected.push(message),
+                (Act::Acknowledge, Gone) => {
+                    assert_eq!(found.len() + 1, expected.len(), "received twice");
+                    expected.retain(|message| found.contains(message));
+                }
+                _ => {}
+            }
+            expected.sort_unstable();
+        }
+        assert_eq!(found, expected);
+        queue.audit();
+    }
+}
+
+#[test]
+fn a_holder_of_a_lease_dies_and_its_message_is_delivered_again() {
+    let scenario = Scenario {
+        name: "a lease beside a receiver",
+        max_messages: 2,
+        slots: 2,
+        before: &[(1, 0), (2, 1)],
+        victim: Act::Acknowledge,
+        bystander: Act::Receive,
+        preemptions: 2,
+    };
+    scenario.dies_at(&[
+        (Point::LEASE_HELD, There),
+        (Point::LEASE_TAKEN, There),
+        (Point::RECEIVE_UNSTORED, There),
+        (Point::LEASE_ENDED, Gone),
+        (Point::RECEIVE_RETURNED, Gone),
+    ]);
+    let returning = Scenario {
+        name: "a lease that is returned beside a receiver",
+        victim: Act::GiveBack,
+        ..scenario
+    };
+    returning.dies_at(&[(Point::RETURN_MARKED, There), (Point::RETURN_ENDED, There)]);
+}
+
+#[test]
+fn a_holder_of_the_only_message_dies_beside_one_that_sleeps() {
+    let scenario = Scenario {
+        name: "a lease of the only message",
+        max_messages: 1,
+        slots: 2,
+        before: &[(1, 0)],
+        victim: Act::Acknowledge,
+        bystander: Act::Acknowledge,
+        preemptions: 2,
+    };
+    scenario.dies_at(&[
+        (Point::LEASE_HELD, There),
+        (Point::RECEIVE_TAKEN, There),
+        (Point::LEASE_TAKEN, There),
+        (Point::LEASE_ENDED, Gone),
+    ]);
+    let returning = Scenario {
+        name: "a return of the only message",
+        victim: Act::GiveBack,
+        ..scenario
+    };
+    returning.dies_at(&[(Point::RETURN_MARKED, There), (Point::RETURN_ENDED, There)]);
+    let sending = Scenario {
+        name: "a lease beside a blocked sender",
+        bystander: Act::Send((2, 0)),
+        ..scenario
+    };
+    sending.dies_at(&[
+        (Point::LEASE_HELD, There),
+        (Point::LEASE_ENDED, Gone),
+        (Point::ADMIT_ACCEPTED, Gone),
+    ]);
+}
+
+#[test]
+fn a_receiver_that_is_woken_with_a_message_dies_while_it_leases() {
+    Scenario {
+        name: "a lease of what was offered",
+        max_messages: 1,
+        slots: 1,
+        before: &[],
+        victim: Act::Acknowledge,
+        bystander: Act::Commit((1, 0)),
+        preemptions: 3,
+    }
+    .dies_at(&[
+        (Point::WAIT_LISTED, There),
+        (Point::WAIT_WOKEN, There),
+        (Point::LEASE_HELD, There),
+        (Point::LEASE_ENDED, Gone),
+    ]);
+}
+
+#[test]
+fn a_sender_in_place_dies_and_its_message_is_sent_whole_or_its_room_is_free() {
+    let scenario = Scenario {
+        name: "a reservation beside a sender",
+        max_messages: 2,
+        slots: 2,
+        before: &[(1, 0)],
+        victim: Act::Commit((2, 1)),
+        bystander: Act::Send((3, 0)),
+        preemptions: 2,
+    };
+    scenario.dies_at(&[
+        (Point::GROW_LENT, Gone),
+        (Point::RESERVE_SLOT_TAKEN, Gone),
+        (Point::RESERVE_HELD, Gone),
+        (Point::DRAIN_MARKED, Gone),
+        (Point::DRAIN_LINKED, Gone),
+        (Point::COMMIT_MARKED, There),
+        (Point::COMMIT_ENDED, There),
+    ]);
+    let cancelling = Scenario {
+        name: "a reservation that is given back",
+        victim: Act::Cancel,
+        ..scenario
+    };
+    cancelling.dies_at(&[(Point::CANCEL_ENDED, Gone), (Point::RECEIVE_RETURNED, Gone)]);
+    let receiving = Scenario {
+        name: "a reservation beside a receiver",
+        bystander: Act::Receive,
+        ..scenario
+    };
+    receiving.dies_at(&[(Point::RESERVE_HELD, Gone), (Point::COMMIT_MARKED, There)]);
+}
+
+#[test]
+fn who_repairs_after_a_holder_or_takes_back_what_it_held_dies_too() {
+    let firsts = [
+        (Act::Acknowledge, Point::LEASE_HELD, There),
+        (Act::Acknowledge, Point::LEASE_TAKEN, There),
+        (Act::GiveBack, Point::RETURN_MARKED, There),
+        (Act::Commit((3, 0)), Point::RESERVE_HELD, Gone),
+        (Act::Commit((3, 0)), Point::COMMIT_MARKED, There),
+    ];
+    let seconds = [
+        Point::REPAIR_SURVEYED,
+        Point::REPAIR_CLEARED,
+        Point::REPAIR_STORED,
+        Point::REPAIR_FREED,
+        Point::RETURN_MARKED,
+        Point::RECEIVE_RETURNED,
+    ];
+    for (victim, first, fate) in firsts {
+        for second in seconds {
+            let scenario = Scenario {
+                name: "a repairer",
+                max_messages: 3,
+                slots: 3,
+                before: &[(1, 0), (2, 1)],
+                victim,
+                bystander: Act::Receive,
+                preemptions: 2,
+            };
+            let name = format!("holds: {first:?}, then {second:?}");
+            explore(&name, 2, Slices::End, move || {
+                let queue = holding(3, 3, scenario.before);
+                world::doom(1, Death::At(first), 1);
+                assert!(thread::live(1, |me| scenario.victim.go(&queue, me)).is_none());
+                world::doom(3, Death::At(second), 1);
+                let repairer = queue.spawn(3, |queue, me| Act::GiveBack.go(queue, me));
+                let bystander = queue.spawn(2, |queue, me| Act::Receive.go(queue, me));
+                let bystanders = (thread::join(repairer), alive(bystander)).1;
+                scenario.settle(&queue, None, bystanders, fate);
+            });
+        }
+    }
+}

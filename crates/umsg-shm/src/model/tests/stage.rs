@@ -1,0 +1,232 @@
+//! What the models are made of: a queue, threads that use it, and the account at the end.
+
+use crate::leases::{Holds, State};
+use crate::lock::SLICE;
+use crate::model::crash::step;
+use crate::model::segment::Segment;
+use crate::model::thread::{self, Thread};
+use crate::model::world;
+use crate::posix_engine::segment::Ring;
+use crate::posix_engine::{Engine, Grip, Refused};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::waiters::{List, Waiters};
+use loom::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Whether sleeps end with their slice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slices {
+    /// Never: whoever depends on a wake-up and does not get it sleeps for ever, which loom reports as a deadlock.
+    Endless,
+    /// When nobody is awake.
+    End,
+}
+
+/// Explores a model in all its interleavings with up to so many preemptions.
+pub(super) fn explore(
+    name: &str,
+    preemptions: usize,
+    slices: Slices,
+    model: impl Fn() + Send + Sync + 'static,
+) {
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&executions);
+    let begin = Instant::now();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        counter.fetch_add(1, Relaxed);
+        world::begin(slices == Slices::End);
+        model();
+    });
+    println!(
+        "{name}: {} executions in {:.1?}",
+        executions.load(Relaxed),
+        begin.elapsed()
+    );
+}
+
+/// The thread that prepares a model and settles the account.
+pub(super) const DIRECTOR: u32 = 9;
+
+/// A deadline that has not passed at first and passes in the first sleep: a time-out that may come at any moment.
+pub(super) const SOON: Deadline = Deadline::Monotonic(2);
+
+/// A deadline that passes after three slices.
+pub(super) const LATER: Deadline = Deadline::Monotonic(3 * SLICE);
+
+/// A queue that threads share.
+#[derive(Clone)]
+pub(super) struct Queue(Arc<Engine>);
+
+/// A message: its number, its priority.
+pub(super) type Message = (u64, usize);
+
+impl Queue {
+    /// See [`Segment::new`].
+    pub(super) fn new(max_messages: usize, slots: usize) -> Queue {
+        Queue::of(Engine::new(Segment::new(max_messages, slots)))
+    }
+
+    /// A queue with this engine.
+    pub(super) fn of(engine: Engine) -> Queue {
+        Queue(Arc::new(engine))
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.0
+    }
+
+    pub(super) fn send(&self, me: &Thread, message: Message, by: Deadline) -> Result<(), Refused> {
+        step();
+        self.0.send(me, &message.0.to_ne_bytes(), message.1, by)
+    }
+
+    pub(super) fn receive(&self, me: &Thread, by: Deadline) -> Result<Message, Refused> {
+        step();
+        let mut buffer = [0; 8];
+        let taken = self.0.receive(me, &mut buffer, by)?;
+        assert_eq!(taken.len, 8);
+        Ok((u64::from_ne_bytes(buffer), taken.key))
+    }
+
+    /// Leases a message, and reads it where it lies.
+    pub(super) fn lease(&self, me: &Thread, by: Deadline) -> Result<(Message, Grip), Refused> {
+        step();
+        let grip = self.0.lease(me, by)?;
+        let (segment, mut buffer) = (self.0.segment(), [0; 8]);
+        let cell = segment.cell(grip.slot)?;
+        segment.copy_out(cell, grip.len, &mut buffer)?;
+        Ok(((u64::from_ne_bytes(buffer), grip.key), grip))
+    }
+
+    /// Reserves room, and writes a message there.
+    pub(super) fn reserve(&self, me: &Thread, number: u64, by: Deadline) -> Result<Grip, Refused> {
+        step();
+        let grip = match by {
+            Deadline::Passed => self.0.try_reserve(me, 8, by)?,
+            _ => self.0.reserve(me, 8, by)?,
+        };
+        let segment = self.0.segment();
+        segment.copy_in(segment.cell(grip.slot)?, &number.to_ne_bytes())?;
+        Ok(grip)
+    }
+
+    /// Lets so much time pass for everybody that it is worth looking at the holders again.
+    fn let_holders_be_looked_at(&self) {
+        let holding = &self.0.segment().fixed().holding;
+        holding.look_after.store(0, Ordering::Relaxed);
+    }
+
+    /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
+    pub(super) fn empty(&self) -> Vec<Message> {
+        self.direct(|queue, me| {
+            let mut messages = Vec::new();
+            let mut slices = 2;
+            loop {
+                queue.let_holders_be_looked_at();
+                match queue.receive(me, Deadline::Passed) {
+                    Ok(message) => messages.push(message),
+                    Err(Refused::NotNow) if slices == 0 => return messages,
+                    Err(Refused::NotNow) => {
+                        slices -= 1;
+                        me.oversleep(SLICE);
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        })
+    }
+
+    /// Does something as the director.
+    pub(super) fn direct<T>(&self, work: impl FnOnce(&Queue, &Thread) -> T) -> T {
+        thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
+    }
+
+    /// Begins a thread that uses the queue.
+    pub(super) fn spawn<T: 'static>(
+        &self,
+        tid: u32,
+        life: impl FnOnce(&Queue, &Thread) -> T + 'static,
+    ) -> JoinHandle<Option<T>> {
+        let queue = self.clone();
+        thread::spawn(tid, move |me| life(&queue, me))
+    }
+
+    /// Slots in circulation.
+    pub(super) fn slots(&self) -> u32 {
+        let geometry = &self.0.segment().fixed().geometry;
+        geometry.slots.load(Ordering::Relaxed)
+    }
+
+    /// At the end, when nobody uses the queue any more and it is empty: it works, every slot is in exactly one place,
+    /// and the cursors agree with what is there.
+    pub(super) fn audit(&self) {
+        // Takes both locks, and so repairs what the dead have left.
+        let message = (u64::MAX, 0);
+        self.let_holders_be_looked_at();
+        self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());
+        assert_eq!(self.empty(), [message]);
+        let segment = self.0.segment();
+        let fixed = segment.fixed();
+        let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        assert!(drained <= sent && sent <= freed, "{drained} {sent} {freed}");
+        let mut places = vec![0; fixed.geometry.slots.load(Ordering::Relaxed) as usize];
+        for position in drained..freed {
+            let (slot, _) = Ring::of(segment).slot(position).unwrap();
+            places[slot as usize] += 1;
+        }
+        let mut stored = 0;
+        for (slot, place) in places.iter_mut().enumerate() {
+            let marked = u32::from(segment.cell(slot as u32).unwrap().is_stored());
+            *place += marked;
+            stored += u64::from(marked);
+        }
+        for (_, node) in Waiters::of(segment).all() {
+            if matches!(List::of(node), List::Offered | List::Senders) {
+                places[node.slot.get() as usize] += 1;
+            }
+        }
+        for (_, hold) in Holds::of(segment).all() {
+            if State::of(hold) != State::Free {
+                places[hold.slot.get() as usize] += 1;
+            }
+        }
+        assert!(
+            places.iter().all(|&place| place == 1),
+            "a slot is in no place or in two: {places:?}"
+        );
+        assert_eq!(stored, fixed.receiver.stored.load(Ordering::Relaxed));
+        let removed = fixed.published.removed.load(Ordering::Relaxed);
+        let held = fixed.receiver.held.load(Ordering::Relaxed);
+        assert_eq!(sent - drained + stored + held, sent.wrapping_sub(removed));
+        let reserved = fixed.holding.reserved.load(Ordering::Relaxed);
+        let held = (held, reserved, Holds::of(segment).len());
+        assert_eq!(held, (0, 0, 0), "held for good");
+        for list in [List::Receivers, List::Offered, List::Senders] {
+            assert_eq!(Waiters::of(segment).len(list), 0, "{list:?}");
+        }
+    }
+}
+
+/// The end of a thread that was not to die.
+pub(super) fn alive<T>(thread: JoinHandle<Option<T>>) -> T {
+    thread::join(thread).expect("nobody killed this thread")
+}
+
+/// Tries until it is possible.
+pub(super) fn polled<T>(mut attempt: impl FnMut() -> Result<T, Refused>) -> T {
+    loop {
+        match attempt() {
+            Ok(result) => return result,
+            Err(Refused::NotNow) => crate::sync::spin_hint(),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! System V queues: death at each crash point of an operation, while a bystander goes on.
+//!
+//! What was sent by a send that returned is received exactly once, by the bystander or at the end; what the victim was
+//! sending or receiving, at most once and whole; no slot is lost, and the queue goes on working.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+//! | the repair forgets what nodes hold, ends what was not accepted, or does not end what was | a message is lost, or comes twice |
+//! | the repair does not finish an admission whose sender knows of it, or begins it anew | a message is lost, or comes twice |
+//! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
+//! | who repairs looks at what the lock guards when it wakes everybody, after it has dropped the lock | a race on the number of nodes |
+
+use super::stage::{DIRECTOR, LATER, Slices, alive, explore};
+use super::typed_stage::{Message, Queue, assert_each_once, explore_death, optional};
+use crate::crash::Point;
+use crate::lock::SLICE;
+use crate::model::thread::{self, Thread};
+use crate::model::world::{self, Death};
+use crate::sys::clock::Deadline;
+use crate::sysv_engine::Refused;
+use crate::sysv_engine::order::Want;
+
+/// What a thread of a scenario does: sends this, or receives what it wants.
+#[derive(Clone, Copy)]
+enum Act {
+    Send(Message),
+    Receive(Want),
+}
+use Act::{Receive, Send};
+use Want::{Any, Exactly};
+
+/// What becomes of the message that the victim was sending, or of one that it was receiving.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is in the queue.
+    There,
+    /// It is not.
+    Gone,
+    /// That depends on what the others did before.
+    Either,
+}
+use Fate::{Either, Gone, There};
+
+/// A queue, threads that use it, and where one of them dies.
+#[derive(Clone, Copy)]
+struct Scenario {
+    name: &'static str,
+    messages: usize,
+    /// What is in the queue at first.
+    before: &'static [Message],
+    victim: Act,
+    bystanders: &'static [Act],
+    preemptions: usize,
+}
+
+impl Scenario {
+    /// Explores the victim's death at each of the points.
+    fn dies_at(self, points: &[(Point, Fate)]) {
+        for &(point, fate) in points {
+            self.dies(Death::At(point), fate, format!("{point:?}"));
+        }
+    }
+
+    fn dies(self, death: Death, fate: Fate, at: String) {
+        let name = format!("typed death: {} at {at}", self.name);
+        explore_death(&name, self.preemptions, move || self.play(death, fate));
+    }
+
+    /// One execution. Answers whether the victim died.
+    fn play(self, death: Death, fate: Fate) -> bool {
+        let queue = Queue::new(self.messages);
+        queue.direct(|queue, me| {
+            for &message in self.before {
+                queue.send(me, message, Deadline::Passed).unwrap();
+            }
+        });
+        world::doom(1, death, 1);
+        let spawn = |tid, act| queue.spawn(tid, move |queue, me| act_on(act, queue, me));
+        let victim = spawn(1, self.victim);
+        let bystanders: Vec<_> = (2..)
+            .zip(self.bystanders)
+            .map(|(tid, &act)| (act, spawn(tid, act)))
+            .collect();
+        let victims = thread::join(victim);
+        let mut outcomes = vec![(self.victim, victims)];
+        for (act, bystander) in bystanders {
+            outcomes.push((act, Some(alive(bystander))));
+        }
+        let left = queue.empty();
+
+        let mut expected = self.before.to_vec();
+        expected.extend(
+            outcomes
+                .iter()
+                .filter_map(|&(act, outcome)| sent(act, outcome)),
+        );
+        expected.sort_unstable();
+        let mut found = left.clone();
+        found.extend(
+            outcomes
+                .iter()
+                .filter_map(|&(act, outcome)| received(act, outcome)),
+        );
+        found.sort_unstable();
+        if victims.is_none() {
+            check_fate(self.victim, fate, &mut expected, &mut found);
+        }
+        assert_eq!(found, expected, "left in the queue: {left:?}");
+        queue.audit();
+        victims.is_none()
+    }
+}
+
+/// The victim's own message counts as its fate says; a message that it may have taken is forgotten likewise.
+fn check_fate(victim: Act, fate: Fate, expected: &mut Vec<Message>, found: &mut Vec<Message>) {
+    match victim {
+        Send(message) => {
+            let is_there = found.contains(&message);
+            assert!(fate != There || is_there, "a message that was sent is lost");
+            assert!(
+                fate != Gone || !is_there,
+                "a message was received that was never sent"
+            );
+            if let Some(index) = found.iter().position(|&other| other == message) {
+                found.remove(index);
+            }
+        }
+        Receive(_) => {
+            let missing = expected.len().checked_sub(found.len());
+            let missing = missing.expect("a message was received twice");
+            let most = usize::from(fate != There);
+            assert!(missing <= most, "a message is lost");
+            assert!(fate != Gone || missing == 1, "a message was received twice");
+            if missing == 1 {
+                expected.retain(|message| found.contains(message));
+            }
+        }
+    }
+}
+
+type Outcome = Result<Option<Message>, Refused>;
+
+/// What a thread received, if it received.
+fn act_on(act: Act, queue: &Queue, me: &Thread) -> Outcome {
+    match act {
+        Send(message) => queue.send(me, message, LATER).map(|()| None),
+        Receive(want) => queue.receive(me, want, LATER).map(Some),
+    }
+}
+
+/// The message that a thread has sent for certain.
+fn sent(act: Act, outcome: Option<Outcome>) -> Option<Message> {
+    match (act, outcome) {
+        (Send(message), Some(Ok(_))) => Some(message),
+        (Send(_), Some(Err(refused))) => {
+            assert_eq!(refused, Refused::TimedOut);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// The message that a thread has received for certain.
+fn received(act: Act, outcome: Option<Outcome>) -> Option<Message> {
+    match (act, outcome) {
+        (Receive(_), Some(Ok(message))) => message,
+        (Receive(_), Some(Err(refused))) => {
+            assert_eq!(refused, Refused::TimedOut);
+            None
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_sender_dies_and_another_goes_on() {
+    Scenario {
+        name: "a sender beside a sender",
+        messages: 3,
+        before: &[(1, 5)],
+        victim: Send((2, 6)),
+        bystanders: &[Send((3, 5))],
+        preemptions: 3,
+    }
+    .dies_at(&[
+        (Point::MSG_FILLED, Gone),
+        (Point::MSG_SENT, There),
+        (Point::MSG_LINKED, There),
+    ]);
+}
+
+#[test]
+fn a_receiver_dies_and_another_goes_on() {
+    Scenario {
+        name: "a receiver beside a receiver",
+        messages: 3,
+        before: &[(1, 5), (2, 6)],
+        victim: Receive(Any),
+        bystanders: &[Receive(Any)],
+        preemptions: 3,
+    }
+    .dies_at(&[(Point::MSG_COPIED, There), (Point::MSG_ENDED, Gone)]);
+}
+
+#[test]
+fn a_blocked_receiver_dies_and_swallows_nothing() {
+    Scenario {
+        name: "a blocked receiver",
+        messages: 1,
+        before: &[],
+        victim: Receive(Any),
+        bystanders: &[Send((1, 5))],
+        preemptions: 3,
+    }
+    .dies_at(&[
+        (Point::MSG_SEATED, There),
+        (Point::MSG_LISTED, There),
+        (Point::MSG_NAMED, There),
+        (Point::MSG_WOKEN, There),
+        (Point::MSG_TAKEN_UP, There),
+    ]);
+}
+
+#[test]
+fn a_sender_dies_while_it_hands_a_message_over() {
+    let scenario = Scenario {
+        name: "a sender that hands over",
+        messages: 1,
+        before: &[],
+        victim: Send((1, 5)),
+        bystanders: &[Receive(Any)],
+        preemptions: 3,
+    };
+    scenario.dies_at(&[
+        (Point::MSG_SENT, There),
+        (Point::MSG_NOTED, There),
+        (Point::MSG_OFFERED, There),
+    ]);
+    scenario.dies(Death::Waking, There, "the wake-up".into());
+}
+
+#[test]
+fn a_receiver_dies_while_it_lets_a_blocked_sender_in() {
+    let scenario = Scenario {
+        name: "a receiver beside a blocked sender",
+        messages: 1,
+        before: &[(1, 5)],
+        victim: Receive(Any),
+        bystanders: &[Send((2, 6))],
+        preemptions: 3,
+    };
+    scenario.dies_at(&[
+        (Point::MSG_ENDED, Gone),
+        (Point::MSG_ADMITTED, Gone),
+        (Point::MSG_SENT, Gone),
+        (Point::MSG_LINKED, Gone),
+    ]);
+    scenario.dies(Death::Waking, Gone, "the wake-up".into());
+}
+
+#[test]
+fn a_receiver_dies_while_it_lets_a_sender_in_whose_message_another_receiver_takes() {
+    Scenario {
+        name: "a receiver, a blocked sender and a blocked receiver",
+        messages: 1,
+        before: &[(1, 5)],
+        victim: Receive(Exactly(5)),
+        bystanders: &[Send((2, 6)), Receive(Exactly(6))],
+        preemptions: 2,
+    }
+    .dies_at(&[
+        (Point::MSG_ADMITTED, Gone),
+        (Point::MSG_SENT, Gone),
+        (Point::MSG_NOTED, Gone),
+        (Point::MSG_OFFERED, Gone),
+    ]);
+}
+
+#[test]
+fn a_blocked_sender_dies_and_leaves_no_slot_behind() {
+    Scenario {
+        name: "a blocked sender",
+        messages: 1,
+        before: &[(1, 5)],
+        victim: Send((2, 6)),
+        bystanders: &[Receive(Any)],
+        preemptions: 3,
+    }
+    .dies_at(&[
+        (Point::MSG_PARKED, Gone),
+        (Point::MSG_SEATED, Gone),
+        (Point::MSG_LISTED, Either),
+        (Point::MSG_NAMED, Either),
+        (Point::MSG_WOKEN, Either),
+    ]);
+}
+
+#[test]
+fn a_receiver_dies_while_it_clears_away_an_accepted_offer() {
+    explore_death("typed death: at MSG_REAPED", 2, || {
+        let queue = Queue::new(2);
+        let receiver = queue.spawn(1, |queue, me| optional(queue.receive(me, Any, LATER)));
+        queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
+        // Dies if it comes after the receiver has accepted what it was offered.
+        world::doom(2, Death::At(Point::MSG_REAPED), 1);
+        let cleaner = queue.spawn(2, |queue, me| queue.send(me, (2, 6), Deadline::Passed));
+        let received = alive(receiver);
+        let second = thread::join(cleaner).map(|sent| sent.map(|()| (2, 6)).unwrap());
+        let mut expected = vec![(1, 5)];
+        expected.extend(second);
+        assert_each_once(&[received], &queue.empty(), &expected);
+        queue.audit();
+        second.is_none()
+    });
+}
+
+#[test]
+fn a_receiver_dies_while_it_takes_an_offer_back() {
+    for point in [Point::MSG_PUT_BACK, Point::MSG_COPIED, Point::MSG_ENDED] {
+        let name = format!("typed death: a newcomer at {point:?}");
+        explore_death(&name, 2, move || {
+            let queue = Queue::new(1);
+            let slow = queue.spawn(1, |queue, me| optional(queue.receive(me, Any, LATER)));
+            queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
+            world::doom(2, Death::At(point), 1);
+            let newcomer = queue.spawn(2, |queue, me| {
+                // For the newcomer the slow one has been stopped for long.
+                me.oversleep(2 * SLICE);
+                optional(queue.receive(me, Any, Deadline::Passed))
+            });
+            let newcomer = thread::join(newcomer);
+            let is_dead = newcomer.is_none();
+            // It has received what it dies with once that has ended.
+            let taken = (is_dead && point == Point::MSG_ENDED).then_some((1, 5));
+            let received = [alive(slow), newcomer.flatten(), taken];
+            assert_each_once(&received, &queue.empty(), &[(1, 5)]);
+            queue.audit();
+            is_dead
+        });
+    }
+}
+
+#[test]
+fn who_repairs_dies_too() {
+    for point in [Point::MSG_SURVEYED, Point::MSG_CLEARED, Point::MSG_ORDERED] {
+        let name = format!("typed death: a repairer at {point:?}");
+        explore(&name, 3, Slices::End, move || {
+            let queue = Queue::new(3);
+            queue.direct(|queue, me| {
+                for message in [(1, 5), (2, 6), (3, 5)] {
+                    queue.send(me, message, Deadline::Passed).unwrap();
+                }
+            });
+            world::doom(DIRECTOR, Death::At(Point::MSG_ENDED), 1);
+            let first = thread::live(DIRECTOR, |me| {
+                queue.receive(me, Want::Lowest(9), Deadline::Passed)
+            });
+            assert!(first.is_none());
+            world::doom(1, Death::At(point), 1);
+            let receive = |by| move |queue: &Queue, me: &Thread| queue.receive(me, Any, by);
+            let victim = queue.spawn(1, receive(Deadline::Passed));
+            let bystander = queue.spawn(2, receive(LATER));
+            let mut found = Vec::from_iter(thread::join(victim).map(Result::unwrap));
+            found.push(alive(bystander).unwrap());
+            found.extend(queue.empty());
+            found.sort_unstable();
+            // The first victim had taken the first one.
+            assert_eq!(found, [(2, 6), (3, 5)]);
+            queue.audit();
+        });
+    }
+}
+
+#[test]
+fn who_repairs_wakes_everybody_beside_one_that_begins_to_wait() {
+    explore("typed death: waking everybody", 2, Slices::End, || {
+        let queue = Queue::new(1);
+        queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
+        world::doom(3, Death::At(Point::MSG_COPIED), 1);
+        let victim = thread::live(3, |me| queue.receive(me, Any, Deadline::Passed));
+        assert!(victim.is_none());
+        // One of them finds nothing, and is the first that ever takes a seat.
+        let receivers =
+            [1, 2].map(|tid| queue.spawn(tid, |queue, me| optional(queue.receive(me, Any, LATER))));
+        let received = receivers.map(alive);
+        assert_each_once(&received, &queue.empty(), &[(1, 5)]);
+        queue.audit();
+    });
+}

@@ -1,0 +1,357 @@
+//! What the models of System V queues are made of: a queue, threads that use it, and the account at the end.
+
+use super::stage::{DIRECTOR, Slices, explore};
+use crate::leases::{Holds, State};
+use crate::lock::SLICE;
+use crate::model::crash::step;
+use crate::model::thread::{self, Thread};
+use crate::model::typed::{LENGTH, Segment};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sysv_engine::order::{Shelf, Typed, Want};
+use crate::sysv_engine::segment::{Cell, Fixed};
+use crate::sysv_engine::{Batch, Call, Engine, Grip, Refused, Sink, Taken};
+use crate::waiters::{self, List, State as Word, Waiters};
+use loom::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A queue that threads share.
+#[derive(Clone)]
+pub(super) struct Queue(Arc<Engine>);
+
+/// A message: its number, its type.
+pub(super) type Message = (u64, i64);
+
+/// Bits of `mode`: who may do what.
+pub(super) const SEND: u32 = 0o222;
+pub(super) const RECEIVE: u32 = 0o444;
+
+/// What a call answers to who may not do what it asks for: EACCES.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    Denied,
+    By(Refused),
+}
+
+impl Queue {
+    /// See [`Segment::new`].
+    pub(super) fn new(messages: usize) -> Queue {
+        let segment = Segment::new(messages);
+        let mode = &segment.fixed().rights.mode;
+        mode.store(SEND | RECEIVE, Ordering::Relaxed);
+        Queue(Arc::new(Engine::new(segment)))
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.0
+    }
+
+    pub(super) fn fixed(&self) -> &Fixed {
+        self.0.segment().fixed()
+    }
+
+    /// Makes a call, judged as often as the engine wants it: as the library does.
+    fn call<T>(
+        &self,
+        me: &Thread,
+        needs: u32,
+        by: Deadline,
+        mut attempt: impl FnMut(&Call<'_>) -> Result<T, Refused>,
+    ) -> Result<T, Failed> {
+        step();
+        let mut call = Call::new(me, by);
+        loop {
+            let rights = &self.fixed().rights;
+            // Acquire and this order: who sees a version sees what it allows.
+            call.rights = rights.version.load(Ordering::Acquire);
+            if rights.mode.load(Ordering::Relaxed) & needs != needs {
+                return Err(Failed::Denied);
+            }
+            match attempt(&call) {
+                Err(Refused::Rejudge) => {}
+                other => return other.map_err(Failed::By),
+            }
+        }
+    }
+
+    pub(super) fn try_to_send(
+        &self,
+        me: &Thread,
+        (number, mtype): Message,
+        by: Deadline,
+    ) -> Result<(), Failed> {
+        let bytes = number.to_ne_bytes();
+        self.call(me, SEND, by, |call| self.0.send(call, mtype, &bytes))
+    }
+
+    pub(super) fn try_to_receive(
+        &self,
+        me: &Thread,
+        want: Want,
+        by: Deadline,
+    ) -> Result<Message, Failed> {
+        let mut buffer = [0; LENGTH];
+        let taken = self.call(me, RECEIVE, by, |call| {
+            self.0.receive(call, want, &mut buffer, false)
+        })?;
+        Ok(message(taken, buffer))
+    }
+
+    /// Sends where nobody changes the rights.
+    pub(super) fn send(&self, me: &Thread, message: Message, by: Deadline) -> Result<(), Refused> {
+        self.try_to_send(me, message, by).map_err(refused)
+    }
+
+    /// Receives where nobody changes the rights.
+    pub(super) fn receive(
+        &self,
+        me: &Thread,
+        want: Want,
+        by: Deadline,
+    ) -> Result<Message, Refused> {
+        self.try_to_receive(me, want, by).map_err(refused)
+    }
+
+    /// Changes who may do what, and how many messages fit: IPC_SET.
+    pub(super) fn change(&self, me: &Thread, mode: u32, messages: usize) -> Result<(), Refused> {
+        step();
+        let change = |fixed: &Fixed| {
+            let qbytes = (messages * LENGTH) as u64;
+            // Relaxed: under the lock; seen with the version by who looks without it.
+            fixed.rights.mode.store(mode, Ordering::Relaxed);
+            fixed.hub.capacity.store(qbytes, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        };
+        self.0.change(me, change).map(Result::unwrap)
+    }
+
+    /// Removes the queue: IPC_RMID.
+    pub(super) fn remove(&self, me: &Thread) -> Result<(), Refused> {
+        step();
+        self.0.remove(me, |_| Ok::<(), ()>(())).map(Result::unwrap)
+    }
+
+    /// Sends all of these or nothing.
+    pub(super) fn send_batch(
+        &self,
+        me: &Thread,
+        messages: &[Message],
+        by: Deadline,
+    ) -> Result<(), Refused> {
+        let letters = Letters(
+            messages
+                .iter()
+                .map(|&(number, mtype)| (number.to_ne_bytes(), mtype))
+                .collect(),
+        );
+        self.call(me, SEND, by, |call| self.0.send_batch(call, &letters))
+            .map_err(refused)
+    }
+
+    /// Receives up to so many messages.
+    pub(super) fn receive_batch(
+        &self,
+        me: &Thread,
+        most: usize,
+        by: Deadline,
+    ) -> Result<Vec<Message>, Refused> {
+        let mut basket = Basket::default();
+        let count = self
+            .call(me, RECEIVE, by, |call| {
+                self.0.receive_batch(call, Want::Any, most, &mut basket)
+            })
+            .map_err(refused)?;
+        assert_eq!(count, basket.messages.len());
+        Ok(basket.messages)
+    }
+
+    /// Leases a message, and reads it where it lies.
+    pub(super) fn lease(
+        &self,
+        me: &Thread,
+        want: Want,
+        by: Deadline,
+    ) -> Result<(Message, Grip), Refused> {
+        let grip = self
+            .call(me, RECEIVE, by, |call| self.0.lease(call, want))
+            .map_err(refused)?;
+        let (segment, mut buffer) = (self.0.segment(), [0; LENGTH]);
+        segment.copy_out(segment.cell(grip.slot)?, grip.len, &mut buffer)?;
+        Ok(((u64::from_ne_bytes(buffer), grip.mtype), grip))
+    }
+
+    /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
+    pub(super) fn empty(&self) -> Vec<Message> {
+        self.direct(|queue, me| {
+            let mut messages = Vec::new();
+            let mut slices = 2;
+            loop {
+                queue.let_holders_be_looked_at();
+                match queue.receive(me, Want::Any, Deadline::Passed) {
+                    Ok(message) => messages.push(message),
+                    Err(Refused::NotNow) if slices == 0 => return messages,
+                    Err(Refused::NotNow) => {
+                        slices -= 1;
+                        me.oversleep(SLICE);
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        })
+    }
+
+    /// Lets so much time pass for everybody that it is worth looking at the holders again.
+    fn let_holders_be_looked_at(&self) {
+        self.fixed().holding.look_after.store(0, Ordering::Relaxed);
+    }
+
+    /// Does something as the director.
+    pub(super) fn direct<T>(&self, work: impl FnOnce(&Queue, &Thread) -> T) -> T {
+        thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
+    }
+
+    /// Begins a thread that uses the queue.
+    pub(super) fn spawn<T: 'static>(
+        &self,
+        tid: u32,
+        life: impl FnOnce(&Queue, &Thread) -> T + 'static,
+    ) -> JoinHandle<Option<T>> {
+        let queue = self.clone();
+        thread::spawn(tid, move |me| life(&queue, me))
+    }
+
+    /// Whether somebody waits for a message.
+    pub(super) fn waits_for_message(&self) -> bool {
+        Waiters::of(self.0.segment()).len(List::Receivers) != 0
+    }
+
+    /// At the end, when nobody uses the queue any more and it is empty: it works, nobody is believed to wait, every slot
+    /// is free, and the counts agree with that.
+    pub(super) fn audit(&self) {
+        // Takes the lock, and so repairs what the dead have left.
+        let message = (u64::MAX, 1);
+        self.let_holders_be_looked_at();
+        self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());
+        assert_eq!(self.empty(), [message]);
+        let (segment, hub) = (self.0.segment(), &self.fixed().hub);
+        let waiters = Waiters::of(segment);
+        for list in [List::Receivers, List::Offered, List::Senders] {
+            assert_eq!(waiters.len(list), 0, "{list:?}");
+        }
+        for (index, node) in waiters.all() {
+            let word = waiters::state(node);
+            assert_eq!(List::of(node), List::None, "node {index}: {word:?}");
+            assert!(
+                !matches!(word, Word::Waiting | Word::Settled)
+                    || thread::is_dead(0, node.tid.get(), 0)
+            );
+        }
+        assert_eq!(Typed::of(segment).first(Want::Any), Ok(None));
+        let counts = [&hub.bytes, &hub.held, &hub.held_bytes];
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [0; 3]);
+        assert_eq!(hub.messages.load(Ordering::Relaxed), 0);
+        assert!(
+            Holds::of(segment)
+                .all()
+                .all(|(_, hold)| State::of(hold) == State::Free)
+        );
+        self.audit_slots();
+        assert!(!self.fixed().header.damage.is_noted());
+    }
+
+    fn audit_slots(&self) {
+        let (segment, hub) = (self.0.segment(), &self.fixed().hub);
+        let mut lists = vec![0; hub.used.get() as usize];
+        let mut link = hub.free.get();
+        while let Some(slot) = link.checked_sub(1) {
+            lists[slot as usize] += 1;
+            assert_eq!(lists[slot as usize], 1, "slot {slot} is free twice");
+            link = segment.place(slot).unwrap().next.get();
+        }
+        for (slot, &lists) in lists.iter().enumerate() {
+            let is_queued = segment.cell(slot as u32).is_ok_and(Cell::is_queued);
+            assert_eq!((lists, is_queued), (1, false), "slot {slot}");
+        }
+    }
+}
+
+/// Messages of a batch, their numbers as bytes.
+struct Letters(Vec<([u8; LENGTH], i64)>);
+
+impl Batch for Letters {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn at(&self, index: usize) -> (i64, &[u8]) {
+        let (bytes, mtype) = &self.0[index];
+        (*mtype, bytes)
+    }
+}
+
+/// Received messages.
+#[derive(Default)]
+struct Basket {
+    room: [u8; LENGTH],
+    messages: Vec<Message>,
+}
+
+impl Sink for Basket {
+    fn place(&mut self, _: usize) -> Option<&mut [u8]> {
+        Some(&mut self.room)
+    }
+
+    fn taken(&mut self, taken: Taken) {
+        self.messages.push(message(taken, self.room));
+    }
+}
+
+fn message(taken: Taken, buffer: [u8; LENGTH]) -> Message {
+    assert_eq!(taken.len, LENGTH);
+    (u64::from_ne_bytes(buffer), taken.mtype)
+}
+
+fn refused(failed: Failed) -> Refused {
+    match failed {
+        Failed::By(refused) => refused,
+        Failed::Denied => panic!("nobody forbade it"),
+    }
+}
+
+/// Explores a model with a death that has to happen in one execution at least; the model says whether it did.
+pub(super) fn explore_death(
+    name: &str,
+    preemptions: usize,
+    model: impl Fn() -> bool + Send + Sync + 'static,
+) {
+    let has_died = Arc::new(AtomicBool::new(false));
+    let died = Arc::clone(&has_died);
+    explore(name, preemptions, Slices::End, move || {
+        if model() {
+            died.store(true, Ordering::Relaxed);
+        }
+    });
+    let has_died = has_died.load(Ordering::Relaxed);
+    assert!(has_died, "{name}: the point is never reached");
+}
+
+/// A message, or that there was none.
+pub(super) fn optional(result: Result<Message, Refused>) -> Option<Message> {
+    match result {
+        Ok(message) => Some(message),
+        Err(Refused::NotNow | Refused::TimedOut) => None,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// What was received by anybody, and what is left: each message once.
+pub(super) fn assert_each_once(
+    received: &[Option<Message>],
+    left: &[Message],
+    expected: &[Message],
+) {
+    let mut all: Vec<_> = received.iter().flatten().chain(left).copied().collect();
+    all.sort_unstable();
+    assert_eq!(all, expected);
+}

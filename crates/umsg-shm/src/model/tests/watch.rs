@@ -1,0 +1,353 @@
+//! Polling: what a queue's doorbell shows while others send and receive, begin to poll, and die.
+//!
+//! What is shown at the end is what there is. What can be done is shown, whoever has died; and who is shown that something can be done, and
+//! does not wait, can do it.
+//!
+//! | a defect | what it leads to here |
+//! |---|---|
+//! | a sender does not look under its lock whether somebody polls, or who begins to poll borrows no sender lock | a message is not shown |
+//! | what becomes possible is shown after it is | who dies in between leaves a message, or room, that is not shown |
+//! | who asked for every edge is told of a message after it is sent | who dies in between leaves a message that was not told |
+//! | who receives does not wait for a sender that is ringing | a message that was shown can't be received |
+
+use super::stage::{LATER, Queue, Slices, alive, explore};
+use super::typed_stage;
+use crate::crash::Point;
+use crate::doorbell::{LEVELS, MESSAGES, ROOM};
+use crate::model::doorbell::Doorbell;
+use crate::model::thread;
+use crate::model::world::{self, Death};
+use crate::posix_engine::WATCHED;
+use crate::sync::{Ordering, spin_hint};
+use crate::sys::clock::Deadline;
+use crate::sysv_engine::order::Want;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A queue that is polled, of two messages at most.
+fn watched(messages: usize) -> Queue {
+    let queue = Queue::new(2, 2);
+    queue.direct(|queue, me| {
+        for number in 0..messages {
+            let message = (number as u64, 0);
+            queue.send(me, message, Deadline::Passed).unwrap();
+        }
+        queue.engine().watch(me, LEVELS).unwrap();
+    });
+    queue
+}
+
+fn shows(queue: &Queue) -> (bool, bool) {
+    queue.engine().doorbell().shows()
+}
+
+/// Waits until a doorbell shows what is wanted.
+fn poll(doorbell: &Doorbell, ready: impl Fn((bool, bool)) -> bool) {
+    while !ready(doorbell.shows()) {
+        spin_hint();
+    }
+}
+
+#[test]
+fn who_begins_to_poll_is_shown_a_message_that_is_sent_meanwhile() {
+    explore("watch: begins beside a send", 3, Slices::Endless, || {
+        let queue = Queue::new(1, 1);
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        queue.direct(|queue, me| queue.engine().watch(me, LEVELS).unwrap());
+        alive(sender).unwrap();
+        assert_eq!(shows(&queue), (true, false));
+        assert_eq!(queue.empty(), [(1, 0)]);
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
+#[test]
+fn what_is_shown_is_what_there_is() {
+    explore("watch: two threads", 2, Slices::Endless, || {
+        let queue = watched(1);
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        let received = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
+        alive(sender).unwrap();
+        assert_eq!(received, Ok((0, 0)));
+        assert_eq!(shows(&queue), (true, true));
+        assert_eq!(queue.empty(), [(1, 0)]);
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_message_that_is_shown_can_be_received() {
+    explore("watch: shown and received", 2, Slices::Endless, || {
+        let queue = watched(0);
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        queue.direct(|queue, me| {
+            poll(queue.engine().doorbell(), |(message, _)| message);
+            assert_eq!(queue.receive(me, Deadline::Passed), Ok((1, 0)));
+        });
+        alive(sender).unwrap();
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
+#[test]
+fn room_that_is_shown_can_be_used() {
+    explore("watch: shown and sent", 2, Slices::Endless, || {
+        let queue = watched(2);
+        let receiver = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Never));
+        queue.direct(|queue, me| {
+            poll(queue.engine().doorbell(), |(_, room)| room);
+            assert_eq!(queue.send(me, (2, 0), Deadline::Passed), Ok(()));
+        });
+        assert_eq!(alive(receiver), Ok((0, 0)));
+        assert_eq!(shows(&queue), (true, false));
+        assert_eq!(queue.empty(), [(1, 0), (2, 0)]);
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_message_for_a_blocked_receiver_is_not_shown() {
+    explore("watch: a hand-over", 2, Slices::Endless, || {
+        let queue = watched(0);
+        let receiver = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Never));
+        queue.direct(|queue, me| {
+            let attention = &queue.engine().segment().fixed().board.attention;
+            while attention.load(Ordering::Relaxed) & crate::posix_engine::RECEIVERS == 0 {
+                spin_hint();
+            }
+            queue.send(me, (1, 0), Deadline::Passed).unwrap();
+            assert_eq!(shows(queue), (false, true));
+        });
+        assert_eq!(alive(receiver), Ok((1, 0)));
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
+#[test]
+fn nobody_rings_when_nobody_polls_any_more() {
+    explore("watch: forgotten", 2, Slices::Endless, || {
+        let queue = watched(0);
+        queue.engine().doorbell().leave();
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        let received = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
+        alive(sender).unwrap();
+        assert_eq!(queue.empty().len(), usize::from(received.is_err()));
+        let attention = &queue.engine().segment().fixed().board.attention;
+        assert_eq!(attention.load(Ordering::Relaxed) & WATCHED, 0);
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_message_that_is_sent_after_the_doorbell_is_gone_is_shown_to_the_next_poller() {
+    explore("watch: gone", 2, Slices::Endless, || {
+        let queue = watched(0);
+        queue.engine().doorbell().set_gone(true);
+        let sender = queue.spawn(1, |queue, me| {
+            queue.send(me, (1, 0), Deadline::Never)?;
+            queue.send(me, (2, 0), Deadline::Never)
+        });
+        queue.direct(|queue, me| {
+            // Between the two, another FIFO is made under the locks.
+            queue.engine().watch_anew(me, LEVELS).unwrap();
+        });
+        alive(sender).unwrap();
+        assert_eq!(shows(&queue), (true, false));
+        assert_eq!(queue.empty(), [(1, 0), (2, 0)]);
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
+/// Where a ringer dies.
+const POINTS: [Point; 4] = [
+    Point::BELL_BEGUN,
+    Point::BELL_RUNG,
+    Point::BELL_FORETOLD,
+    Point::BELL_SETTLED,
+];
+
+/// Explores the death of thread 1 at each point that it passes; answers are checked by `play`, which says whether it died.
+fn dies_at(name: &str, points: &[Point], play: fn() -> bool) {
+    for &point in points {
+        let died_once = Arc::new(AtomicBool::new(false));
+        for nth in [1, 2] {
+            let died = Arc::clone(&died_once);
+            let name = format!("watch: {name} dies at {point:?}, {nth}");
+            explore(&name, 1, Slices::End, move || {
+                world::doom(1, Death::At(point), nth);
+                if play() {
+                    died.store(true, Relaxed);
+                }
+            });
+        }
+        assert!(died_once.load(Relaxed), "{name}: nobody comes by {point:?}");
+    }
+}
+
+#[test]
+fn a_sender_that_dies_leaves_no_message_that_is_not_shown() {
+    let also = [
+        Point::SEND_FILLED,
+        Point::SEND_PUBLISHED,
+        Point::SEND_COUNTED,
+    ];
+    let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
+    dies_at("a sender", &points, || {
+        let queue = watched(0);
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        let died = thread::join(sender).is_none();
+        let shown = shows(&queue);
+        let left = queue.empty();
+        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+        died
+    });
+}
+
+#[test]
+fn a_sender_that_dies_has_told_of_its_message_who_asked_for_every_edge() {
+    let points: Vec<Point> = [Point::SEND_PUBLISHED, Point::SEND_COUNTED]
+        .into_iter()
+        .chain(POINTS)
+        .collect();
+    dies_at("a sender beside messages", &points, || {
+        let queue = Queue::new(4, 4);
+        let before = queue.direct(|queue, me| {
+            queue.send(me, (0, 0), Deadline::Passed).unwrap();
+            let engine = queue.engine();
+            engine.watch(me, LEVELS | MESSAGES | ROOM).unwrap();
+            engine.doorbell().nudges()
+        });
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        let died = thread::join(sender).is_none();
+        let is_told = queue.engine().doorbell().nudges() > before;
+        let left = queue.empty();
+        assert!(left.len() == 1 || is_told, "{left:?}");
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+        died
+    });
+}
+
+#[test]
+fn a_receiver_that_dies_leaves_no_room_that_is_not_shown() {
+    let also = [Point::RECEIVE_TAKEN, Point::RECEIVE_FREED];
+    let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
+    dies_at("a receiver", &points, || {
+        let queue = watched(2);
+        let receiver = queue.spawn(1, |queue, me| queue.receive(me, LATER));
+        let died = thread::join(receiver).is_none();
+        let shown = shows(&queue);
+        let left = queue.empty();
+        assert!(left.len() == 2 || shown.1, "{left:?} and {shown:?}");
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+        died
+    });
+}
+
+#[test]
+fn who_dies_repairing_after_a_ringer_leaves_nothing_that_is_not_shown() {
+    let repair = [Point::REPAIR_SURVEYED, Point::REPAIR_FREED];
+    let points: Vec<Point> = repair.into_iter().chain([Point::BELL_RUNG]).collect();
+    dies_at("who repairs after a ringer", &points, || {
+        let queue = watched(0);
+        world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
+        assert!(thread::live(3, |me| queue.send(me, (1, 0), Deadline::Passed)).is_none());
+        let second = queue.spawn(1, |queue, me| {
+            // Each of them rings.
+            queue.send(me, (2, 0), LATER).unwrap();
+            let _ = queue.receive(me, Deadline::Passed);
+        });
+        let died = thread::join(second).is_none();
+        let shown = shows(&queue);
+        let left = queue.empty();
+        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+        died
+    });
+}
+
+/// As [`watched`], a System V queue.
+fn watched_typed(messages: usize) -> typed_stage::Queue {
+    let queue = typed_stage::Queue::new(2);
+    queue.direct(|queue, me| {
+        for number in 0..messages {
+            let message = (number as u64, 1);
+            queue.send(me, message, Deadline::Passed).unwrap();
+        }
+        queue.engine().watch(me, LEVELS).unwrap();
+    });
+    queue
+}
+
+#[test]
+fn a_message_of_a_system_v_queue_that_is_shown_can_be_received() {
+    explore(
+        "watch: shown and received, typed",
+        2,
+        Slices::Endless,
+        || {
+            let queue = watched_typed(0);
+            let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 1), Deadline::Never));
+            queue.direct(|queue, me| {
+                poll(queue.engine().doorbell(), |(message, _)| message);
+                assert_eq!(queue.receive(me, Want::Any, Deadline::Passed), Ok((1, 1)));
+            });
+            alive(sender).unwrap();
+            assert_eq!(queue.engine().doorbell().shows(), (false, true));
+            queue.audit();
+        },
+    );
+}
+
+#[test]
+fn who_dies_sending_to_a_system_v_queue_leaves_no_message_that_is_not_shown() {
+    let also = [Point::MSG_FILLED, Point::MSG_SENT, Point::MSG_LINKED];
+    let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
+    dies_at("a typed sender", &points, || {
+        let queue = watched_typed(0);
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 1), Deadline::Never));
+        let died = thread::join(sender).is_none();
+        let shown = queue.engine().doorbell().shows();
+        let left = queue.empty();
+        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+        assert_eq!(queue.engine().doorbell().shows(), (false, true));
+        queue.audit();
+        died
+    });
+}
+
+#[test]
+fn who_dies_repairing_a_system_v_queue_leaves_nothing_that_is_not_shown() {
+    let points = [
+        Point::MSG_SURVEYED,
+        Point::MSG_CLEARED,
+        Point::MSG_ORDERED,
+        Point::BELL_RUNG,
+    ];
+    dies_at("who repairs after a typed ringer", &points, || {
+        let queue = watched_typed(0);
+        world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
+        assert!(thread::live(3, |me| queue.send(me, (1, 1), Deadline::Passed)).is_none());
+        let second = queue.spawn(1, |queue, me| {
+            // Each of them rings.
+            queue.send(me, (2, 1), LATER).unwrap();
+            let _ = queue.receive(me, Want::Any, Deadline::Passed);
+        });
+        let died = thread::join(second).is_none();
+        let shown = queue.engine().doorbell().shows();
+        let left = queue.empty();
+        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+        assert_eq!(queue.engine().doorbell().shows(), (false, true));
+        queue.audit();
+        died
+    });
+}

@@ -1,0 +1,277 @@
+//! A thread of a model: its id, its time, the word that it has named to the kernel.
+
+use super::futex::Named;
+use super::world::{self, World};
+use crate::lock::{OWNER_DIED, TID, WAITERS};
+use crate::sync::Futex;
+use crate::sys::liveness::Lives;
+use crate::sys::thread::{Bereaved, Interruptions, Stall, TakenUp};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::null;
+
+/// The time at which every thread begins, in nanoseconds.
+pub const BEGINNING: u64 = 1;
+
+/// What a thread had named to the kernel before it named a word of ours.
+#[derive(Clone, Copy)]
+pub struct Outer(Named);
+
+/// In a model there are no handlers.
+pub fn do_all_handlers_defer() -> bool {
+    false
+}
+
+/// Critical sections that a thread is in.
+#[derive(Default)]
+pub struct Depth(Cell<u32>);
+
+impl Depth {
+    pub fn enter(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    pub fn leave(&self) {
+        self.0
+            .set(self.0.get().checked_sub(1).expect("a section to leave"));
+    }
+}
+
+/// See the module.
+pub struct Thread {
+    tid: u32,
+    pub(super) now: Cell<u64>,
+    pub critical: Depth,
+    pub interruptions: Interruptions,
+    pub taken_up: TakenUp,
+    pub stall: Stall,
+    pub bereaved: Bereaved,
+    /// The id of its process, in what the process's PID namespace is to the queue: see [`live_in`].
+    pid: u32,
+    stray: bool,
+    named: Cell<Named>,
+}
+
+loom::thread_local! {
+    /// The thread that is running.
+    static CURRENT: Cell<*const Thread> = Cell::new(null());
+}
+
+/// The panic with which a thread leaves the operation in which it dies.
+struct Died;
+
+/// The calling thread, if it is one of a model's.
+pub(super) fn with_current<T>(work: impl FnOnce(Option<&Thread>) -> T) -> T {
+    let current = CURRENT.with(Cell::get);
+    // SAFETY: `live` sets the pointer to a thread on its own stack and takes it back before that is gone.
+    work(unsafe { current.as_ref() })
+}
+
+/// Begins a thread of the model. Its result is None if it dies.
+pub fn spawn<T: 'static>(
+    tid: u32,
+    life: impl FnOnce(&Thread) -> T + 'static,
+) -> loom::thread::JoinHandle<Option<T>> {
+    spawn_in(tid, tid, false, life)
+}
+
+/// As [`spawn`], in a process of its own: see [`live_in`].
+pub fn spawn_in<T: 'static>(
+    tid: u32,
+    pid: u32,
+    stray: bool,
+    life: impl FnOnce(&Thread) -> T + 'static,
+) -> loom::thread::JoinHandle<Option<T>> {
+    world::with(|world| world.living += 1);
+    loom::thread::spawn(move || {
+        let result = live_in(tid, pid, stray, life);
+        world::with(World::leave);
+        result
+    })
+}
+
+/// Waits for the end of a thread. None if it died.
+pub fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> {
+    world::with(World::leave);
+    let result = thread.join().expect("a panic would have ended the model");
+    world::with(|world| world.living += 1);
+    result
+}
+
+/// Does something as a thread of the model, on the thread of loom that runs the model and is counted already.
+pub fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
+    live_in(tid, tid, false, life)
+}
+
+/// As [`live`], in a process that has `pid` for a number and for a life, and may be in another PID namespace than the queue's home.
+pub fn live_in<T>(tid: u32, pid: u32, stray: bool, life: impl FnOnce(&Thread) -> T) -> Option<T> {
+    let thread = Thread {
+        tid,
+        now: Cell::new(BEGINNING),
+        critical: Depth::default(),
+        interruptions: Interruptions::none(),
+        taken_up: TakenUp::none(),
+        stall: Stall::none(),
+        bereaved: Bereaved::none(),
+        pid,
+        stray,
+        named: Cell::new(Named::Nothing),
+    };
+    CURRENT.with(|current| current.set(&raw const thread));
+    let outcome = catch_unwind(AssertUnwindSafe(|| life(&thread)));
+    match outcome {
+        Ok(result) => {
+            CURRENT.with(|current| current.set(null()));
+            assert_eq!(thread.critical.0.get(), 0, "left a critical section open");
+            let is_named = !matches!(thread.named.get(), Named::Nothing);
+            assert!(!is_named, "left a word named");
+            Some(result)
+        }
+        Err(panic) if panic.is::<Died>() => {
+            CURRENT.with(|current| current.set(null()));
+            None
+        }
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+impl Thread {
+    pub fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub fn owner(&self) -> u64 {
+        u64::from(self.tid) | u64::from(self.pid) << 32
+    }
+
+    pub fn is_stray(&self) -> bool {
+        self.stray
+    }
+
+    pub fn birth(&self) -> u64 {
+        u64::from(self.tid)
+    }
+
+    pub fn named(&self) -> Outer {
+        Outer(self.named.get())
+    }
+
+    pub fn rename(&self, word: &impl Futex) {
+        self.named.set(word.named());
+    }
+
+    pub fn unname(&self, outer: Outer) {
+        self.named.set(outer.0);
+    }
+
+    /// Lets time pass, for this thread alone.
+    pub fn oversleep(&self, nanoseconds: u64) {
+        self.now.set(self.now.get() + nanoseconds);
+    }
+
+    /// Dies: the kernel marks the word that is named, then the stack is left.
+    pub fn die(&self) -> ! {
+        exit_robust_list(self.named.get(), self.tid);
+        world::end(self.pid);
+        resume_unwind(Box::new(Died));
+    }
+}
+
+/// What the kernel does to the word that a dead thread has named: linux/kernel/futex/core.c, `handle_futex_death`.
+fn exit_robust_list(word: Named, tid: u32) {
+    if matches!(word, Named::Nothing) {
+        return;
+    }
+    let mut now = word.read();
+    loop {
+        if now == 0 {
+            super::futex::wake_unless_dead(word, 1);
+            return;
+        }
+        if now & TID != tid {
+            return;
+        }
+        match word.replace(now, now & WAITERS | OWNER_DIED) {
+            Ok(()) if now & WAITERS != 0 => {
+                super::futex::wake_unless_dead(word, 1);
+                return;
+            }
+            Ok(()) => return,
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// Whether the thread has died.
+pub fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
+    world::has_died(tid)
+}
+
+/// Where the thread that asks lives: at home unless it says that it is a stray.
+pub fn here() -> u64 {
+    0
+}
+
+/// See [`Thread::is_stray`].
+pub fn is_stray() -> bool {
+    with_current(|me| me.is_some_and(Thread::is_stray))
+}
+
+/// The lives of a model: a process's number is that of its life.
+pub struct Processes;
+
+impl Lives for Processes {
+    fn own(&self) -> u32 {
+        with_current(|me| me.map_or(0, Thread::pid))
+    }
+
+    fn is_over(&self, life: u32) -> bool {
+        life == 0 || world::is_over(life)
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
+    fn is_home(&self) -> bool {
+        !is_stray()
+    }
+
+    fn is_plain(&self) -> bool {
+        false
+    }
+}
+
+/// Each thread of a model is a process of its own.
+pub fn is_process_dead(pid: u32, _birth: u64) -> bool {
+    world::has_died(pid)
+}
+
+/// Nobody is stopped.
+pub fn is_process_stopped(_pid: u32) -> bool {
+    false
+}
+
+/// One user.
+pub fn real_user(_pid: u32) -> u32 {
+    0
+}
+
+/// See [`real_user`]: there is one process.
+pub fn own_user(_pid: u32) -> Option<u32> {
+    Some(0)
+}
+
+/// See [`is_process_dead`].
+pub fn birth(pid: u32) -> u64 {
+    u64::from(pid)
+}
+
+/// All threads of a model have one rank.
+pub fn rank(_tid: u32) -> u32 {
+    120
+}

@@ -1,0 +1,165 @@
+//! What the kernel of a model knows: who lives, who sleeps, who is going to die.
+//!
+//! None of it is loom's: loom switches threads only inside of its own operations, so whatever lies between two of
+//! these happens at once, as inside a kernel. All threads of a model run on one thread of the system, which therefore
+//! can hold the world in its local storage.
+
+use crate::crash::Point;
+use crate::sync::{AtomicU32, Ordering};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Where a thread dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// At a crash point.
+    At(Point),
+    /// On the way into the kernel to wake somebody.
+    Waking,
+}
+
+/// A thread's death that is going to happen.
+#[derive(Clone, Copy, Debug)]
+struct Doom {
+    tid: u32,
+    death: Death,
+    /// How many times the thread has to come by until it dies; 1 for the first time.
+    nth: u32,
+}
+
+/// A thread that sleeps on a word.
+pub(super) struct Sleeper {
+    pub(super) tid: u32,
+    pub(super) address: usize,
+    pub(super) thread: loom::thread::Thread,
+    /// It asked for an end of its sleep.
+    pub(super) timed: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct World {
+    /// Whether a sleep ends with its slice, when nobody is awake. If not, a wake-up that was lost is a deadlock.
+    pub(super) slices: bool,
+    /// How many slices have ended.
+    pub(super) ended: u32,
+    /// Threads that were begun, are not over, and do not just wait for others to be over.
+    pub(super) living: usize,
+    /// Longest asleep first.
+    pub(super) sleepers: Vec<Sleeper>,
+    /// Whose sleep was ended by a slice and who does not know yet.
+    pub(super) overslept: Vec<u32>,
+    /// Whose next sleep is ended by a signal.
+    pub(super) interrupted: Vec<u32>,
+    pub(super) dead: Vec<u32>,
+    /// See [`super::crash`].
+    pub(super) turnstile: Option<Arc<AtomicU32>>,
+    /// Changed by each death: what a thread has done comes before the end of its life.
+    pub(super) ends: Option<Arc<AtomicU32>>,
+    dooms: Vec<Doom>,
+}
+
+thread_local! {
+    static WORLD: RefCell<World> = RefCell::default();
+}
+
+/// Slices that may end in one execution: beyond, nobody goes on although time passes.
+const PATIENCE: u32 = 40;
+
+/// Looks at the world, or changes it.
+pub(super) fn with<T>(work: impl FnOnce(&mut World) -> T) -> T {
+    WORLD.with_borrow_mut(work)
+}
+
+/// A new world, at the beginning of an execution.
+pub fn begin(slices: bool) {
+    with(|world| {
+        *world = World {
+            slices,
+            // The thread that runs the model.
+            living: 1,
+            turnstile: Some(Arc::new(AtomicU32::new(0))),
+            ends: Some(Arc::new(AtomicU32::new(0))),
+            ..World::default()
+        };
+    });
+}
+
+/// Lets a thread die when it comes by there for the `nth` time.
+pub fn doom(tid: u32, death: Death, nth: u32) {
+    with(|world| world.dooms.push(Doom { tid, death, nth }));
+}
+
+/// Lets a signal handler run when the thread goes to sleep next: as a time-out that comes at once, it stands for one at
+/// any moment.
+pub fn interrupt(tid: u32) {
+    with(|world| world.interrupted.push(tid));
+}
+
+/// The life of a process ends.
+pub(super) fn end(life: u32) {
+    if let Some(ends) = with(|world| world.ends.clone()) {
+        // Release: what the process did comes before.
+        ends.fetch_add(1, Ordering::Release);
+    }
+    with(|world| world.dead.push(life));
+}
+
+/// Whether the life of a process is over.
+pub(super) fn is_over(life: u32) -> bool {
+    if let Some(ends) = with(|world| world.ends.clone()) {
+        // Acquire: pairs with the release in `end`. Adding nothing reads the newest value.
+        ends.fetch_add(0, Ordering::Acquire);
+    }
+    has_died(life)
+}
+
+/// Whether the thread has died.
+pub fn has_died(tid: u32) -> bool {
+    with(|world| world.dead.contains(&tid))
+}
+
+impl World {
+    /// Whether a thread that comes by somewhere dies there.
+    pub(super) fn strikes(&mut self, tid: u32, death: Death) -> bool {
+        let Some(index) = self
+            .dooms
+            .iter()
+            .position(|doom| doom.tid == tid && doom.death == death)
+        else {
+            return false;
+        };
+        self.dooms[index].nth -= 1;
+        if self.dooms[index].nth != 0 {
+            return false;
+        }
+        self.dooms.swap_remove(index);
+        true
+    }
+
+    /// A thread is over, or waits for others to be over.
+    pub(super) fn leave(&mut self) {
+        self.living -= 1;
+        self.pass_time();
+    }
+
+    /// If nobody is awake, time passes: the one who has slept longest looks up.
+    pub(super) fn pass_time(&mut self) {
+        if !self.slices || self.sleepers.len() < self.living {
+            return;
+        }
+        let Some(index) = self.sleepers.iter().position(|sleeper| sleeper.timed) else {
+            return;
+        };
+        self.ended += 1;
+        assert!(
+            self.ended < PATIENCE,
+            "time passes and nobody gets any further"
+        );
+        let sleeper = self.sleepers.remove(index);
+        self.overslept.push(sleeper.tid);
+        if sleeper.thread.id() != loom::thread::current().id() {
+            sleeper.thread.unpark();
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Which stored messages come next, so that their cells are on the way from memory before they are asked for.
+//!
+//! A drain of messages of mixed priorities jumps through the cells. Walking the order ahead of each receive costs more than
+//! it saves; so a handle remembers the messages that it has fetched, and each receive walks one further.
+//!
+//! ```text
+//! received    next: the expected ones, fetched already    walked to now
+//!    9           8      8      5                              2
+//! ```
+//!
+//! Everything here is a guess: others receive as well, and better messages come in between. A wrong one costs a line fetched in vain.
+
+use crate::posix_engine::Priorities;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// How many messages ahead are fetched. Memory takes as long as two or three receives.
+const AHEAD: usize = 4;
+/// There is no such message.
+const NONE: u64 = u64::MAX;
+
+/// The messages that a handle expects. Private to the process; used under the receiver lock. On lines of its own, as
+/// [`Pacing`](crate::waiters::pacing::Pacing) is.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Expected {
+    /// In a circle: priority and slot of each.
+    places: [AtomicU64; AHEAD],
+    /// Which of them is next.
+    next: AtomicU32,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Expected {
+            places: [const { AtomicU64::new(NONE) }; AHEAD],
+            next: AtomicU32::new(0),
+        }
+    }
+}
+
+// Relaxed throughout: guesses of one process, under a lock.
+impl Expected {
+    /// Takes note that the message of a slot is received, which is still in the order, and fetches one that comes later.
+    #[inline(always)]
+    pub(super) fn received(
+        &self,
+        order: &Priorities<'_>,
+        key: usize,
+        slot: u32,
+        fetch: impl Fn(u32) + Copy,
+    ) {
+        let (next, got) = (self.next.load(Relaxed) as usize % AHEAD, pack(key, slot));
+        if self.places[next].load(Relaxed) == got {
+            self.walk_on(order, next, fetch);
+        } else {
+            self.find_again(order, next, got, fetch);
+        }
+    }
+
+    /// The one that was expected next has come: another one comes in its place, behind the last.
+    #[inline(always)]
+    fn walk_on(&self, order: &Priorities<'_>, next: usize, fetch: impl Fn(u32)) {
+        let last = self.places[(next + AHEAD - 1) % AHEAD].load(Relaxed);
+        let place = step(order, last);
+        self.places[next].store(place, Relaxed);
+        self.next.store(((next + 1) % AHEAD) as u32, Relaxed);
+        if place != NONE {
+            fetch(place as u32);
+        }
+    }
+
+    /// Another one has come: others received those before it, or it is better than they, or nothing is as it was.
+    fn find_again(
+        &self,
+        order: &Priorities<'_>,
+        next: usize,
+        got: u64,
+        fetch: impl Fn(u32) + Copy,
+    ) {
+        let expected = |ahead: usize| (next + ahead) % AHEAD;
+        let gone = (1..AHEAD).find(|&ahead| self.places[expected(ahead)].load(Relaxed) == got);
+        match gone {
+            Some(gone) => (0..=gone).for_each(|ahead| self.walk_on(order, expected(ahead), fetch)),
+            None if step(order, got) == self.places[next].load(Relaxed) => {}
+            None => self.begin(order, got, fetch),
+        }
+    }
+
+    /// Expects those behind a message.
+    #[cold]
+    fn begin(&self, order: &Priorities<'_>, mut place: u64, fetch: impl Fn(u32)) {
+        for expected in &self.places {
+            place = step(order, place);
+            expected.store(place, Relaxed);
+            if place != NONE {
+                fetch(place as u32);
+            }
+        }
+        self.next.store(0, Relaxed);
+    }
+}
+
+#[inline(always)]
+fn pack(key: usize, slot: u32) -> u64 {
+    (key as u64) << 32 | u64::from(slot)
+}
+
+/// The message behind another in the order of delivery, [`NONE`] behind the last one.
+#[inline(always)]
+fn step(order: &Priorities<'_>, place: u64) -> u64 {
+    if place == NONE {
+        return NONE;
+    }
+    let (key, slot) = ((place >> 32) as usize, place as u32);
+    if let Ok(Some(next)) = order.after(key, slot) {
+        return pack(key, next);
+    }
+    let behind = order.next_below(key);
+    behind
+        .and_then(|lower| Some(pack(lower, order.first(lower).ok()?)))
+        .unwrap_or(NONE)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::segment::{Segment, testing};
+    use std::cell::RefCell;
+
+    /// A store, and what was fetched of it.
+    struct Store {
+        segment: Segment,
+        expected: Expected,
+        fetched: RefCell<Vec<u32>>,
+    }
+
+    impl Store {
+        fn of(priorities: &[usize]) -> Self {
+            let store = Store {
+                segment: testing::segment(64, 8),
+                expected: Expected::default(),
+                fetched: RefCell::default(),
+            };
+            for (slot, &priority) in priorities.iter().enumerate() {
+                store.add(priority, slot as u32);
+            }
+            store
+        }
+
+        fn add(&self, priority: usize, slot: u32) {
+            Priorities::of(&self.segment)
+                .push_back(priority, slot)
+                .unwrap();
+        }
+
+        /// Receives the next message; answers its slot, and whether it had been fetched.
+        fn receive(&self) -> (u32, bool) {
+            let order = Priorities::of(&self.segment);
+            let priority = order.highest().unwrap();
+            let slot = order.first(priority).unwrap();
+            let was_fetched = self.fetched.borrow().contains(&slot);
+            let fetch = |slot| self.fetched.borrow_mut().push(slot);
+            self.expected.received(&order, priority, slot, fetch);
+            order.pop(priority).unwrap();
+            (slot, was_fetched)
+        }
+
+        fn drain(&self) -> Vec<(u32, bool)> {
+            let order = Priorities::of(&self.segment);
+            std::iter::from_fn(|| order.highest().map(|_| self.receive())).collect()
+        }
+    }
+
+    #[test]
+    fn every_message_but_the_first_is_fetched_once_before_it_is_received() {
+        let store = Store::of(&[3, 900, 7, 7, 30_000, 0, 900, 7, 64, 63]);
+        let expected = [4, 1, 6, 8, 9, 2, 3, 7, 0, 5];
+        let expected = expected.map(|slot| (slot, slot != 4));
+        assert_eq!(store.drain(), expected);
+        let mut fetched = store.fetched.into_inner();
+        fetched.sort_unstable();
+        assert_eq!(fetched, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_better_message_that_comes_in_between_does_not_spoil_what_was_fetched() {
+        let store = Store::of(&[50, 40, 30, 20, 10, 5, 4]);
+        assert_eq!(store.receive(), (0, false));
+        for (slot, better) in [(60, 100), (61, 45), (62, 44)] {
+            store.add(better, slot);
+            assert_eq!(store.receive(), (slot, false));
+        }
+        for slot in 1..7 {
+            assert_eq!(store.receive(), (slot, true));
+        }
+    }
+
+    #[test]
+    fn a_handle_begins_anew_when_many_better_ones_have_come() {
+        let store = Store::of(&[3, 2, 1]);
+        store.receive();
+        for slot in 10..40 {
+            store.add(1000 - slot as usize, slot);
+        }
+        assert_eq!(store.receive(), (10, false));
+        for slot in 11..40 {
+            assert_eq!(store.receive(), (slot, true));
+        }
+    }
+
+    #[test]
+    fn who_takes_turns_with_another_receiver_finds_its_messages_fetched() {
+        let store = Store::of(&[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        let order = Priorities::of(&store.segment);
+        assert_eq!(store.receive(), (0, false));
+        for turn in 0..4 {
+            order.pop(8 - 2 * turn).unwrap();
+            assert_eq!(store.receive(), (2 * turn as u32 + 2, true));
+        }
+        // Each was fetched once.
+        assert_eq!(store.fetched.borrow().len(), 9);
+    }
+
+    #[test]
+    fn a_handle_begins_anew_when_others_have_received_what_it_expected() {
+        let store = Store::of(&[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        store.receive();
+        let order = Priorities::of(&store.segment);
+        for taken in [8, 7, 6, 5, 4, 3] {
+            order.pop(taken).unwrap();
+        }
+        assert_eq!(store.receive(), (7, false));
+        assert_eq!(store.drain(), [(8, true), (9, true)]);
+    }
+}

@@ -1,0 +1,243 @@
+//! Receiving several messages under one lock.
+//!
+//! Each message is copied out and taken before the next one is looked at, as in single receives: a receiver that dies takes
+//! those along that it had taken, and nothing is delivered twice. What is put off to the end is what others learn: the
+//! freed slots, the counts, and the room for those who wait.
+
+use super::super::receive::{Found, Taken};
+use super::super::wait::Receipt;
+use super::super::{Engine, Refused, Wakes};
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::SLICE;
+use crate::posix_engine::segment::Ring;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use crate::waiters::Node;
+use crate::waiters::{List, Waiters};
+
+/// How far ahead cells that will be read are fetched.
+const AHEAD: u64 = 8;
+
+/// Where received messages go.
+pub trait Sink {
+    /// Room for the next message, which has so many bytes; it may be longer. None: it stays in the queue, and the receive
+    /// ends. Under the receiver lock.
+    fn place(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// The message stands in the first `len` bytes of that room and is the caller's.
+    fn taken(&mut self, taken: Taken);
+}
+
+/// Receives as many messages as there are and fit.
+struct Gather<'a, S: ?Sized> {
+    sink: &'a mut S,
+    most: usize,
+    /// The first one was offered: what else there is was not looked at.
+    offered: bool,
+}
+
+/// Why no more messages are taken.
+enum Stopped {
+    /// The next one is too old: to drop it changes what is free.
+    AtExpired,
+    /// There is none, or there are enough, or the next one does not fit.
+    Over,
+}
+
+impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
+    type Outcome = usize;
+
+    fn take(&mut self, engine: &Engine, _: &Thread, wakes: &mut Wakes) -> Result<usize, Refused> {
+        engine.receive_batch_locked(self.most, self.sink, wakes)
+    }
+
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        _: &Thread,
+        node: &Node,
+        found: Found<'_>,
+    ) -> Result<usize, Refused> {
+        // The first one has room for any message, or was never going to fit: then it goes back.
+        let room = self.sink.place(found.len).ok_or(Refused::NotNow)?;
+        engine.segment().copy_out(found.cell, found.len, room)?;
+        // Off the list before the slot is free, as for a single message.
+        Waiters::of(engine.segment()).remove(node)?;
+        found.cell.forget();
+        engine.free_slot(found.slot);
+        engine.note_receive();
+        self.sink.taken(found.taken());
+        self.offered = true;
+        Ok(1)
+    }
+}
+
+impl Engine {
+    /// Receives up to `most` messages, those that are there; waits for the first until `deadline`. 0 if the sink has no
+    /// room for it.
+    pub fn receive_batch<S: Sink + ?Sized>(
+        &self,
+        me: &Thread,
+        most: usize,
+        sink: &mut S,
+        deadline: Deadline,
+    ) -> Result<usize, Refused> {
+        let mut gather = Gather {
+            sink,
+            most,
+            offered: false,
+        };
+        let received = match self.try_take(me, &mut gather, deadline) {
+            Err(Refused::NotNow) => self.receive_slow(me, &mut gather, deadline)?,
+            other => other.map_err(|refused| refused.by(deadline))?,
+        };
+        if !gather.offered || most <= received {
+            return Ok(received);
+        }
+        // The first one is the caller's, whatever becomes of these.
+        gather.most = most - received;
+        let more = self.try_take(me, &mut gather, deadline.or_slice(SLICE));
+        Ok(received + more.unwrap_or(0))
+    }
+
+    /// Takes what there is, in order of delivery.
+    fn receive_batch_locked<S: Sink + ?Sized>(
+        &self,
+        most: usize,
+        sink: &mut S,
+        wakes: &mut Wakes,
+    ) -> Result<usize, Refused> {
+        let Some(first) = self.next(wakes)? else {
+            return Err(Refused::NotNow);
+        };
+        self.pacing.received();
+        self.look_at_sent();
+        let mut received = 0;
+        let outcome = self.take_all(first, most, sink, &mut received);
+        if received == 0 {
+            return outcome.map(|()| 0).map_err(Refused::from);
+        }
+        self.note_receive();
+        // What was taken is the caller's, whatever is wrong with the next message, or with those who wait for room.
+        let waits = Waiters::of(self.segment()).len(List::Senders) != 0;
+        if outcome.is_err() || waits && self.admit(wakes).is_err() {
+            self.note_damage();
+        }
+        self.publish_counts();
+        crash_point!(RECEIVE_ADMITTED);
+        Ok(received)
+    }
+
+    /// Takes messages until there are none, enough, or one that does not fit.
+    fn take_all<S: Sink + ?Sized>(
+        &self,
+        first: Found<'_>,
+        most: usize,
+        sink: &mut S,
+        received: &mut usize,
+    ) -> Result<(), Trouble> {
+        let mut next = Some(first);
+        while let Some(found) = next.take()
+            && *received < most
+        {
+            let left = most - *received;
+            let (run, stopped) = self.take_run(found, left, sink);
+            *received += run;
+            match stopped? {
+                Stopped::AtExpired => next = self.upcoming()?,
+                Stopped::Over => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes messages none of which is too old, and frees their slots together. Answers how many, and why no more.
+    #[inline(always)]
+    fn take_run<S: Sink + ?Sized>(
+        &self,
+        first: Found<'_>,
+        most: usize,
+        sink: &mut S,
+    ) -> (usize, Result<Stopped, Trouble>) {
+        let published = &self.segment().fixed().published;
+        // Relaxed: under the receiver lock.
+        let before = published.freed.load(Ordering::Relaxed);
+        let mut freed = before;
+        let mut found = first;
+        let stopped = loop {
+            match self.take_one(&found, sink, freed) {
+                Ok(true) => freed = freed.wrapping_add(1),
+                Ok(false) => break Ok(Stopped::Over),
+                Err(trouble) => break Err(trouble),
+            }
+            if freed.wrapping_sub(before) == most as u64 {
+                break Ok(Stopped::Over);
+            }
+            match self.best() {
+                Ok(Some(next)) if self.is_expired(&next) => break Ok(Stopped::AtExpired),
+                Ok(Some(next)) => found = next,
+                Ok(None) => break Ok(Stopped::Over),
+                Err(trouble) => break Err(trouble),
+            }
+        };
+        if freed != before {
+            crash_point!(RECEIVE_BATCH_TAKEN);
+            // Release: FREED, as in `free_slot`, of all of them.
+            published.freed.store(freed, Ordering::Release);
+            crash_point!(RECEIVE_FREED);
+        }
+        (freed.wrapping_sub(before) as usize, stopped)
+    }
+
+    /// Copies a message out, takes it and writes its slot into the ring at `freed`. False if it does not fit.
+    #[inline(always)]
+    fn take_one<S: Sink + ?Sized>(
+        &self,
+        found: &Found<'_>,
+        sink: &mut S,
+        freed: u64,
+    ) -> Result<bool, Trouble> {
+        self.prefetch_in_batch(found);
+        let Some(room) = sink.place(found.len) else {
+            return Ok(false);
+        };
+        self.segment().copy_out(found.cell, found.len, room)?;
+        crash_point!(RECEIVE_COPIED);
+        self.take(found)?;
+        // Behind `freed` the ring is the holder's of the receiver lock.
+        Ring::of(self.segment()).write(freed, found.slot);
+        crash_point!(RECEIVE_RETURNED);
+        sink.taken(found.taken());
+        Ok(true)
+    }
+
+    /// Reads how far senders are, once a batch and only if that is not known to be far enough.
+    #[inline(always)]
+    fn look_at_sent(&self) {
+        let fixed = self.segment().fixed();
+        let seen = &fixed.receiver.sent_seen;
+        // Relaxed: hints.
+        let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+        if (seen.get().wrapping_sub(drained) as i64) <= AHEAD as i64 {
+            seen.set(fixed.sender.sent.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Begins to fetch the cell of a message that comes later: only what has been sent, as in single receives.
+    #[inline(always)]
+    fn prefetch_in_batch(&self, found: &Found<'_>) {
+        if found.is_stored() {
+            return self.prefetch_stored(found);
+        }
+        let receiver = &self.segment().fixed().receiver;
+        // Relaxed: hints.
+        let position = receiver.drained.load(Ordering::Relaxed).wrapping_add(AHEAD);
+        if (receiver.sent_seen.get().wrapping_sub(position) as i64) > 0
+            && let Ok((slot, _)) = Ring::of(self.segment()).slot(position)
+        {
+            self.segment().prefetch(slot);
+        }
+    }
+}

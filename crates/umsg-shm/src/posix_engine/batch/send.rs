@@ -1,0 +1,411 @@
+//! Sending a batch.
+
+use super::super::label::priority_of;
+use super::super::send::{ATTEMPTS, write_header};
+use super::super::{Engine, Refused};
+use super::wait::Turn;
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::SLICE;
+use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment, SenderSide};
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+
+/// How far ahead the cells that will be written are fetched. See `queue/send.rs`; within a batch they come faster.
+const AHEAD: u64 = 8;
+
+/// Messages that one call sends.
+#[allow(
+    clippy::len_without_is_empty,
+    reason = "a batch has at least one message"
+)]
+pub trait Batch {
+    /// How many.
+    fn len(&self) -> usize;
+
+    /// The bytes of one of them and its priority, both checked. It is asked for again at each attempt.
+    fn message(&self, index: usize) -> (&[u8], usize);
+}
+
+/// The messages of a batch but the first.
+struct Rest<'a, B: ?Sized>(&'a B);
+
+impl<B: Batch + ?Sized> Batch for Rest<'_, B> {
+    fn len(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    fn message(&self, index: usize) -> (&[u8], usize) {
+        self.0.message(index + 1)
+    }
+}
+
+/// A single message, and its priority.
+impl Batch for (&[u8], usize) {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn message(&self, _: usize) -> (&[u8], usize) {
+        *self
+    }
+}
+
+/// How much of a batch is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    /// The whole or nothing.
+    All,
+    /// As many of the first messages as there is room for, one at least.
+    Some,
+}
+
+/// What an attempt under the sender lock came to, if there is room.
+enum Attempt {
+    Sent(usize),
+    /// So many slots have to be free.
+    NeedsSlots(u64),
+}
+
+/// What stands in the cells of a batch before its gate is stamped.
+struct Filled<'a> {
+    /// How many messages: fewer than asked for if there was trouble.
+    count: u64,
+    bytes: u64,
+    /// The first message's cell.
+    gate: Option<&'a Cell>,
+    /// The priority of the last message, and with which message its run begins.
+    key: usize,
+    run: u64,
+    trouble: Option<Trouble>,
+}
+
+/// Sends a batch when it is its turn.
+pub(in crate::posix_engine) struct Whole<'a, B: ?Sized>(pub(in crate::posix_engine) &'a B);
+
+impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
+    type Outcome = ();
+
+    fn wanted(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<(), Refused> {
+        let fixed = engine.segment().fixed();
+        // Relaxed: under both locks.
+        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        fixed.sender.freed_seen.set(freed);
+        let first = fixed.sender.sent.load(Ordering::Relaxed);
+        engine.publish_batch(me, self.0, first, self.wanted(), Amount::All)?;
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Sends all messages as one; waits for room until `deadline`.
+    pub fn send_batch<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        let calm = me.interruptions.calm();
+        loop {
+            match self.try_send_batch(me, batch, Amount::All, deadline) {
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
+                    return Err(Refused::NotNow);
+                }
+                Err(Refused::NotNow) => {}
+                other => return other.map(|_| ()).map_err(|refused| refused.by(deadline)),
+            }
+            if deadline.has_passed() {
+                return Err(Refused::NotNow.by(deadline));
+            }
+            if self.spin_for_room(batch.len() as u64, calm, deadline) {
+                continue;
+            }
+            self.segment().fixed().counters.count(Event::SendBlocked);
+            match self.block_for_turn(me, &mut Whole(batch), calm, deadline) {
+                Ok(Some(())) => {
+                    self.ring_if_asked();
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(refused) => return Err(refused.by(deadline)),
+            }
+        }
+    }
+
+    /// Sends as many of the first messages as there is room for. If there is none it waits until `deadline` as a send of
+    /// the first message alone, and adds what else fits then. There has to be a first message.
+    pub fn send_some<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        deadline: Deadline,
+    ) -> Result<usize, Refused> {
+        match self.try_send_batch(me, batch, Amount::Some, deadline) {
+            Err(Refused::NotNow) => {}
+            other => return other.map_err(|refused| refused.by(deadline)),
+        }
+        let (message, key) = batch.message(0);
+        self.send(me, message, key, deadline)?;
+        if batch.len() == 1 {
+            return Ok(1);
+        }
+        // The first one is sent, whatever becomes of these.
+        let soon = deadline.or_slice(SLICE);
+        let more = self.try_send_batch(me, &Rest(batch), Amount::Some, soon);
+        Ok(1 + more.unwrap_or(0))
+    }
+
+    /// Sends, if there is room at once. Answers how many messages.
+    fn try_send_batch<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        amount: Amount,
+        deadline: Deadline,
+    ) -> Result<usize, Refused> {
+        let mut attempts = ATTEMPTS;
+        let sent = loop {
+            let held = self.lock_sender(me, deadline)?;
+            let attempt = if self.must_ring() {
+                held.unlock();
+                let send = |engine: &Engine| engine.send_batch_locked(me, batch, amount);
+                self.send_ringing(me, batch.len() as i64, deadline, send)
+            } else {
+                let attempt = self.send_batch_locked(me, batch, amount);
+                held.unlock();
+                attempt
+            };
+            self.segment().check()?;
+            match attempt {
+                Ok(Attempt::Sent(count)) => break count,
+                Ok(Attempt::NeedsSlots(wanted)) => match self.grow(me, deadline, wanted) {
+                    // As for a single message.
+                    Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                    other => other?,
+                },
+                Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
+                    attempts -= 1;
+                    // As many as ever fit; `send_some` too sends them all.
+                    let count = batch.len().min(self.segment().layout().max_messages);
+                    let keys = (0..count).map(|index| batch.message(index).1);
+                    let best = keys.max().unwrap_or_default();
+                    if !self.make_room_for_batch(me, best, count, deadline)? {
+                        return Ok(count);
+                    }
+                }
+                Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => attempts -= 1,
+                Err(refused) => return Err(refused),
+            }
+        };
+        self.serve_if_asked(me, deadline);
+        Ok(sent)
+    }
+
+    fn send_batch_locked<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        amount: Amount,
+    ) -> Result<Attempt, Refused> {
+        let fixed = self.segment().fixed();
+        let sender = &fixed.sender;
+        // Relaxed: only the holder of the sender lock stores it.
+        let first = sender.sent.load(Ordering::Relaxed);
+        let wanted = batch.len() as u64;
+        let count = self.room(first, wanted);
+        if count == 0 || amount == Amount::All && count < wanted {
+            return Err(Refused::NotNow);
+        }
+        if sender.freed_seen.get().wrapping_sub(first) < count {
+            // Acquire: FREED, as in `send_locked`.
+            let freed = fixed.published.freed.load(Ordering::Acquire);
+            sender.freed_seen.set(freed);
+            if freed.wrapping_sub(first) < count {
+                return Ok(Attempt::NeedsSlots(count));
+            }
+        }
+        let sent = self.publish_batch(me, batch, first, count, amount)?;
+        Ok(Attempt::Sent(sent))
+    }
+
+    /// Fills the free slots from `first` on and sends what is in them. Under the sender lock, or its loan.
+    pub(super) fn publish_batch<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        first: u64,
+        count: u64,
+        amount: Amount,
+    ) -> Result<usize, Trouble> {
+        let sender = &self.segment().fixed().sender;
+        let mut end = first.wrapping_add(count);
+        // Release, here and below: before the stamps that a repair has to know of.
+        sender.batch_end.store(end, Ordering::Release);
+        crash_point!(BATCH_NOTED);
+        let filled = self.fill_batch(me, batch, first, count);
+        match filled.trouble {
+            Some(trouble) if amount == Amount::All || filled.count == 0 => {
+                take_back(self.segment(), first, end)?;
+                return Err(trouble);
+            }
+            Some(_) => {
+                end = first.wrapping_add(filled.count);
+                sender.batch_end.store(end, Ordering::Release);
+            }
+            None => {}
+        }
+        self.open_gate(first, end, &filled)?;
+        Ok(filled.count as usize)
+    }
+
+    /// Writes the messages into their cells, and stamps all but the first.
+    #[inline(always)]
+    fn fill_batch<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        first: u64,
+        count: u64,
+    ) -> Filled<'_> {
+        let fixed = self.segment().fixed();
+        let ring = Ring::of(self.segment());
+        let now = clock::monotonic_coarse();
+        let free = fixed.sender.freed_seen.get();
+        let mut filled = Filled {
+            count: 0,
+            bytes: 0,
+            gate: None,
+            // Relaxed: only holders of the sender lock store it.
+            key: fixed.run.word.load(Ordering::Relaxed) as u16 as usize,
+            run: 0,
+            trouble: None,
+        };
+        for index in 0..count {
+            let position = first.wrapping_add(index);
+            if free.wrapping_sub(position) > AHEAD
+                && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
+            {
+                self.segment().prefetch_to_write(slot);
+            }
+            let (message, key) = batch.message(index as usize);
+            if let Err(trouble) = self.fill_one(me, &mut filled, position, message, key, now) {
+                filled.trouble = Some(trouble);
+                break;
+            }
+        }
+        // Relaxed: a time for people.
+        fixed.sender.last_send.store(now, Ordering::Relaxed);
+        filled
+    }
+
+    #[inline(always)]
+    fn fill_one<'a>(
+        &'a self,
+        me: &Thread,
+        filled: &mut Filled<'a>,
+        position: u64,
+        message: &[u8],
+        key: usize,
+        now: u64,
+    ) -> Result<(), Trouble> {
+        let priority = priority_of(key as u64);
+        if priority != filled.key {
+            self.provide_fifo(priority)?;
+        }
+        let (slot, cell) = Ring::of(self.segment()).slot(position)?;
+        self.place_bytes(slot, cell, message)?;
+        write_header(me, cell, message.len(), key, now);
+        if priority != filled.key {
+            (filled.key, filled.run) = (priority, filled.count);
+        }
+        match filled.gate {
+            None => filled.gate = Some(cell),
+            Some(_) => Ring::publish(cell, position),
+        }
+        filled.count += 1;
+        filled.bytes = filled.bytes.wrapping_add(message.len() as u64);
+        Ok(())
+    }
+
+    /// Stamps the first message: the one store with which all of them are sent.
+    fn open_gate(&self, first: u64, end: u64, filled: &Filled<'_>) -> Result<(), Trouble> {
+        let fixed = self.segment().fixed();
+        let sender = &fixed.sender;
+        let gate = filled.gate.ok_or(Trouble::Damaged)?;
+        // Relaxed: only holders of the sender lock store it.
+        let known = fixed.run.word.load(Ordering::Relaxed) as u16 as usize;
+        if filled.run != 0 || known != filled.key {
+            // RUN: the word is true from the last messages of one priority on. The page for their list is there, so
+            // this can't fail.
+            self.announce_slow(first.wrapping_add(filled.run), filled.key)?;
+        }
+        let bytes = sender.bytes[first as usize & 1].load(Ordering::Relaxed);
+        // Release: before the stamp, for a repair.
+        sender
+            .batch_bytes
+            .store(bytes.wrapping_add(filled.bytes), Ordering::Release);
+        crash_point!(BATCH_STAMPED);
+        Ring::publish(gate, first);
+        crash_point!(BATCH_PUBLISHED);
+        move_cursor(sender, end);
+        crash_point!(SEND_COUNTED);
+        Ok(())
+    }
+}
+
+/// Where the batch ends that was begun and is not counted as sent.
+pub fn unfinished(segment: &Segment, sent: u64) -> Result<Option<u64>, Trouble> {
+    let sender = &segment.fixed().sender;
+    // Acquire: nothing that belongs to the batch is read earlier.
+    let end = sender.batch_end.load(Ordering::Acquire);
+    let left = end.wrapping_sub(sent);
+    match left as i64 {
+        ..=0 => Ok(None),
+        _ if left > segment.layout().slots as u64 => Err(Trouble::Damaged),
+        _ => Ok(Some(end)),
+    }
+}
+
+/// Counts a batch as sent. Which element of `bytes` counts follows from the parity of the cursor, so the cursor moves
+/// by odd numbers only.
+pub fn move_cursor(sender: &SenderSide, end: u64) {
+    // Relaxed: under the sender lock.
+    let bytes = sender.batch_bytes.load(Ordering::Relaxed);
+    let sent = sender.sent.load(Ordering::Relaxed);
+    let step = |to: u64| {
+        sender.bytes[to as usize & 1].store(bytes, Ordering::Relaxed);
+        // Release: whoever reads `sent` with acquire sees the messages too.
+        sender.sent.store(to, Ordering::Release);
+    };
+    if end.wrapping_sub(sent) & 1 == 0 {
+        step(end.wrapping_sub(1));
+        crash_point!(BATCH_COUNTED);
+    }
+    step(end);
+}
+
+/// Takes back what a batch left whose gate was never stamped: the stamps behind it. Under the sender lock.
+pub fn take_back(segment: &Segment, first: u64, end: u64) -> Result<(), Trouble> {
+    let ring = Ring::of(segment);
+    for step in 1..end.wrapping_sub(first) {
+        if let Some((_, cell)) = ring.published(first.wrapping_add(step))? {
+            // Release: before `batch_end`. No receiver looks at these stamps before the gate's.
+            cell.stamp.store(0, Ordering::Release);
+        }
+    }
+    crash_point!(BATCH_TAKEN_BACK);
+    segment
+        .fixed()
+        .sender
+        .batch_end
+        .store(first, Ordering::Release);
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! Waiting for room for a whole batch, or for a reservation.
+//!
+//! The sender leaves a node in the list of senders, in its place among them, and takes no slots. While it is blocked:
+//!
+//! - room that is there and not enough for the first in the list is *kept*: senders that come later find the queue full
+//!   (`Engine::room`) and go behind. Otherwise single messages would take each place as it comes, for ever.
+//! - once there is enough for a batch that is first, its node is settled: *it is its turn*. It stays in the list, and
+//!   nobody behind it is served, until its thread has sent under both locks. If the thread does not come within a slice,
+//!   it loses its turn and enlists again when it goes on.
+//!
+//! A node of a batch says nothing about messages: whether they are sent is decided by their gate alone.
+
+use super::super::wait::{End, Enlisted, finish_early};
+use super::super::{Engine, Refused, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::SLICE;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::liveness::Lives;
+use crate::sys::thread::{Calm, Thread};
+use crate::waiters::{self, List, State, UNRANKED, Waiters};
+use crate::waiters::{NO_SLOT, Node};
+
+/// What a sender does once there is room for all of it.
+pub(in crate::posix_engine) trait Turn {
+    type Outcome;
+
+    /// For how many messages there has to be room.
+    fn wanted(&self) -> u64;
+
+    /// Does it. Under both locks; there is room, and so many slots are free.
+    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<Self::Outcome, Refused>;
+}
+
+impl Engine {
+    /// Waits with a node until it is the caller's turn, and takes it. None: try again.
+    pub(in crate::posix_engine) fn block_for_turn<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<T::Outcome>, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock_receiver(me, deadline, &mut wakes)?;
+        let enlisted = self.enlist_batch(me, turn.wanted(), deadline, &mut wakes);
+        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
+            return finish_early(enlisted, calm, deadline).map(|_| None);
+        };
+        crash_point!(WAIT_NAMED);
+
+        loop {
+            let end = self.sleep(me, node, index, List::Senders, calm, deadline);
+            crash_point!(WAIT_WOKEN);
+            // FOREIGN_MARK, as in `block_receiver`.
+            me.unname(outer);
+            match self.end_batch(me, turn, (index, node), end, deadline) {
+                Ok(None) => me.rename(&node.word),
+                other => break other,
+            }
+        }
+    }
+
+    /// Enlists the caller, unless there is room after all. Under the receiver lock.
+    fn enlist_batch(
+        &self,
+        me: &Thread,
+        wanted: u64,
+        deadline: Deadline,
+        wakes: &mut Wakes,
+    ) -> Result<Enlisted<'_, ()>, Refused> {
+        self.serve(wakes)?;
+        self.update_board();
+        self.borrow_sender_lock(me, deadline)?;
+        let enlisted = self.enlist_borrowed(me, wanted);
+        self.segment().fixed().sender.lock.give_back();
+        Ok(enlisted?)
+    }
+
+    fn enlist_borrowed(&self, me: &Thread, wanted: u64) -> Result<Enlisted<'_, ()>, Trouble> {
+        let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
+        if self.room(sent, wanted) == wanted {
+            return Ok(Enlisted::Done(()));
+        }
+        let waiters = Waiters::of(self.segment());
+        let Some((index, node)) = waiters.claim(me, NO_SLOT, UNRANKED)? else {
+            return Ok(Enlisted::NoNode);
+        };
+        node.wanted.set(wanted as u32);
+        node.offered_at.set(NEVER);
+        crash_point!(WAIT_NODE_FILLED);
+        waiters.insert(List::Senders, index)?;
+        crash_point!(WAIT_LISTED);
+        self.keep_room();
+        Ok(Enlisted::Waiting(index, node))
+    }
+
+    /// Serves the first of the senders that wait, which is one with a batch. True if nobody behind it may be served.
+    /// Under the receiver lock.
+    pub(in crate::posix_engine) fn keep_for_batch(
+        &self,
+        index: u32,
+        node: &Node,
+        wakes: &mut Wakes,
+    ) -> Result<bool, Trouble> {
+        match waiters::state(node) {
+            State::Waiting if !self.has_room_now(1) => return Ok(true),
+            State::Waiting if is_gone(self.segment(), node) => waiters::give_up(node),
+            State::Waiting if !self.has_room_now(node.wanted.get()) => return Ok(true),
+            State::Waiting => {
+                node.offered_at.set(clock::monotonic());
+                let is_told = waiters::settle(node);
+                crash_point!(BATCH_TURN);
+                if is_told {
+                    wakes.add(index);
+                }
+                // If it has given up or died instead, the next look takes it off.
+                return Ok(is_told);
+            }
+            State::Settled => {
+                if clock::monotonic().saturating_sub(node.offered_at.get()) < SLICE {
+                    return Ok(true);
+                }
+                if !waiters::unsettle(node) {
+                    return Ok(false);
+                }
+                // Its thread enlists again when it goes on; a dead one's node is free.
+                if waiters::is_orphan(self.segment(), node) {
+                    waiters::give_up(node);
+                }
+            }
+            State::DiedSettled | State::DiedWaiting => {
+                self.segment().fixed().counters.count(Event::WaiterDied);
+            }
+            State::Free | State::Accepted => {}
+        }
+        Waiters::of(self.segment()).remove(node)?;
+        Ok(false)
+    }
+
+    /// The end of a sleep: takes the turn if it is the caller's. None: it waits on.
+    fn end_batch<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+        (index, node): (u32, &Node),
+        end: End,
+        deadline: Deadline,
+    ) -> Result<Option<T::Outcome>, Refused> {
+        let work = |wakes: &mut Wakes| {
+            self.end_batch_locked(me, turn, (index, node), (end, deadline), wakes)
+        };
+        self.end_wait(me, end, deadline, work, || {
+            // Nothing was sent: nobody but this thread could have.
+            waiters::give_up(node);
+            None
+        })
+    }
+
+    /// As [`end_batch`](Self::end_batch), under the receiver lock.
+    pub(in crate::posix_engine) fn end_batch_locked<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+        (index, node): (u32, &Node),
+        (end, deadline): (End, Deadline),
+        wakes: &mut Wakes,
+    ) -> Result<Option<T::Outcome>, Refused> {
+        let waiters = Waiters::of(self.segment());
+        let result = self.end_turn(me, turn, node, end, deadline);
+        if !matches!(result, Ok(None)) {
+            waiters.remove(node)?;
+            waiters::give_up(node);
+        } else if List::of(node) == List::None {
+            waiters.insert(List::Senders, index)?;
+        }
+        // Receivers wait for what was sent, others for the room that was kept. The outcome stands, whatever is wrong
+        // with those.
+        if self.serve(wakes).is_err() {
+            self.note_damage();
+        }
+        self.update_board();
+        result
+    }
+
+    fn end_turn<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+        node: &Node,
+        end: End,
+        deadline: Deadline,
+    ) -> Result<Option<T::Outcome>, Refused> {
+        if waiters::state(node) == State::Settled {
+            match self.take_turn(me, turn, deadline) {
+                // Messages came back that had been offered to others: the turn is over, and comes again.
+                Err(Refused::NotNow) => {
+                    let _ = waiters::unsettle(node);
+                    if deadline.has_passed() {
+                        self.segment().fixed().counters.count(Event::GivenUp);
+                        return Err(Refused::TimedOut);
+                    }
+                }
+                other => return other.map(Some),
+            }
+        }
+        // It was withdrawn, or the node says otherwise than its list.
+        if end == End::Settled && !deadline.has_passed() {
+            return Ok(None);
+        }
+        self.segment().fixed().counters.count(Event::GivenUp);
+        match end {
+            End::Settled => Err(Refused::TimedOut),
+            end => Err(end.into()),
+        }
+    }
+
+    /// Does under both locks what the caller waited for. It holds that of the receivers.
+    fn take_turn<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+        deadline: Deadline,
+    ) -> Result<T::Outcome, Refused> {
+        self.borrow_sender_lock(me, deadline)?;
+        let result = self.take_turn_borrowed(me, turn);
+        self.segment().fixed().sender.lock.give_back();
+        result
+    }
+
+    fn take_turn_borrowed<T: Turn>(
+        &self,
+        me: &Thread,
+        turn: &mut T,
+    ) -> Result<T::Outcome, Refused> {
+        if !self.has_room_now(turn.wanted() as u32) {
+            return Err(Refused::NotNow);
+        }
+        self.grow_until(turn.wanted())?;
+        self.foretell_arrival(turn.wanted() as i64);
+        turn.take(self, me)
+    }
+}
+
+/// In `offered_at`: nobody has asked yet whether the thread lives.
+pub(in crate::posix_engine) const NEVER: u64 = 0;
+
+/// Whether room is kept for the dead: a thread that the kernel did not mark, because it died before it had named its node,
+/// or while it looked around. Asks the system once a slice.
+fn is_gone(lives: &dyn Lives, node: &Node) -> bool {
+    let (now, asked) = (clock::monotonic(), node.offered_at.get());
+    if asked != NEVER && now.saturating_sub(asked) < SLICE {
+        return false;
+    }
+    node.offered_at.set(now);
+    waiters::is_orphan(lives, node)
+}

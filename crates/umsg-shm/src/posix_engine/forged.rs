@@ -1,0 +1,189 @@
+//! What a peer may write in a segment ends every call that has a deadline, and crashes none.
+
+use super::{Engine, Refused};
+use crate::fault::Trouble;
+use crate::lock::{LENT, WAITERS};
+use crate::posix_engine::segment::testing;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::waiters::Node;
+use crate::waiters::{List, Waiters};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// A thread that lives as long as anybody: what a hostile peer writes for a lock's owner, or a waiter.
+const SOMEBODY: u32 = 1;
+
+fn engine() -> Engine {
+    Engine::new(testing::segment(4, 64))
+}
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_millis(300))
+}
+
+/// Fills the queue.
+fn fill(engine: &Engine) {
+    let me = thread::current();
+    for _ in 0..4 {
+        engine.try_send(me, b"full", 0, Deadline::Passed).unwrap();
+    }
+}
+
+/// Makes a call that waits in a list, and forges the word of its node meanwhile. A call that ends before that is made again.
+fn forge_while_it_waits<T: Send>(
+    engine: &Engine,
+    list: List,
+    word: u32,
+    call: impl Fn() -> Result<T, Refused> + Sync,
+) -> Result<T, Refused> {
+    let is_forged = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            loop {
+                let result = call();
+                if is_forged.load(Ordering::Relaxed) {
+                    return result;
+                }
+            }
+        });
+        let waiters = Waiters::of(engine.segment());
+        let node: &Node = loop {
+            match waiters.first(list).unwrap() {
+                Some((_, node)) => break node,
+                None => std::thread::yield_now(),
+            }
+        };
+        node.word.store(word, Ordering::Relaxed);
+        is_forged.store(true, Ordering::Relaxed);
+        waiting.join().unwrap()
+    })
+}
+
+#[test]
+fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
+    let engine = engine();
+    let received = forge_while_it_waits(&engine, List::Receivers, SOMEBODY, || {
+        engine.receive(thread::current(), &mut [0; 64], soon())
+    });
+    assert_eq!(received.err(), Some(Refused::TimedOut));
+}
+
+#[test]
+fn a_send_whose_node_names_another_thread_ends_by_its_deadline() {
+    let engine = engine();
+    fill(&engine);
+    let sent = forge_while_it_waits(&engine, List::Senders, SOMEBODY, || {
+        engine.send(thread::current(), b"x", 0, soon())
+    });
+    assert_eq!(sent.err(), Some(Refused::TimedOut));
+}
+
+#[test]
+fn a_batch_whose_turn_never_comes_though_its_node_says_so_ends_by_its_deadline() {
+    let engine = engine();
+    fill(&engine);
+    // As if it had accepted something.
+    let sent = forge_while_it_waits(&engine, List::Senders, WAITERS, || {
+        let batch: &[(&[u8], u32)] = &[(b"x", 0), (b"y", 0)];
+        engine.send_batch(thread::current(), &Pair(batch), soon())
+    });
+    assert_eq!(sent.err(), Some(Refused::TimedOut));
+}
+
+struct Pair<'a>(&'a [(&'a [u8], u32)]);
+
+impl super::batch::Batch for Pair<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn message(&self, index: usize) -> (&[u8], usize) {
+        (self.0[index].0, self.0[index].1 as usize)
+    }
+}
+
+#[test]
+fn a_sender_lock_that_is_always_lent_is_busy() {
+    let engine = engine();
+    let is_over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lock = &engine.segment().fixed().sender.lock;
+            while !is_over.load(Ordering::Relaxed) {
+                lock.forge(LENT);
+            }
+        });
+        let sent = engine.try_send(thread::current(), b"x", 0, Deadline::Passed);
+        is_over.store(true, Ordering::Relaxed);
+        sent
+    });
+    // It may have found the lock free for the moment in which it took it back.
+    assert!(matches!(
+        sent,
+        Ok(()) | Err(Refused::Trouble(Trouble::Busy | Trouble::Damaged) | Refused::NotNow)
+    ));
+}
+
+#[test]
+fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
+    let engine = engine();
+    let is_over = AtomicBool::new(false);
+    let waited = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let bell = &engine.segment().fixed().board.bell;
+            while !is_over.load(Ordering::Relaxed) {
+                bell.fetch_add(1 << 8, Ordering::Relaxed);
+            }
+        });
+        let me = thread::current();
+        let waited = engine.wait_for_messages(me, 1, me.interruptions.calm(), soon());
+        is_over.store(true, Ordering::Relaxed);
+        waited
+    });
+    assert_eq!(waited, Err(Refused::TimedOut));
+}
+
+/// What is no thread's number, alone and with the bits beside it.
+const NOBODY: [u32; 4] = [LENT, LENT | WAITERS, u32::MAX, 1 << 22];
+
+#[test]
+#[cfg_attr(miri, ignore = "nobody is found dead there")]
+fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
+    for word in NOBODY {
+        let (engine, me) = (engine(), thread::current());
+        engine.try_send(me, b"kept", 3, Deadline::Passed).unwrap();
+        let fixed = engine.segment().fixed();
+        fixed.receiver.lock.forge(word);
+        assert_eq!(engine.receive(me, &mut [0; 64], soon()).unwrap().len, 4);
+        fixed.sender.lock.forge(word);
+        engine.try_send(me, b"one", 3, Deadline::Passed).unwrap();
+        fixed.sender.lock.forge(word);
+        fixed.receiver.lock.forge(word);
+        engine.send(me, b"two", 3, Deadline::Never).unwrap();
+        assert_eq!(engine.counts().messages, 2, "{word:#x}");
+        for lock in [&fixed.sender.lock, &fixed.receiver.lock] {
+            assert_eq!(lock.word(), 0, "{word:#x}");
+        }
+        assert!(!fixed.header.damage.is_noted());
+    }
+}
+
+#[test]
+fn a_receivers_lock_that_always_names_nobody_is_busy() {
+    let engine = engine();
+    let is_over = AtomicBool::new(false);
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lock = &engine.segment().fixed().receiver.lock;
+            while !is_over.load(Ordering::Relaxed) {
+                lock.forge(LENT);
+            }
+        });
+        let received = engine.receive(thread::current(), &mut [0; 64], soon());
+        is_over.store(true, Ordering::Relaxed);
+        received
+    });
+    assert_eq!(received.err(), Some(Refused::TimedOut));
+}

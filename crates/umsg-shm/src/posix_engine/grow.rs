@@ -1,0 +1,150 @@
+//! Bringing more slots into circulation.
+//!
+//! Both locks are held: the receiver lock by its word, the sender lock by a loan. A death in between is found by the
+//! next holder of the receiver lock, who ends the loan and frees what nobody holds.
+
+use super::recover;
+use super::{Engine, Refused};
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::{Left, LockError, SLICE};
+use crate::posix_engine::segment::Ring;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+
+/// Slots that come into use at a time: a page of cells at least, a sixteenth of those in use, at most this many.
+#[cfg(not(loom))]
+const STEP: (usize, usize) = (32, 4096);
+#[cfg(loom)]
+const STEP: (usize, usize) = (1, 2);
+
+impl Engine {
+    /// Brings slots into circulation for a sender that found fewer than `wanted` free.
+    #[cold]
+    pub(super) fn grow(&self, me: &Thread, deadline: Deadline, wanted: u64) -> Result<(), Refused> {
+        self.with_receiver_lock(me, deadline, |_| {
+            self.borrow_sender_lock(me, deadline)?;
+            let result = self.grow_until(wanted);
+            self.segment().fixed().sender.lock.give_back();
+            result
+        })
+    }
+
+    /// Adds slots until so many are free. Both locks are held.
+    pub(super) fn grow_until(&self, wanted: u64) -> Result<(), Refused> {
+        let fixed = self.segment().fixed();
+        // Relaxed: under both locks.
+        let free = || {
+            let sent = fixed.sender.sent.load(Ordering::Relaxed);
+            fixed
+                .published
+                .freed
+                .load(Ordering::Relaxed)
+                .wrapping_sub(sent)
+        };
+        while free() < wanted {
+            self.grow_borrowed()?;
+        }
+        Ok(())
+    }
+
+    /// Borrows the sender lock, and repairs the side if its last owner died. The caller holds the receiver lock, so it
+    /// waits for a slice at most: a stopped sender must not stop receivers.
+    pub(super) fn borrow_sender_lock(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        let lock = &self.segment().fixed().sender.lock;
+        let slice = match deadline {
+            passed if passed.has_passed() => Deadline::Never.or_slice(SLICE),
+            other => other.or_slice(SLICE),
+        };
+        match lock.borrow(me, self.segment(), slice) {
+            Ok(Left::InOrder) => {}
+            Ok(Left::ByTheDead) => {
+                if let Err(trouble) = recover::sender_side(self.segment()) {
+                    lock.give_back_broken();
+                    return Err(trouble.into());
+                }
+            }
+            Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller.into()),
+            Err(_) => return Err(Trouble::Busy.into()),
+        }
+        crash_point!(GROW_LENT);
+        Ok(())
+    }
+
+    /// Adds slots, at least one. Both locks are held.
+    pub(super) fn grow_borrowed(&self) -> Result<(), Refused> {
+        let fixed = self.segment().fixed();
+        let layout = self.segment().layout();
+        let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
+        let more = (slots / 16)
+            .clamp(STEP.0, STEP.1)
+            .min(layout.slots.saturating_sub(slots));
+        if more == 0 {
+            // As many slots as can ever be: messages, waiters and spares. There is room when some come back.
+            return Err(Refused::NotNow);
+        }
+        let segment = self.segment();
+        segment.populate(
+            layout.cells + slots * layout.cell_len,
+            more * layout.cell_len,
+        )?;
+        // The page on which the last link in use lies is real memory already.
+        let links = (slots * 4).next_multiple_of(4096);
+        segment.populate(
+            layout.links + links,
+            ((slots + more) * 4).saturating_sub(links),
+        )?;
+        self.widen_ring(slots + more)?;
+        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        for step in 0..more {
+            Ring::of(self.segment()).write(freed.wrapping_add(step as u64), (slots + step) as u32);
+        }
+        crash_point!(GROW_WRITTEN);
+        fixed
+            .geometry
+            .slots
+            .store((slots + more) as u32, Ordering::Relaxed);
+        crash_point!(GROW_COUNTED);
+        // Release: FREED, as in `free_slot`.
+        fixed
+            .published
+            .freed
+            .store(freed.wrapping_add(more as u64), Ordering::Release);
+        fixed.sender.freed_seen.set(freed.wrapping_add(more as u64));
+        Ok(())
+    }
+
+    /// Doubles the ring until it has an entry for each slot.
+    fn widen_ring(&self, slots: usize) -> Result<(), Trouble> {
+        let geometry = &self.segment().fixed().geometry;
+        loop {
+            let len = geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
+            if len >= slots {
+                return Ok(());
+            }
+            if len * 2 > self.segment().layout().ring_len {
+                return Err(Trouble::Damaged);
+            }
+            self.segment()
+                .populate(self.segment().layout().ring + len * 4, len * 4)?;
+            for index in 0..len {
+                // Relaxed: under both locks.
+                let slot = self.segment().ring_at(index).load(Ordering::Relaxed);
+                self.segment()
+                    .ring_at(len + index)
+                    .store(slot, Ordering::Relaxed);
+            }
+            crash_point!(GROW_COPIED);
+            // Release: a spinner without a lock may use the new mask at once.
+            geometry
+                .ring_mask
+                .store((len * 2 - 1) as u32, Ordering::Release);
+            crash_point!(GROW_DOUBLED);
+        }
+    }
+}

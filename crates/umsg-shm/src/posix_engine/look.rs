@@ -1,0 +1,366 @@
+//! Looking without changing anything: counts, and messages where they are.
+
+use super::receive::has_begun;
+use super::{Engine, Refused, batch};
+use crate::fault::Trouble;
+use crate::leases;
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::Ring;
+use crate::sync::{AtomicU64, Ordering};
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use std::time::Duration;
+
+/// What a queue holds at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages, and their bytes.
+    pub messages: u64,
+    pub bytes: u64,
+    /// Messages that are held: reserved, and leased.
+    pub reserved: u64,
+    pub leased: u64,
+}
+
+/// Messages as they were at one instant, in order of delivery.
+#[derive(Debug, Default)]
+pub struct Look {
+    pub messages: Vec<Seen>,
+    /// Their bytes, back to back.
+    pub bytes: Vec<u8>,
+}
+
+/// A message that was looked at; its bytes are in the [`Look`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub len: usize,
+    pub key: usize,
+    pub pid: u32,
+    /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
+    pub sent_at: u64,
+    /// How often it was leased and came back.
+    pub returns: u32,
+}
+
+/// How long looking waits for a lock whose owner is stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How far ahead cells that will be copied are fetched.
+const AHEAD: usize = 8;
+
+/// How much memory for messages is faulted in before the lock is taken, in bytes; the counts that promise more may lie.
+const PREPARED: usize = 256 << 20;
+
+/// How often the counts are read again if they change meanwhile.
+const ATTEMPTS: u32 = 64;
+
+impl Engine {
+    /// Repairs what a dead receiver left and takes back what the dead held, so that the counts are right again.
+    pub fn mend(&self, me: &Thread) {
+        if self.segment().fixed().receiver.lock.is_orphaned() || self.holders_may_give() {
+            // In vain if somebody else is at it.
+            let _ = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+                if self.holders_may_give() {
+                    self.reclaim_and_serve(wakes)?;
+                }
+                Ok(())
+            });
+        }
+    }
+
+    /// How many messages and bytes are queued: exact unless senders and receivers never rest.
+    pub fn counts(&self) -> Counts {
+        let fixed = self.segment().fixed();
+        let mut counts = Counts::default();
+        for _ in 0..ATTEMPTS {
+            // Acquire: both cursors are read twice, and in between nothing else is read earlier or later.
+            let (sent, bytes) = self.ever_sent();
+            let removed = fixed.published.removed.load(Ordering::Acquire);
+            let held = fixed.receiver.held.load(Ordering::Acquire);
+            let reserved = u64::from(fixed.holding.reserved.load(Ordering::Acquire));
+            let in_the_way = u64::from(leases::in_the_way(
+                fixed.holding.aside.load(Ordering::Acquire),
+            ));
+            let bytes = bytes.load(Ordering::Acquire);
+            let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
+            counts = Counts {
+                messages: (sent.wrapping_sub(removed).wrapping_sub(held) as i64).max(0) as u64,
+                bytes: (bytes.wrapping_sub(removed_bytes) as i64).max(0) as u64,
+                reserved,
+                leased: held.saturating_sub(reserved + in_the_way),
+            };
+            if self.ever_sent().0 == sent
+                && fixed.published.removed.load(Ordering::Acquire) == removed
+                && fixed.receiver.held.load(Ordering::Acquire) == held
+            {
+                break;
+            }
+        }
+        counts
+    }
+
+    /// How many messages were ever sent through the ring, and where their bytes are counted. A sender that died between
+    /// stamp and cursor has sent: the next one moves the cursor.
+    fn ever_sent(&self) -> (u64, &AtomicU64) {
+        let sender = &self.segment().fixed().sender;
+        // Acquire: nothing is read earlier than this.
+        let mut sent = sender.sent.load(Ordering::Acquire);
+        let drained = || {
+            let receiver = &self.segment().fixed().receiver;
+            receiver.drained.load(Ordering::Acquire)
+        };
+        let is_behind = sender.lock.is_orphaned()
+            && (Ring::of(self.segment())
+                .published(sent)
+                .is_ok_and(|message| message.is_some())
+                || drained().wrapping_sub(sent) as i64 > 0);
+        if is_behind {
+            if let Ok(Some(end)) = batch::unfinished(self.segment(), sent) {
+                return (end, &sender.batch_bytes);
+            }
+            sent = sent.wrapping_add(1);
+        }
+        (sent, &sender.bytes[sent as usize & 1])
+    }
+
+    /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the receiver lock for
+    /// a time in proportion to what is passed over and to what is copied.
+    pub fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
+        let deadline = Deadline::after(PATIENCE);
+        let (mut slots, mut look) = self.room_for(most);
+        self.with_receiver_lock(me, deadline, |wakes| {
+            // What the dead held on lease belongs to the queue.
+            if self.holds_any() && self.holders_may_give() {
+                self.reclaim_and_serve(wakes)?;
+            }
+            self.find(skip, most, &mut slots)?;
+            for (n, slot) in slots.iter().enumerate() {
+                if let Some(ahead) = slots.get(n + AHEAD) {
+                    self.segment().prefetch(*ahead);
+                }
+                self.copy_seen(*slot, &mut look)?;
+            }
+            Ok(())
+        })
+        .map_err(|refused| refused.by(deadline))?;
+        Ok(look)
+    }
+
+    /// Private memory for what will probably be seen, so that little is allocated, and faulted in, under the lock.
+    fn room_for(&self, most: usize) -> (Vec<u32>, Look) {
+        let counts = self.counts();
+        let layout = self.segment().layout();
+        let messages = most.min(counts.messages as usize).min(layout.slots);
+        let bytes = messages.saturating_mul(layout.message_size);
+        let bytes = bytes.min(counts.bytes as usize).min(PREPARED);
+        let (mut slots, mut look) = (Vec::new(), Look::default());
+        // If there is no memory, those will say so that need it.
+        let _ = slots.try_reserve_exact(messages);
+        let _ = look.messages.try_reserve_exact(messages);
+        if look.bytes.try_reserve(bytes).is_ok() {
+            look.bytes.resize(bytes, 0);
+            look.bytes.clear();
+        }
+        (slots, look)
+    }
+
+    /// The slots of the messages, in order of delivery.
+    fn find(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Trouble> {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        // Acquire: RUN, as in `best`.
+        let run = fixed.run.word.load(Ordering::Acquire);
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
+            // One priority: the ring is in order of delivery.
+            self.find_in_ring(drained, skip, most, slots)?;
+            // Relaxed: RUN. If one of the messages has another priority, the acquire of its stamp shows another word.
+            if fixed.run.word.load(Ordering::Relaxed) == run {
+                return Ok(());
+            }
+            slots.clear();
+        }
+        self.drain()?;
+        self.publish_counts();
+        self.find_in_store(skip, most, slots)
+    }
+
+    /// The instant is that of the last stamp: nothing is received meanwhile, and what was sent is there without a gap.
+    fn find_in_ring(
+        &self,
+        drained: u64,
+        skip: usize,
+        most: usize,
+        slots: &mut Vec<u32>,
+    ) -> Result<(), Trouble> {
+        let ring = Ring::of(self.segment());
+        let end = skip.saturating_add(most);
+        for n in 0..end.min(self.segment().layout().slots) {
+            let Some((slot, _)) = ring.published(drained.wrapping_add(n as u64))? else {
+                break;
+            };
+            if n >= skip {
+                add(slots, slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn find_in_store(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Trouble> {
+        let order = Priorities::of(self.segment());
+        let (mut passed, end) = (0, skip.saturating_add(most));
+        let mut priority = order.highest();
+        while let Some(of) = priority {
+            let mut slot = Some(order.first(of)?);
+            while let Some(here) = slot {
+                if passed == end {
+                    return Ok(());
+                }
+                // Each slot is in one list, once.
+                if passed == self.segment().layout().slots {
+                    return Err(Trouble::Damaged);
+                }
+                if passed >= skip {
+                    add(slots, here)?;
+                }
+                passed += 1;
+                slot = order.after(of, here)?;
+            }
+            priority = order.next_below(of);
+        }
+        Ok(())
+    }
+
+    fn copy_seen(&self, slot: u32, look: &mut Look) -> Result<(), Trouble> {
+        let found = self.in_hand(slot)?;
+        let start = look.bytes.len();
+        // Each message lies in memory of its own, so all together are shorter than the file.
+        if start + found.len > self.segment().layout().len {
+            return Err(Trouble::Damaged);
+        }
+        let no_memory = |_| Trouble::NoMemory;
+        look.bytes.try_reserve(found.len).map_err(no_memory)?;
+        look.messages.try_reserve(1).map_err(no_memory)?;
+        look.bytes.resize(start + found.len, 0);
+        self.segment()
+            .copy_out(found.cell, found.len, &mut look.bytes[start..])?;
+        look.messages.push(Seen {
+            len: found.len,
+            key: found.key,
+            pid: found.cell.pid.get(),
+            sent_at: found.cell.sent_at.get(),
+            returns: found.cell.returns(),
+        });
+        Ok(())
+    }
+}
+
+fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Trouble> {
+    slots.try_reserve(1).map_err(|_| Trouble::NoMemory)?;
+    slots.push(slot);
+    Ok(())
+}
+
+impl Look {
+    /// Each message with its bytes.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Seen, &[u8])> {
+        let mut rest = &self.bytes[..];
+        self.messages.iter().map(move |seen| {
+            let (bytes, behind) = rest.split_at(seen.len);
+            rest = behind;
+            (seen, bytes)
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::segment::testing;
+    use crate::sys::clock::Deadline;
+    use crate::sys::thread;
+
+    /// An engine with messages of these lengths and priorities, each of which holds its number.
+    fn engine(messages: &[(usize, usize)]) -> Engine {
+        let engine = Engine::new(testing::segment(16, 4096));
+        for (number, &(len, key)) in messages.iter().enumerate() {
+            engine
+                .try_send(
+                    thread::current(),
+                    &vec![number as u8; len],
+                    key,
+                    Deadline::Passed,
+                )
+                .unwrap();
+        }
+        engine
+    }
+
+    fn keys_and_bytes(look: &Look) -> Vec<(usize, Vec<u8>)> {
+        look.iter()
+            .map(|(seen, bytes)| (seen.key, bytes.to_vec()))
+            .collect()
+    }
+
+    fn look(engine: &Engine, skip: usize, most: usize) -> Result<Look, Refused> {
+        engine.look(thread::current(), skip, most)
+    }
+
+    #[test]
+    fn a_look_is_in_order_of_delivery_from_the_ring_and_from_the_store() {
+        for keys in [[7, 7, 7, 7], [1, 9, 1, 9]] {
+            let sent = [(3, keys[0]), (0, keys[1]), (4096, keys[2]), (100, keys[3])];
+            let engine = engine(&sent);
+            let mut wanted: Vec<_> = (0..4)
+                .map(|n| (sent[n].1, vec![n as u8; sent[n].0]))
+                .collect();
+            wanted.sort_by_key(|(key, _)| std::cmp::Reverse(*key));
+            for (skip, most) in [
+                (0, 0),
+                (0, 1),
+                (0, 4),
+                (0, usize::MAX),
+                (1, 2),
+                (3, 9),
+                (4, 1),
+            ] {
+                let seen = keys_and_bytes(&look(&engine, skip, most).unwrap());
+                let part: Vec<_> = wanted.iter().skip(skip).take(most).cloned().collect();
+                assert_eq!(seen, part, "{keys:?} {skip} {most}");
+            }
+            assert!(
+                look(&engine, usize::MAX, usize::MAX)
+                    .unwrap()
+                    .messages
+                    .is_empty()
+            );
+            assert_eq!(engine.counts().messages, 4);
+        }
+    }
+
+    #[test]
+    fn a_list_that_leads_back_to_itself_is_damage_and_ends_the_look() {
+        let engine = engine(&[(8, 1), (8, 2), (8, 1), (8, 1)]);
+        assert_eq!(look(&engine, 0, 9).unwrap().messages.len(), 4);
+        let order = Priorities::of(engine.segment());
+        let first = order.first(1).unwrap();
+        engine.segment().link(first).unwrap().set(first);
+        let damaged = Refused::Trouble(Trouble::Damaged);
+        assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
+        engine.segment().link(first).unwrap().set(u32::MAX);
+        assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
+    }
+
+    #[test]
+    fn a_length_or_a_priority_that_no_message_has_is_damage() {
+        let engine = engine(&[(8, 1), (8, 1)]);
+        let (_, cell) = Ring::of(engine.segment()).slot(1).unwrap();
+        let damaged = Refused::Trouble(Trouble::Damaged);
+        cell.len.set(4097);
+        assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
+        cell.len.set(8);
+        cell.key.set(32_768);
+        assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
+        assert_eq!(look(&engine, 0, 1).unwrap().messages.len(), 1);
+    }
+}

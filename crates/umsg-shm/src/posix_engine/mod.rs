@@ -1,0 +1,370 @@
+//! The engine: a queue with two sides that do not share cache lines.
+//!
+//! ```text
+//!   senders                                            receivers
+//!   sender lock                                        receiver lock
+//!      |   fill slot ring[sent], store its stamp            |   take slot ring[drained], write ring[freed]
+//!      v                                                    v
+//!   [ ring: drained <= sent <= freed ]  ------------->  [ store: messages by priority ]
+//!      ^                                                    |
+//!      |   parked: a blocked sender's message               |   offered: a blocked receiver's message
+//!      +----------------------- nodes ----------------------+
+//! ```
+//!
+//! A send touches the sender side and the cell; a receive the receiver side and the cell. Only when somebody waits
+//! does a sender *serve*: it takes the receiver lock too and hands messages over. A thread that holds the sender lock
+//! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
+
+mod ahead;
+pub mod batch;
+mod bell;
+#[cfg(all(test, not(loom)))]
+mod forged;
+mod grow;
+mod hold;
+mod label;
+mod lease;
+mod look;
+mod notice;
+mod owner;
+mod policy;
+mod priorities;
+mod receive;
+mod recover;
+mod reserve;
+#[cfg(not(loom))]
+mod salvage;
+mod saved;
+pub mod segment;
+mod send;
+mod serve;
+mod spin;
+mod wait;
+mod watch;
+
+pub use bell::Rope;
+pub use hold::Grip;
+pub use label::marked;
+pub use look::{Look, Seen};
+pub use notice::{Claim, NoticeError, Outcome, Registered, What, armed};
+#[cfg_attr(
+    loom,
+    allow(unused_imports, reason = "the face of rings is not modelled")
+)]
+pub use owner::{CLOSED, DISABLED, ENABLED};
+pub use policy::Chore;
+pub(crate) use priorities::Priorities;
+pub use receive::{Taken, has_begun};
+
+use self::ahead::Expected;
+use crate::doorbell::Doorbell;
+use crate::fault::Trouble;
+use crate::lock::wakes::Wakes;
+use crate::lock::{Held, Left, LockError};
+use crate::posix_engine::segment::Segment;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::futex;
+use crate::sys::thread::Thread;
+use crate::waiters;
+use crate::waiters::pacing::Pacing;
+
+/// A bit of the board's attention word: receivers are blocked.
+pub const RECEIVERS: u32 = 1;
+/// Another: a process is registered for a notification, and the queue was empty.
+pub(crate) const NOTICE: u32 = 2;
+/// Another: somebody polls the doorbell. Set under both locks.
+pub(crate) const WATCHED: u32 = 4;
+
+/// Why an attempt did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No room, or no message.
+    NotNow,
+    /// Room, but no slot in circulation is free: the caller grows the queue and tries again.
+    NoSlot,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+    /// See [`Trouble`].
+    Trouble(Trouble),
+}
+
+impl Refused {
+    /// What a call with this deadline answers: after a time-out one of its own, else that it would have to block.
+    fn by(self, deadline: Deadline) -> Refused {
+        match (self, deadline) {
+            (
+                Refused::NotNow | Refused::TimedOut | Refused::Trouble(Trouble::Busy),
+                Deadline::Passed,
+            ) => Refused::NotNow,
+            (Refused::NotNow | Refused::Trouble(Trouble::Busy), _) => Refused::TimedOut,
+            (other, _) => other,
+        }
+    }
+
+    /// What went wrong for who wants nothing but a lock: its owner does not let go, if it is nothing worse.
+    #[cfg(not(loom))]
+    fn trouble(self) -> Trouble {
+        match self {
+            Refused::Trouble(trouble) => trouble,
+            _ => Trouble::Busy,
+        }
+    }
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        Refused::Trouble(trouble)
+    }
+}
+
+/// A queue as the engine sees it. What a message's priority means is all that is POSIX about it.
+#[derive(Debug)]
+pub struct Engine {
+    segment: Segment,
+    pub pacing: Pacing,
+    expected: Expected,
+    /// What is to be done for the queue now and then, see [`Chore`].
+    chore: Option<Chore>,
+    /// Of a ring: how its receiver's descriptor is made readable.
+    rope: Option<bell::Rope>,
+    /// By which it is polled.
+    doorbell: Doorbell,
+    /// Device and inode of the file, of a queue with which processes register.
+    #[cfg(not(loom))]
+    identity: Option<(u64, u64)>,
+    /// How this process sees to its own registrations there.
+    #[cfg(not(loom))]
+    raise_own: Option<notice::RaiseOwn>,
+}
+
+/// How often one call waits a slice for a sender lock that is lent.
+const LOANS: u32 = 5;
+
+impl Engine {
+    pub fn new(segment: Segment) -> Engine {
+        Engine {
+            #[cfg(not(loom))]
+            doorbell: Doorbell::new(segment.counted_in().cloned(), segment.file()),
+            #[cfg(loom)]
+            doorbell: Doorbell::default(),
+            segment,
+            pacing: Pacing::default(),
+            expected: Expected::default(),
+            chore: None,
+            rope: None,
+            #[cfg(not(loom))]
+            identity: None,
+            #[cfg(not(loom))]
+            raise_own: None,
+        }
+    }
+
+    /// An engine of the same segment, for a thread that outlives this one. It does no chores.
+    #[cfg(not(loom))]
+    pub fn share(&self) -> Engine {
+        let mut engine = Engine::new(self.segment.share());
+        engine.identity = self.identity;
+        engine.raise_own = self.raise_own;
+        engine
+    }
+
+    /// Processes register with the queue for notifications. `raise_own` sees to those of this process.
+    #[cfg(not(loom))]
+    pub fn set_identity(&mut self, identity: (u64, u64), raise_own: notice::RaiseOwn) {
+        self.identity = Some(identity);
+        self.raise_own = Some(raise_own);
+    }
+
+    /// Which queue it is: what no process can forge.
+    #[cfg(not(loom))]
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        self.identity
+    }
+
+    pub fn set_rope(&mut self, rope: Rope) {
+        self.rope = Some(rope);
+    }
+
+    #[inline(always)]
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Takes the sender lock, and repairs the side if its last owner died.
+    #[inline(always)]
+    fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Trouble> {
+        match self
+            .segment
+            .fixed()
+            .sender
+            .lock
+            .lock(me, &self.segment, deadline)
+        {
+            Ok((held, Left::InOrder)) => Ok(held),
+            other => self.lock_sender_slow(me, deadline, other),
+        }
+    }
+
+    #[cold]
+    fn lock_sender_slow<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        mut attempt: Result<(Held<'a>, Left), LockError>,
+    ) -> Result<Held<'a>, Trouble> {
+        let mut loans = 0;
+        loop {
+            match attempt {
+                Ok((held, Left::InOrder)) => return Ok(held),
+                Ok((held, Left::ByTheDead)) => {
+                    recover::sender_side(&self.segment)?;
+                    return Ok(held);
+                }
+                Err(LockError::TimedOut) => return Err(Trouble::Busy),
+                Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller),
+                // No honest borrower keeps it so long, so often.
+                Err(LockError::Nobodys) if loans == LOANS => return Err(Trouble::Busy),
+                // Whoever borrowed it holds the receiver lock, or died with it: then taking that lock repairs both.
+                Err(LockError::Nobodys) => {
+                    loans += 1;
+                    let mut wakes = Wakes::default();
+                    let held = self.lock_receiver(me, deadline, &mut wakes)?;
+                    let sender = &self.segment.fixed().sender;
+                    if sender.lock.is_left_lent() {
+                        // Not by us, and nobody else may: somebody scribbled.
+                        recover::sender_side(&self.segment)?;
+                        sender.lock.give_back();
+                    }
+                    self.note_change(&mut wakes);
+                    held.unlock();
+                    self.wake(&wakes);
+                }
+            }
+            attempt = self
+                .segment
+                .fixed()
+                .sender
+                .lock
+                .lock(me, &self.segment, deadline);
+        }
+    }
+
+    /// Takes the receiver lock; if its last owner died, repairs, and serves everybody who waits.
+    #[inline(always)]
+    fn lock_receiver<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Trouble> {
+        match self
+            .segment
+            .fixed()
+            .receiver
+            .lock
+            .lock(me, &self.segment, deadline)
+        {
+            Ok((held, Left::InOrder)) => Ok(held),
+            other => self.lock_receiver_slow(me, deadline, other, wakes),
+        }
+    }
+
+    #[cold]
+    fn lock_receiver_slow<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        mut attempt: Result<(Held<'a>, Left), LockError>,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Trouble> {
+        if let Err(LockError::Nobodys) = attempt {
+            attempt = self
+                .segment
+                .fixed()
+                .receiver
+                .lock
+                .lock_anyway(me, &self.segment, deadline);
+        }
+        match attempt {
+            Ok((held, Left::InOrder)) => Ok(held),
+            Ok((held, Left::ByTheDead)) => {
+                recover::receiver_side(self)?;
+                self.serve(wakes)?;
+                self.update_board();
+                self.mend_doorbell();
+                wakes.add_everybody(waiters::Waiters::of(&self.segment).usable());
+                Ok(held)
+            }
+            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy),
+            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller),
+        }
+    }
+
+    /// Tells senders whether anybody wants to be served. Under the receiver lock, after any change of the lists.
+    fn update_board(&self) {
+        let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
+        let receivers = if waiting { RECEIVERS } else { 0 };
+        self.set_attention(RECEIVERS | NOTICE, receivers | self.notice_wanted());
+    }
+
+    /// Sets these bits of the attention word as in `flags`. Under the receiver lock.
+    fn set_attention(&self, bits: u32, flags: u32) {
+        let attention = &self.segment.fixed().board.attention;
+        // Relaxed: ATTENTION. Whoever begins to wait adds the fence; taking a flag down needs none.
+        let others = attention.load(Ordering::Relaxed) & !bits;
+        attention.store(others | flags, Ordering::Relaxed);
+    }
+
+    /// Wakes those whose waiting has ended. After the lock was dropped.
+    #[inline(always)]
+    fn wake(&self, wakes: &Wakes) {
+        if !wakes.is_empty() {
+            self.wake_slow(wakes);
+        }
+    }
+
+    #[cold]
+    fn wake_slow(&self, wakes: &Wakes) {
+        for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {
+            if let Ok(node) = self.segment.node(index) {
+                futex::wake(waiters::futex(node), 1);
+            }
+        }
+        if let Some(fired) = wakes.fired() {
+            self.tell_registered(fired);
+        }
+        // A message that was let in was counted by nobody's send.
+        self.ring_anyway();
+    }
+
+    /// Runs `work` under the receiver lock, then wakes whom it settled.
+    #[inline(always)]
+    fn with_receiver_lock<T>(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock_receiver(me, deadline, &mut wakes)?;
+        let result = work(&mut wakes);
+        self.note_change(&mut wakes);
+        if let Err(Refused::NotNow) = result {
+            self.look_at_doorbell();
+        }
+        self.settle_doorbell();
+        held.unlock();
+        self.wake(&wakes);
+        self.segment.check()?;
+        result
+    }
+
+    /// Notes that the segment holds nonsense.
+    #[cold]
+    pub fn note_damage(&self) {
+        self.segment.fixed().header.damage.note();
+    }
+}

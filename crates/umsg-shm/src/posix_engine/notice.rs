@@ -1,0 +1,609 @@
+//! Notification: a process is told once that a message has come to the empty queue. Source: mq_notify(3), and
+//! linux/ipc/mqueue.c, `__do_notify`.
+//!
+//! A registration is a record. One at most is armed; those that were fired stay until their process has taken note, so that
+//! another may register at once. There is room for eight, and for a thousand more where as many processes were told and are
+//! stopped, or get no processor: memory for them is made real when they are needed.
+//!
+//! | word | state | who may leave it | if the registered process dies |
+//! |---|---|---|---|
+//! | `turn << 2` | free | holder of the receiver lock: armed, another turn | - |
+//! | `turn << 2 \| ARMED` | registered | holder of the receiver lock: fired, or free if nobody is to be told. Its process, without the lock: free | free, by who registers next |
+//! | `turn << 2 \| FIRED` | fired, the sender stands beside it | its process, without the lock: free | free, by who registers next and finds no other |
+//!
+//! Each change is one compare-and-swap, so a withdrawal and a message decide for one of them. That the queue was empty is a
+//! bit of `registered`, decided anew whenever the receiver lock is about to be dropped, and before a message is taken: so it counts
+//! what came and went in between. While it was empty, and only then, senders are asked (`attention`) to come and decide.
+//!
+//! Nobody acts on what a record says but its own process, which knows by itself what is to be done: who can write the segment
+//! can't have a signal sent to anybody.
+
+use super::{Engine, NOTICE, Refused, Wakes};
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::wakes::Fired;
+use crate::lock::{SLICE, STOPPED};
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::{MORE_NOTICES, NOTICES, Notice, Ring};
+use crate::sync::{Ordering, fence};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::futex::{self, Slept};
+use crate::sys::liveness::{self, Lives};
+use crate::sys::process;
+use crate::sys::thread::{self, Thread};
+use crate::waiters::{List, Waiters};
+use std::time::Duration;
+
+/// Sees to a registration of the calling process that was fired: the engine, the record's number, the record, and its word. See
+/// [`Engine::set_identity`].
+#[cfg(not(loom))]
+pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
+
+const ARMED: u32 = 1;
+const FIRED: u32 = 2;
+const STATE: u32 = 3;
+/// One more turn.
+const TURN: u32 = 4;
+
+/// Bits of `registered`: somebody is registered; the queue was empty. Above: in which record.
+const REGISTERED: u32 = 1;
+const EMPTY: u32 = 2;
+const INDEX: u32 = 8;
+
+/// How long a sender waits for a registered process before it looks again whether that process can run, in nanoseconds.
+const PROMPT: u64 = 2_000_000;
+
+/// How a process is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum What {
+    /// By a signal of that number; by none if it is 0.
+    Signal = 0,
+    /// Not at all.
+    Nothing = 1,
+    /// By a function of its own, in a thread.
+    Call = 2,
+    /// By a thread that waits for it.
+    Wait = 3,
+}
+
+impl What {
+    fn of(notice: &Notice) -> What {
+        // Relaxed: for people, and for how long to wait.
+        match notice.what.load(Ordering::Relaxed) {
+            0 => What::Signal,
+            2 => What::Call,
+            3 => What::Wait,
+            _ => What::Nothing,
+        }
+    }
+}
+
+/// A registration that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered {
+    pub(crate) index: u32,
+    pub what: What,
+    pub signal: u32,
+    pub pid: u32,
+    pub birth: u64,
+    /// What its word says.
+    pub(crate) word: u32,
+}
+
+/// Who wants to be told, and how.
+pub struct Claim {
+    pub what: What,
+    pub signal: u32,
+    pub ticket: u64,
+}
+
+/// Why there is no registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeError {
+    /// A process is registered.
+    Busy,
+    /// As many living processes as there can be records were told and have not run since.
+    NoRecord,
+    Refused(Refused),
+}
+
+/// What a process finds that looks at its registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing has happened.
+    Armed,
+    /// It was fired, by a message of that process and user.
+    Fired { pid: u32, uid: u32 },
+    /// It was taken away.
+    Gone,
+}
+
+impl Engine {
+    fn registration(&self) -> u32 {
+        // Relaxed: under the receiver lock; elsewhere a hint.
+        self.segment()
+            .fixed()
+            .receiver
+            .registered
+            .load(Ordering::Relaxed)
+    }
+
+    /// Under the receiver lock.
+    fn set_registration(&self, registration: u32) {
+        let word = &self.segment().fixed().receiver.registered;
+        // Relaxed: as above. Release only for this thread's death, as for a guarded word.
+        word.store(registration, Ordering::Release);
+        self.update_board();
+    }
+
+    /// Whether somebody is registered, as a hint.
+    pub(super) fn has_registration(&self) -> bool {
+        self.registration() & REGISTERED != 0
+    }
+
+    /// What senders are to be asked for.
+    #[inline(always)]
+    pub(super) fn notice_wanted(&self) -> u32 {
+        match self.registration() & (REGISTERED | EMPTY) {
+            both if both == REGISTERED | EMPTY => NOTICE,
+            _ => 0,
+        }
+    }
+
+    fn notice(&self, index: u32) -> Option<&Notice> {
+        let index = index as usize;
+        match index.checked_sub(NOTICES) {
+            None => self.segment().fixed().notices.get(index),
+            Some(beyond) if beyond < self.more_notices() => self.segment().more_notice(beyond).ok(),
+            Some(_) => None,
+        }
+    }
+
+    /// How many records beyond the fixed ones are real memory.
+    fn more_notices(&self) -> usize {
+        // Acquire: pairs with the release in `provide_notice`. Who reads it without the lock finds memory there.
+        let more = self
+            .segment()
+            .fixed()
+            .receiver
+            .notices
+            .load(Ordering::Acquire);
+        (more as usize).min(MORE_NOTICES)
+    }
+
+    /// All records that there are, and their numbers.
+    fn notices(&self) -> impl Iterator<Item = (u32, &Notice)> {
+        let more =
+            (0..self.more_notices()).filter_map(|index| self.segment().more_notice(index).ok());
+        (0_u32..).zip(self.segment().fixed().notices.iter().chain(more))
+    }
+
+    /// Decides whether the queue has become empty, or has ceased to be, since that was decided last. Under the receiver lock.
+    #[inline(always)]
+    pub(super) fn note_change(&self, wakes: &mut Wakes) {
+        if self.registration() & REGISTERED != 0 && self.decide(wakes).is_err() {
+            self.note_damage();
+        }
+    }
+
+    #[cold]
+    fn decide(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let registration = self.registration();
+        let was_empty = registration & EMPTY != 0;
+        match (was_empty, self.stays_filled(wakes)?) {
+            (true, true) => self.fire(wakes),
+            (false, false) => {
+                self.set_registration(registration | EMPTY);
+                // ATTENTION: the flag, then the stamps, as in `enlist_receiver`: the next sender comes to decide, or we find its
+                // message here.
+                fence(Ordering::SeqCst);
+                if self.stays_filled(wakes)? {
+                    self.fire(wakes);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether messages are there that no blocked receiver takes.
+    fn stays_filled(&self, wakes: &mut Wakes) -> Result<bool, Trouble> {
+        let is_filled = self.is_filled()?;
+        if !is_filled || Waiters::of(self.segment()).len(List::Receivers) == 0 {
+            return Ok(is_filled);
+        }
+        self.hand_over(wakes)?;
+        self.publish_counts();
+        self.is_filled()
+    }
+
+    fn is_filled(&self) -> Result<bool, Trouble> {
+        let receiver = &self.segment().fixed().receiver;
+        // Relaxed: under the receiver lock.
+        if receiver.stored.load(Ordering::Relaxed) != 0 {
+            return Ok(true);
+        }
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        Ok(Ring::of(self.segment()).published(drained)?.is_some())
+    }
+
+    /// The process that sent what is there longest.
+    fn first_sender(&self) -> Result<u32, Trouble> {
+        let receiver = &self.segment().fixed().receiver;
+        // Relaxed: under the receiver lock.
+        if receiver.stored.load(Ordering::Relaxed) == 0 {
+            let drained = receiver.drained.load(Ordering::Relaxed);
+            let message = Ring::of(self.segment()).published(drained)?;
+            return Ok(message.map_or(0, |(_, cell)| cell.pid.get()));
+        }
+        let order = Priorities::of(self.segment());
+        let slot = order.first(order.highest().ok_or(Trouble::Damaged)?)?;
+        Ok(self.segment().cell(slot)?.pid.get())
+    }
+
+    /// The registration is over, and its process is told. Under the receiver lock.
+    fn fire(&self, wakes: &mut Wakes) {
+        let index = self.registration() / INDEX;
+        if let Some(notice) = self.notice(index) {
+            // Relaxed: who arms it holds the lock.
+            let armed = notice.word.load(Ordering::Relaxed);
+            let (word, is_told) = after_firing(notice, armed);
+            let pid = self.first_sender().unwrap_or(0);
+            // Of another process it is asked for without the lock: that takes system calls.
+            let user = process::own_user(pid).unwrap_or(NOT_ASKED);
+            notice.sender.store(sender(pid, user), Ordering::Relaxed);
+            crash_point!(NOTICE_NOTED);
+            // Release: who sees it sees the sender. It fails if the registration was withdrawn.
+            let fired = armed & STATE == ARMED
+                && notice
+                    .word
+                    .compare_exchange(armed, word, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok();
+            if fired && is_told {
+                wakes.add_fired(Fired { index, word });
+            }
+            crash_point!(NOTICE_FIRED);
+        }
+        self.set_registration(0);
+    }
+
+    /// After the lock was dropped: the registered process hears of it. If that is by a signal, it has been raised when this
+    /// returns, unless that process can't run: in the kernel it has, too.
+    #[cold]
+    pub(super) fn tell_registered(&self, fired: Fired) {
+        crash_point!(NOTICE_UNTOLD);
+        let Some(notice) = self.notice(fired.index) else {
+            return;
+        };
+        ask_for_user(notice);
+        #[cfg(not(loom))]
+        if self.raise_own(fired.index, notice, fired.word) {
+            return;
+        }
+        futex::wake(&notice.word, i32::MAX);
+        // The look overlaps with the wake-up of the process.
+        if What::of(notice) == What::Signal && can_owner_run(self.segment(), notice) {
+            wait_until_raised(self.segment(), notice, fired.word);
+        }
+    }
+
+    /// After a message was received by a process that has registrations: what was fired for it here has been raised when this
+    /// returns. In the kernel a signal is pending before its message can be received; one that came later would interrupt what the
+    /// process does next.
+    #[cfg(not(loom))]
+    #[cold]
+    pub fn raise_fired(&self, me: &Thread) {
+        for (index, notice) in self.notices() {
+            // Acquire: the sender; or that it was raised.
+            let word = notice.word.load(Ordering::Acquire);
+            if word & STATE != FIRED
+                || notice.pid.load(Ordering::Relaxed) != me.pid()
+                || What::of(notice) != What::Signal
+            {
+                continue;
+            }
+            if !self.raise_own(index, notice, word) {
+                // A helper is about to.
+                wait_until_raised(self.segment(), notice, word);
+            }
+        }
+    }
+
+    /// Sees to a registration that was fired, if it is this process's. False if it is another process's, or another thread sees to it.
+    #[cfg(not(loom))]
+    fn raise_own(&self, index: u32, notice: &Notice, word: u32) -> bool {
+        self.raise_own
+            .is_some_and(|raise_own| raise_own(self, index, notice, word))
+    }
+
+    /// Registers this process for the next message that comes to the empty queue. Answers in which record, and what its word
+    /// says.
+    pub fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), NoticeError> {
+        let mut outcome = Err(NoticeError::NoRecord);
+        let patience = Deadline::after(Duration::from_nanos(STOPPED));
+        liveness::register(self.segment());
+        self.with_receiver_lock(me, patience, |wakes| {
+            self.serve(wakes)?;
+            outcome = self.register_locked(me, claim, wakes);
+            Ok(())
+        })
+        .map_err(NoticeError::Refused)?;
+        outcome
+    }
+
+    fn register_locked(
+        &self,
+        me: &Thread,
+        claim: &Claim,
+        wakes: &mut Wakes,
+    ) -> Result<(u32, u32), NoticeError> {
+        self.clear_dead_registration()?;
+        let (index, notice) = self.free_notice()?;
+        let free = notice.word.load(Ordering::Relaxed);
+        // Relaxed: the word publishes them.
+        notice.what.store(claim.what as u32, Ordering::Relaxed);
+        notice.signal.store(claim.signal, Ordering::Relaxed);
+        notice.pid.store(me.pid(), Ordering::Relaxed);
+        let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
+        notice.birth.store(birth, Ordering::Relaxed);
+        notice.ticket.store(claim.ticket, Ordering::Relaxed);
+        crash_point!(NOTICE_FILLED);
+        let registration = REGISTERED | (index * INDEX);
+        self.set_registration(registration | EMPTY);
+        // ATTENTION: as in `decide`. What is there now was there before: it takes a drain first.
+        fence(Ordering::SeqCst);
+        match self.stays_filled(wakes) {
+            Ok(false) => {}
+            Ok(true) => self.set_registration(registration),
+            Err(trouble) => {
+                self.set_registration(0);
+                return Err(NoticeError::Refused(trouble.into()));
+            }
+        }
+        crash_point!(NOTICE_DECIDED);
+        // Last, because it is what everybody sees: whoever sends to the empty queue after that has the registered process told.
+        let armed = (free & !STATE).wrapping_add(TURN) | ARMED;
+        notice.word.store(armed, Ordering::Release);
+        crash_point!(NOTICE_ARMED);
+        Ok((index, armed))
+    }
+
+    /// An error if somebody living is registered.
+    fn clear_dead_registration(&self) -> Result<(), NoticeError> {
+        for (_, notice) in self.notices() {
+            let word = notice.word.load(Ordering::Relaxed);
+            if word & STATE != ARMED {
+                continue;
+            }
+            if !is_owner_dead(self.segment(), notice) {
+                return Err(NoticeError::Busy);
+            }
+            set_free(notice, word);
+        }
+        Ok(())
+    }
+
+    /// A record that nobody needs.
+    fn free_notice(&self) -> Result<(u32, &Notice), NoticeError> {
+        let state = |notice: &Notice| notice.word.load(Ordering::Relaxed) & STATE;
+        // Acquire by the lock: whose process has freed it touches it no more.
+        let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
+        if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
+            return Ok(free);
+        }
+        if let Some(dead) = self
+            .notices()
+            .find(|(_, notice)| is_owner_dead(self.segment(), notice))
+        {
+            set_free(dead.1, dead.1.word.load(Ordering::Relaxed));
+            return Ok(dead);
+        }
+        self.provide_notice()
+    }
+
+    /// A record of memory that becomes real for it and for those behind it.
+    #[cold]
+    fn provide_notice(&self) -> Result<(u32, &Notice), NoticeError> {
+        let used = self.more_notices();
+        if used >= MORE_NOTICES {
+            return Err(NoticeError::NoRecord);
+        }
+        let more = self
+            .segment()
+            .populate_notices(used as u32)
+            .map_err(|trouble| NoticeError::Refused(trouble.into()))?;
+        // Release: pairs with the acquire in `more_notices`.
+        let word = &self.segment().fixed().receiver.notices;
+        word.store(more, Ordering::Release);
+        let index = (NOTICES + used) as u32;
+        let notice = self.notice(index).ok_or(NoticeError::NoRecord)?;
+        Ok((index, notice))
+    }
+
+    /// Takes a registration back, without the lock: senders find out by themselves. False if it is not there any more.
+    pub fn withdraw(&self, index: u32, armed: u32) -> bool {
+        let withdrawn = self
+            .notice(index)
+            .is_some_and(|notice| set_free(notice, armed));
+        crash_point!(NOTICE_WITHDRAWN);
+        withdrawn
+    }
+
+    /// The registration that there is, whether or not its process lives.
+    pub fn registered(&self) -> Option<Registered> {
+        let mut all = self.registrations();
+        all.find_map(|(registered, is_told)| (!is_told).then_some(registered))
+    }
+
+    /// All that there are, and whether they were fired.
+    pub fn registrations(&self) -> impl Iterator<Item = (Registered, bool)> {
+        self.notices().filter_map(|(index, notice)| {
+            // Acquire: the rest was written before.
+            let word = notice.word.load(Ordering::Acquire);
+            let registered = || Registered {
+                index,
+                what: What::of(notice),
+                signal: notice.signal.load(Ordering::Relaxed),
+                pid: notice.pid.load(Ordering::Relaxed),
+                birth: notice.birth.load(Ordering::Relaxed),
+                word,
+            };
+            match word & STATE {
+                ARMED => Some((registered(), false)),
+                FIRED => Some((registered(), true)),
+                _ => None,
+            }
+        })
+    }
+
+    /// What has become of this process's own registration.
+    pub fn outcome(&self, index: u32, armed: u32) -> Outcome {
+        let Some(notice) = self.notice(index) else {
+            return Outcome::Gone;
+        };
+        // Acquire: the sender.
+        match notice.word.load(Ordering::Acquire) {
+            word if word == armed => Outcome::Armed,
+            word if word == fired(armed) => {
+                let (pid, uid) = ask_for_user(notice);
+                Outcome::Fired { pid, uid }
+            }
+            _ => Outcome::Gone,
+        }
+    }
+
+    /// The process has done what there was to do. Who fired it may wait for that.
+    pub fn acknowledge_notice(&self, index: u32, armed: u32) {
+        crash_point!(NOTICE_RAISED);
+        if let Some(notice) = self.notice(index) {
+            set_free(notice, fired(armed));
+            futex::wake(&notice.word, i32::MAX);
+        }
+    }
+
+    /// The word that the registered process sleeps on.
+    pub fn notice_word(&self, index: u32) -> Option<&crate::sync::AtomicU32> {
+        self.notice(index).map(|notice| &notice.word)
+    }
+
+    /// At the end of a slice: fires for a sender that died before it could, as blocked receivers look around.
+    pub fn look_for_notice(&self, me: &Thread) {
+        let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
+        if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
+            let patience = Deadline::after(Duration::from_nanos(SLICE));
+            // In vain if an owner is stopped: there is another slice.
+            let _ = self.with_receiver_lock(me, patience, |wakes| Ok(self.serve(wakes)?));
+        }
+    }
+
+    /// Finds out anew who is registered: after the death of a holder of the lock. Whether the queue was empty in between nobody
+    /// knows: better a notification too many.
+    pub(crate) fn find_registration(&self) {
+        let registration = match self.registered() {
+            Some(registered) => REGISTERED | EMPTY | (registered.index * INDEX),
+            None => 0,
+        };
+        self.set_registration(registration);
+    }
+}
+
+/// What the word of a registration that was fired said before.
+pub fn armed(fired: u32) -> u32 {
+    fired & !STATE | ARMED
+}
+
+/// What the word of a registration says once it was fired.
+fn fired(armed: u32) -> u32 {
+    armed & !STATE | FIRED
+}
+
+/// What its word says after firing, and whether its process is to be told.
+fn after_firing(notice: &Notice, armed: u32) -> (u32, bool) {
+    let is_told = match What::of(notice) {
+        What::Nothing => false,
+        What::Signal => notice.signal.load(Ordering::Relaxed) != 0,
+        What::Call | What::Wait => true,
+    };
+    let word = if is_told {
+        fired(armed)
+    } else {
+        armed & !STATE
+    };
+    (word, is_told)
+}
+
+/// In place of a user: no user has this number.
+const NOT_ASKED: u32 = u32::MAX;
+
+/// What a record says of a sender.
+fn sender(pid: u32, user: u32) -> u64 {
+    u64::from(pid) | u64::from(user) << 32
+}
+
+/// Process and real user of the sender, which is asked for if it was not.
+fn ask_for_user(notice: &Notice) -> (u32, u32) {
+    // Relaxed: its word has published it.
+    let found = notice.sender.load(Ordering::Relaxed);
+    let (pid, user) = (found as u32, (found >> 32) as u32);
+    if user != NOT_ASKED {
+        return (pid, user);
+    }
+    let user = process::real_user(pid);
+    // Not if the record has become another's meanwhile.
+    let _ = notice.sender.compare_exchange(
+        found,
+        sender(pid, user),
+        Ordering::Relaxed,
+        Ordering::Relaxed,
+    );
+    (pid, user)
+}
+
+/// Frees a record, if its word still says what it said.
+fn set_free(notice: &Notice, word: u32) -> bool {
+    notice
+        .word
+        .compare_exchange(word, word & !STATE, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+}
+
+fn is_owner_dead(lives: &dyn Lives, notice: &Notice) -> bool {
+    let pid = notice.pid.load(Ordering::Relaxed);
+    let birth = notice.birth.load(Ordering::Relaxed);
+    liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
+}
+
+/// Whether the registered process lives and is not stopped. Unknown means that it does.
+fn can_owner_run(lives: &dyn Lives, notice: &Notice) -> bool {
+    let pid = notice.pid.load(Ordering::Relaxed);
+    let is_stopped = || lives.is_plain() && process::is_stopped(pid);
+    !is_owner_dead(lives, notice) && !is_stopped()
+}
+
+/// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
+/// lock, one that the call may have waited for before included.
+fn wait_until_raised(lives: &dyn Lives, notice: &Notice, fired: u32) {
+    let began = clock::monotonic();
+    // In a model nobody waits for several, one after the other.
+    #[cfg(loom)]
+    let stall = thread::Stall::none();
+    #[cfg(not(loom))]
+    let stall = &thread::current().stall;
+    let end = Deadline::Monotonic(stall.end(began, STOPPED));
+    wait_until_raised_by(lives, notice, fired, end);
+    stall.note(began, clock::monotonic());
+}
+
+fn wait_until_raised_by(lives: &dyn Lives, notice: &Notice, fired: u32, end: Deadline) {
+    let mut slice = PROMPT;
+    while notice.word.load(Ordering::Acquire) == fired {
+        if futex::wait(&notice.word, fired, end.or_slice(slice)) != Slept::TimedOut {
+            continue;
+        }
+        if end.has_passed() || !can_owner_run(lives, notice) {
+            return;
+        }
+        slice = SLICE;
+    }
+}

@@ -1,0 +1,332 @@
+//! What becomes of messages that a queue can't take, can't keep or can't deliver.
+//!
+//! | why | what |
+//! |---|---|
+//! | full, and the queue drops the oldest | the oldest of the lowest priority makes room |
+//! | older than the queue's time to live | dropped when it is met, or set aside |
+//! | leased and returned as often as the queue allows | set aside |
+//!
+//! What is set aside is held, in the state `Aside`, until some process has sent it to the dead-letter queue: that takes the
+//! other queue's locks, and so none of this one's may be held. It takes a slot meanwhile, but no place in the queue.
+
+use super::hold::Grip;
+use super::receive::Found;
+use super::{Engine, Refused, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::leases::Hold;
+use crate::leases::{self, Holds, State};
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::Policy;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::liveness;
+use crate::sys::process;
+#[cfg(not(loom))]
+use crate::sys::stack::roomy;
+use crate::sys::thread::Thread;
+
+/// What calls on a queue do besides what they were made for, when they hold no lock: the face knows how to send to the
+/// dead-letter queue.
+pub struct Chore(Box<dyn Fn(&Engine) + Send + Sync>);
+
+impl Chore {
+    #[cfg(not(loom))]
+    pub fn new(work: impl Fn(&Engine) + Send + Sync + 'static) -> Chore {
+        Chore(Box::new(move |engine| roomy(|| work(engine))))
+    }
+}
+
+impl std::fmt::Debug for Chore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Chore")
+    }
+}
+
+impl Engine {
+    #[inline(always)]
+    pub fn policy(&self) -> &Policy {
+        self.segment().policy()
+    }
+
+    /// Whether a message is older than the queue lets it get.
+    #[inline(always)]
+    pub(super) fn is_expired(&self, found: &Found<'_>) -> bool {
+        let time_to_live = self.policy().time_to_live;
+        time_to_live != 0 && clock::age(found.cell.sent_at.get()) > time_to_live
+    }
+
+    /// The message that is delivered next, as [`best`](Self::best), after those were taken out that are too old.
+    #[inline(always)]
+    pub(super) fn upcoming(&self) -> Result<Option<Found<'_>>, Trouble> {
+        match self.best()? {
+            Some(found) if self.is_expired(&found) => self.upcoming_slow(found),
+            found => Ok(found),
+        }
+    }
+
+    #[cold]
+    fn upcoming_slow<'a>(&'a self, expired: Found<'a>) -> Result<Option<Found<'a>>, Trouble> {
+        self.expire(&expired)?;
+        // As many as there are slots: longer lasts only what is scribbled.
+        for _ in 0..self.segment().layout().slots {
+            match self.best()? {
+                Some(found) if self.is_expired(&found) => self.expire(&found)?,
+                found => return Ok(found),
+            }
+        }
+        Err(Trouble::Damaged)
+    }
+
+    /// Takes a message out that is too old.
+    fn expire(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        self.segment().fixed().counters.count(Event::Expired);
+        if self.policy().sets_aside() {
+            return self.set_aside(found);
+        }
+        self.drop_message(found)
+    }
+
+    /// Takes a message out of the queue, for good.
+    fn drop_message(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        self.take(found)?;
+        self.free_slot(found.slot);
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// Takes a message out of the queue for the dead-letter queue.
+    fn set_aside(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        let nobody = (0, 0);
+        let (_, hold) = self.claim_hold_for(nobody, found.slot, found.cell.returns())?;
+        leases::set(hold, State::Aside);
+        crash_point!(ASIDE_HELD);
+        self.take(found)?;
+        self.count_kind(State::Aside, 1);
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// Whether a message that was leased has come back as often as the queue allows.
+    pub(super) fn is_undeliverable(&self, hold: &Hold) -> bool {
+        let policy = self.policy();
+        policy.max_deliveries != 0
+            && policy.sets_aside()
+            && hold.deliveries.get() >= policy.max_deliveries
+    }
+
+    /// Turns a lease into a message that is set aside.
+    pub(super) fn set_lease_aside(&self, hold: &Hold) {
+        leases::set(hold, State::Aside);
+        crash_point!(ASIDE_HELD);
+        self.count_kind(State::Aside, 1);
+        self.count_held(-1);
+    }
+
+    /// Drops what is too old in the whole queue: each list of a priority is in order of time.
+    pub(super) fn sweep(&self) -> Result<(), Trouble> {
+        self.drain()?;
+        let order = Priorities::of(self.segment());
+        let mut priority = order.highest();
+        let mut bound = self.segment().layout().slots;
+        while let Some(of) = priority {
+            let slot = order.first(of)?;
+            let found = self.stored_at(slot, of)?;
+            if self.is_expired(&found) {
+                bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+                self.expire(&found)?;
+                if order.has(of)? {
+                    continue;
+                }
+            }
+            priority = order.next_below(of);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a message of that priority by dropping the oldest of the lowest, if the queue does so. False if the
+    /// new message is the one to be dropped.
+    pub(super) fn make_room(
+        &self,
+        me: &Thread,
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
+            self.begin_to_make_room(wakes)?;
+            if self.has_room_now(1) {
+                return Ok(true);
+            }
+            self.drain()?;
+            // Nothing is queued: all room is held.
+            let lowest = Priorities::of(self.segment())
+                .lowest()
+                .ok_or(Refused::NotNow)?;
+            if key < lowest {
+                self.segment().fixed().counters.count(Event::Dropped);
+                return Ok(false);
+            }
+            self.drop_lowest()?;
+            Ok(true)
+        })
+    }
+
+    /// Serves who waits, and drops what is too old: before anything else makes room.
+    fn begin_to_make_room(&self, wakes: &mut Wakes) -> Result<(), Refused> {
+        self.serve(wakes)?;
+        self.update_board();
+        if !self.nobody_waits_for_room() {
+            // The room that there is, or that would be made, is theirs.
+            return Err(Refused::NotNow);
+        }
+        // It goes its own way.
+        if self.policy().time_to_live != 0 {
+            self.sweep()?;
+        }
+        Ok(())
+    }
+
+    /// Drops the oldest message of the lowest priority, which is there, for one that is to be sent.
+    fn drop_lowest(&self) -> Result<(), Trouble> {
+        let order = Priorities::of(self.segment());
+        let lowest = order.lowest().ok_or(Trouble::Damaged)?;
+        self.segment().fixed().counters.count(Event::Dropped);
+        self.drop_message(&self.stored_at(order.first(lowest)?, lowest)?)
+    }
+
+    /// As [`make_room`](Self::make_room), for a batch the best of which has that priority: all the room that is missing, or
+    /// none.
+    pub(super) fn make_room_for_batch(
+        &self,
+        me: &Thread,
+        key: usize,
+        messages: usize,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
+            self.begin_to_make_room(wakes)?;
+            let missing = (messages as i64).saturating_sub(self.room_now()).max(0) as u64;
+            if missing > self.segment().layout().slots as u64 {
+                return Err(Trouble::Damaged.into());
+            }
+            self.drain()?;
+            // Relaxed: under the receiver lock.
+            if self
+                .segment()
+                .fixed()
+                .receiver
+                .stored
+                .load(Ordering::Relaxed)
+                < missing
+            {
+                // Room is held.
+                return Err(Refused::NotNow);
+            }
+            if !self.has_no_better(key, missing)? {
+                for _ in 0..messages {
+                    self.segment().fixed().counters.count(Event::Dropped);
+                }
+                return Ok(false);
+            }
+            for _ in 0..missing {
+                self.drop_lowest()?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Whether the store has so many messages of that priority or lower ones.
+    fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Trouble> {
+        let order = Priorities::of(self.segment());
+        let mut priority = match order.has(key)? {
+            true => Some(key),
+            false => order.next_below(key),
+        };
+        while let Some(of) = priority {
+            let mut slot = Some(order.first(of)?);
+            while let Some(here) = slot {
+                if messages <= 1 {
+                    return Ok(true);
+                }
+                messages -= 1;
+                slot = order.after(of, here)?;
+            }
+            priority = order.next_below(of);
+        }
+        Ok(messages == 0)
+    }
+
+    pub fn set_chore(&mut self, chore: Option<Chore>) {
+        self.chore = chore;
+    }
+
+    /// Sends what was set aside to the dead-letter queue, if the queue has one. The caller holds no lock.
+    #[inline(always)]
+    pub fn do_chore(&self) {
+        if let Some(chore) = &self.chore {
+            self.do_chore_slow(chore);
+        }
+    }
+
+    #[cold]
+    fn do_chore_slow(&self, chore: &Chore) {
+        // Relaxed: whether to look.
+        if self.segment().fixed().holding.aside.load(Ordering::Relaxed) != 0 {
+            (chore.0)(self);
+        }
+    }
+
+    /// A message that is to be sent to the dead-letter queue; from now on this process is at it.
+    pub fn begin_to_move(&self, me: &Thread, deadline: Deadline) -> Result<Option<Grip>, Refused> {
+        liveness::register(self.segment());
+        self.with_receiver_lock(me, deadline, |_| {
+            for record in Holds::of(self.segment()).iter() {
+                let (index, hold) = record?;
+                let is_left = match State::of(hold) {
+                    State::Aside => true,
+                    State::Moving => leases::is_orphan(self.segment(), hold),
+                    _ => false,
+                };
+                if is_left {
+                    let found = self.in_hand(hold.slot.get())?;
+                    hold.pid.set(me.pid());
+                    let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
+                    hold.birth.set(birth);
+                    leases::set(hold, State::Moving);
+                    crash_point!(MOVE_BEGUN);
+                    return Ok(Some(self.grip(index, hold, &found)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// The end of that: the dead-letter queue has the message, or could not take it.
+    pub fn end_move(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        moved: bool,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        self.with_receiver_lock(me, deadline, |wakes| {
+            let holds = Holds::of(self.segment());
+            let Some(hold) = holds.find(grip.index, grip.ticket, State::Moving)? else {
+                return Ok(());
+            };
+            if !moved {
+                leases::set(hold, State::Aside);
+                // Others may be luckier next time.
+                holds.send_to_the_end(grip.index, hold)?;
+                return Ok(());
+            }
+            let slot = hold.slot.get();
+            self.segment().cell(slot)?;
+            self.release_hold(grip.index, hold)?;
+            self.segment().fixed().counters.count(Event::DeadLettered);
+            self.free_held(slot, wakes);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,347 @@
+//! POSIX order: the highest priority first, first come first served within one.
+//!
+//! A bitmap of three levels says which of the 32,768 priorities have messages; each has a list. Finding the highest
+//! takes three find-last-set instructions at any depth.
+//!
+//! ```text
+//! level2   one word       bit i: level1[i] is not 0
+//! level1   8 words        bit j of word i: level0[64 i + j] is not 0
+//! level0   512 words      bit k of word w: priority 64 w + k has messages
+//! fifos    head, tail     of each priority's list, linked through the links
+//! ```
+//!
+//! Everything here is called under the receiver lock.
+
+use crate::fault::Trouble;
+use crate::posix_engine::segment::{Fifo, LEVEL1, PRIORITIES, Segment};
+use crate::sync::Guarded64;
+
+/// The store of a segment, as an ordered set of slots.
+pub(crate) struct Priorities<'a> {
+    segment: &'a Segment,
+}
+
+impl<'a> Priorities<'a> {
+    #[inline(always)]
+    pub(crate) fn of(segment: &'a Segment) -> Self {
+        Priorities { segment }
+    }
+
+    /// The highest priority that has messages.
+    #[inline]
+    pub(crate) fn highest(&self) -> Option<usize> {
+        let receiver = &self.segment.fixed().receiver;
+        let i = last_set(receiver.level2.get())?;
+        let j = last_set(receiver.level1.get(i)?.get())?;
+        let word = i * 64 + j;
+        let k = last_set(self.segment.level0(word).ok()?.get())?;
+        Some(word * 64 + k)
+    }
+
+    /// The lowest priority that has messages.
+    pub(crate) fn lowest(&self) -> Option<usize> {
+        let receiver = &self.segment.fixed().receiver;
+        let i = first_set(receiver.level2.get())?;
+        let j = first_set(receiver.level1.get(i)?.get())?;
+        let word = i * 64 + j;
+        let k = first_set(self.segment.level0(word).ok()?.get())?;
+        Some(word * 64 + k)
+    }
+
+    /// The highest priority below `priority` that has messages: for walking the store in order of delivery.
+    #[inline]
+    pub(crate) fn next_below(&self, priority: usize) -> Option<usize> {
+        let receiver = &self.segment.fixed().receiver;
+        let (i, j, k) = split(priority);
+        let word = priority / 64;
+        if let Some(k) = last_set(self.segment.level0(word).ok()?.get() & below(k)) {
+            return Some(word * 64 + k);
+        }
+        let (i, j) = match last_set(receiver.level1.get(i)?.get() & below(j)) {
+            Some(j) => (i, j),
+            None => {
+                let i = last_set(receiver.level2.get() & below(i))?;
+                (i, last_set(receiver.level1.get(i)?.get())?)
+            }
+        };
+        let word = i * 64 + j;
+        Some(word * 64 + last_set(self.segment.level0(word).ok()?.get())?)
+    }
+
+    /// The first slot of a priority that has messages.
+    #[inline]
+    pub(crate) fn first(&self, priority: usize) -> Result<u32, Trouble> {
+        Ok(self.segment.fifo(priority)?.head.get())
+    }
+
+    /// The slot after `slot` in the list of `priority`.
+    pub(crate) fn after(&self, priority: usize, slot: u32) -> Result<Option<u32>, Trouble> {
+        if self.segment.fifo(priority)?.tail.get() == slot {
+            return Ok(None);
+        }
+        Ok(Some(self.segment.link(slot)?.get()))
+    }
+
+    /// Adds a slot behind all others of its priority.
+    #[inline]
+    pub(crate) fn push_back(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
+        let fifo = self.segment.fifo(priority)?;
+        if self.has(priority)? {
+            self.segment.link(fifo.tail.get())?.set(slot);
+            fifo.tail.set(slot);
+            return Ok(());
+        }
+        self.begin(fifo, priority, slot)
+    }
+
+    /// Adds a slot that comes back, at the place that its sequence number gives it: mostly the first, or the one behind the
+    /// slot that came back before it.
+    pub(crate) fn push_in_order(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
+        let fifo = self.segment.fifo(priority)?;
+        let returned = &self.segment.fixed().holding.returned;
+        let last = returned.get().checked_sub(1);
+        returned.set(slot.wrapping_add(1));
+        if !self.has(priority)? {
+            return self.begin(fifo, priority, slot);
+        }
+        let head = fifo.head.get();
+        if !self.is_earlier(head, slot)? {
+            self.segment.link(slot)?.set(head);
+            fifo.head.set(slot);
+            return Ok(());
+        }
+        let mut before = head;
+        if let Some(last) = last
+            && self.is_listed_before(last, priority, slot)?
+        {
+            before = last;
+        }
+        for _ in 0..self.segment.layout().slots {
+            let link = self.segment.link(before)?;
+            if before == fifo.tail.get() {
+                link.set(slot);
+                fifo.tail.set(slot);
+                return Ok(());
+            }
+            let next = link.get();
+            if !self.is_earlier(next, slot)? {
+                self.segment.link(slot)?.set(next);
+                link.set(slot);
+                return Ok(());
+            }
+            before = next;
+        }
+        Err(Trouble::Damaged)
+    }
+
+    /// Whether a slot's message came to the store before another's.
+    fn is_earlier(&self, one: u32, other: u32) -> Result<bool, Trouble> {
+        let sequence = |slot| Ok(self.segment.cell(slot)?.sequence.get());
+        Ok((sequence(other)?.wrapping_sub(sequence(one)?) as i64) > 0)
+    }
+
+    /// Whether a slot is in the list of a priority, before another. Every stored message is in the list of its priority.
+    fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Trouble> {
+        let cell = self.segment.cell(one)?;
+        let is_listed = cell.is_stored() && cell.key.get() == priority as u64;
+        Ok(is_listed && self.is_earlier(one, other)?)
+    }
+
+    /// Removes the first slot of a priority.
+    #[inline]
+    pub(crate) fn pop(&self, priority: usize) -> Result<(), Trouble> {
+        let fifo = self.segment.fifo(priority)?;
+        let head = fifo.head.get();
+        if head == fifo.tail.get() {
+            return self.end(priority);
+        }
+        fifo.head.set(self.segment.link(head)?.get());
+        Ok(())
+    }
+
+    /// Forgets everything: the first step of rebuilding.
+    pub(crate) fn clear(&self) -> Result<(), Trouble> {
+        let receiver = &self.segment.fixed().receiver;
+        receiver.level2.set(0);
+        receiver.level1.iter().for_each(|word| word.set(0));
+        for word in 0..PRIORITIES.div_ceil(64) {
+            self.segment.level0(word)?.set(0);
+        }
+        Ok(())
+    }
+
+    /// Whether a priority has messages.
+    #[inline]
+    pub(crate) fn has(&self, priority: usize) -> Result<bool, Trouble> {
+        Ok(self.segment.level0(priority / 64)?.get() & bit(priority % 64) != 0)
+    }
+
+    /// A priority's list comes into being.
+    #[inline]
+    fn begin(&self, fifo: &Fifo, priority: usize, slot: u32) -> Result<(), Trouble> {
+        fifo.head.set(slot);
+        fifo.tail.set(slot);
+        let (i, j, k) = split(priority);
+        let receiver = &self.segment.fixed().receiver;
+        raise(self.segment.level0(priority / 64)?, k);
+        raise(receiver.level1.get(i).ok_or(Trouble::Damaged)?, j);
+        raise(&receiver.level2, i);
+        Ok(())
+    }
+
+    /// A priority's list is empty.
+    #[inline]
+    fn end(&self, priority: usize) -> Result<(), Trouble> {
+        let (i, j, k) = split(priority);
+        let receiver = &self.segment.fixed().receiver;
+        let level1 = receiver.level1.get(i).ok_or(Trouble::Damaged)?;
+        if lower(self.segment.level0(priority / 64)?, k) && lower(level1, j) {
+            lower(&receiver.level2, i);
+        }
+        Ok(())
+    }
+}
+
+/// Which bit of which word of each level stands for a priority.
+#[inline(always)]
+fn split(priority: usize) -> (usize, usize, usize) {
+    (
+        priority / 4096 % LEVEL1.max(1),
+        priority / 64 % 64,
+        priority % 64,
+    )
+}
+
+#[inline(always)]
+fn bit(index: usize) -> u64 {
+    1 << index
+}
+
+/// All bits below one.
+#[inline(always)]
+fn below(index: usize) -> u64 {
+    bit(index) - 1
+}
+
+#[inline(always)]
+fn last_set(word: u64) -> Option<usize> {
+    word.checked_ilog2().map(|index| index as usize)
+}
+
+#[inline(always)]
+fn first_set(word: u64) -> Option<usize> {
+    (word != 0).then(|| word.trailing_zeros() as usize)
+}
+
+#[inline(always)]
+fn raise(word: &Guarded64, index: usize) {
+    word.set(word.get() | bit(index));
+}
+
+/// Clears a bit; answers whether the word is 0 now.
+#[inline(always)]
+fn lower(word: &Guarded64, index: usize) -> bool {
+    let rest = word.get() & !bit(index);
+    word.set(rest);
+    rest == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::segment::testing;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// What the store has to do, said plainly: priorities in order, each with its slots by sequence number.
+    #[derive(Default)]
+    struct Model(BTreeMap<usize, Vec<(u64, u32)>>);
+
+    impl Model {
+        fn add(&mut self, priority: usize, sequence: u64, slot: u32) {
+            let list = self.0.entry(priority).or_default();
+            list.push((sequence, slot));
+            list.sort_unstable();
+        }
+
+        fn pop(&mut self) -> Option<(usize, u64, u32)> {
+            let mut highest = self.0.last_entry()?;
+            let priority = *highest.key();
+            let (sequence, slot) = highest.get_mut().remove(0);
+            if highest.get().is_empty() {
+                highest.remove();
+            }
+            Some((priority, sequence, slot))
+        }
+
+        fn lowest(&self) -> Option<usize> {
+            self.0.keys().next().copied()
+        }
+
+        fn in_order(&self) -> Vec<(usize, u32)> {
+            let lists = self.0.iter().rev();
+            lists
+                .flat_map(|(&priority, list)| list.iter().map(move |&(_, slot)| (priority, slot)))
+                .collect()
+        }
+    }
+
+    fn walk(order: &Priorities<'_>) -> Vec<(usize, u32)> {
+        let (mut found, mut priority) = (Vec::new(), order.highest());
+        while let Some(of) = priority {
+            let mut slot = Some(order.first(of).unwrap());
+            while let Some(here) = slot {
+                found.push((of, here));
+                slot = order.after(of, here).unwrap();
+            }
+            priority = order.next_below(of);
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
+
+        #[test]
+        fn the_store_delivers_what_a_sorted_map_would(
+            few in any::<bool>(),
+            steps in prop::collection::vec((0..3_u8, 0..PRIORITIES), 1..300),
+        ) {
+            let segment = testing::segment(400, 8);
+            let order = Priorities::of(&segment);
+            let (mut model, mut returned) = (Model::default(), Vec::new());
+            for (slot, (step, priority)) in steps.into_iter().enumerate() {
+                let priority = if few { priority % 3 * 64 } else { priority };
+                match (step, model.0.is_empty()) {
+                    (0, false) => {
+                        let (priority, sequence, slot) = model.pop().unwrap();
+                        prop_assert_eq!(order.highest(), Some(priority));
+                        prop_assert_eq!(order.first(priority).unwrap(), slot);
+                        segment.cell(slot).unwrap().set_stored(false);
+                        order.pop(priority).unwrap();
+                        returned.push((priority, sequence, slot));
+                    }
+                    (1, _) if !returned.is_empty() => {
+                        let (priority, sequence, slot) = returned.swap_remove(priority % returned.len());
+                        segment.cell(slot).unwrap().set_stored(true);
+                        order.push_in_order(priority, slot).unwrap();
+                        model.add(priority, sequence, slot);
+                    }
+                    _ => {
+                        let slot = slot as u32;
+                        let cell = segment.cell(slot).unwrap();
+                        cell.sequence.set(u64::from(slot));
+                        cell.key.set(priority as u64);
+                        cell.set_stored(true);
+                        order.push_back(priority, slot).unwrap();
+                        model.add(priority, u64::from(slot), slot);
+                    }
+                }
+                prop_assert_eq!(walk(&order), model.in_order());
+                prop_assert_eq!(order.lowest(), model.lowest());
+            }
+            order.clear().unwrap();
+            prop_assert_eq!(order.highest(), None);
+        }
+    }
+}

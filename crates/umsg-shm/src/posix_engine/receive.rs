@@ -1,0 +1,583 @@
+//! Receiving: the fast path, the way through the store, and what a receiver does that finds nothing.
+
+use super::label::{MARK, priority_of};
+use super::wait::Receipt;
+use super::{Engine, Refused, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::{Cell, PRIORITIES, Ring};
+use crate::sync::{Ordering, fence};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+use crate::waiters::Node;
+use crate::waiters::{List, Waiters};
+
+/// How far ahead cells that will be read are fetched, in the ring.
+const AHEAD: u64 = 6;
+/// In a stream, every so many messages the receiver looks how far its senders are.
+const LOOK_AT_SENT: u32 = 8;
+
+/// What was received: the message is in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub len: usize,
+    pub key: usize,
+    pub mark: u64,
+    /// Process id of the sender.
+    pub pid: u32,
+}
+
+/// Where the next message to be delivered is.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub(crate) slot: u32,
+    pub(crate) cell: &'a Cell,
+    /// Checked against the queue's message size.
+    pub(crate) len: usize,
+    /// Checked to be a priority.
+    pub(crate) key: usize,
+    /// What its sender has noted beside it.
+    pub(crate) mark: u64,
+    /// Process id of the sender: of the message that was found, also when its slot is another's.
+    pid: u32,
+    /// In the store, or next in the ring.
+    stored: bool,
+}
+
+impl<'a> Found<'a> {
+    /// Room for a message that is not written yet.
+    pub(super) fn in_place(slot: u32, cell: &'a Cell, len: usize) -> Self {
+        Found {
+            slot,
+            cell,
+            len,
+            key: 0,
+            mark: 0,
+            pid: 0,
+            stored: false,
+        }
+    }
+
+    /// What its receiver is told of it.
+    #[inline(always)]
+    pub(super) fn taken(&self) -> Taken {
+        Taken {
+            len: self.len,
+            key: self.key,
+            mark: self.mark,
+            pid: self.pid,
+        }
+    }
+
+    /// Whether it is in the store.
+    #[inline(always)]
+    pub(super) fn is_stored(&self) -> bool {
+        self.stored
+    }
+}
+
+/// Copies the message into the caller's buffer.
+struct Copy<'a> {
+    buffer: &'a mut [u8],
+}
+
+impl Receipt for Copy<'_> {
+    type Outcome = Taken;
+
+    #[inline(always)]
+    fn take(&mut self, engine: &Engine, _: &Thread, wakes: &mut Wakes) -> Result<Taken, Refused> {
+        engine.receive_locked(self.buffer, wakes)
+    }
+
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        _: &Thread,
+        node: &Node,
+        found: Found<'_>,
+    ) -> Result<Taken, Refused> {
+        engine
+            .segment()
+            .copy_out(found.cell, found.len, self.buffer)?;
+        // Off the list before the slot is free: a node in the list of the offered owns its slot.
+        Waiters::of(engine.segment()).remove(node)?;
+        found.cell.forget();
+        engine.free_slot(found.slot);
+        engine.note_receive();
+        Ok(found.taken())
+    }
+}
+
+impl Engine {
+    /// Receives, if there is a message at once.
+    #[inline]
+    pub fn try_receive(
+        &self,
+        me: &Thread,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Taken, Refused> {
+        self.try_take(me, &mut Copy { buffer }, deadline)
+    }
+
+    /// Takes a message, if there is one at once.
+    #[inline(always)]
+    pub(super) fn try_take<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        deadline: Deadline,
+    ) -> Result<R::Outcome, Refused> {
+        if !self.seems_filled() {
+            if !self.needs_a_look() {
+                self.pacing.found_nothing();
+                self.segment().check()?;
+                return Err(Refused::NotNow);
+            }
+            self.let_ringer_finish(me);
+        }
+        self.with_receiver_lock(me, deadline, |wakes| receipt.take(self, me, wakes))
+    }
+
+    /// Whether something else than a message calls for a look under the lock: its owner's death, or an offer, which may
+    /// have been made to a dead or stopped receiver.
+    fn needs_a_look(&self) -> bool {
+        Waiters::of(self.segment()).len(List::Offered) != 0
+            || (self.holds_any() && self.holders_may_give())
+            || self.segment().fixed().receiver.lock.is_orphaned()
+            // A sender may be about to send what its doorbell says already.
+            || self.must_ring()
+    }
+
+    /// Whether a look from outside of the lock finds a message. If not, the queue was empty at some instant during the
+    /// look.
+    #[inline(always)]
+    pub(super) fn seems_filled(&self) -> bool {
+        let receiver = &self.segment().fixed().receiver;
+        let geometry = &self.segment().fixed().geometry;
+        loop {
+            let mask = geometry.ring_mask.load(Ordering::Relaxed);
+            // Acquire: what follows is not read before the cursor.
+            let drained = receiver.drained.load(Ordering::Acquire);
+            if receiver.stored.load(Ordering::Acquire) != 0 {
+                return true;
+            }
+            match Ring::of(self.segment()).published(drained) {
+                Ok(None) => {}
+                Ok(Some((slot, _))) => {
+                    self.segment().prefetch(slot);
+                    return true;
+                }
+                Err(_) => return true,
+            }
+            // GONE, WIDER: the entry may have been another slot's already, because the position was passed meanwhile, or
+            // because the ring was doubled and the position has its entry elsewhere. The fence pairs with the release
+            // in `Ring::write`: who read the entry after that, sees the cursor, or the mask, that came before.
+            fence(Ordering::Acquire);
+            if receiver.drained.load(Ordering::Relaxed) == drained
+                && geometry.ring_mask.load(Ordering::Relaxed) == mask
+            {
+                return false;
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn receive_locked(
+        &self,
+        buffer: &mut [u8],
+        wakes: &mut Wakes,
+    ) -> Result<Taken, Refused> {
+        let Some(found) = self.next(wakes)? else {
+            return Err(Refused::NotNow);
+        };
+        self.prefetch_upcoming(&found, self.pacing.received());
+        let taken = self.consume(&found, buffer)?;
+        // What was taken is the caller's, whatever is wrong with those who wait for room.
+        if Waiters::of(self.segment()).len(List::Senders) != 0 && self.admit(wakes).is_err() {
+            self.note_damage();
+        }
+        self.publish_counts();
+        crash_point!(RECEIVE_ADMITTED);
+        Ok(taken)
+    }
+
+    /// The message that the caller gets, if there is one: those who wait were here first, and what the dead held is taken
+    /// back before the queue is called empty.
+    #[inline(always)]
+    pub(super) fn next(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
+        let waiters = Waiters::of(self.segment());
+        if waiters.len(List::Receivers) | waiters.len(List::Offered) != 0 {
+            self.serve(wakes)?;
+            self.update_board();
+        }
+        // What is taken now has been there.
+        self.note_change(wakes);
+        let found = match self.keeps_time() {
+            true => self.next_in_time(wakes)?,
+            false => self.best()?,
+        };
+        if found.is_some() {
+            self.foretell_doorbell(-1, 1);
+        }
+        Ok(found)
+    }
+
+    /// As [`next`](Self::next), where messages are held or grow too old. What the dead held comes back before anything
+    /// else is delivered: it may be better.
+    #[cold]
+    fn next_in_time(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
+        if self.holds_any() && self.holders_may_give() {
+            self.reclaim_and_serve(wakes)?;
+        }
+        match self.upcoming()? {
+            // What was too old has made room.
+            None if Waiters::of(self.segment()).len(List::Senders) != 0 => {
+                self.admit(wakes)?;
+                self.upcoming()
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Copies a message out, takes it from the queue and frees its slot.
+    #[inline(always)]
+    fn consume(&self, found: &Found<'_>, buffer: &mut [u8]) -> Result<Taken, Trouble> {
+        self.segment().copy_out(found.cell, found.len, buffer)?;
+        crash_point!(RECEIVE_COPIED);
+        self.take(found)?;
+        self.free_slot(found.slot);
+        crash_point!(RECEIVE_FREED);
+        self.note_receive();
+        Ok(found.taken())
+    }
+
+    /// The message that is delivered next, if there is one. It stays where it is.
+    #[inline(always)]
+    pub(super) fn best(&self) -> Result<Option<Found<'_>>, Trouble> {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        // Acquire: RUN. Read before the stamp: a message of another priority that was sent before this call has changed
+        // the word.
+        let run = fixed.run.word.load(Ordering::Acquire);
+        // Relaxed: under the receiver lock.
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
+            let Some((slot, cell)) = Ring::of(self.segment()).published(drained)? else {
+                return Ok(None);
+            };
+            // Relaxed: RUN. The stamp may be the gate of a batch with something better in it: then its acquire shows
+            // another word.
+            if fixed.run.word.load(Ordering::Relaxed) == run {
+                return self.found(slot, cell, false).map(Some);
+            }
+        }
+        self.best_slow()
+    }
+
+    /// The message in a slot of the store, in the list of a priority.
+    pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<Found<'_>, Trouble> {
+        let found = self.found(slot, self.segment().cell(slot)?, true)?;
+        if found.key == priority {
+            Ok(found)
+        } else {
+            Err(Trouble::Damaged)
+        }
+    }
+
+    /// Checks what a cell says of its message.
+    #[inline(always)]
+    fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Trouble> {
+        let (len, label) = (cell.len.get() as usize, cell.key.get());
+        let key = priority_of(label);
+        if len > self.segment().layout().message_size || key >= PRIORITIES {
+            return Err(Trouble::Damaged);
+        }
+        Ok(Found {
+            slot,
+            cell,
+            len,
+            key,
+            mark: label >> MARK,
+            pid: cell.pid.get(),
+            stored,
+        })
+    }
+
+    /// More than one priority may be there: the ring is drained into the store.
+    #[inline(never)]
+    fn best_slow(&self) -> Result<Option<Found<'_>>, Trouble> {
+        let receiver = &self.segment().fixed().receiver;
+        let ring = Ring::of(self.segment());
+        // Relaxed: under the receiver lock, here and below.
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        if receiver.stored.load(Ordering::Relaxed) == 0 {
+            let Some((slot, cell)) = ring.published(drained)? else {
+                return Ok(None);
+            };
+            if ring.published(drained.wrapping_add(1))?.is_none() {
+                // The only message: it needs no order.
+                return self.found(slot, cell, false).map(Some);
+            }
+        }
+        self.drain()?;
+        let order = Priorities::of(self.segment());
+        let Some(priority) = order.highest() else {
+            return Err(Trouble::Damaged);
+        };
+        self.stored_at(order.first(priority)?, priority).map(Some)
+    }
+
+    /// Begins to fetch the cell of a message that comes after this one, in the midst of a stream.
+    #[inline(always)]
+    fn prefetch_upcoming(&self, found: &Found<'_>, streak: u32) {
+        if found.stored {
+            self.prefetch_stored(found);
+        } else if streak != 0 {
+            self.prefetch_in_ring(streak);
+        }
+    }
+
+    /// In the ring: only what has been sent. To fetch a line that its sender is still going to write would cost both a
+    /// transfer; and so would reading `sent` for each message.
+    #[inline(always)]
+    fn prefetch_in_ring(&self, streak: u32) {
+        let fixed = self.segment().fixed();
+        let sent_seen = &fixed.receiver.sent_seen;
+        // Relaxed: hints.
+        let position = fixed
+            .receiver
+            .drained
+            .load(Ordering::Relaxed)
+            .wrapping_add(AHEAD);
+        if (sent_seen.get().wrapping_sub(position) as i64) > 0 {
+            if let Ok((slot, _)) = Ring::of(self.segment()).slot(position) {
+                self.segment().prefetch(slot);
+            }
+        } else if streak % LOOK_AT_SENT == 1 {
+            sent_seen.set(fixed.sender.sent.load(Ordering::Relaxed));
+        }
+    }
+
+    /// In the store: the one that comes a few messages later; those before it were fetched earlier.
+    #[inline]
+    pub(super) fn prefetch_stored(&self, found: &Found<'_>) {
+        let order = Priorities::of(self.segment());
+        let fetch = |slot| {
+            self.segment().prefetch(slot);
+            // The next receive walks on from there.
+            self.segment().prefetch_link(slot);
+        };
+        self.expected.received(&order, found.key, found.slot, fetch);
+    }
+
+    /// Moves every published message from the ring into the store.
+    #[inline]
+    pub(super) fn drain(&self) -> Result<(), Trouble> {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        let ring = Ring::of(self.segment());
+        for streak in 0_u32.. {
+            let drained = receiver.drained.load(Ordering::Relaxed);
+            let Some((slot, cell)) = ring.published(drained)? else {
+                break;
+            };
+            if streak != 0 {
+                self.prefetch_in_ring(streak);
+            }
+            let found = self.found(slot, cell, false)?;
+            self.store(&found)?;
+            crash_point!(DRAIN_LINKED);
+            self.advance(drained, found.len);
+        }
+        Ok(())
+    }
+
+    /// Adds a message to the store, behind those of its priority.
+    #[inline(always)]
+    pub(super) fn store(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        self.mark_stored(found.cell);
+        crash_point!(DRAIN_MARKED);
+        Priorities::of(self.segment()).push_back(found.key, found.slot)?;
+        self.count_stored(found.len as u64, 1);
+        Ok(())
+    }
+
+    /// Gives a message its place in the order of the store.
+    pub(crate) fn mark_stored(&self, cell: &Cell) {
+        let sequence = &self.segment().fixed().receiver.sequence;
+        sequence.set(sequence.get().wrapping_add(1));
+        cell.sequence.set(sequence.get());
+        cell.set_stored(true);
+    }
+
+    /// Adds `messages` (1 or -1) to what the store holds.
+    pub(crate) fn count_stored(&self, bytes: u64, messages: i64) {
+        let receiver = &self.segment().fixed().receiver;
+        // Relaxed: under the receiver lock; read elsewhere as a hint.
+        let (stored, stored_bytes) = (
+            receiver.stored.load(Ordering::Relaxed),
+            receiver.stored_bytes.load(Ordering::Relaxed),
+        );
+        let bytes = if messages < 0 {
+            stored_bytes.wrapping_sub(bytes)
+        } else {
+            stored_bytes.wrapping_add(bytes)
+        };
+        receiver.stored_bytes.store(bytes, Ordering::Relaxed);
+        receiver
+            .stored
+            .store(stored.wrapping_add_signed(messages), Ordering::Release);
+    }
+
+    /// Moves the cursor past the ring's next message.
+    #[inline(always)]
+    pub(crate) fn advance(&self, drained: u64, len: usize) {
+        let receiver = &self.segment().fixed().receiver;
+        let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
+        let next = drained.wrapping_add(1);
+        receiver.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
+        // Release: `seems_filled` reads it without the lock, and the bytes go with it.
+        receiver.drained.store(next, Ordering::Release);
+    }
+
+    /// Takes a message from the queue. Its slot is then in the caller's hands.
+    #[inline(always)]
+    pub(super) fn take(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        if found.stored {
+            return self.take_stored(found);
+        }
+        let receiver = &self.segment().fixed().receiver;
+        self.advance(receiver.drained.load(Ordering::Relaxed), found.len);
+        crash_point!(RECEIVE_TAKEN);
+        Ok(())
+    }
+
+    #[inline]
+    fn take_stored(&self, found: &Found<'_>) -> Result<(), Trouble> {
+        found.cell.forget();
+        Priorities::of(self.segment()).pop(found.key)?;
+        self.count_stored(found.len as u64, -1);
+        crash_point!(RECEIVE_UNSTORED);
+        Ok(())
+    }
+
+    /// Puts a slot that nobody uses behind the free ones.
+    #[inline(always)]
+    pub(crate) fn free_slot(&self, slot: u32) {
+        let published = &self.segment().fixed().published;
+        let freed = published.freed.load(Ordering::Relaxed);
+        Ring::of(self.segment()).write(freed, slot);
+        crash_point!(RECEIVE_RETURNED);
+        // Release: FREED. Pairs with the acquire in `send_locked`: the entry is there, and we are done with the cell.
+        published
+            .freed
+            .store(freed.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Tells senders how many messages are gone. Last, when those who waited for room have got theirs.
+    #[inline(always)]
+    pub(crate) fn publish_counts(&self) {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        // Relaxed: under the receiver lock.
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
+        let removed_bytes = bytes.wrapping_sub(receiver.stored_bytes.load(Ordering::Relaxed));
+        fixed
+            .published
+            .removed_bytes
+            .store(removed_bytes, Ordering::Relaxed);
+        let removed = drained
+            .wrapping_sub(receiver.stored.load(Ordering::Relaxed))
+            .wrapping_sub(receiver.held.load(Ordering::Relaxed));
+        // Release: ROOM. Pairs with the acquire in `has_room`.
+        fixed.published.removed.store(removed, Ordering::Release);
+    }
+
+    /// Returns a message that was offered in vain to the head of its priority.
+    pub(super) fn put_back(&self, slot: u32) -> Result<(), Trouble> {
+        let cell = self.segment().cell(slot)?;
+        let found = self.found(slot, cell, true)?;
+        cell.set_stored(true);
+        Priorities::of(self.segment()).push_in_order(found.key, slot)?;
+        self.count_stored(found.len as u64, 1);
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// The message in a slot that was offered to the caller, or that the caller parked.
+    pub(crate) fn in_hand(&self, slot: u32) -> Result<Found<'_>, Trouble> {
+        self.found(slot, self.segment().cell(slot)?, false)
+    }
+
+    /// Notes when the last message was received.
+    #[inline(always)]
+    pub(super) fn note_receive(&self) {
+        // Relaxed: a time for people.
+        self.segment()
+            .fixed()
+            .receiver
+            .last_receive
+            .store(clock::monotonic_coarse(), Ordering::Relaxed);
+    }
+
+    /// Gives an offered message its place in the order, for the case that it has to come back.
+    pub(super) fn sequence_offered(&self, found: &Found<'_>) {
+        if !found.stored {
+            let sequence = &self.segment().fixed().receiver.sequence;
+            sequence.set(sequence.get().wrapping_add(1));
+            found.cell.sequence.set(sequence.get());
+        }
+    }
+
+    /// Receives; waits for a message until `deadline`.
+    pub fn receive(
+        &self,
+        me: &Thread,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Taken, Refused> {
+        match self.try_receive(me, buffer, deadline) {
+            Err(Refused::NotNow) => self.receive_slow(me, &mut Copy { buffer }, deadline),
+            other => other.map_err(|refused| refused.by(deadline)),
+        }
+    }
+
+    /// Waits for a message, after a first attempt in vain.
+    #[inline(never)]
+    pub(super) fn receive_slow<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        deadline: Deadline,
+    ) -> Result<R::Outcome, Refused> {
+        let calm = me.interruptions.calm();
+        loop {
+            if deadline.has_passed() {
+                return Err(Refused::NotNow.by(deadline));
+            }
+            if !self.spin_for_message(calm, deadline) {
+                self.segment().fixed().counters.count(Event::ReceiveBlocked);
+                match self.block_receiver(me, receipt, calm, deadline) {
+                    Ok(Some(outcome)) => return Ok(outcome),
+                    Ok(None) => {}
+                    Err(refused) => return Err(refused.by(deadline)),
+                }
+            }
+            match self.try_take(me, receipt, deadline) {
+                Err(Refused::NotNow) => {}
+                other => return other.map_err(|refused| refused.by(deadline)),
+            }
+        }
+    }
+}
+
+/// Whether every message from ring position `drained` on has the run's priority: the run began there or before.
+/// Positions are compared in the 48 bits that the word has for them.
+#[inline(always)]
+pub fn has_begun(run: u64, drained: u64) -> bool {
+    drained.wrapping_sub(run >> 16) << 16 >> 63 == 0
+}

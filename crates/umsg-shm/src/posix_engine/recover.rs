@@ -1,0 +1,277 @@
+//! Repairs: what the next owner of a lock does after the last one died holding it.
+//!
+//! A repair trusts the ring's cursors, the cells' stamps and marks, and the nodes' words; everything else it makes
+//! anew. It may be killed itself at any point: the lock is then orphaned again and the next owner starts over. Its time
+//! grows with the number of slots in circulation.
+
+use super::{Engine, batch};
+use crate::arena;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::leases::Hold;
+use crate::leases::{self, Holds};
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::{Ring, Segment};
+use crate::repair::log;
+use crate::repair::survey::Survey;
+use crate::sync::{Ordering, fence};
+use crate::sys::scratch::Scratch;
+use crate::waiters::{List, State, Waiters, state};
+use crate::waiters::{NO_SLOT, Node};
+
+/// Repairs the senders' side. The caller holds the sender lock.
+///
+/// | died | found | done |
+/// |---|---|---|
+/// | before the stamp | `ring[sent]` has an old stamp | nothing: the slot is filled again by the next sender |
+/// | between stamp and cursor | `ring[sent]` has its stamp, or `drained` has passed it | the cursor moves: the message was sent |
+/// | in a batch, before its first stamp | `batch_end` is beyond `sent`, `ring[sent]` has an old stamp | the other stamps are taken back: nothing was sent |
+/// | in a batch, after it | `batch_end` is beyond `sent`, else as above | the cursor moves to `batch_end`: all was sent |
+/// | after announcing a priority | the word names position `sent` | nothing: true of the next message, or changed by it |
+/// | in the arena | the mark | the lists are rebuilt from the slots |
+pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
+    let fixed = segment.fixed();
+    fixed.header.damage.check_mended()?;
+    let sender = &fixed.sender;
+    // Acquire: FREED.
+    let freed = fixed.published.freed.load(Ordering::Acquire);
+    // Relaxed: only who holds the sender lock moves it.
+    let sent = sender.sent.load(Ordering::Relaxed);
+    let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
+    // GONE: a receiver may have taken the message already, and the slot's entry in the ring be another slot's. The
+    // fence pairs with the release in `Ring::write`: where the entry is another's, the cursor has passed it.
+    fence(Ordering::Acquire);
+    // Relaxed: after the fence.
+    let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+    let is_sent = published || drained.wrapping_sub(sent) as i64 > 0;
+    match batch::unfinished(segment, sent)? {
+        Some(end) if is_sent => batch::move_cursor(sender, end),
+        Some(end) => batch::take_back(segment, sent, end)?,
+        None if is_sent => sender.sent.store(sent.wrapping_add(1), Ordering::Release),
+        None => {}
+    }
+    sender.freed_seen.set(freed);
+    // KEPT: the next sender looks for itself whether there is room, and whether somebody waits for it.
+    let max = segment.layout().max_messages as u64;
+    // Relaxed: as above.
+    let sent = sender.sent.load(Ordering::Relaxed);
+    sender.removed_seen.set(sent.wrapping_sub(max));
+    if sender.arena_dirty.get() != 0 {
+        arena::rebuild(segment)?;
+    }
+    log::note(&sender.lock, &fixed.receiver.repairs[0], &fixed.mended[0]);
+    Ok(())
+}
+
+/// Repairs the receivers' side, and the senders' too if it was lent. The caller holds the receiver lock.
+///
+/// Every slot is found somewhere: held by a process, in the ring between `drained` and `freed`, in the hands of a node, or
+/// marked as stored.
+/// One that is nowhere was in the hands of the dead owner, and is free. The store and the lists of nodes are rebuilt.
+pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    let fixed = segment.fixed();
+    fixed.header.damage.check_mended()?;
+    if fixed.sender.lock.is_left_lent() {
+        sender_side(segment)?;
+        fixed.sender.lock.give_back();
+    }
+    // Relaxed: changes under both locks only.
+    let slots = (fixed.geometry.slots.load(Ordering::Relaxed) as usize).min(segment.layout().slots);
+    let mut survey = Survey::new(slots)?;
+    survey_holds(engine, &mut survey)?;
+    settle_nodes(engine, &mut survey)?;
+    survey_ring(segment, &mut survey)?;
+    let mut stored = survey_store(segment, &mut survey)?;
+    crash_point!(REPAIR_SURVEYED);
+    rebuild_store(engine, &mut stored)?;
+    crash_point!(REPAIR_STORED);
+    free_the_rest(engine, &survey);
+    crash_point!(REPAIR_FREED);
+    // The counts are published when those who wait for room have been served.
+    Waiters::of(segment).rebuild()?;
+    Holds::of(segment).rebuild()?;
+    engine.find_registration();
+    let receiver = &fixed.receiver;
+    log::note(&receiver.lock, &receiver.repairs[1], &fixed.mended[1]);
+    Ok(())
+}
+
+/// Brings every hold to rest, and notes the slots that are held. A hold comes before whatever else names its slot.
+fn survey_holds(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+    for (_, hold) in Holds::of(engine.segment()).all() {
+        if !complete_hold(engine, hold)? || !survey.note(hold.slot.get()) {
+            leases::set(hold, leases::State::Free);
+        }
+    }
+    Ok(())
+}
+
+/// Whether it still is one.
+fn complete_hold(engine: &Engine, hold: &Hold) -> Result<bool, Trouble> {
+    let slot = hold.slot.get();
+    match leases::State::of(hold) {
+        leases::State::Free => Ok(false),
+        // COMMIT_MARKED: the message is sent, and the store has it.
+        leases::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
+        // LEASE_HELD, RETURN_MARKED: the message is the lease's, whether or not it is in the queue too.
+        leases::State::Leased | leases::State::Aside | leases::State::Moving => {
+            leave_queue(engine, slot)?;
+            Ok(true)
+        }
+    }
+}
+
+/// Takes a message that somebody was given out of the queue, if it still is there.
+fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    // Relaxed: only who holds the receiver lock moves it.
+    let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
+    if let Some((next, cell)) = Ring::of(segment).published(drained)?
+        && next == slot
+        && !cell.is_stored()
+    {
+        engine.advance(drained, cell.len.get() as usize);
+    }
+    segment.cell(slot)?.set_stored(false);
+    Ok(())
+}
+
+/// Brings every node to rest, and notes the slots that nodes hold.
+fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+    for (_, node) in Waiters::of(engine.segment()).all() {
+        match (List::of(node), state(node)) {
+            (List::None, _) | (List::Receivers, State::Waiting) => {}
+            // LEASE_HELD: its thread leased what it was offered.
+            (List::Offered, _) if survey.has(node.slot.get() as usize) => {
+                node.list.set(List::None as u32);
+            }
+            (List::Receivers, State::Free | State::Accepted | State::DiedWaiting) => {
+                node.list.set(List::None as u32)
+            }
+            (List::Receivers | List::Offered, State::Settled | State::DiedSettled) => {
+                complete_offer(engine, node)?;
+                survey.note(node.slot.get());
+            }
+            (List::Offered, _) => return_offer(engine, node)?,
+            (List::Senders, State::Waiting) => {
+                survey.note(node.slot.get());
+            }
+            // A batch whose turn it was: its thread looks for itself, if it lives.
+            (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
+                node.list.set(List::None as u32)
+            }
+            (List::Senders, State::Settled | State::DiedSettled) => {
+                complete_admission(engine, node)?
+            }
+            // The slot is nowhere, and so becomes free.
+            (List::Senders, _) => node.list.set(List::None as u32),
+        }
+    }
+    Ok(())
+}
+
+/// SERVE_OFFERED: the message is the node's, whether or not it was taken from the queue.
+fn complete_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+    leave_queue(engine, node.slot.get())?;
+    node.list.set(List::Offered as u32);
+    Ok(())
+}
+
+/// An offer was being taken back: the message is stored, under its old number.
+fn return_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+    engine.segment().cell(node.slot.get())?.set_stored(true);
+    node.list.set(List::None as u32);
+    Ok(())
+}
+
+/// ADMIT_ACCEPTED: the message is sent, whether or not it was stored.
+fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+    let cell = engine.segment().cell(node.slot.get())?;
+    if !cell.is_stored() {
+        engine.mark_stored(cell);
+    }
+    node.list.set(List::None as u32);
+    Ok(())
+}
+
+/// Notes the slots in the ring. One that is there is not stored (DRAIN_LINKED: it was being moved, and stays).
+fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
+    let fixed = segment.fixed();
+    // Relaxed: only who holds the receiver lock moves these.
+    let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+    let freed = fixed.published.freed.load(Ordering::Relaxed);
+    let len = freed.wrapping_sub(drained);
+    if len > survey.slots() as u64 {
+        return Err(Trouble::Damaged);
+    }
+    // From the first that is not published on all are the senders', one of whom may be filling them: none of them was moved.
+    let mut is_ours = true;
+    for step in 0..len {
+        let position = drained.wrapping_add(step);
+        let (slot, cell) = Ring::of(segment).slot(position)?;
+        if !survey.note(slot) {
+            return Err(Trouble::Damaged);
+        }
+        is_ours = is_ours && Ring::of(segment).published(position)?.is_some();
+        if is_ours && cell.is_stored() {
+            cell.forget();
+        }
+    }
+    Ok(())
+}
+
+/// A stored message: its place in the order, and its slot.
+type Stored = (u64, u32);
+
+/// Notes the slots that are marked as stored, and lists them.
+fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored>, Trouble> {
+    let mut count = 0;
+    let slots = survey.slots();
+    let mut stored = Scratch::<Stored>::new(slots)?;
+    for slot in 0..slots {
+        let cell = segment.cell(slot as u32)?;
+        if !survey.has(slot) && cell.is_stored() {
+            survey.note(slot as u32);
+            stored[count] = (cell.sequence.get(), slot as u32);
+            count += 1;
+        }
+    }
+    stored.truncate(count);
+    Ok(stored)
+}
+
+/// Rebuilds the store from the messages that are marked.
+fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    let receiver = &segment.fixed().receiver;
+    Priorities::of(segment).clear()?;
+    crash_point!(REPAIR_CLEARED);
+    let (mut messages, mut bytes) = (0, 0);
+    stored.sort_unstable();
+    for &(sequence, slot) in stored.iter() {
+        let found = engine.in_hand(slot)?;
+        Priorities::of(segment).push_back(found.key, slot)?;
+        (messages, bytes) = (messages + 1, bytes + found.len as u64);
+        if sequence.wrapping_sub(receiver.sequence.get()) as i64 > 0 {
+            receiver.sequence.set(sequence);
+        }
+    }
+    // At the end: receivers look at it without the lock, and must not find the store empty on the way.
+    // Relaxed: for people, if not under the lock.
+    receiver.stored_bytes.store(bytes, Ordering::Relaxed);
+    receiver.stored.store(messages, Ordering::Release);
+    Ok(())
+}
+
+/// Frees what nobody holds.
+fn free_the_rest(engine: &Engine, survey: &Survey) {
+    for slot in 0..survey.slots() as u32 {
+        if !survey.has(slot as usize)
+            && let Ok(cell) = engine.segment().cell(slot)
+        {
+            cell.forget();
+            engine.free_slot(slot);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Reservations: sending a message that is written in place.
+//!
+//! A reservation takes a slot from the free end, as a blocked sender does, and counts for the queue's capacity from then
+//! on. Committing moves the message into the store, behind everything that was sent before: nobody waits for a holder
+//! that takes its time, because the ring never contains what is not written yet.
+
+use super::batch::Turn;
+use super::hold::Grip;
+use super::receive::Found;
+use super::{Engine, Refused, Wakes};
+use crate::arena;
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::leases::Hold;
+use crate::leases::{self, Holds, State};
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::{OnFull, PRIORITIES};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::liveness;
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+/// Reserves when it is its turn.
+struct Reserve {
+    len: usize,
+}
+
+impl Turn for Reserve {
+    type Outcome = Grip;
+
+    fn wanted(&self) -> u64 {
+        1
+    }
+
+    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<Grip, Refused> {
+        engine.reserve_slot(me, self.len)
+    }
+}
+
+impl Engine {
+    /// Reserves room for a message of up to `len` bytes, if there is some at once.
+    pub fn try_reserve(
+        &self,
+        me: &Thread,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Grip, Refused> {
+        liveness::register(self.segment());
+        match self.try_reserve_room(me, len, deadline) {
+            // Its priority is not known yet: whatever is dropped has none that is higher.
+            Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
+                self.make_room(me, PRIORITIES, deadline)?;
+                self.try_reserve_room(me, len, deadline)
+            }
+            other => other,
+        }
+    }
+
+    fn try_reserve_room(
+        &self,
+        me: &Thread,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Grip, Refused> {
+        // A receiver that died may have made room: whoever gets its lock repairs, and tells of it.
+        let was_left = self.segment().fixed().receiver.lock.is_orphaned();
+        if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
+            return Err(Refused::NotNow);
+        }
+        self.with_receiver_lock(me, deadline, |wakes| {
+            if self.holders_may_give() {
+                self.reclaim_and_serve(wakes)?;
+            } else if !self.nobody_waits_for_room() {
+                // The room that seems to be there is kept for a batch, whose sender may be dead.
+                self.serve(wakes)?;
+                self.update_board();
+            }
+            self.borrow_sender_lock(me, deadline)?;
+            let result = self.reserve_borrowed(me, len);
+            self.segment().fixed().sender.lock.give_back();
+            result
+        })
+    }
+
+    /// Reserves; waits for room until `deadline`.
+    pub fn reserve(&self, me: &Thread, len: usize, deadline: Deadline) -> Result<Grip, Refused> {
+        let calm = me.interruptions.calm();
+        loop {
+            match self.try_reserve(me, len, deadline) {
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
+                    return Err(Refused::NotNow);
+                }
+                Err(Refused::NotNow) => {}
+                // A sender is stopped: it is waited for where no receiver waits for us.
+                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {
+                    match self.lock_sender(me, deadline) {
+                        Ok(held) => held.unlock(),
+                        Err(trouble) => return Err(Refused::from(trouble).by(deadline)),
+                    }
+                }
+                other => return other.map_err(|refused| refused.by(deadline)),
+            }
+            if deadline.has_passed() {
+                return Err(Refused::NotNow.by(deadline));
+            }
+            if self.spin_for_room(1, calm, deadline) {
+                continue;
+            }
+            self.segment().fixed().counters.count(Event::SendBlocked);
+            match self.block_for_turn(me, &mut Reserve { len }, calm, deadline) {
+                Ok(Some(grip)) => return Ok(grip),
+                Ok(None) => {}
+                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(refused) => return Err(refused.by(deadline)),
+            }
+        }
+    }
+
+    /// Both locks are held.
+    fn reserve_borrowed(&self, me: &Thread, len: usize) -> Result<Grip, Refused> {
+        let fixed = self.segment().fixed();
+        let waiters = Waiters::of(self.segment());
+        // Those who wait for room were here first.
+        if waiters.len(List::Senders) != 0
+            || !self.has_room(fixed.sender.sent.load(Ordering::Relaxed))
+        {
+            return Err(Refused::NotNow);
+        }
+        self.reserve_slot(me, len)
+    }
+
+    /// Both locks are held, and there is room.
+    fn reserve_slot(&self, me: &Thread, len: usize) -> Result<Grip, Refused> {
+        let fixed = self.segment().fixed();
+        let (slot, cell) = self.take_free_slot()?;
+        crash_point!(RESERVE_SLOT_TAKEN);
+        let hold = match len > self.segment().layout().inline() {
+            true => arena::ensure(self.segment(), slot, &cell.block, len),
+            false => Ok(()),
+        }
+        .and_then(|()| self.claim_hold(me, slot, 0));
+        let (index, hold) = match hold {
+            Ok(claimed) => claimed,
+            Err(trouble) => {
+                self.free_slot(slot);
+                return Err(trouble.into());
+            }
+        };
+        leases::set(hold, State::Reserved);
+        crash_point!(RESERVE_HELD);
+        self.count_kind(State::Reserved, 1);
+        self.count_held(1);
+        self.publish_counts();
+        // What senders have seen of the room is older than this reservation; what is kept from them stays kept.
+        let removed = fixed.published.removed.load(Ordering::Relaxed);
+        let seen = &fixed.sender.removed_seen;
+        if seen.get().wrapping_sub(removed) as i64 > 0 {
+            seen.set(removed);
+        }
+        let found = Found::in_place(slot, cell, len);
+        Ok(self.grip(index, hold, &found))
+    }
+
+    /// Sends the message of `len` bytes that stands in the reserved slot. False if the reservation is not the
+    /// caller's any more.
+    pub fn commit(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        len: usize,
+        key: usize,
+    ) -> Result<bool, Refused> {
+        // A sender may be stopped in there: it is waited for where no receiver waits for us.
+        let held = self.lock_sender(me, Deadline::Never)?;
+        let ready = self.provide_fifo(key);
+        held.unlock();
+        ready?;
+        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+            match self.reserved(grip)? {
+                Some(hold) => self.commit_locked(me, grip, hold, (len, key), wakes)?,
+                None => return Ok(false),
+            }
+            Ok(true)
+        })
+    }
+
+    fn commit_locked(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        hold: &Hold,
+        (len, key): (usize, usize),
+        wakes: &mut Wakes,
+    ) -> Result<(), Trouble> {
+        let slot = hold.slot.get();
+        let cell = self.segment().cell(slot)?;
+        self.segment().shorten(cell, grip.len, len)?;
+        self.describe(me, cell, len, key);
+        // What is in the ring was sent before.
+        self.drain()?;
+        self.foretell_doorbell(1, 0);
+        self.mark_stored(cell);
+        crash_point!(COMMIT_MARKED);
+        Priorities::of(self.segment()).push_back(key, slot)?;
+        self.count_stored(len as u64, 1);
+        self.release_hold(grip.index, hold)?;
+        crash_point!(COMMIT_ENDED);
+        self.serve(wakes)?;
+        self.update_board();
+        Ok(())
+    }
+
+    /// Gives a reserved slot back. False as for [`commit`](Self::commit).
+    pub fn cancel(&self, me: &Thread, grip: &Grip, deadline: Deadline) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |wakes| {
+            let Some(hold) = self.reserved(grip)? else {
+                return Ok(false);
+            };
+            let slot = hold.slot.get();
+            self.segment().cell(slot)?;
+            self.release_hold(grip.index, hold)?;
+            crash_point!(CANCEL_ENDED);
+            self.free_held(slot, wakes);
+            Ok(true)
+        })
+    }
+
+    fn reserved(&self, grip: &Grip) -> Result<Option<&Hold>, Trouble> {
+        Holds::of(self.segment()).find(grip.index, grip.ticket, State::Reserved)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::segment::testing;
+    use crate::sys::thread;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Does `work` while a thread holds the sender lock, as one that is stopped; lets that one go on after `time`.
+    fn beside_a_stopped_sender<T: Send>(
+        engine: &Engine,
+        time: Duration,
+        work: impl FnOnce() -> T + Send,
+        meanwhile: impl FnOnce(),
+    ) -> T {
+        let (ready, is_ready) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let held = engine.lock_sender(thread::current(), Deadline::Never);
+                ready.send(()).unwrap();
+                let _ = may_go_on.recv();
+                held.unwrap().unlock();
+            });
+            is_ready.recv().unwrap();
+            let worker = scope.spawn(work);
+            std::thread::sleep(time / 2);
+            meanwhile();
+            std::thread::sleep(time / 2);
+            drop(go_on);
+            worker.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn a_commit_beside_a_stopped_sender_stops_no_receiver() {
+        let engine = Engine::new(testing::segment(4, 8));
+        let room = engine
+            .reserve(thread::current(), 8, Deadline::Never)
+            .unwrap();
+        let commit = || engine.commit(thread::current(), &room, 8, 0);
+        let committed =
+            beside_a_stopped_sender(&engine, Duration::from_millis(100), commit, || {
+                for _ in 0..5 {
+                    let soon = Deadline::after(Duration::from_millis(50));
+                    let locked = engine.with_receiver_lock(thread::current(), soon, |_| Ok(()));
+                    assert_eq!(locked, Ok(()));
+                }
+            });
+        assert_eq!(committed, Ok(true));
+    }
+
+    #[test]
+    fn a_reservation_waits_for_a_stopped_sender() {
+        let engine = Engine::new(testing::segment(4, 8));
+        let reserve = || engine.reserve(thread::current(), 8, Deadline::Never);
+        let room = beside_a_stopped_sender(&engine, Duration::from_millis(300), reserve, || ());
+        assert!(room.is_ok(), "{room:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! The dead among those who wait.
+
+use super::Engine;
+use crate::counters::Event;
+use crate::fault::Trouble;
+use crate::waiters::{self, List, State, Waiters};
+
+impl Engine {
+    /// Takes the dead off the lists of those who wait, wherever they stand there. What they were offered goes back by itself.
+    pub(super) fn dismiss_dead(&self, knows_threads: bool) -> Result<(), Trouble> {
+        for (_, node) in Waiters::of(self.segment()).all() {
+            let is_dead = waiters::state(node) != State::Free;
+            match List::of(node) {
+                List::Receivers if waiters::is_deserted(self.segment(), node, knows_threads) => {
+                    Waiters::of(self.segment()).remove(node)?;
+                }
+                List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
+                    self.withdraw_sender(node)?;
+                }
+                // It was taken off its list, and its thread died before it looked.
+                List::None if waiters::state(node) == State::Waiting => {
+                    waiters::is_deserted(self.segment(), node, knows_threads);
+                    continue;
+                }
+                _ => continue,
+            }
+            if is_dead {
+                self.segment().fixed().counters.count(Event::WaiterDied);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! Everything is made anew around the messages that are kept.
+
+use super::super::wait::lose_message;
+use super::{Home, Kept, Salvage};
+use crate::arena;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::leases::{self, Holds, State as HoldState};
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::Ring;
+use crate::repair::salvage::Real;
+use crate::sync::Ordering;
+use crate::waiters::NO_SLOT;
+use crate::waiters::{List, Waiters};
+
+impl Salvage<'_> {
+    /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
+    pub(super) fn lay_arena(&mut self, real: Real) -> Result<(), Trouble> {
+        let segment = self.engine.segment();
+        let inline = segment.layout().inline();
+        let tenants = self.cells().map(|(slot, cell)| {
+            let is_kept = self.homes[slot as usize].is_some();
+            let len = cell.len.get() as usize;
+            arena::Tenant {
+                slot,
+                named: &cell.block,
+                len: (is_kept && len > inline).then_some(len),
+            }
+        });
+        for slot in arena::lay(segment, tenants, real.arena)? {
+            self.homes[slot as usize] = None;
+            self.nonsense.insert(slot);
+        }
+        crash_point!(SALVAGE_BLOCKS_LAID);
+        self.let_go_of_lost();
+        Ok(())
+    }
+
+    /// Whose message was lost with its block holds nothing any more, or sends it again.
+    fn let_go_of_lost(&mut self) {
+        let segment = self.engine.segment();
+        let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
+        for (_, hold) in Holds::of(segment).all() {
+            if HoldState::of(hold) != HoldState::Free && !is_kept(hold.slot.get()) {
+                leases::set(hold, HoldState::Free);
+            }
+        }
+        for (_, node) in Waiters::of(segment).all() {
+            let slot = node.slot.get();
+            if List::of(node) == List::Senders && slot != NO_SLOT && !is_kept(slot) {
+                self.nonsense.remove(&slot);
+                lose_message(node);
+            }
+        }
+    }
+
+    /// The messages that are kept, in their order.
+    fn kept(&self) -> Vec<Kept> {
+        let slots = (0_u32..).zip(&self.homes);
+        let mut kept: Vec<Kept> = slots
+            .filter_map(|(slot, home)| {
+                home.map(|(ring, number, home)| ((ring, number), slot, home))
+            })
+            .collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Numbers what was sent and is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
+    pub(super) fn number(&mut self) -> Result<(), Trouble> {
+        let segment = self.engine.segment();
+        let kept = self.kept();
+        // What was in the ring comes behind all others, also for who finds it numbered and the others not.
+        let mut last = self.greatest();
+        for ((is_in_ring, _), slot, home) in &kept {
+            if *is_in_ring && *home == Home::Queued {
+                let cell = segment.cell(*slot)?;
+                last = last.wrapping_add(1);
+                cell.sequence.set(last);
+                cell.set_stored(true);
+                crash_point!(SALVAGE_MARKED);
+            }
+        }
+        let mut number = 0;
+        for (_, slot, home) in &kept {
+            let cell = segment.cell(*slot)?;
+            if *home != Home::Unsent {
+                number += 1;
+                cell.sequence.set(number);
+            }
+            cell.set_stored(*home == Home::Queued);
+            crash_point!(SALVAGE_RENUMBERED);
+        }
+        segment.fixed().receiver.sequence.set(number);
+        Ok(())
+    }
+
+    /// Makes an empty ring of the free slots, from the position on that the senders had reached. Release throughout, as where these words
+    /// are written in a call: who looks at them without a lock pairs with that. Relaxed: both locks are ours.
+    pub(super) fn lay_ring(&mut self) -> Result<(), Trouble> {
+        let fixed = self.engine.segment().fixed();
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        // 48 bits of it have to go into the one-priority word.
+        let first = if sent >> 47 == 0 { sent } else { 0 };
+        let mut free = 0;
+        for (slot, cell) in self.cells() {
+            cell.stamp.store(0, Ordering::Release);
+            if self.homes[slot as usize].is_none() {
+                cell.forget();
+                Ring::of(self.engine.segment()).write(first.wrapping_add(free), slot);
+                free += 1;
+            }
+        }
+        let (sender, receiver) = (&fixed.sender, &fixed.receiver);
+        fixed.run.word.store(first << 16, Ordering::Release);
+        sender.batch_end.store(first, Ordering::Release);
+        sender
+            .bytes
+            .iter()
+            .for_each(|bytes| bytes.store(0, Ordering::Release));
+        receiver
+            .bytes
+            .iter()
+            .for_each(|bytes| bytes.store(0, Ordering::Release));
+        receiver.sent_seen.set(first);
+        receiver.drained.store(first, Ordering::Release);
+        sender.sent.store(first, Ordering::Release);
+        sender.freed_seen.set(first.wrapping_add(free));
+        // The next sender looks for itself whether there is room.
+        sender
+            .removed_seen
+            .set(first.wrapping_sub(self.engine.segment().layout().max_messages as u64));
+        fixed
+            .published
+            .freed
+            .store(first.wrapping_add(free), Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes the store anew.
+    pub(super) fn lay_store(&mut self) -> Result<(), Trouble> {
+        let segment = self.engine.segment();
+        let receiver = &segment.fixed().receiver;
+        let kept = self.kept();
+        Priorities::of(segment).clear()?;
+        // Relaxed: under both locks; calls fail until the queue was made anew.
+        receiver.stored.store(0, Ordering::Relaxed);
+        receiver.stored_bytes.store(0, Ordering::Relaxed);
+        for (_, slot, home) in &kept {
+            if *home != Home::Queued {
+                continue;
+            }
+            let found = self.engine.in_hand(*slot)?;
+            self.engine.provide_fifo(found.key)?;
+            Priorities::of(segment).push_back(found.key, *slot)?;
+            self.engine.count_stored(found.len as u64, 1);
+        }
+        self.outcome.kept = kept.len() as u64;
+        self.outcome.lost = self.nonsense.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Both locks of a queue that is made anew.
+
+use super::super::Engine;
+use crate::fault::Trouble;
+use crate::lock::{Held, Left, Lock};
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+
+/// Both locks, and how their last owners left them.
+pub(super) struct Both<'a> {
+    held: Held<'a>,
+    receivers: Left,
+    sender: &'a Lock,
+    senders: Left,
+}
+
+impl<'a> Both<'a> {
+    pub(super) fn take(
+        engine: &'a Engine,
+        me: &'a Thread,
+        deadline: Deadline,
+    ) -> Result<Self, Trouble> {
+        let fixed = engine.segment().fixed();
+        let held = fixed
+            .receiver
+            .lock
+            .lock_anyway(me, engine.segment(), deadline);
+        let (held, receivers) = held.map_err(|_| Trouble::Busy)?;
+        let sender = &fixed.sender.lock;
+        let Ok(senders) = sender.borrow(me, engine.segment(), deadline) else {
+            leave(held, receivers);
+            return Err(Trouble::Busy);
+        };
+        Ok(Both {
+            held,
+            receivers,
+            sender,
+            senders,
+        })
+    }
+
+    /// Nothing was changed: what a dead owner has left is still to be repaired, by whoever takes its lock next.
+    pub(super) fn leave_as_found(self) {
+        match self.senders {
+            Left::InOrder => self.sender.give_back(),
+            // Also a loan: who lent it has left the other lock so.
+            Left::ByTheDead => self.sender.give_back_broken(),
+        }
+        leave(self.held, self.receivers);
+    }
+
+    /// As the dead leave them: the queue is half made, and it is to be tried again.
+    pub(super) fn leave_broken(self) {
+        self.sender.give_back_broken();
+        drop(self.held);
+    }
+
+    /// All is in order.
+    pub(super) fn unlock(self) {
+        self.sender.give_back();
+        self.held.unlock();
+    }
+}
+
+/// Lets go of a lock as it was found.
+fn leave(held: Held<'_>, left: Left) {
+    match left {
+        Left::InOrder => held.unlock(),
+        Left::ByTheDead => drop(held),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::OWNER_DIED;
+    use crate::posix_engine::segment::testing;
+    use crate::repair::salvage::{Real, Salvage as _, Salvaged};
+    use crate::sys::thread;
+
+    /// A thread that lives as long as anybody.
+    const SOMEBODY: u32 = 1;
+
+    /// Salvages a queue whose locks say this, and for which there are no cells.
+    fn salvage(receivers: u32, senders: u32) -> (Engine, Result<Salvaged, Trouble>) {
+        let engine = Engine::new(testing::segment(4, 64));
+        let fixed = engine.segment().fixed();
+        fixed.receiver.lock.forge(receivers);
+        fixed.sender.lock.forge(senders);
+        let salvaged = engine.salvage(thread::current(), Deadline::Passed, Real::default, |_| {
+            panic!("nothing is to be changed")
+        });
+        (engine, salvaged)
+    }
+
+    #[test]
+    fn who_does_not_get_the_senders_lock_leaves_that_of_dead_receivers_to_be_repaired() {
+        for (found, is_dead) in [(OWNER_DIED, true), (0, false)] {
+            let (engine, salvaged) = salvage(found, SOMEBODY);
+            assert_eq!(salvaged, Err(Trouble::Busy));
+            let lock = &engine.segment().fixed().receiver.lock;
+            assert_eq!((lock.is_orphaned(), lock.word()), (is_dead, found));
+            assert!(!engine.damage().is_noted());
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Salvage: what is left of a queue whose bytes make no sense any more, made into one that does. For `umsg doctor --repair` only.
+//!
+//! A repair after a death ([`crate::posix_engine::recover`]) believes cursors, stamps and lists. Here nothing is believed but what each cell says of its own
+//! message, as far as that can be so; everything else is made anew:
+//!
+//! | a slot's message is | if its cell makes sense, and | then |
+//! |---|---|---|
+//! | held | a record names the slot, and no other does | stays the holder's |
+//! | a blocked thread's | a node in a list names it | stays the sender's, who sends it again if it makes no sense; one that was offered goes back into the store |
+//! | sent by a reservation or by a blocked sender | its record or node says so, and that is still there | goes into the store, where it is not |
+//! | in the store | it is marked so | stays, in the order of its number |
+//! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |
+//! | nowhere | none of these | the slot is free |
+//!
+//! Positions go on from where the senders were, and all stamps are taken away: no old one can be mistaken for a new one. Numbers begin anew.
+//! Both locks are held. Who dies here leaves a queue that says that it is being made anew ([`crate::repair::log::Damage`]): calls fail with
+//! EBADMSG until another salvage, which finds each message where the dead one left it. For that a message is marked as stored before its
+//! stamp or its node's list is forgotten, and numbers only become smaller, from the smallest on: no two messages that have been sent have
+//! the same, and what was not sent yet (a reservation, a blocked sender's message) gets none.
+
+mod dead;
+mod lay;
+mod locks;
+mod room;
+mod survey;
+
+use super::{Engine, Refused};
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::leases::Holds;
+use crate::lock::Lock;
+use crate::lock::wakes::Wakes;
+use crate::posix_engine::segment::{Cell, PRIORITIES};
+use crate::repair::log::Damage;
+use crate::repair::salvage::{self, Real, Salvaged};
+use crate::sys::clock::Deadline;
+use crate::sys::liveness::Lives;
+use crate::sys::thread::Thread;
+use crate::waiters::Waiters;
+use locks::Both;
+use std::collections::BTreeSet;
+
+/// Where a message that is kept belongs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Home {
+    /// In the hands of a receiver: it may come back to its place in the order.
+    Held,
+    /// In the hands of a sender: it has no place in the order yet.
+    Unsent,
+    Queued,
+}
+
+/// The place of what has none.
+const LAST: (bool, u64) = (true, u64::MAX);
+
+/// A message that is kept: its place in the order (those of the ring behind those of the store), its slot.
+type Kept = ((bool, u64), u32, Home);
+
+impl salvage::Salvage for Engine {
+    fn salvage(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        real: impl Fn() -> Real,
+        give_back: impl Fn(usize),
+    ) -> Result<Salvaged, Trouble> {
+        let fixed = self.segment().fixed();
+        let locks = Both::take(self, me, deadline)?;
+        let real = real();
+        let (real, slots) = match self.provide(real) {
+            Ok(provided) => provided,
+            Err(trouble) => {
+                locks.leave_as_found();
+                return Err(trouble);
+            }
+        };
+        fixed.header.damage.begin_to_mend();
+        // From here on it is us that a death is to be told of.
+        fixed.receiver.lock.take_over();
+        fixed.sender.lock.take_over();
+        crash_point!(SALVAGE_BEGUN);
+        give_back(slots);
+        let mut wakes = Wakes::default();
+        let salvaged = self.make_anew(real, slots).and_then(|salvaged| {
+            self.serve(&mut wakes)?;
+            Ok(salvaged)
+        });
+        let salvaged = match salvaged {
+            Ok(salvaged) => salvaged,
+            Err(trouble) => {
+                locks.leave_broken();
+                return Err(trouble);
+            }
+        };
+        self.update_board();
+        self.mend_doorbell();
+        wakes.add_everybody(Waiters::of(self.segment()).usable());
+        crash_point!(SALVAGE_DONE);
+        fixed.header.damage.end_mending();
+        locks.unlock();
+        self.wake(&wakes);
+        self.segment().check()?;
+        Ok(salvaged)
+    }
+
+    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Trouble> {
+        let taken = self.with_receiver_lock(me, deadline, |wakes| {
+            self.borrow_sender_lock(me, deadline)?;
+            self.segment().fixed().sender.lock.give_back();
+            self.dismiss_dead(knows_threads)?;
+            self.reclaim_and_serve(wakes).map_err(Refused::from)
+        });
+        taken.map_err(Refused::trouble)
+    }
+
+    fn lives(&self) -> &dyn Lives {
+        self.segment()
+    }
+
+    fn locks(&self) -> Vec<&Lock> {
+        let fixed = self.segment().fixed();
+        vec![&fixed.sender.lock, &fixed.receiver.lock]
+    }
+
+    fn damage(&self) -> &Damage {
+        &self.segment().fixed().header.damage
+    }
+}
+
+impl Engine {
+    fn make_anew(&self, real: Real, slots: usize) -> Result<Salvaged, Trouble> {
+        self.cut_to(real, slots);
+        let mut salvage = Salvage::of(self, slots);
+        salvage.survey_ring();
+        salvage.survey_store();
+        salvage.survey_holds();
+        salvage.survey_nodes();
+        crash_point!(SALVAGE_SURVEYED);
+        salvage.lay_arena(real)?;
+        salvage.number()?;
+        crash_point!(SALVAGE_NUMBERED);
+        salvage.lay_ring()?;
+        crash_point!(SALVAGE_EMPTIED);
+        salvage.lay_store()?;
+        Waiters::of(self.segment()).rebuild()?;
+        Holds::of(self.segment()).rebuild()?;
+        self.find_registration();
+        self.publish_counts();
+        self.forget_room();
+        Ok(salvage.outcome)
+    }
+}
+
+struct Salvage<'a> {
+    engine: &'a Engine,
+    slots: usize,
+    /// What each slot holds, if it holds a message that is kept.
+    homes: Vec<Option<(bool, u64, Home)>>,
+    /// Slots whose message makes no sense.
+    nonsense: BTreeSet<u32>,
+    outcome: Salvaged,
+}
+
+impl<'a> Salvage<'a> {
+    fn of(engine: &'a Engine, slots: usize) -> Salvage<'a> {
+        Salvage {
+            engine,
+            slots,
+            homes: vec![None; slots],
+            nonsense: BTreeSet::new(),
+            outcome: Salvaged::default(),
+        }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (u32, &'a Cell)> + use<'a> {
+        let (segment, slots) = (self.engine.segment(), self.slots as u32);
+        (0..slots).filter_map(|slot| Some((slot, segment.cell(slot).ok()?)))
+    }
+
+    fn is_whole(&self, slot: u32) -> bool {
+        let layout = self.engine.segment().layout();
+        let Ok(cell) = self.engine.segment().cell(slot) else {
+            return false;
+        };
+        let len = cell.len.get() as usize;
+        let is_placed = len <= layout.inline() || self.engine.segment().payload(cell, len).is_ok();
+        len <= layout.message_size && (cell.key.get() & 0xffff) < PRIORITIES as u64 && is_placed
+    }
+
+    /// Keeps a message, unless its cell makes no sense or somebody else has it. True if it is kept.
+    fn keep(&mut self, slot: u32, order: (bool, u64), home: Home) -> bool {
+        if !self.is_whole(slot) {
+            self.nonsense.insert(slot);
+            return false;
+        }
+        match self.homes.get_mut(slot as usize) {
+            Some(free @ None) => *free = Some((order.0, order.1, home)),
+            // Who holds it comes before the queue.
+            Some(Some(taken)) if home != Home::Queued && taken.2 == Home::Queued => {
+                *taken = (order.0, order.1, home);
+            }
+            _ => return false,
+        }
+        true
+    }
+}

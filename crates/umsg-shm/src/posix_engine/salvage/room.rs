@@ -1,0 +1,104 @@
+//! The memory of a queue that is made anew, and how much of it counts.
+
+use super::super::Engine;
+use super::super::label::priority_of;
+use super::super::send::FIFOS_A_PAGE;
+use crate::fault::Trouble;
+use crate::posix_engine::segment::{Cell, PRIORITIES};
+use crate::repair::salvage::Real;
+use crate::sync::Ordering;
+use crate::waiters::NODES;
+
+impl Engine {
+    /// The next sender looks for itself whether there is room: there may be more messages than the queue is for.
+    pub(super) fn forget_room(&self) {
+        let fixed = self.segment().fixed();
+        // Relaxed: under both locks.
+        let removed = fixed.published.removed.load(Ordering::Relaxed);
+        let seen = &fixed.sender.removed_seen;
+        if seen.get().wrapping_sub(removed) as i64 > 0 {
+            seen.set(removed);
+        }
+    }
+
+    /// Sees to it that there is memory for all slots that have a cell and for their messages' places in the store, before anything is
+    /// changed. Answers what is memory then, and how many slots there are.
+    pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Trouble> {
+        let slots = self.provide_slots(real)?;
+        let fifos = self.provide_fifos(real.fifos, slots)?;
+        Ok((Real { fifos, ..real }, slots))
+    }
+
+    /// Makes real memory of the heads of the lists of all priorities that a cell names. Those of messages are, unless their priorities were
+    /// scribbled over: each sender has seen to it.
+    fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Trouble> {
+        for slot in 0..slots as u32 {
+            let priority = priority_of(self.segment().cell(slot)?.key.get());
+            let page = priority / FIFOS_A_PAGE;
+            if priority < PRIORITIES && pages & 1 << page == 0 {
+                self.segment()
+                    .populate(self.segment().layout().fifos + page * 4096, 4096)?;
+                pages |= 1 << page;
+            }
+        }
+        Ok(pages)
+    }
+
+    fn provide_slots(&self, real: Real) -> Result<usize, Trouble> {
+        let slots = real.slots.clamp(1, self.segment().layout().slots);
+        let Err(trouble) = self.provide_for(real, slots) else {
+            return Ok(slots);
+        };
+        // A queue that grows gets cells first, then links and entries: where these were refused, the last cells were never used.
+        let fewer = slots.min(real.links).min(floor_power_of_two(real.entries));
+        let is_unused = |slot| self.segment().cell(slot).is_ok_and(Cell::is_unused);
+        match fewer != 0 && (fewer as u32..slots as u32).all(is_unused) {
+            true => self.provide_for(real, fewer).map(|()| fewer),
+            false => Err(trouble),
+        }
+    }
+
+    /// Makes real memory of what so many slots lack. The rest needs no room: it counts already.
+    fn provide_for(&self, real: Real, slots: usize) -> Result<(), Trouble> {
+        let (segment, layout) = (self.segment(), self.segment().layout());
+        let (entries, cell) = (self.entries(slots), layout.cell_len);
+        for (region, has, wants) in [
+            (layout.ring, real.entries * 4, entries * 4),
+            (layout.links, real.links * 4, slots * 4),
+            (layout.cells, real.slots * cell, slots * cell),
+        ] {
+            segment.populate(region + has, wants.saturating_sub(has))?;
+        }
+        Ok(())
+    }
+
+    /// How many entries the ring has for so many slots.
+    fn entries(&self, slots: usize) -> usize {
+        let most = self.segment().layout().ring_len;
+        slots.next_power_of_two().max(1024).min(most)
+    }
+
+    /// Makes the lengths of regions what they can be.
+    pub(super) fn cut_to(&self, real: Real, slots: usize) {
+        let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
+        // Relaxed throughout: both locks are held; who looks without one finds a queue that is being changed.
+        fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
+        fixed
+            .geometry
+            .ring_mask
+            .store(self.entries(slots) as u32 - 1, Ordering::Release);
+        fixed.receiver.nodes.set(real.nodes.min(NODES) as u32);
+        let usable = real.holds.min(layout.slots) as u32;
+        fixed.holding.usable.set(usable);
+        fixed.holding.used.set(fixed.holding.used.get().min(usable));
+        fixed.holding.returned.set(0);
+        fixed.holding.look_after.store(0, Ordering::Relaxed);
+        fixed.holding.due.store(0, Ordering::Relaxed);
+        fixed.sender.fifo_pages.set(real.fifos);
+    }
+}
+
+/// The greatest power of two that is not above `number`; 0 for 0.
+fn floor_power_of_two(number: usize) -> usize {
+    number.checked_ilog2().map_or(0, |power| 1 << power)
+}

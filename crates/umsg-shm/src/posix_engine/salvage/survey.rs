@@ -1,0 +1,156 @@
+//! Which messages there are, and whose they are.
+
+use super::super::wait::lose_message;
+use super::{Home, LAST, Salvage};
+use crate::leases::{self, Holds, State as HoldState};
+use crate::posix_engine::segment::Cell;
+use crate::sync::Ordering;
+use crate::waiters::{self, List, State, Waiters};
+use crate::waiters::{NO_SLOT, Node};
+use std::collections::BTreeSet;
+
+impl Salvage<'_> {
+    /// Messages in the ring, by their own stamps: entries are not needed to find them.
+    pub(super) fn survey_ring(&mut self) {
+        let (first, counted) = self.span();
+        let stamps: BTreeSet<(u64, u32, bool)> = self
+            .cells()
+            .map(|(slot, cell)| {
+                // Relaxed: under both locks.
+                let position = cell.stamp.load(Ordering::Relaxed).wrapping_sub(1);
+                (position.wrapping_sub(first), slot, cell.is_stored())
+            })
+            .filter(|(ahead, ..)| *ahead < self.slots as u64)
+            .collect();
+        let mut end = counted;
+        for (ahead, slot, is_stored) in stamps {
+            // Behind a gap at the end of what was sent are stamps of a batch that was not.
+            if ahead > end {
+                break;
+            }
+            end = end.max(ahead + 1);
+            // DRAIN_MARKED, SALVAGE_MARKED: it was on its way into the store, and is no gap.
+            if !is_stored {
+                self.keep(slot, (true, ahead), Home::Queued);
+            }
+        }
+    }
+
+    /// The position from which on messages are in the ring, and how many its senders have counted from there on; 0 if that can't be.
+    fn span(&self) -> (u64, u64) {
+        let (fixed, slots) = (self.engine.segment().fixed(), self.slots as u64);
+        let receiver = &fixed.receiver;
+        // Relaxed throughout: under both locks.
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        let can_be =
+            |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
+        let drained = receiver.drained.load(Ordering::Relaxed);
+        // The counts of what was taken out of the queue, and of what was only taken out of the ring, say where that stood.
+        let removed = fixed.published.removed.load(Ordering::Relaxed);
+        let stored = receiver.stored.load(Ordering::Relaxed);
+        let held = receiver.held.load(Ordering::Relaxed);
+        let reckoned = removed.wrapping_add(stored).wrapping_add(held);
+        let first = match !can_be(drained) && can_be(reckoned) {
+            true => reckoned,
+            false => drained,
+        };
+        let counted = Some(sent.wrapping_sub(first)).filter(|counted| *counted <= slots);
+        (first, counted.unwrap_or(0))
+    }
+
+    pub(super) fn survey_store(&mut self) {
+        for (slot, cell) in self.cells() {
+            if cell.is_stored() {
+                self.keep(slot, (false, cell.sequence.get()), Home::Queued);
+            }
+        }
+    }
+
+    pub(super) fn survey_holds(&mut self) {
+        let mut seen = BTreeSet::new();
+        for (_, hold) in Holds::of(self.engine.segment()).all() {
+            let slot = hold.slot.get();
+            let state = HoldState::of(hold);
+            // COMMIT_MARKED: the message is sent, and the store has it.
+            let is_sent = state == HoldState::Reserved && self.is_stored(slot);
+            let is_held = state != HoldState::Free && !is_sent && seen.insert(slot);
+            let (order, home) = match state {
+                HoldState::Reserved => (LAST, Home::Unsent),
+                _ => ((false, self.sequence(slot)), Home::Held),
+            };
+            if hold.state.get() != HoldState::Free as u32
+                && !(is_held && self.keep(slot, order, home))
+            {
+                leases::set(hold, HoldState::Free);
+            }
+        }
+    }
+
+    fn is_stored(&self, slot: u32) -> bool {
+        let cell = self.engine.segment().cell(slot);
+        cell.is_ok_and(Cell::is_stored)
+    }
+
+    fn sequence(&self, slot: u32) -> u64 {
+        let cell = self.engine.segment().cell(slot);
+        cell.map_or(0, |cell| cell.sequence.get())
+    }
+
+    pub(super) fn survey_nodes(&mut self) {
+        for (_, node) in Waiters::of(self.engine.segment()).all() {
+            if !self.goes_on_waiting(node) {
+                node.list.set(List::None as u32);
+            }
+        }
+    }
+
+    /// Whether a node stays in its list. What it says of a message is done first.
+    fn goes_on_waiting(&mut self, node: &Node) -> bool {
+        let slot = node.slot.get();
+        match (List::of(node), waiters::state(node)) {
+            (List::None, _) => false,
+            // It is queued again, at its place, though its thread may be dead; one that lives looks by itself.
+            (List::Offered, _) => {
+                self.store(slot, self.sequence(slot));
+                let _ = waiters::unsettle(node);
+                false
+            }
+            // SERVE_OFFERED: the message is still in the queue, and stays there.
+            (List::Receivers, State::Settled) => {
+                let _ = waiters::unsettle(node);
+                false
+            }
+            // ADMIT_ACCEPTED: the message is sent, whether or not it was stored. The ring was drained before.
+            (List::Senders, State::Settled | State::DiedSettled) if slot != NO_SLOT => {
+                self.store(slot, self.greatest().saturating_add(1));
+                false
+            }
+            (_, State::Waiting) if waiters::is_orphan(self.engine.segment(), node) => false,
+            (List::Senders, State::Waiting) if slot != NO_SLOT => {
+                if !(self.is_whole(slot) && self.keep(slot, LAST, Home::Unsent)) {
+                    lose_message(node);
+                }
+                true
+            }
+            (_, state) => state == State::Waiting,
+        }
+    }
+
+    /// Has a message that is nowhere in the store, under a number. It is marked at once: who dies here has forgotten whose it was.
+    fn store(&mut self, slot: u32, number: u64) {
+        if self.keep(slot, (false, number), Home::Queued)
+            && let Ok(cell) = self.engine.segment().cell(slot)
+        {
+            cell.sequence.set(number);
+            cell.set_stored(true);
+        }
+    }
+
+    /// The greatest number of a message that is kept and was not in the ring.
+    pub(super) fn greatest(&self) -> u64 {
+        let kept = self.homes.iter().flatten();
+        let numbers = kept.filter(|(is_in_ring, ..)| !is_in_ring);
+        numbers.map(|(_, number, _)| *number).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,77 @@
+//! The cell of a slot: a message's header, and behind it the bytes of a short message.
+//!
+//! A cell is one cache line, or two that the prefetcher fetches together: a queue whose messages have at most 16 bytes
+//! uses the shorter, which halves its memory. See [`super::Layout::cell_len`].
+
+use crate::sync::{AtomicU64, Guarded32, Guarded64};
+
+/// The header of a cell.
+#[repr(C, align(16))]
+#[derive(Default)]
+pub struct Cell {
+    /// Position in the ring plus one of the message that was published here last. The one word of the cell that is
+    /// read without a lock; its release store is what sends a message.
+    pub stamp: AtomicU64,
+    /// POSIX: the priority.
+    pub key: Guarded64,
+    /// The message's length in bytes.
+    pub len: Guarded32,
+    /// The block of the arena that belongs to the slot, as granule number; 0 for none. A free slot keeps its block.
+    pub block: Guarded32,
+    /// Bit 0: the message is in the store. Above: how often it was leased and came back.
+    stored: Guarded32,
+    /// Process id of the sender.
+    pub(crate) pid: Guarded32,
+    /// In the store: its place among all that ever were; order within a priority.
+    pub sequence: Guarded64,
+    /// The machine's clock at the send, in nanoseconds.
+    pub(crate) sent_at: Guarded64,
+    #[cfg(loom)]
+    pub(crate) payload: crate::model::segment::Inline,
+}
+
+impl Cell {
+    /// Whether the message is in the store.
+    #[inline(always)]
+    pub fn is_stored(&self) -> bool {
+        self.stored.get() & 1 != 0
+    }
+
+    /// Whether no message ever was here.
+    #[cfg(not(loom))]
+    pub(crate) fn is_unused(&self) -> bool {
+        // Relaxed: asked by who makes the queue anew, under both locks.
+        let stamp = self.stamp.load(crate::sync::Ordering::Relaxed);
+        stamp == 0 && self.pid.get() == 0 && self.stored.get() == 0
+    }
+
+    /// Puts the message into the store, or takes it out, as far as a repair goes by it: one store.
+    pub(crate) fn set_stored(&self, stored: bool) {
+        self.stored.set(self.stored.get() & !1 | u32::from(stored));
+    }
+
+    /// Takes the message out of the store, and forgets how often it came back: the slot will be another message's.
+    #[inline(always)]
+    pub(crate) fn forget(&self) {
+        self.stored.set(0);
+    }
+
+    /// How often the message was leased and came back.
+    pub(crate) fn returns(&self) -> u32 {
+        self.stored.get() >> 1
+    }
+
+    /// Notes how often the message came back, and whether it is in the store: one store.
+    pub(crate) fn set_returns(&self, returns: u32, stored: bool) {
+        self.stored
+            .set(returns.min(u32::MAX >> 1) << 1 | u32::from(stored));
+    }
+}
+
+/// Lengths of the two kinds of cell, in bytes, header and all.
+pub(crate) const SHORT_CELL: usize = 64;
+/// See [`SHORT_CELL`].
+pub(crate) const LONG_CELL: usize = 128;
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Cell>() == 48 && size_of::<Cell>() < SHORT_CELL);

@@ -1,0 +1,85 @@
+//! Making a segment: a file of full length, its first pages on real memory, its header filled in.
+
+use super::Ring;
+use super::mapped::Segment;
+use super::{Fixed, Hold, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
+use crate::fault::AttachError;
+use crate::memory::set_length;
+use crate::sync::Ordering;
+use crate::sys::clock;
+use crate::sys::home::here;
+use rustix::fd::BorrowedFd;
+
+/// What a page holds of each region comes into use at creation.
+const PAGE: usize = 4096;
+
+/// Fills an empty file. It becomes a queue when it gets its name.
+pub fn create(
+    file: BorrowedFd<'_>,
+    layout: Layout,
+    mode: u32,
+    policy: &Policy,
+) -> Result<Segment, AttachError> {
+    set_length(file, layout.len)?;
+    let mut segment = Segment::map(file, layout)?;
+    let slots = (PAGE / layout.cell_len).min(layout.slots);
+    for (offset, len) in [
+        (0, size_of::<Fixed>()),
+        (layout.levels, PAGE),
+        (layout.fifos, PAGE),
+        (layout.nodes, PAGE),
+        (layout.ring, PAGE),
+        (layout.links, PAGE),
+        // A lease is a way to empty a queue whose file system is full: it needs none.
+        (layout.holds, PAGE),
+        (layout.cells, PAGE),
+    ] {
+        segment.populate(offset, len)?;
+    }
+    fill_in(&segment, slots, mode);
+    policy.write(&segment.fixed().rules);
+    segment.set_policy(policy.clone());
+    Ok(segment)
+}
+
+fn fill_in(segment: &Segment, slots: usize, mode: u32) {
+    let fixed = segment.fixed();
+    let layout = segment.layout();
+    // Relaxed throughout: nobody else sees the segment before its file is linked.
+    for slot in 0..slots {
+        segment.ring_at(slot).store(slot as u32, Ordering::Relaxed);
+    }
+    let ring_len = (PAGE / 4).min(layout.ring_len);
+    fixed
+        .geometry
+        .ring_mask
+        .store((ring_len - 1) as u32, Ordering::Relaxed);
+    fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
+    fixed.published.freed.store(slots as u64, Ordering::Relaxed);
+    fixed.sender.freed_seen.set(slots as u64);
+    fixed.sender.fifo_pages.set(1);
+    fixed
+        .receiver
+        .nodes
+        .set((PAGE / size_of::<Node>()).min(NODES) as u32);
+    let holds = (PAGE / size_of::<Hold>()).min(layout.slots);
+    fixed.holding.usable.set(holds as u32);
+    let header = &fixed.header;
+    header.version.store(VERSION, Ordering::Relaxed);
+    header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);
+    header
+        .max_messages
+        .store(layout.max_messages as u32, Ordering::Relaxed);
+    header
+        .message_size
+        .store(layout.message_size as u32, Ordering::Relaxed);
+    header.len.store(layout.len as u64, Ordering::Relaxed);
+    header.mode.store(mode, Ordering::Relaxed);
+    header.creator.store(std::process::id(), Ordering::Relaxed);
+    header.home.store(here(), Ordering::Relaxed);
+    header
+        .created_at
+        .store(clock::realtime(), Ordering::Relaxed);
+    header.magic.store(MAGIC, Ordering::Relaxed);
+    debug_assert!(Ring::of(segment).slot(0).is_ok());
+}

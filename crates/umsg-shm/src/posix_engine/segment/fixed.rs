@@ -1,0 +1,321 @@
+//! The fixed part of a segment: who writes which line.
+//!
+//! Lines that different sides write are 128 bytes apart, because the prefetcher fetches lines in pairs.
+//!
+//! | part | written by | read by |
+//! |---|---|---|
+//! | [`Header`] | its creator; `mode` by who may change it | everybody, on attaching |
+//! | [`Board`] | receivers that block | every sender, after publishing |
+//! | [`Run`] | senders, when the priority changes | every receiver |
+//! | [`Geometry`] | who holds both locks | everybody |
+//! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by everybody |
+//! | [`Published`] | holder of the receiver lock | senders that find no room |
+//! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by everybody |
+//! | [`Holding`] | holder of the receiver lock | that holder; `reserved` and `aside` by everybody |
+//! | [`ArenaRoots`] | holder of the sender lock | that holder |
+//! | [`Rules`] | its creator | everybody, on attaching |
+//! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, who registers |
+//! | [`Mended`] | holder of the lock of its side | people |
+
+use super::{ArenaRoots, Holding, Links};
+use crate::lock::Lock;
+use crate::repair::log::{Damage, MENDED, Mended};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+
+/// First eight bytes of every segment: "umsg-mq" and a zero.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
+/// Version of the format; another one is refused.
+pub const VERSION: u32 = 2;
+/// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
+#[cfg(not(loom))]
+pub const LAYOUT_HASH: u32 = layout_hash();
+
+/// Words of the second level of the priority bitmap.
+#[cfg(not(loom))]
+pub const LEVEL1: usize = super::PRIORITIES / 64 / 64;
+#[cfg(loom)]
+pub const LEVEL1: usize = 1;
+
+/// What a segment is.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) layout_hash: AtomicU32,
+    pub(crate) max_messages: AtomicU32,
+    /// Bytes.
+    pub(crate) message_size: AtomicU32,
+    /// Length of the file, in bytes.
+    pub(crate) len: AtomicU64,
+    /// Permission bits as the queue's creator or fchmod set them.
+    pub mode: AtomicU32,
+    /// Process id of the creator.
+    pub creator: AtomicU32,
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    pub created_at: AtomicU64,
+    /// Whether something was found that makes no sense.
+    pub damage: Damage,
+    /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
+    pub(crate) home: AtomicU64,
+}
+
+/// What senders look at after publishing.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Board {
+    /// Who wants to be served, see [`crate::posix_engine`]; 0 for nobody.
+    pub attention: AtomicU32,
+    /// Of a ring: its receiver's bell, see [`crate::posix_engine::bell`], and the ring position from which on it is rung.
+    pub(crate) bell: AtomicU32,
+    pub(crate) threshold: AtomicU64,
+}
+
+/// The one-priority word.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Run {
+    /// `position << 16 | priority`: from this ring position on, every message sent so far has this priority. Changes
+    /// only when the priority does.
+    pub word: AtomicU64,
+}
+
+/// What is in use of the regions that grow.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Geometry {
+    /// Entries of the ring in use, a power of two, minus one.
+    pub ring_mask: AtomicU32,
+    /// Slots in circulation.
+    pub slots: AtomicU32,
+}
+
+/// The senders' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct SenderSide {
+    pub lock: Lock,
+    /// The machine's clock at the last send, in nanoseconds.
+    pub last_send: AtomicU64,
+    /// Ring position of the next message: how many were ever sent through the ring.
+    pub sent: AtomicU64,
+    /// Bytes ever sent through the ring; the element `sent & 1` is the one that counts, so that both change with the
+    /// one store to `sent`.
+    pub(crate) bytes: [AtomicU64; 2],
+    /// [`Published::freed`] and [`Published::removed`] as last read.
+    pub freed_seen: Guarded64,
+    pub removed_seen: Guarded64,
+    /// Which pages of the fifo region are real memory, one bit each.
+    pub(crate) fifo_pages: Guarded64,
+    /// Bytes of the arena in use, in granules.
+    pub(crate) arena_len: Guarded32,
+    /// 1 while the arena's lists are being changed.
+    pub(crate) arena_dirty: Guarded32,
+    /// Ring position behind the batch that is being sent, or was sent last: none is under way unless it is beyond `sent`.
+    /// Atomic because [`crate::posix_engine::Engine::counts`] asks what a dead sender has sent.
+    pub batch_end: AtomicU64,
+    /// What counts in `bytes` once that batch is sent.
+    pub(crate) batch_bytes: AtomicU64,
+}
+
+/// What the receivers' side tells the senders' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Published {
+    /// Ring position up to which slots may be filled.
+    pub freed: AtomicU64,
+    /// `sent - removed` messages are queued.
+    pub removed: AtomicU64,
+    /// `bytes sent - removed_bytes` bytes are queued.
+    pub removed_bytes: AtomicU64,
+}
+
+/// The receivers' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct ReceiverSide {
+    // -- first line: what each receive writes
+    pub lock: Lock,
+    /// The machine's clock at the last receive, in nanoseconds.
+    pub last_receive: AtomicU64,
+    /// Ring position of the next message to be taken from the ring.
+    pub drained: AtomicU64,
+    /// Bytes ever taken from the ring; the element `drained & 1` counts.
+    pub bytes: [AtomicU64; 2],
+    /// Messages in the store, and their bytes.
+    pub stored: AtomicU64,
+    pub stored_bytes: AtomicU64,
+    /// [`SenderSide::sent`] as last read: up to there the ring is worth fetching ahead.
+    pub(crate) sent_seen: Guarded64,
+    // -- second line: what each receive reads, and a sender that finds no room; written when somebody blocks or holds
+    /// Third level of the priority bitmap.
+    pub level2: Guarded64,
+    /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
+    pub held: AtomicU64,
+    /// Blocked threads that want a message, want to send, have been offered a message.
+    pub(crate) receivers: Links,
+    pub(crate) senders: Links,
+    pub(crate) offered: Links,
+    /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody.
+    pub watched: Guarded32,
+    /// Whether somebody is registered for a notification, see [`crate::posix_engine::notice`]. Read by spinners as a hint.
+    pub registered: AtomicU32,
+    // -- blocking and the store
+    /// Nodes that are real memory.
+    pub(crate) nodes: Guarded32,
+    /// Next ticket of a waiter, next sequence number of a stored message.
+    pub(crate) ticket: Guarded64,
+    pub sequence: Guarded64,
+    /// Second level of the priority bitmap.
+    pub level1: [Guarded64; LEVEL1],
+    /// Repairs since creation: of the sender side, of the receiver side.
+    pub repairs: [AtomicU32; 2],
+    /// What the doorbell shows, and which it is.
+    pub doorbell: crate::doorbell::Words,
+    /// Registrations for a notification beyond the fixed ones that are real memory.
+    pub notices: AtomicU32,
+}
+
+/// What makes a queue a ring; see `umsg::ring`.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Ownership {
+    /// 0: no ring. Else 1 disabled, 2 enabled, 3 closed.
+    pub state: AtomicU32,
+    /// Messages that the ring was made for; more overflow.
+    pub entries: AtomicU32,
+    /// The process that receives, and what tells it from others of that id; 0: nobody yet.
+    pub pid: AtomicU32,
+    pub birth: AtomicU64,
+    /// Messages that senders chose to drop because there was no room.
+    pub dropped: AtomicU64,
+    /// How many senders were given a number, and how many descriptors.
+    pub senders: AtomicU32,
+    pub descriptors: AtomicU32,
+    /// The random part of the doorbell's name.
+    pub bell: AtomicU64,
+}
+
+/// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and
+/// whose processes have not taken note yet. Further ones lie in a region of their own.
+#[cfg(not(loom))]
+pub(crate) const NOTICES: usize = 8;
+#[cfg(loom)]
+pub(crate) const NOTICES: usize = 2;
+
+/// A process's registration for a notification; see [`crate::posix_engine::notice`].
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct Notice {
+    /// The state, and the futex on which the registered process sleeps until it is fired, and who fired it until it is heard.
+    pub word: AtomicU32,
+    /// How the process is told, and by which signal: for people, and for who fires. The process itself knows better.
+    pub(crate) what: AtomicU32,
+    pub(crate) signal: AtomicU32,
+    /// The process, and what tells it from others of that id.
+    pub pid: AtomicU32,
+    pub(crate) birth: AtomicU64,
+    /// Which of its registrations.
+    pub ticket: AtomicU64,
+    /// The process whose message fired it, and above 32 bits its real user; all ones until somebody has asked for that.
+    pub(crate) sender: AtomicU64,
+}
+
+/// Policies; see [`crate::posix_engine::segment::policy`].
+use super::policy::Rules;
+
+/// Counters; see [`crate::counters`].
+pub(crate) use crate::counters::Counters;
+
+/// All of it, from the first byte of the file.
+#[repr(C)]
+#[derive(Default)]
+pub struct Fixed {
+    pub header: Header,
+    pub board: Board,
+    pub run: Run,
+    pub geometry: Geometry,
+    pub sender: SenderSide,
+    pub published: Published,
+    pub receiver: ReceiverSide,
+    pub holding: Holding,
+    pub arena: ArenaRoots,
+    pub counters: Counters,
+    pub rules: Rules,
+    pub ownership: Ownership,
+    pub notices: [Notice; NOTICES],
+    /// The last repairs: of the sender side, of the receiver side.
+    pub mended: [[Mended; MENDED]; 2],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::{offset_of, size_of};
+    assert!(size_of::<Header>() == 128 && size_of::<SenderSide>() == 128);
+    assert!(offset_of!(Fixed, board) == 128);
+    assert!(offset_of!(Fixed, run) == 256);
+    assert!(offset_of!(Fixed, geometry) == 384);
+    assert!(offset_of!(Fixed, sender) == 512);
+    assert!(offset_of!(Fixed, published) == 640);
+    assert!(offset_of!(Fixed, receiver) == 768);
+    assert!(offset_of!(Fixed, holding) == 1024);
+    assert!(offset_of!(Fixed, arena) == 1152);
+    // The receive path stays within the receiver side's first pair of lines.
+    assert!(offset_of!(ReceiverSide, nodes) <= 128);
+    assert!(size_of::<Notice>() == 64 && size_of::<Fixed>() <= 8192);
+    assert!(offset_of!(ReceiverSide, level2) == 64);
+};
+
+/// A hash of the sizes and offsets that change when a field is added, removed or resized. A change that keeps them
+/// all, such as swapping two fields, needs another [`VERSION`].
+#[cfg(not(loom))]
+const fn layout_hash() -> u32 {
+    use super::{Cell, Fifo, Hold, Node};
+    use std::mem::{offset_of, size_of};
+    crate::memory::fnv(&[
+        size_of::<Fixed>(),
+        size_of::<Cell>(),
+        size_of::<Node>(),
+        size_of::<Fifo>(),
+        size_of::<Hold>(),
+        offset_of!(Fixed, sender),
+        offset_of!(Fixed, published),
+        offset_of!(Fixed, receiver),
+        offset_of!(Fixed, holding),
+        offset_of!(Fixed, arena),
+        offset_of!(Fixed, counters),
+        offset_of!(Fixed, rules),
+        offset_of!(Fixed, ownership),
+        offset_of!(Fixed, notices),
+        offset_of!(Fixed, mended),
+        offset_of!(Header, damage),
+        offset_of!(Header, home),
+        offset_of!(SenderSide, sent),
+        offset_of!(SenderSide, batch_end),
+        offset_of!(ReceiverSide, drained),
+        offset_of!(ReceiverSide, watched),
+        offset_of!(ReceiverSide, repairs),
+        offset_of!(ReceiverSide, doorbell),
+        offset_of!(ReceiverSide, notices),
+        super::cell::SHORT_CELL,
+        super::cell::LONG_CELL,
+        offset_of!(Cell, sequence),
+        offset_of!(Node, wanted),
+        offset_of!(Node, since),
+        super::NODES,
+        super::MORE_NOTICES,
+        super::PRIORITIES,
+        super::GRANULE,
+        super::layout::ARENA_GAP,
+    ])
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #[test]
+    fn the_specification_names_this_layout() {
+        let specification = include_str!("../../../../../docs/format.md");
+        let hash = format!("{:#010x}", super::LAYOUT_HASH);
+        assert!(specification.contains(&hash), "docs/format.md: {hash}");
+    }
+}

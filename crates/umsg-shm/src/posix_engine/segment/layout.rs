@@ -1,0 +1,173 @@
+//! Where the regions of a segment lie: a function of two numbers.
+
+use super::cell::{LONG_CELL, SHORT_CELL};
+use super::{Cell, Fifo, Fixed, GRANULE, Hold, NODES, Node, Notice};
+
+/// Priorities of POSIX: 0 to 32,767.
+#[cfg(not(loom))]
+pub const PRIORITIES: usize = 32_768;
+#[cfg(loom)]
+pub const PRIORITIES: usize = 4;
+
+/// Registrations for a notification beyond those in the fixed part: of processes that were told and have not run since.
+#[cfg(not(loom))]
+pub const MORE_NOTICES: usize = 1024;
+#[cfg(loom)]
+pub const MORE_NOTICES: usize = 1;
+
+/// Slots beyond the number of messages and of nodes, so that senders have some in hand.
+#[cfg(not(loom))]
+const SPARE: usize = 64;
+#[cfg(loom)]
+const SPARE: usize = 2;
+
+/// The arena of one queue is at most this long, in bytes: block lengths are counted in granules and have 31 bits.
+const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
+
+/// Bytes in front of the arena's first block: behind them and the block's header, a cache line begins.
+pub(super) const ARENA_GAP: usize = 64 - GRANULE;
+
+/// Regions start at multiples of this many bytes.
+const ALIGN: usize = 4096;
+
+/// Offsets in bytes from the start of the file, and how many items each region can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub max_messages: usize,
+    pub message_size: usize,
+    pub(crate) levels: usize,
+    pub fifos: usize,
+    pub nodes: usize,
+    pub ring: usize,
+    pub links: usize,
+    pub holds: usize,
+    pub cells: usize,
+    /// Length of a cell, in bytes: a power of two.
+    pub cell_len: usize,
+    pub arena: usize,
+    /// Length of the arena, in bytes.
+    pub arena_len: usize,
+    pub notices: usize,
+    /// Slots that can ever be in use.
+    pub slots: usize,
+    /// Entries of the ring when it is largest: a power of two, not below `slots`.
+    pub ring_len: usize,
+    /// Length of the file, in bytes.
+    pub len: usize,
+}
+
+impl Layout {
+    /// The layout of a queue of up to `max_messages` messages of up to `message_size` bytes.
+    pub fn new(max_messages: usize, message_size: usize) -> Layout {
+        let slots = max_messages + NODES + SPARE;
+        let ring_len = slots.next_power_of_two();
+        let levels = size_of::<Fixed>().next_multiple_of(ALIGN);
+        let fifos = levels + (PRIORITIES.div_ceil(64) * 8).next_multiple_of(ALIGN);
+        let nodes = fifos + (PRIORITIES * size_of::<Fifo>()).next_multiple_of(ALIGN);
+        let ring = nodes + (NODES * size_of::<Node>()).next_multiple_of(ALIGN);
+        let links = ring + (ring_len * 4).next_multiple_of(ALIGN);
+        let holds = links + (slots * 4).next_multiple_of(ALIGN);
+        let cells = holds + (slots * size_of::<Hold>()).next_multiple_of(ALIGN);
+        let cell_len = cell_len(message_size);
+        let arena_len = arena_len(slots, message_size);
+        let gap = if arena_len == 0 { 0 } else { ARENA_GAP };
+        let arena = cells + (slots * cell_len).next_multiple_of(ALIGN) + gap;
+        let notices = arena + arena_len;
+        let len = notices + (MORE_NOTICES * size_of::<Notice>()).next_multiple_of(ALIGN);
+        Layout {
+            max_messages,
+            message_size,
+            levels,
+            fifos,
+            nodes,
+            ring,
+            links,
+            holds,
+            cells,
+            cell_len,
+            arena,
+            arena_len,
+            notices,
+            slots,
+            ring_len,
+            len,
+        }
+    }
+
+    /// Bytes of a message that lie in the cell itself; a longer one lies wholly in a block of the arena.
+    #[inline(always)]
+    pub fn inline(&self) -> usize {
+        inline(self.cell_len)
+    }
+}
+
+const fn inline(cell_len: usize) -> usize {
+    cell_len - size_of::<Cell>()
+}
+
+/// Queues of short messages have short cells: half the memory, and half the pages to be made real in a first filling.
+fn cell_len(message_size: usize) -> usize {
+    if message_size <= inline(SHORT_CELL) {
+        SHORT_CELL
+    } else {
+        LONG_CELL
+    }
+}
+
+/// Room for every slot's largest message and its block header, with a quarter more for what lies between blocks.
+fn arena_len(slots: usize, message_size: usize) -> usize {
+    if message_size <= inline(LONG_CELL) {
+        return 0;
+    }
+    let block = message_size.next_multiple_of(64) + 64;
+    let all = slots.saturating_mul(block);
+    all.saturating_add(all / 4)
+        .min(ARENA_LIMIT)
+        .next_multiple_of(ALIGN)
+        - ARENA_GAP
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_queue_fits_into_the_address_space() {
+        let layout = Layout::new(1_048_576, 16 << 20);
+        assert!(layout.len < 1 << 40, "{layout:?}");
+        assert_eq!(layout.arena_len, ARENA_LIMIT - ARENA_GAP);
+    }
+
+    #[test]
+    fn regions_follow_each_other_without_overlap() {
+        let layout = Layout::new(10, 8192);
+        let ends = [
+            (layout.levels, PRIORITIES / 8),
+            (layout.fifos, PRIORITIES * 8),
+            (layout.nodes, NODES * 64),
+            (layout.ring, layout.ring_len * 4),
+            (layout.links, layout.slots * 4),
+            (layout.holds, layout.slots * 48),
+            (layout.cells, layout.slots * layout.cell_len),
+            (layout.arena, layout.arena_len),
+            (layout.notices, MORE_NOTICES * 64),
+        ];
+        for pair in ends.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{layout:?}");
+        }
+        assert_eq!(layout.notices + MORE_NOTICES * 64, layout.len);
+        assert!(layout.ring_len >= layout.slots);
+    }
+
+    #[test]
+    fn short_messages_need_no_arena() {
+        assert_eq!(Layout::new(10, 80).arena_len, 0);
+        assert_ne!(Layout::new(10, 81).arena_len, 0);
+    }
+
+    #[test]
+    fn a_message_of_16_bytes_lies_in_one_cache_line() {
+        assert_eq!(Layout::new(10, 16).cell_len, 64);
+        assert_eq!(Layout::new(10, 17).cell_len, 128);
+    }
+}

@@ -1,0 +1,90 @@
+//! A segment: the file that is a queue, and the map of it.
+//!
+//! ```text
+//! Fixed     header · board · run · geometry · sender side · published · receiver side · arena roots   (fixed.rs)
+//! levels    which of the 32,768 priorities have messages: 512 words of 64 bits
+//! fifos     head and tail of each priority's list
+//! nodes     one a blocked thread
+//! ring      slot numbers: received ones waiting to be filled, filled ones waiting to be received
+//! links     one a slot: the next stored message of the same priority
+//! holds     one a message that is reserved or leased
+//! cells     one a slot: the message's header, and a short message's bytes
+//! arena     blocks for longer messages
+//! notices   registrations beyond those in the fixed part, of processes that were notified and have not run since
+//! ```
+//!
+//! Where each region starts follows from two numbers, how many messages of which size the queue may hold; a reader
+//! computes it and believes nothing else. The file has its full length from the start and is sparse: regions come
+//! into use from their beginning on, always by [`Segment::populate`] first.
+
+#[cfg(not(loom))]
+mod attach;
+#[allow(unsafe_code, reason = "shared memory is Sync by protocol")]
+mod cell;
+#[cfg(not(loom))]
+mod create;
+mod fixed;
+mod layout;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
+mod mapped;
+mod policy;
+mod ring;
+mod tables;
+
+#[cfg(not(loom))]
+pub use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
+pub use cell::Cell;
+#[cfg(not(loom))]
+pub use create::create;
+pub(crate) use fixed::NOTICES;
+pub use fixed::{Fixed, LEVEL1, Notice, Ownership, SenderSide};
+#[cfg(not(loom))]
+pub use fixed::{LAYOUT_HASH, MAGIC, VERSION};
+pub use layout::{Layout, MORE_NOTICES, PRIORITIES};
+#[cfg(not(loom))]
+pub use mapped::Segment;
+pub use policy::OnFull;
+pub use policy::{Policy, Rules};
+pub use ring::Ring;
+
+#[cfg(loom)]
+pub(crate) use crate::model::segment::Segment;
+
+use crate::arena::{ArenaRoots, GRANULE};
+use crate::leases::{Hold, Holding};
+use crate::sync::Guarded32;
+use crate::waiters::{Links, NODES, Node};
+
+/// Head and tail of the list of one priority's messages. Meaningful only while the priority's bit is set.
+#[repr(C)]
+#[derive(Default)]
+pub struct Fifo {
+    pub head: Guarded32,
+    pub tail: Guarded32,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<Fifo>() == 8);
+};
+
+/// Segments for unit tests, in memory that has no name.
+#[cfg(all(any(test, feature = "testing"), not(loom)))]
+pub mod testing {
+    use super::{Layout, Policy, Segment, create};
+    use std::os::fd::AsFd;
+
+    /// An empty segment whose slots are all in circulation and real memory, as many as messages.
+    pub fn segment(max_messages: usize, message_size: usize) -> Segment {
+        let file = crate::sys::file::nameless("umsg-test").unwrap();
+        let layout = Layout::new(max_messages, message_size);
+        let segment = create(file.as_fd(), layout, 0o600, &Policy::default()).unwrap();
+        segment.populate(layout.cells, max_messages * 128).unwrap();
+        segment.populate(layout.links, max_messages * 4).unwrap();
+        segment
+            .populate(layout.fifos, super::PRIORITIES * 8)
+            .unwrap();
+        segment
+    }
+}

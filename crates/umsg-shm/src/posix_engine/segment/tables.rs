@@ -1,0 +1,132 @@
+//! Where a segment's nodes, holds and arena lie, for the modules that keep them and know no particular segment.
+
+use super::Ring;
+use super::{ArenaRoots, GRANULE, Hold, Holding, Links, Node, Segment};
+use crate::arena::Ground;
+use crate::fault::Trouble;
+use crate::leases::Keeping;
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
+use crate::waiters::{List, Lobby};
+
+impl Lobby for Segment {
+    #[inline(always)]
+    fn is_shared(&self) -> bool {
+        self.fixed().receiver.lock.is_shared()
+    }
+
+    #[inline(always)]
+    fn node(&self, index: u32) -> Result<&Node, Trouble> {
+        self.node(index)
+    }
+
+    #[inline(always)]
+    fn links(&self, list: List) -> Option<&Links> {
+        let receiver = &self.fixed().receiver;
+        match list {
+            List::None => None,
+            List::Receivers => Some(&receiver.receivers),
+            List::Offered => Some(&receiver.offered),
+            List::Senders => Some(&receiver.senders),
+        }
+    }
+
+    #[inline(always)]
+    fn ticket(&self) -> &Guarded64 {
+        &self.fixed().receiver.ticket
+    }
+
+    #[inline(always)]
+    fn nodes_in_use(&self) -> &Guarded32 {
+        &self.fixed().receiver.nodes
+    }
+
+    #[inline(always)]
+    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble> {
+        let offset = self.layout().nodes + usable as usize * size_of::<Node>();
+        self.populate(offset, more * size_of::<Node>())
+    }
+}
+
+impl Keeping for Segment {
+    #[inline(always)]
+    fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
+        self.hold(index)
+    }
+
+    fn populate_holds(&self, usable: u32) -> Result<u32, Trouble> {
+        self.populate_holds(usable)
+    }
+
+    #[inline(always)]
+    fn holding(&self) -> &Holding {
+        &self.fixed().holding
+    }
+
+    #[inline(always)]
+    fn held(&self) -> &AtomicU64 {
+        &self.fixed().receiver.held
+    }
+
+    #[inline(always)]
+    fn slots(&self) -> usize {
+        self.layout().slots
+    }
+}
+
+impl Ground for Segment {
+    #[inline(always)]
+    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
+        self.granule(granule)
+    }
+
+    #[inline(always)]
+    fn roots(&self) -> &ArenaRoots {
+        &self.fixed().arena
+    }
+
+    #[inline(always)]
+    fn arena_len(&self) -> &Guarded32 {
+        &self.fixed().sender.arena_len
+    }
+
+    fn arena_limit(&self) -> u32 {
+        (self.layout().arena_len / GRANULE) as u32
+    }
+
+    #[inline(always)]
+    fn arena_dirty(&self) -> &Guarded32 {
+        &self.fixed().sender.arena_dirty
+    }
+
+    fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Trouble> {
+        let offset = self.layout().arena + first as usize * GRANULE;
+        self.populate(offset, granules as usize * GRANULE)
+    }
+
+    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Trouble> {
+        let slots = self.fixed().geometry.slots.load(Ordering::Relaxed);
+        Ok(slot < slots && self.cell(slot)?.block.get() == block + 1)
+    }
+
+    fn free_blocks(
+        &self,
+        release: &mut dyn FnMut(&Guarded32) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let fixed = self.fixed();
+        let ring = Ring::of(self);
+        let mut first = fixed.sender.sent.load(Ordering::Relaxed);
+        // A batch that is being written: its slots are not free any more.
+        let batch_end = fixed.sender.batch_end.load(Ordering::Relaxed);
+        if batch_end.wrapping_sub(first) as i64 > 0 {
+            first = batch_end;
+        }
+        let freed = fixed.published.freed.load(Ordering::Acquire);
+        fixed.sender.freed_seen.set(freed);
+        let free_slots = (freed.wrapping_sub(first) as i64).clamp(0, self.layout().slots as i64);
+        for position in 0..free_slots as u64 {
+            let (_, cell) = ring.slot(first.wrapping_add(position))?;
+            release(&cell.block)?;
+        }
+        Ok(())
+    }
+}

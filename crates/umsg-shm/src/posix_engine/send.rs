@@ -1,0 +1,436 @@
+//! Sending: the fast path, and what a sender does that finds no room.
+
+use super::label::priority_of;
+use super::{Engine, Refused, WATCHED};
+use crate::arena;
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::STOPPED;
+use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+/// Priorities whose list heads share a page of the store.
+pub(super) const FIFOS_A_PAGE: usize = 4096 / 8;
+
+/// How far ahead the cells that will be written are fetched: far enough to hide a miss, and near enough that the line
+/// is still there when its turn comes.
+const AHEAD: u64 = 6;
+
+/// How often a send that found no room looks for some that was made or found meanwhile.
+pub(super) const ATTEMPTS: u32 = 16;
+
+impl Engine {
+    /// Sends, if there is room at once.
+    #[inline]
+    pub fn try_send(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        let mut attempts = ATTEMPTS;
+        loop {
+            // A look ahead, which may be wrong either way: what counts is the look under the lock. Without this one each send to a
+            // queue that is polled would take the sender lock, which others may have been lent, only to let it go for the other.
+            let result = if self.must_ring() {
+                self.send_watched(me, message, key, deadline)
+            } else {
+                self.send_unwatched(me, message, key, deadline)?
+            };
+            self.segment().check()?;
+            match result {
+                Ok(()) => break,
+                Err(Refused::NoSlot) => match self.grow(me, deadline, 1) {
+                    // Some sender is slow or stopped: it is waited for where no receiver waits for us.
+                    Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                    other => other?,
+                },
+                // Others may take again and again what was made or found.
+                Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
+                    attempts -= 1;
+                    if !self.make_room(me, key, deadline)? {
+                        return Ok(());
+                    }
+                }
+                Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => attempts -= 1,
+                Err(refused) => return Err(refused),
+            }
+        }
+        self.serve_if_asked(me, deadline);
+        Ok(())
+    }
+
+    /// Sends one message, if there is room, under the sender lock only; if it turns out there that somebody polls, otherwise.
+    #[inline(always)]
+    fn send_unwatched(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<Result<(), Refused>, Trouble> {
+        let held = self.lock_sender(me, deadline)?;
+        if self.must_ring() {
+            held.unlock();
+            return Ok(self.send_watched(me, message, key, deadline));
+        }
+        let result = self.send_locked(me, message, key);
+        held.unlock();
+        Ok(result)
+    }
+
+    /// Whether a sender that found no room is to try again: the dead held room, or leases that end; a receiver died, maybe
+    /// after it made room; or the batch for which the room was kept is gone. Whoever gets the receiver lock repairs, and
+    /// tells of it.
+    #[cold]
+    pub(super) fn finds_room_after_all(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        if self.holders_may_give() {
+            self.with_receiver_lock(me, deadline, |wakes| Ok(self.reclaim_and_serve(wakes)?))?;
+            return Ok(true);
+        }
+        let was_left = self.segment().fixed().receiver.lock.is_orphaned();
+        if !was_left && (self.nobody_waits_for_room() || !self.seems_to_hold_room(1)) {
+            return Ok(false);
+        }
+        self.with_receiver_lock(me, deadline, |wakes| {
+            self.serve(wakes)?;
+            self.update_board();
+            Ok(was_left || self.nobody_waits_for_room())
+        })
+    }
+
+    /// Serves receivers that wait, after a message was published and the lock dropped.
+    #[inline(always)]
+    pub(super) fn serve_if_asked(&self, me: &Thread, deadline: Deadline) {
+        crash_point!(SEND_UNSERVED);
+        // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
+        // `enlist_receiver` and `look_around`.
+        let board = &self.segment().fixed().board;
+        // Who polls was told before it was sent.
+        if board.attention.load(Ordering::Relaxed) & !WATCHED != 0 {
+            self.serve_after_send(me, deadline);
+        }
+        self.ring_if_asked();
+    }
+
+    /// Fills the next free slot and publishes it.
+    #[inline(always)]
+    pub(super) fn send_locked(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+    ) -> Result<(), Refused> {
+        let fixed = self.segment().fixed();
+        let sender = &fixed.sender;
+        // Relaxed: only the holder of the sender lock stores it.
+        let position = sender.sent.load(Ordering::Relaxed);
+        if !self.has_room(position) {
+            return Err(Refused::NotNow);
+        }
+        if sender.freed_seen.get() == position {
+            // Acquire: FREED. Pairs with the release in `free_slot`: the entry and the emptied cell are seen.
+            let freed = fixed.published.freed.load(Ordering::Acquire);
+            sender.freed_seen.set(freed);
+            if freed == position {
+                return Err(Refused::NoSlot);
+            }
+        }
+        let ring = Ring::of(self.segment());
+        let (slot, cell) = ring.slot(position)?;
+        self.fill(me, slot, cell, message, key)?;
+        crash_point!(SEND_FILLED);
+        self.announce(position, key)?;
+        let bytes = sender.bytes[position as usize & 1].load(Ordering::Relaxed);
+        let next = position.wrapping_add(1);
+        sender.bytes[next as usize & 1]
+            .store(bytes.wrapping_add(message.len() as u64), Ordering::Relaxed);
+        Ring::publish(cell, position);
+        crash_point!(SEND_PUBLISHED);
+        // Release: whoever reads `sent` with acquire sees the message too.
+        sender.sent.store(next, Ordering::Release);
+        crash_point!(SEND_COUNTED);
+        // Only free ones: past `freed` the ring names cells that receivers may be reading.
+        if sender.freed_seen.get().wrapping_sub(position) > AHEAD
+            && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
+        {
+            self.segment().prefetch_to_write(slot);
+        }
+        Ok(())
+    }
+
+    /// Whether the queue holds fewer messages than it may.
+    #[inline(always)]
+    pub(super) fn has_room(&self, position: u64) -> bool {
+        let seen = self.segment().fixed().sender.removed_seen.get();
+        let queued = position.wrapping_sub(seen) as i64;
+        queued < self.segment().layout().max_messages as i64 || self.room(position, 1) == 1
+    }
+
+    /// For how many messages there is room; more than `wanted` are not counted.
+    #[inline(always)]
+    pub(super) fn room(&self, position: u64, wanted: u64) -> u64 {
+        let fixed = self.segment().fixed();
+        let max = self.segment().layout().max_messages as i64;
+        let left = |removed: u64| {
+            let queued = position.wrapping_sub(removed) as i64;
+            max.saturating_sub(queued).clamp(0, wanted as i64) as u64
+        };
+        let seen = left(fixed.sender.removed_seen.get());
+        if seen == wanted {
+            return seen;
+        }
+        // Acquire: ROOM. What is seen as removed has been freed too: `freed` is stored before `removed`.
+        let removed = fixed.published.removed.load(Ordering::Acquire);
+        if !self.nobody_waits_for_room() {
+            // KEPT: room that is there and was not given to those who wait is kept for a batch that needs more.
+            return seen;
+        }
+        fixed.sender.removed_seen.set(removed);
+        left(removed)
+    }
+
+    /// Whether no sender is blocked: an exact answer under the sender lock for "nobody", otherwise a hint.
+    #[inline(always)]
+    pub(super) fn nobody_waits_for_room(&self) -> bool {
+        Waiters::of(self.segment()).len(List::Senders) == 0
+    }
+
+    /// From now on senders find the queue full until nobody waits for room any more: KEPT. Under both locks, by who is
+    /// going to wait.
+    pub(super) fn keep_room(&self) {
+        let sender = &self.segment().fixed().sender;
+        let max = self.segment().layout().max_messages as u64;
+        let sent = sender.sent.load(Ordering::Relaxed);
+        sender.removed_seen.set(sent.wrapping_sub(max));
+    }
+
+    /// Writes a message into a slot that is the caller's.
+    #[inline(always)]
+    pub(super) fn fill(
+        &self,
+        me: &Thread,
+        slot: u32,
+        cell: &Cell,
+        message: &[u8],
+        key: usize,
+    ) -> Result<(), Trouble> {
+        self.place_bytes(slot, cell, message)?;
+        self.describe(me, cell, message.len(), key);
+        Ok(())
+    }
+
+    /// Writes the bytes of a message into a slot that is the caller's.
+    #[inline(always)]
+    pub(super) fn place_bytes(
+        &self,
+        slot: u32,
+        cell: &Cell,
+        message: &[u8],
+    ) -> Result<(), Trouble> {
+        if message.len() > self.segment().layout().inline() {
+            arena::ensure(self.segment(), slot, &cell.block, message.len())?;
+        }
+        self.segment().copy_in(cell, message)
+    }
+
+    /// Writes the header of a message whose bytes stand in a slot that is the caller's.
+    #[inline(always)]
+    pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
+        let now = clock::monotonic_coarse();
+        write_header(me, cell, len, key, now);
+        // Relaxed: a time for people.
+        self.segment()
+            .fixed()
+            .sender
+            .last_send
+            .store(now, Ordering::Relaxed);
+    }
+
+    /// Changes the one-priority word if this message's priority differs from the last one's.
+    #[inline(always)]
+    fn announce(&self, position: u64, key: usize) -> Result<(), Trouble> {
+        // Relaxed: only holders of the sender lock store it.
+        let run = self.segment().fixed().run.word.load(Ordering::Relaxed);
+        let key = priority_of(key as u64);
+        if run as u16 as usize == key {
+            return Ok(());
+        }
+        self.announce_slow(position, key)
+    }
+
+    #[inline(never)]
+    pub(super) fn announce_slow(&self, position: u64, key: usize) -> Result<(), Trouble> {
+        self.provide_fifo(key)?;
+        // Release: RUN. Stored before the stamp: who sees a message of another priority sees another word.
+        let run = position << 16 | key as u64;
+        self.segment()
+            .fixed()
+            .run
+            .word
+            .store(run, Ordering::Release);
+        crash_point!(SEND_RUN_CHANGED);
+        Ok(())
+    }
+
+    /// Makes sure that the list head of a priority is real memory. The sender does it, because a sender can be told
+    /// that there is none; a receiver could not.
+    pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Trouble> {
+        let pages = &self.segment().fixed().sender.fifo_pages;
+        let page = key / FIFOS_A_PAGE;
+        if pages.get() & 1 << page == 0 {
+            self.segment()
+                .populate(self.segment().layout().fifos + page * 4096, 4096)?;
+            pages.set(pages.get() | 1 << page);
+        }
+        Ok(())
+    }
+
+    /// Serves those who wait, after a message was published: the sender's part of a hand-over.
+    #[cold]
+    fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
+        // The message is sent whatever happens here: those who wait look by themselves at their next slice.
+        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
+            self.serve(wakes)?;
+            self.update_board();
+            Ok(())
+        });
+    }
+
+    /// Sends; waits for room until `deadline`.
+    pub fn send(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        let calm = me.interruptions.calm();
+        loop {
+            match self.try_send(me, message, key, deadline) {
+                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
+                    return Err(Refused::NotNow);
+                }
+                Err(Refused::NotNow) => {}
+                other => return other.map_err(|refused| refused.by(deadline)),
+            }
+            if deadline.has_passed() {
+                return Err(Refused::NotNow.by(deadline));
+            }
+            if self.spin_for_room(1, calm, deadline) {
+                continue;
+            }
+            self.segment().fixed().counters.count(Event::SendBlocked);
+            match self.block_sender(me, message, key, calm, deadline) {
+                Ok(true) => {
+                    // It may have sent by itself, as a batch.
+                    self.ring_if_asked();
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(refused) => return Err(refused.by(deadline)),
+            }
+        }
+    }
+
+    /// Whether a look from outside of the locks finds room for so many messages that is not kept for somebody.
+    pub(super) fn seems_roomy(&self, messages: u64) -> bool {
+        self.nobody_waits_for_room() && self.seems_to_hold_room(messages)
+    }
+
+    /// The same, kept or not.
+    pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
+        let fixed = self.segment().fixed();
+        // Acquire, in this order: what counts as removed at least is; `sent` may be older, which errs towards a try.
+        let removed = fixed.published.removed.load(Ordering::Acquire);
+        let sent = fixed.sender.sent.load(Ordering::Acquire);
+        let queued = sent.wrapping_sub(removed) as i64;
+        queued.saturating_add(messages as i64) <= self.segment().layout().max_messages as i64
+    }
+
+    /// Takes a slot for the message of a sender that is going to block, and writes the message there. The caller holds
+    /// the receiver lock. None if there is room after all.
+    pub(super) fn park(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<Option<u32>, Refused> {
+        let sender = &self.segment().fixed().sender;
+        self.borrow_sender_lock(me, deadline)?;
+        let result = self.park_borrowed(me, message, key);
+        sender.lock.give_back();
+        result
+    }
+
+    fn park_borrowed(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+    ) -> Result<Option<u32>, Refused> {
+        let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
+        if self.has_room(sent) {
+            return Ok(None);
+        }
+        self.keep_room();
+        let (slot, cell) = self.take_free_slot()?;
+        crash_point!(PARK_SLOT_TAKEN);
+        let filled = self
+            .fill(me, slot, cell, message, key)
+            .and_then(|()| self.provide_fifo(priority_of(key as u64)));
+        if let Err(trouble) = filled {
+            self.free_slot(slot);
+            return Err(trouble.into());
+        }
+        crash_point!(PARK_FILLED);
+        Ok(Some(slot))
+    }
+
+    /// Takes a slot from the free end. Both locks are held: nobody is filling it.
+    pub(super) fn take_free_slot(&self) -> Result<(u32, &Cell), Refused> {
+        let fixed = self.segment().fixed();
+        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        if fixed.published.freed.load(Ordering::Relaxed) == sent {
+            self.grow_borrowed()?;
+        }
+        let last = fixed
+            .published
+            .freed
+            .load(Ordering::Relaxed)
+            .wrapping_sub(1);
+        let (slot, cell) = Ring::of(self.segment()).slot(last)?;
+        // Release: as in `free_slot`.
+        fixed.published.freed.store(last, Ordering::Release);
+        fixed.sender.freed_seen.set(last);
+        Ok((slot, cell))
+    }
+
+    /// Keys that a message may have.
+    pub fn is_priority(key: u32) -> bool {
+        (key as usize) < PRIORITIES
+    }
+}
+
+/// Writes the header of a message that is sent `now`.
+#[inline(always)]
+pub(super) fn write_header(me: &Thread, cell: &Cell, len: usize, key: usize, now: u64) {
+    // What was here before is forgotten, and how often that came back.
+    cell.forget();
+    cell.key.set(key as u64);
+    cell.len.set(len as u32);
+    cell.pid.set(me.pid());
+    cell.sent_at.set(now);
+}

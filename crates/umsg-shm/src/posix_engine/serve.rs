@@ -1,0 +1,183 @@
+//! Serving: whoever changed the queue hands messages to those who wait, and room to those who want to send.
+//!
+//! Under the receiver lock. A hand-over is: note the slot in the node, settle the node's word, take the message from
+//! the queue. If the server dies in between, the node's word decides whose the message is.
+
+use super::{Engine, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::SLICE;
+use crate::sync::Ordering;
+use crate::sys::clock;
+use crate::waiters::{self, List, State, Waiters};
+use crate::waiters::{NO_SLOT, NODES, Node};
+
+/// Longest walk over a list: each node is taken off, at the latest when it is found dead or given up the second time.
+const BOUND: usize = 2 * NODES;
+
+impl Engine {
+    /// Serves everybody who can be served.
+    pub(crate) fn serve(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let waiters = Waiters::of(self.segment());
+        if waiters.len(List::Offered) != 0 {
+            self.reclaim_offers()?;
+        }
+        self.hand_over(wakes)?;
+        // Both may wait while messages are held or grow too old: what a sender brings is a receiver's. Each turn ends a wait.
+        while waiters.len(List::Senders) != 0 && self.admit(wakes)? != 0 {
+            if waiters.len(List::Receivers) == 0 {
+                break;
+            }
+            self.hand_over(wakes)?;
+        }
+        self.publish_counts();
+        self.note_change(wakes);
+        Ok(())
+    }
+
+    /// Offers messages to blocked receivers, in their order.
+    pub(super) fn hand_over(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let waiters = Waiters::of(self.segment());
+        let mut bound = BOUND;
+        while let Some((index, node)) = waiters.first(List::Receivers)? {
+            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+            if waiters::state(node) != State::Waiting {
+                waiters.remove(node)?;
+                continue;
+            }
+            let Some(found) = self.upcoming()? else {
+                return Ok(());
+            };
+            self.sequence_offered(&found);
+            node.slot.set(found.slot);
+            node.offered_at.set(clock::monotonic());
+            crash_point!(SERVE_NOTED);
+            if !waiters::settle(node) {
+                continue;
+            }
+            crash_point!(SERVE_OFFERED);
+            waiters.relocate(node, index, List::Offered)?;
+            let returns = found.cell.returns();
+            self.take(&found)?;
+            if returns != 0 {
+                found.cell.set_returns(returns, false);
+            }
+            crash_point!(SERVE_TAKEN);
+            self.segment().fixed().counters.count(Event::HandedOver);
+            wakes.add(index);
+        }
+        Ok(())
+    }
+
+    /// Takes the messages of blocked senders into the queue while there is room, in their order. Answers how many.
+    pub(crate) fn admit(&self, wakes: &mut Wakes) -> Result<u32, Trouble> {
+        let waiters = Waiters::of(self.segment());
+        let (mut bound, mut admitted) = (BOUND, 0);
+        while let Some((index, node)) = waiters.first(List::Senders)? {
+            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+            if node.slot.get() == NO_SLOT {
+                if self.keep_for_batch(index, node, wakes)? {
+                    return Ok(admitted);
+                }
+                continue;
+            }
+            if waiters::state(node) != State::Waiting {
+                self.withdraw_sender(node)?;
+                continue;
+            }
+            if !self.has_room_now(1) {
+                return Ok(admitted);
+            }
+            // What is in the ring was sent before: it goes into the store first, and before the node is settled, because
+            // a repair stores the message of a settled node at once.
+            self.drain()?;
+            if !waiters::settle(node) {
+                continue;
+            }
+            crash_point!(ADMIT_ACCEPTED);
+            let found = self.in_hand(node.slot.get())?;
+            // It is as old as its place in the queue.
+            found.cell.sent_at.set(clock::monotonic_coarse());
+            self.store(&found)?;
+            waiters.remove(node)?;
+            wakes.add(index);
+            admitted += 1;
+        }
+        Ok(admitted)
+    }
+
+    /// Takes a sender's node off its list and frees the slot of its message, if it has one, which was never sent.
+    pub(super) fn withdraw_sender(&self, node: &Node) -> Result<(), Trouble> {
+        let slot = node.slot.get();
+        if slot == NO_SLOT {
+            return Waiters::of(self.segment()).remove(node);
+        }
+        self.segment().cell(slot)?;
+        Waiters::of(self.segment()).remove(node)?;
+        self.free_slot(slot);
+        Ok(())
+    }
+
+    /// Whether there is room for so many more messages. Under the receiver lock.
+    pub(super) fn has_room_now(&self, messages: u32) -> bool {
+        self.room_now() >= i64::from(messages)
+    }
+
+    /// For how many messages there is room; negative if offers that came back fill more than there is. Under the
+    /// receiver lock.
+    pub(super) fn room_now(&self) -> i64 {
+        let fixed = self.segment().fixed();
+        // Acquire: as for every reader of `sent`.
+        let sent = fixed.sender.sent.load(Ordering::Acquire);
+        let removed = fixed
+            .receiver
+            .drained
+            .load(Ordering::Relaxed)
+            .wrapping_sub(fixed.receiver.stored.load(Ordering::Relaxed))
+            .wrapping_sub(fixed.receiver.held.load(Ordering::Relaxed));
+        let queued = sent.wrapping_sub(removed) as i64;
+        (self.segment().layout().max_messages as i64).saturating_sub(queued)
+    }
+
+    /// Puts back what was offered to the dead, to those who gave up, and to those who have not reacted for a slice:
+    /// a stopped receiver must not swallow a message.
+    fn reclaim_offers(&self) -> Result<(), Trouble> {
+        let waiters = Waiters::of(self.segment());
+        let now = clock::monotonic();
+        let mut next = waiters.first(List::Offered)?;
+        let mut bound = waiters.len(List::Offered);
+        while let Some((_, node)) = next {
+            next = waiters.next(node)?;
+            if self.is_forfeit(node, now) {
+                self.put_back(node.slot.get())?;
+                waiters.remove(node)?;
+            }
+            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the node's thread has lost its offer.
+    fn is_forfeit(&self, node: &Node, now: u64) -> bool {
+        match waiters::state(node) {
+            State::Settled => {
+                if now.saturating_sub(node.offered_at.get()) < SLICE || !waiters::unsettle(node) {
+                    return false;
+                }
+                // Its thread looks by itself when it goes on; a dead one's node is free.
+                if waiters::is_orphan(self.segment(), node) {
+                    waiters::give_up(node);
+                }
+                // In vain if the list was scribbled: then the walk that follows says so.
+                let _ = Waiters::of(self.segment()).pass_over(node);
+                true
+            }
+            State::DiedSettled | State::DiedWaiting => {
+                self.segment().fixed().counters.count(Event::WaiterDied);
+                true
+            }
+            State::Free | State::Accepted | State::Waiting => true,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Looking for a message, or for room, before going to sleep: as long as the handle's pacing says.
+
+use super::Engine;
+use crate::counters::Event;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Calm;
+use crate::waiters::pacing::{give_way, look_away, spin_until};
+
+impl Engine {
+    /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
+    pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
+        // Who is registered for a notification is told of no message that a receiver waits for: it waits where it is seen.
+        if self.has_registration() {
+            return false;
+        }
+        let budget = self.pacing.allowance();
+        // One that only spins wants the next message at once, not many.
+        if budget != 0 && budget != u32::MAX {
+            look_away(
+                self.pacing
+                    .gathering_time(self.segment().layout().max_messages),
+            );
+        }
+        let ready = || self.seems_filled();
+        self.spin(budget, calm, deadline, ready) || give_way(ready)
+    }
+
+    /// Looks for room for so many messages as long as the handle's pacing says. True if it is worth another attempt.
+    pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
+        let budget = self.pacing.allowance();
+        // One that only spins wants to send the next message at once, not many. One that hardly spins may be in a stream, too. The threads of
+        // a model have nothing to gain by time.
+        if budget != u32::MAX && !cfg!(loom) {
+            self.let_room_gather(messages);
+        }
+        let ready = || self.seems_roomy(messages);
+        self.spin(budget, calm, deadline, ready) || give_way(ready)
+    }
+
+    fn let_room_gather(&self, messages: u64) {
+        let time = self
+            .pacing
+            .room_gathering_time(self.segment().layout().max_messages);
+        if time != 0 {
+            look_away(time);
+            let more = messages.saturating_add(1);
+            self.pacing.learn_of_room(self.seems_roomy(more));
+        }
+    }
+
+    fn spin(
+        &self,
+        budget: u32,
+        calm: Calm<'_>,
+        deadline: Deadline,
+        ready: impl Fn() -> bool,
+    ) -> bool {
+        if budget == 0 {
+            return false;
+        }
+        let paid = spin_until(budget, calm, deadline, ready);
+        if budget == u32::MAX {
+            // Back to the attempt, which finds a message, or that the deadline has passed. That a handler has interrupted
+            // the call finds who is about to sleep.
+            return paid || !calm.is_over();
+        }
+        self.pacing.learn(budget, paid);
+        if paid {
+            self.segment().fixed().counters.count(Event::SpinPaid);
+        }
+        paid
+    }
+}

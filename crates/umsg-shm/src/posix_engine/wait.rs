@@ -1,0 +1,491 @@
+//! Waiting: a node, and a sleep in slices.
+
+#[cfg(not(loom))]
+use super::batch::NEVER;
+use super::batch::Whole;
+use super::receive::Found;
+use super::{Engine, Refused, Wakes};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::{Held, SLICE, STOPPED};
+use crate::sync::{Ordering, fence};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::futex::{self, Slept};
+use crate::sys::thread::{Calm, Thread};
+use crate::waiters::{self, List, State, UNRANKED, Waiters};
+use crate::waiters::{NO_SLOT, Node};
+use std::time::Duration;
+
+/// How long a call sleeps that finds no node free, in nanoseconds.
+const NAP: u64 = 1_000_000;
+
+/// How far the coarse clock, by which leases end, is behind at most where it ticks 250 times a second, in nanoseconds.
+const TICK: u64 = 4_000_000;
+
+/// How long the end of a timed wait waits for the lock.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// Why a sleep is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The node's word has changed.
+    Settled,
+    TimedOut,
+    Interrupted,
+    /// A sender waits for room in a ring that nobody receives from any more. It is told that its time is over, and finds out why.
+    Deserted,
+}
+
+impl From<End> for Refused {
+    fn from(end: End) -> Self {
+        match end {
+            End::Interrupted => Refused::Interrupted,
+            End::TimedOut | End::Deserted => Refused::TimedOut,
+            // The outcome was withdrawn, or its node says otherwise than its list.
+            End::Settled => Refused::NotNow,
+        }
+    }
+}
+
+/// What a receive does with its message: copies it out, or keeps it where it is.
+pub(super) trait Receipt {
+    type Outcome;
+
+    /// Takes the message that is next in the queue, if there is one. Under the receiver lock.
+    fn take(
+        &mut self,
+        engine: &Engine,
+        me: &Thread,
+        wakes: &mut Wakes,
+    ) -> Result<Self::Outcome, Refused>;
+
+    /// Takes the message that was offered to the caller's node, and takes the node off its list at the step at which the
+    /// message changes hands. Under the receiver lock.
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        me: &Thread,
+        node: &Node,
+        found: Found<'_>,
+    ) -> Result<Self::Outcome, Refused>;
+}
+
+/// What became of an attempt to begin waiting.
+pub(super) enum Enlisted<'a, T> {
+    /// There was no need to.
+    Done(T),
+    /// All nodes are taken, or all slots.
+    NoNode,
+    /// The node is in its list.
+    Waiting(u32, &'a Node),
+}
+
+impl Engine {
+    /// Waits for a message with a node. None: try again.
+    pub(super) fn block_receiver<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<R::Outcome>, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock_receiver(me, deadline, &mut wakes)?;
+        let enlisted = self.enlist_receiver(me, receipt, &mut wakes);
+        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
+            self.segment().check()?;
+            return finish_early(enlisted, calm, deadline);
+        };
+        crash_point!(WAIT_NAMED);
+        let end = self.sleep(me, node, index, List::Receivers, calm, deadline);
+        crash_point!(WAIT_WOKEN);
+        // FOREIGN_MARK: a node that this thread has given up may be another's, with the same thread id in another PID namespace.
+        me.unname(outer);
+        match self.end_receiver(me, receipt, node, end, deadline) {
+            // The offer was withdrawn before we got the lock.
+            Err(Refused::NotNow) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Drops the lock. If the caller is enlisted, names its node to the kernel and wakes whom it served on the way.
+    pub(super) fn begin<'a, T>(
+        &self,
+        held: Held<'a>,
+        wakes: &mut Wakes,
+        enlisted: &Result<Enlisted<'a, T>, Refused>,
+    ) -> Option<(u32, &'a Node, crate::sys::thread::Outer)> {
+        self.note_change(wakes);
+        self.settle_doorbell();
+        let begun = match enlisted {
+            Ok(Enlisted::Waiting(index, node)) => {
+                Some((*index, *node, held.unlock_and_name(&node.word)))
+            }
+            _ => {
+                held.unlock();
+                None
+            }
+        };
+        self.wake(wakes);
+        begun
+    }
+
+    /// Serves those who came before, then the caller, or enlists it. Under the receiver lock.
+    fn enlist_receiver<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        wakes: &mut Wakes,
+    ) -> Result<Enlisted<'_, R::Outcome>, Refused> {
+        match receipt.take(self, me, wakes) {
+            Err(Refused::NotNow) => {}
+            other => return other.map(Enlisted::Done),
+        }
+        let waiters = Waiters::of(self.segment());
+        let Some((index, node)) = waiters.claim(me, 0, UNRANKED)? else {
+            return Ok(Enlisted::NoNode);
+        };
+        crash_point!(WAIT_NODE_FILLED);
+        waiters.insert(List::Receivers, index)?;
+        crash_point!(WAIT_LISTED);
+        self.update_board();
+        // ATTENTION: the flag, then the stamps; pairs with the barrier between stamp and flag in `try_send`.
+        // Whichever comes second sees the other: the sender serves, or we find its message here.
+        fence(Ordering::SeqCst);
+        let served = self.serve(wakes);
+        if let Err(trouble) = served {
+            waiters.remove(node)?;
+            waiters::give_up(node);
+            return Err(trouble.into());
+        }
+        self.update_board();
+        Ok(Enlisted::Waiting(index, node))
+    }
+
+    /// Takes the outcome of a wait. The lock is needed: to free the slot, or to leave the list.
+    fn end_receiver<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        node: &Node,
+        end: End,
+        deadline: Deadline,
+    ) -> Result<R::Outcome, Refused> {
+        let work = |wakes: &mut Wakes| {
+            let result = self.take_offer(me, receipt, (node, end), wakes);
+            waiters::give_up(node);
+            self.update_board();
+            result
+        };
+        self.end_wait(me, end, deadline, work, || {
+            // What was offered meanwhile goes back to the queue.
+            waiters::give_up(node);
+            None
+        })
+    }
+
+    /// Ends a wait under the receiver lock. If that can't be had, `let_go` lets go of the node without it, and says what came
+    /// of the wait if that is certain.
+    pub(super) fn end_wait<T>(
+        &self,
+        me: &Thread,
+        end: End,
+        deadline: Deadline,
+        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+        let_go: impl FnOnce() -> Option<T>,
+    ) -> Result<T, Refused> {
+        let mut locked = false;
+        let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
+            locked = true;
+            work(wakes)
+        });
+        if locked {
+            return result;
+        }
+        if let Some(outcome) = let_go() {
+            return Ok(outcome);
+        }
+        match result {
+            // The lock's owner is stopped.
+            Err(Refused::Trouble(Trouble::Busy)) if end == End::Settled => Err(Refused::TimedOut),
+            Err(Refused::Trouble(Trouble::Busy)) => Err(end.into()),
+            other => other,
+        }
+    }
+
+    /// Under the receiver lock.
+    fn take_offer<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        (node, end): (&Node, End),
+        wakes: &mut Wakes,
+    ) -> Result<R::Outcome, Refused> {
+        if waiters::state(node) != State::Settled {
+            Waiters::of(self.segment()).remove(node)?;
+            self.segment().fixed().counters.count(Event::GivenUp);
+            // A last look at what others hold: it may be there for the taking.
+            if end == End::TimedOut && self.holders_may_give() {
+                return match receipt.take(self, me, wakes) {
+                    Err(Refused::NotNow) => Err(end.into()),
+                    other => other,
+                };
+            }
+            return Err(end.into());
+        }
+        receipt.accept(self, me, node, self.in_hand(node.slot.get())?)
+    }
+
+    /// Waits for room with a node. True if the message was sent, false: try again.
+    pub(super) fn block_sender(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock_receiver(me, deadline, &mut wakes)?;
+        let enlisted = self.enlist_sender(me, message, key, deadline, &mut wakes);
+        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
+            return finish_early(enlisted, calm, deadline).map(|_| false);
+        };
+        crash_point!(WAIT_NAMED);
+        let result = loop {
+            let end = self.sleep(me, node, index, List::Senders, calm, deadline);
+            crash_point!(WAIT_WOKEN);
+            // FOREIGN_MARK, as in `block_receiver`.
+            me.unname(outer);
+            match self.end_sender(me, (message, key), (index, node), end, deadline) {
+                Ok(None) => me.rename(&node.word),
+                other => break other,
+            }
+        };
+        result.map(|_| true)
+    }
+
+    /// Writes the message into a slot and enlists the caller, unless there is room after all. Under the receiver lock.
+    fn enlist_sender(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+        wakes: &mut Wakes,
+    ) -> Result<Enlisted<'_, ()>, Refused> {
+        self.serve(wakes)?;
+        self.update_board();
+        let slot = match self.park(me, message, key, deadline) {
+            Ok(Some(slot)) => slot,
+            Ok(None) => return Ok(Enlisted::Done(())),
+            Err(Refused::NotNow) => return Ok(Enlisted::NoNode),
+            Err(refused) => return Err(refused),
+        };
+        let waiters = Waiters::of(self.segment());
+        let (index, node) = match waiters.claim(me, slot, UNRANKED) {
+            Ok(Some(claimed)) => claimed,
+            other => {
+                self.free_slot(slot);
+                return other.map(|_| Enlisted::NoNode).map_err(Refused::from);
+            }
+        };
+        crash_point!(WAIT_NODE_FILLED);
+        waiters.insert(List::Senders, index)?;
+        crash_point!(WAIT_LISTED);
+        Ok(Enlisted::Waiting(index, node))
+    }
+
+    /// Takes the outcome of a wait for room. None: it waits on.
+    fn end_sender(
+        &self,
+        me: &Thread,
+        (message, key): (&[u8], usize),
+        (index, node): (u32, &Node),
+        end: End,
+        deadline: Deadline,
+    ) -> Result<Option<()>, Refused> {
+        let work = |wakes: &mut Wakes| {
+            if has_lost_message(node) {
+                let again = &mut Whole(&(message, key));
+                return self.end_batch_locked(me, again, (index, node), (end, deadline), wakes);
+            }
+            let result = if waiters::state(node) == State::Settled {
+                // Whoever accepted it has stored it, or has died and the repair has.
+                Ok(Some(()))
+            } else {
+                self.segment().fixed().counters.count(Event::GivenUp);
+                self.withdraw_sender(node)
+                    .map_err(Refused::from)
+                    .and(Err(end.into()))
+            };
+            waiters::give_up(node);
+            result
+        };
+        self.end_wait(me, end, deadline, work, || let_go_of_sender(node))
+    }
+
+    /// Sleeps until the node's word changes, in slices: wake-ups can be lost with their waker.
+    pub(super) fn sleep(
+        &self,
+        me: &Thread,
+        node: &Node,
+        index: u32,
+        list: List,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> End {
+        loop {
+            if waiters::state(node) != State::Waiting {
+                return End::Settled;
+            }
+            if list == List::Senders && self.is_closed() {
+                return End::Deserted;
+            }
+            let slice = deadline.or_slice(self.slice(list));
+            match waiters::sleep(node, me, calm, slice) {
+                Slept::Interrupted => return End::Interrupted,
+                Slept::TimedOut if deadline.has_passed() => return End::TimedOut,
+                Slept::TimedOut if list == List::Senders && self.is_deserted() => {
+                    return End::Deserted;
+                }
+                Slept::TimedOut => self.look_around(me, node, index, list, deadline),
+                Slept::Awake if waiters::state(node) != State::Waiting => return End::Settled,
+                // A peer that scribbles can wake us for ever.
+                Slept::Awake if deadline.has_passed() => return End::TimedOut,
+                Slept::Awake => {}
+            }
+        }
+    }
+
+    /// How long a sleep may last, in nanoseconds: a receiver looks for the message of a lease when that ends by itself.
+    fn slice(&self, list: List) -> u64 {
+        match (
+            list,
+            self.segment().fixed().holding.due.load(Ordering::Relaxed),
+        ) {
+            (List::Receivers, due) if due != 0 => {
+                let rest = due.saturating_sub(clock::monotonic());
+                rest.saturating_add(TICK).min(SLICE)
+            }
+            _ => SLICE,
+        }
+    }
+
+    /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
+    fn look_around(&self, me: &Thread, node: &Node, index: u32, list: List, deadline: Deadline) {
+        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
+            if self.holders_may_give() {
+                self.reclaim_holds(wakes)?;
+            }
+            let waiters = Waiters::of(self.segment());
+            for _ in 0..2 {
+                // An offer that we did not take up in time was taken back, or one to a node that this thread has jumped away from was,
+                // just now perhaps: we are here again.
+                let is_out = waiters::state(node) == State::Waiting && List::of(node) == List::None;
+                if is_out {
+                    waiters.insert(list, index)?;
+                }
+                self.update_board();
+                fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
+                self.serve(wakes)?;
+                if List::of(node) != List::None {
+                    break;
+                }
+            }
+            self.update_board();
+            Ok(())
+        });
+        self.do_chore();
+    }
+}
+
+/// Has a sender that waits go on as one with a batch, of its one message, in its place in the line: what it had written makes no sense any
+/// more, and when it is its turn it sends it again. By who makes the queue anew, which may die on the way.
+#[cfg(not(loom))]
+pub(super) fn lose_message(node: &Node) {
+    node.wanted.set(1);
+    node.offered_at.set(NEVER);
+    node.slot.set(NO_SLOT);
+}
+
+/// Whether that became of a sender that had written its message before it waited.
+fn has_lost_message(node: &Node) -> bool {
+    node.slot.get() == NO_SLOT
+}
+
+/// A sender lets go of its node without the lock. Some if its message is sent.
+fn let_go_of_sender(node: &Node) -> Option<Option<()>> {
+    if waiters::give_up_waiting(node) {
+        return None;
+    }
+    // HANDOVER, by the acquire in `state`: why it was settled is seen with that.
+    if waiters::state(node) == State::Settled && has_lost_message(node) {
+        // It was its turn, and nobody but this thread could have sent.
+        waiters::give_up(node);
+        return None;
+    }
+    // A node that can't be given up was accepted; it stays until its thread ends.
+    Some(Some(()))
+}
+
+/// The result of a call that need not wait, or can't.
+pub(super) fn finish_early<T>(
+    enlisted: Result<Enlisted<'_, T>, Refused>,
+    calm: Calm<'_>,
+    deadline: Deadline,
+) -> Result<Option<T>, Refused> {
+    match enlisted? {
+        Enlisted::Done(outcome) => Ok(Some(outcome)),
+        Enlisted::NoNode => nap(calm, deadline).map(|()| None),
+        Enlisted::Waiting(..) => Ok(None),
+    }
+}
+
+/// Sleeps a millisecond, or until the deadline.
+fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
+    let word = crate::sync::AtomicU32::new(0);
+    match futex::wait_in_calm(&word, 0, calm, deadline.or_slice(NAP)) {
+        Slept::Interrupted => Err(Refused::Interrupted),
+        Slept::Awake | Slept::TimedOut => Ok(()),
+    }
+}
+
+/// How long the end of a wait waits for the lock: what was settled is worth waiting for until the deadline.
+fn last_patience(end: End, deadline: Deadline) -> Deadline {
+    if end == End::Settled && !deadline.is_within(GRACE.as_nanos() as u64) {
+        deadline
+    } else {
+        Deadline::after(GRACE)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::segment::testing;
+    use crate::sys::thread;
+
+    /// As many slices as there are nodes would be longer than the receiver waits.
+    #[test]
+    fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
+        let engine = Engine::new(testing::segment(4, 8));
+        let (me, waiters) = (thread::current(), Waiters::of(engine.segment()));
+        for _ in 0..50 {
+            let (index, _) = waiters.claim(me, 0, UNRANKED).unwrap().unwrap();
+            waiters.insert(List::Receivers, index).unwrap();
+        }
+        engine.update_board();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                let sender = thread::current();
+                engine.send(sender, b"m", 0, Deadline::Passed).unwrap();
+            });
+            let end = Deadline::after(Duration::from_millis(4500));
+            let received = engine.receive(me, &mut [0; 8], end);
+            assert!(received.is_ok(), "{:?}", received.err());
+        });
+    }
+}

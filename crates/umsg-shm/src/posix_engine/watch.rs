@@ -1,0 +1,310 @@
+//! Telling those who poll: the engine's part of [`crate::doorbell`].
+//!
+//! A queue that somebody polls is changed under the receiver lock only. A sender learns that under the sender lock, before it publishes:
+//! the flag is set under both locks, so no send that had not seen it is under way when the doorbell first shows what is there. Then it
+//! lets go, takes the receiver lock, borrows its own again, and has the doorbell say what it is about to do.
+//!
+//! A send that is for a blocked receiver, and a receive that makes room for a blocked sender, change nothing for who polls, and tell
+//! nobody. (Linux does the same.)
+
+use super::{Engine, Refused, WATCHED};
+use crate::doorbell::{Chain, Feed, Level, Readiness};
+use crate::posix_engine::segment::OnFull;
+use crate::sync::{AtomicU32, Ordering};
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+impl Engine {
+    /// Whether somebody polls. Under the sender lock a "no" holds as long as that is held.
+    #[inline(always)]
+    pub(super) fn must_ring(&self) -> bool {
+        // Relaxed: set under both locks.
+        self.segment()
+            .fixed()
+            .board
+            .attention
+            .load(Ordering::Relaxed)
+            & WATCHED
+            != 0
+    }
+
+    /// Whoever is told that something is about to be possible may run before who tells it goes on, on the same processor: it lets that one,
+    /// by sleeping. It does not yield: for that the scheduler would make it wait the next time, too.
+    pub(super) fn let_ringer_finish(&self, me: &Thread) {
+        if self.must_ring() && self.chain().is_rung_here() {
+            self.segment().fixed().receiver.lock.sleep_while_held(me);
+        }
+    }
+
+    fn chain(&self) -> Chain<'_> {
+        let receiver = &self.segment().fixed().receiver;
+        Chain {
+            watched: &receiver.watched,
+            words: &receiver.doorbell,
+            bell: &self.doorbell,
+        }
+    }
+
+    /// What there is for who would receive or send now. Under the receiver lock, and exact while somebody polls.
+    fn level(&self) -> Level {
+        let room = match self.policy().on_full {
+            OnFull::DropOldest => 1,
+            // Room that is kept for a batch is nobody else's.
+            _ if !self.nobody_waits_for_room() => 0,
+            _ => self.room_now().max(0) as u64,
+        };
+        Level::new(self.available(), room)
+    }
+
+    /// Shows what the next step makes possible: so many messages, and so much room. Under the receiver lock.
+    #[inline(always)]
+    pub(super) fn foretell_doorbell(&self, messages: i64, room: i64) {
+        if self.segment().fixed().receiver.watched.get() != 0 {
+            self.foretell_slow(messages, room);
+        }
+    }
+
+    #[cold]
+    fn foretell_slow(&self, messages: i64, room: i64) {
+        let waiters = Waiters::of(self.segment());
+        let is_taken = messages > 0 && waiters.len(List::Receivers) != 0
+            || room > 0 && waiters.len(List::Senders) != 0;
+        if !is_taken {
+            let now = self.level();
+            self.chain().foretell(now, now.after(messages, room));
+        }
+    }
+
+    /// As [`foretell_doorbell`](Self::foretell_doorbell), for messages that are sent.
+    #[inline(always)]
+    pub(super) fn foretell_arrival(&self, messages: i64) {
+        self.foretell_doorbell(messages, -messages);
+    }
+
+    /// Shows what is. Under the receiver lock, before it is dropped.
+    #[inline(always)]
+    pub(super) fn settle_doorbell(&self) {
+        if self.segment().fixed().receiver.watched.get() != 0 {
+            self.settle_slow();
+        }
+    }
+
+    #[cold]
+    fn settle_slow(&self) {
+        let chain = self.chain();
+        chain.settle(self.level());
+        if chain.forget_if_left() {
+            self.set_attention(WATCHED, 0);
+        }
+    }
+
+    /// After an operation that found nothing to do: a poller may have been told of what is not there. Under the receiver lock.
+    #[cold]
+    pub(super) fn look_at_doorbell(&self) {
+        if self.segment().fixed().receiver.watched.get() != 0 {
+            self.chain().look_after_vain_call(self.level());
+        }
+    }
+
+    /// Shows what is, whatever the dead have left. Under the receiver lock.
+    pub(super) fn mend_doorbell(&self) {
+        self.chain().mend(self.level());
+    }
+
+    /// Sends one message, if there is room, and tells who polls.
+    #[cold]
+    pub(super) fn send_watched(
+        &self,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        let send = |engine: &Engine| engine.send_locked(me, message, key);
+        self.send_ringing(me, 1, deadline, send)
+    }
+
+    /// Does `send`, which sends up to so many messages, under both locks, and tells who polls.
+    pub(super) fn send_ringing<T>(
+        &self,
+        me: &Thread,
+        messages: i64,
+        deadline: Deadline,
+        send: impl FnOnce(&Engine) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        self.let_ringer_finish(me);
+        self.with_receiver_lock(me, deadline, |wakes| {
+            self.borrow_sender_lock(me, deadline)?;
+            let sender = &self.segment().fixed().sender;
+            if self.has_room(sender.sent.load(Ordering::Relaxed)) {
+                self.foretell_arrival(messages);
+            }
+            let result = send(self);
+            sender.lock.give_back();
+            if result.is_ok() {
+                // What was sent is sent, whatever is wrong with those who wait.
+                if self.serve(wakes).is_err() {
+                    self.note_damage();
+                }
+                self.update_board();
+            }
+            if self.segment().fixed().receiver.watched.get() == 0 {
+                // Whoever saw that nobody polls died before it could say so.
+                self.set_attention(WATCHED, 0);
+            }
+            result
+        })
+    }
+
+    /// Changes who polls: under both locks, and with the flag that tells senders.
+    fn with_both_locks(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        change: impl FnOnce(),
+    ) -> Result<(), Refused> {
+        self.with_receiver_lock(me, deadline, |_| {
+            self.borrow_sender_lock(me, deadline)?;
+            change();
+            self.set_attention(WATCHED, WATCHED);
+            self.segment().fixed().sender.lock.give_back();
+            Ok(())
+        })
+    }
+
+    /// Has a helper's FIFO show what there is. The number on which the helper sleeps.
+    fn heard_by(&self, me: &Thread, feed: &Feed, deadline: Deadline) -> Result<u32, Refused> {
+        let mut value = 0;
+        let hear = || value = self.chain().hear(feed, self.level());
+        self.with_both_locks(me, deadline, hear)?;
+        Ok(value)
+    }
+
+    /// As [`pollable`](Self::pollable), of a model.
+    #[cfg(loom)]
+    pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
+        let begin = || self.chain().begin(1, wanted, self.level());
+        self.with_both_locks(me, Deadline::Never, begin)
+    }
+
+    /// As [`watch`](Self::watch), with another FIFO in place of one that is gone.
+    #[cfg(loom)]
+    pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
+        self.with_both_locks(me, Deadline::Never, || {
+            self.doorbell.set_gone(false);
+            self.chain().begin(2, wanted, self.level());
+        })
+    }
+
+    /// As [`heard_by`](Self::heard_by), of a model.
+    #[cfg(loom)]
+    pub(crate) fn hear(&self, me: &Thread, feed: &Feed) -> Result<u32, Refused> {
+        self.heard_by(me, feed, Deadline::Never)
+    }
+
+    /// The word on which helpers sleep.
+    pub(crate) fn helpers_word(&self) -> &AtomicU32 {
+        &self.segment().fixed().receiver.doorbell.calls
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn doorbell(&self) -> &crate::doorbell::Doorbell {
+        &self.doorbell
+    }
+
+    /// What a poll that does not wait would say.
+    pub fn readiness(&self, me: &Thread) -> Readiness {
+        let waiters = Waiters::of(self.segment());
+        let mut readable = self.available() != 0;
+        if readable && waiters.len(List::Receivers) != 0 {
+            // It is about to be handed over, unless nobody is left who does that, or who wants it.
+            let served = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+                self.serve(wakes)?;
+                self.update_board();
+                Ok(self.available() != 0)
+            });
+            readable = served.unwrap_or(false);
+        }
+        Readiness {
+            readable,
+            writable: self.policy().on_full == OnFull::DropOldest || self.seems_roomy(1),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+mod polled {
+    use super::*;
+    use crate::doorbell::helper::{self, Hears};
+    use crate::doorbell::{GRACE, PATIENCE, why_not};
+    use crate::fault::Trouble;
+    use crate::sys::{clock, thread};
+    use rustix::io::{self, Errno};
+    use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
+
+    impl Engine {
+        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        #[inline]
+        pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
+            self.doorbell
+                .polled_after(wanted, || self.begin_to_poll(me, wanted))
+        }
+
+        /// The queue's permission bits, as its segment says.
+        fn mode(&self) -> u32 {
+            // Relaxed: a single word.
+            self.segment().fixed().header.mode.load(Ordering::Relaxed)
+        }
+
+        #[cold]
+        fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
+            let deadline = Deadline::after(PATIENCE);
+            let mut outcome = Ok(());
+            let locked = self.with_both_locks(me, deadline, || {
+                outcome = self.chain().begin_here(wanted, self.level(), self.mode());
+            });
+            match locked {
+                Ok(()) => outcome?,
+                Err(Refused::Trouble(trouble)) => return Err(why_not(trouble)),
+                Err(_) => return Err(Errno::AGAIN),
+            }
+            self.doorbell
+                .get_help(|| Arc::new(Engine::new(self.segment().share())))
+        }
+
+        /// This process polls no more; if it was the last, nobody rings any more.
+        pub(crate) fn stop_polling(&self, me: &Thread) {
+            if !self.doorbell.close_polled() {
+                return;
+            }
+            let _ = self.with_receiver_lock(me, Deadline::after(GRACE), |_| {
+                if self.chain().forget() {
+                    self.set_attention(WATCHED, 0);
+                }
+                Ok(())
+            });
+        }
+    }
+
+    impl Hears for Engine {
+        fn hear(&self, feed: &Feed) -> Option<u32> {
+            let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
+            match self.heard_by(thread::current(), feed, deadline) {
+                Err(Refused::Trouble(Trouble::Damaged)) => Some(self.chain().show_damage(feed)),
+                other => other.ok(),
+            }
+        }
+
+        fn calls(&self) -> &AtomicU32 {
+            self.helpers_word()
+        }
+    }
+
+    impl Drop for Engine {
+        fn drop(&mut self) {
+            self.stop_polling(crate::sys::thread::current());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The only switch between the real atomics and those of the model checker.
+//!
+//! Everything that lives in a segment is built from the types of this module. Under `--cfg loom` they become
+//! loom's, so that the very code that ships is what the models in `tests/loom` explore.
+//!
+//! Three kinds of word exist. An *atomic* is read by somebody who does not hold the lock of its side; its orderings
+//! are explained where it is used. A *guarded* word is only touched under its lock (or by the one owner that the
+//! protocol names): to the machine it is a relaxed atomic, because a hostile peer may write it at any time and that
+//! must not be undefined behaviour; to loom it is plain memory, so that a missing barrier is reported as a race. A *loose*
+//! word is guarded for whoever writes it, but may be read by one who is not sure that it is its to read, and forgets what
+//! it read unless a compare-and-swap then says that it was: to loom it is atomic. `LOOM_LOCATION=1` has loom say where a guarded word
+//! was touched that raced.
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// A word that the kernel knows as a futex: 32 bits, or the low half of 64.
+pub trait Futex {
+    /// Where the kernel finds its 32 bits. This process accesses the word as a whole, so both halves change together.
+    #[cfg(not(loom))]
+    fn address(&self) -> *mut u32;
+
+    /// The word, as the kernel of a model remembers it.
+    #[cfg(loom)]
+    fn named(&self) -> crate::model::futex::Named;
+}
+
+#[cfg(not(loom))]
+impl Futex for AtomicU32 {
+    #[inline(always)]
+    fn address(&self) -> *mut u32 {
+        self.as_ptr()
+    }
+}
+
+#[cfg(not(loom))]
+impl Futex for AtomicU64 {
+    #[inline(always)]
+    fn address(&self) -> *mut u32 {
+        const { assert!(cfg!(target_endian = "little"), "the low half is the first") };
+        self.as_ptr().cast()
+    }
+}
+
+/// A full barrier directly after a locked read-modify-write instruction.
+///
+/// On x86-64 the locked instruction already is that barrier, so only the compiler has to be held back. On aarch64
+/// an acquire-release RMW is not one, hence the real fence there (and under loom, which models the weaker machine).
+#[inline(always)]
+pub fn fence_after_rmw() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(any(not(target_arch = "x86_64"), loom))]
+    fence(Ordering::SeqCst);
+}
+
+/// Tells the core that this is a spin-wait; under loom lets another thread run.
+#[inline(always)]
+pub fn spin_hint() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+}
+
+macro_rules! guarded {
+    ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
+        $(#[$doc])*
+        #[cfg(not(loom))]
+        #[repr(transparent)]
+        #[derive(Default)]
+        pub struct $name($atomic);
+
+        #[cfg(not(loom))]
+        impl $name {
+            /// Relaxed: the lock that guards the word orders it.
+            #[inline(always)]
+            pub fn get(&self) -> $value {
+                self.0.load(Ordering::Relaxed)
+            }
+
+            /// Release, not for other threads but for this one's death: the stores of a killed thread must be those
+            /// of a prefix of its program, and a release store is not moved up by the compiler. Free on x86-64.
+            #[inline(always)]
+            pub fn set(&self, value: $value) {
+                self.0.store(value, Ordering::Release);
+            }
+        }
+
+        $(#[$doc])*
+        #[cfg(loom)]
+        #[derive(Default)]
+        pub struct $name(loom::cell::UnsafeCell<$value>);
+
+        #[cfg(loom)]
+        impl $name {
+            #[track_caller]
+            pub fn get(&self) -> $value {
+                // SAFETY: loom checks that no write is concurrent with this read and fails the model otherwise.
+                self.0.with(|value| unsafe { *value })
+            }
+
+            #[track_caller]
+            pub fn set(&self, value: $value) {
+                // SAFETY: loom checks that no access is concurrent with this write and fails the model otherwise.
+                self.0.with_mut(|place| unsafe { *place = value });
+            }
+        }
+
+        // SAFETY: the protocol gives the word to one thread at a time; loom verifies exactly that.
+        #[cfg(loom)]
+        unsafe impl Sync for $name {}
+        // SAFETY: as above.
+        #[cfg(loom)]
+        unsafe impl Send for $name {}
+    };
+}
+
+guarded!(
+    /// A 32-bit word that only the holder of its lock touches.
+    Guarded32, u32, std::sync::atomic::AtomicU32
+);
+guarded!(
+    /// A 64-bit word that only the holder of its lock touches.
+    Guarded64, u64, std::sync::atomic::AtomicU64
+);
+
+macro_rules! loose {
+    ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
+        $(#[$doc])*
+        #[repr(transparent)]
+        #[derive(Default)]
+        pub struct $name($atomic);
+
+        impl $name {
+            /// Relaxed: ordered by the lock that guards the word, or void.
+            #[inline(always)]
+            pub fn get(&self) -> $value {
+                self.0.load(Ordering::Relaxed)
+            }
+
+            /// Release: as for a guarded word.
+            #[inline(always)]
+            pub fn set(&self, value: $value) {
+                self.0.store(value, Ordering::Release);
+            }
+        }
+    };
+}
+
+loose!(
+    /// A 32-bit word that only the holder of its lock writes, and others may read on suspicion.
+    Loose32, u32, AtomicU32
+);
+loose!(
+    /// A 64-bit word that only the holder of its lock writes, and others may read on suspicion.
+    Loose64, u64, AtomicU64
+);

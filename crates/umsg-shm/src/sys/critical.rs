@@ -1,0 +1,147 @@
+//! The critical sections of a thread, and the signals that are put off until their end: the part of `umsg::signals` that a lock needs.
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+
+/// Where the C library keeps the signal mask of the kernel's size: 64 signals.
+const MASK_BYTES: usize = 8;
+
+/// How deep a thread is in critical sections, and the signal that waits for the end of them.
+pub struct Depth {
+    depth: Cell<u32>,
+    /// The number of the signal that was put off, 0 for none. While there is one, all others are masked.
+    deferred: Cell<i32>,
+    info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
+    mask: Cell<u64>,
+}
+
+impl Depth {
+    pub(crate) const fn new() -> Depth {
+        Depth {
+            depth: Cell::new(0),
+            deferred: Cell::new(0),
+            info: UnsafeCell::new(MaybeUninit::uninit()),
+            mask: Cell::new(0),
+        }
+    }
+
+    /// After a fork: the child is in no critical section.
+    pub(crate) fn reset(&self) {
+        self.depth.set(0);
+        self.deferred.set(0);
+    }
+
+    /// Whether the thread is in a critical section.
+    pub fn is_open(&self) -> bool {
+        self.depth.get() != 0
+    }
+
+    /// Begins a critical section.
+    #[inline(always)]
+    pub fn enter(&self) {
+        self.depth.set(self.depth.get() + 1);
+        // A handler runs on this very thread: only the compiler must not move the section's work up.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Ends a critical section; delivers what was put off if it was the outermost.
+    #[inline(always)]
+    pub fn leave(&self) {
+        compiler_fence(Ordering::SeqCst);
+        let depth = self.depth.get() - 1;
+        self.depth.set(depth);
+        compiler_fence(Ordering::SeqCst);
+        if depth == 0 && self.deferred.get() != 0 {
+            self.redeliver();
+        }
+    }
+
+    #[cold]
+    fn redeliver(&self) {
+        let signal = self.deferred.replace(0);
+        let mask = self.mask.get();
+        // SAFETY: `info` was filled in `put_off`. The signal is blocked at this point, so it stays pending until the
+        // mask is restored. The mask is a local of the kernel's size.
+        unsafe {
+            queue_again(signal, (*self.info.get()).as_ptr());
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const mask,
+                std::ptr::null_mut::<u64>(),
+                MASK_BYTES,
+            );
+        }
+    }
+
+    /// Remembers the signal and masks all others in the interrupted context, but for the synchronous ones.
+    ///
+    /// # Safety
+    /// `info` and `context` are those that the kernel gave to the running handler.
+    pub unsafe fn put_off(
+        &self,
+        signal: i32,
+        info: *const libc::siginfo_t,
+        context: *mut libc::ucontext_t,
+    ) {
+        // SAFETY: the caller hands on what the kernel gave to its handler: both point to valid objects. No other
+        // reference to `self.info` exists: its one other user, `redeliver`, runs on this thread outside of
+        // critical sections.
+        unsafe {
+            if self.deferred.get() == 0 {
+                (*self.info.get()).write(*info);
+                self.deferred.set(signal);
+            } else {
+                // Several arrived at once, their frames are stacked: this one's is below the first one's, and its
+                // mask is nearer to the thread's own.
+                queue_again(signal, info);
+            }
+            let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
+            self.mask.set(*mask);
+            *mask = !SYNCHRONOUS
+                .iter()
+                .fold(0, |mask, signal| mask | 1 << (signal - 1));
+        }
+    }
+}
+
+/// Queues a signal to the calling thread, which blocks it or is about to.
+///
+/// # Safety
+/// `info` points to the siginfo that the signal came with.
+unsafe fn queue_again(signal: i32, info: *const libc::siginfo_t) {
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    let me = rustix::thread::gettid().as_raw_nonzero().get();
+    // SAFETY: a process may queue any siginfo to a thread of its own; the caller vouches for `info`.
+    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, me, signal, info) };
+}
+
+static ALL_DEFER: AtomicBool = AtomicBool::new(false);
+
+/// From now on all handlers of this process that matter call `umsg::signals::defer`.
+pub fn note_that_all_handlers_defer() {
+    // Relaxed: a thread that does not know yet sleeps in the other way, which serves as well.
+    ALL_DEFER.store(true, Ordering::Relaxed);
+}
+
+/// Whether a handler that has not called `umsg::signals::defer` is none that matters.
+pub(crate) fn do_all_handlers_defer() -> bool {
+    ALL_DEFER.load(Ordering::Relaxed)
+}
+
+/// Whether a signal can be put off: not one that a thread's own instruction may have raised.
+pub fn can_be_put_off(signal: i32) -> bool {
+    !SYNCHRONOUS.contains(&signal)
+}
+
+/// Signals that a thread's own instruction raises: they can't wait, and while they are blocked they kill.
+const SYNCHRONOUS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];

@@ -1,0 +1,66 @@
+//! Small files of /proc, files without a name, and which file a descriptor is of.
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
+use rustix::io::Errno;
+
+/// A file in memory, which goes with its last descriptor and mapping. `name` is for who looks into /proc.
+pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
+    match cfg!(miri) {
+        true => eventfd(0, EventfdFlags::CLOEXEC),
+        false => memfd_create(name, MemfdFlags::CLOEXEC),
+    }
+}
+
+/// Which file is mapped, and who may open it, as fstat(2) said then.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileIdentity {
+    pub inode: u64,
+    pub(crate) owner: u32,
+    /// The mode gives users other than the owner something.
+    pub(crate) is_open_to_others: bool,
+}
+
+impl FileIdentity {
+    pub(crate) fn of(file: BorrowedFd<'_>) -> Result<FileIdentity, Errno> {
+        if cfg!(miri) {
+            return Ok(FileIdentity::default());
+        }
+        let stat = rustix::fs::fstat(file)?;
+        Ok(FileIdentity {
+            inode: stat.st_ino,
+            owner: stat.st_uid,
+            is_open_to_others: stat.st_mode & 0o077 != 0,
+        })
+    }
+}
+
+/// All of a file, by bare system calls: another preloaded library may stand in front of libc's names, and ask a queue what to
+/// answer (fakeroot does for fstat).
+pub fn read(path: &str) -> Result<Vec<u8>, Errno> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = Vec::new();
+    let mut part = [0; 1024];
+    loop {
+        match rustix::io::read(&file, &mut part) {
+            Ok(0) => return Ok(text),
+            Ok(len) => text.extend_from_slice(&part[..len]),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_file_longer_than_a_part_is_read_whole() {
+        let own = std::env::current_exe().unwrap();
+        let expected = std::fs::read("/proc/self/environ").unwrap();
+        assert_eq!(super::read("/proc/self/environ").unwrap(), expected);
+        let program = super::read(own.to_str().unwrap()).unwrap();
+        assert!(program.len() > 10_000 && program == std::fs::read(own).unwrap());
+        assert_eq!(super::read("/proc/none"), Err(rustix::io::Errno::NOENT));
+    }
+}

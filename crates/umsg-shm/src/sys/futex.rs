@@ -1,0 +1,303 @@
+//! Sleeping on a word of shared memory.
+//!
+//! `futex_waitv` is used for sleeping, because with its absolute time-out the kernel restarts it after a signal whose
+//! handler was installed with SA_RESTART, as it restarts `mq_receive`; a timed FUTEX_WAIT would end with EINTR.
+//! Where a sandbox refuses `futex_waitv`, FUTEX_WAIT_BITSET takes its place.
+//!
+//! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its
+//! thread's count of interruptions ([`Calm`]): a handler that ran before the thread was asleep has changed the latter, and
+//! the kernel sees that. FUTEX_WAIT_BITSET has one word: there, a handler is missed that runs between the caller's last look
+//! at the count and the sleep.
+//!
+//! A call that any handler ends, with SA_RESTART or without, does not want to be restarted. Where all handlers count, the count
+//! tells it; elsewhere it sleeps by FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
+
+use super::clock::Deadline;
+use super::thread::Calm;
+#[cfg_attr(loom, allow(unused_imports, reason = "a model has its own"))]
+use crate::sync::{AtomicU32, Futex};
+
+/// How a sleep ended. All but `TimedOut` and `Interrupted` mean: look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slept {
+    /// Woken, or the word had already changed, or for no reason at all.
+    Awake,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal handler ran that was not installed with SA_RESTART.
+    Interrupted,
+}
+
+#[cfg(not(loom))]
+pub(crate) use real::touch;
+#[cfg(not(loom))]
+pub use real::{MOST_WORDS, probe, wait, wait_for_any, wait_in_calm, wake, wake_own};
+
+#[cfg(not(loom))]
+mod real {
+    use super::{AtomicU32, Calm, Deadline, Futex, Slept};
+    use crate::sys::clock;
+    use crate::sys::stack::away;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const FUTEX_32: u32 = 2;
+    /// The word is this process's own.
+    const FUTEX_PRIVATE: u32 = 128;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// One entry of the array that `futex_waitv` takes (`struct futex_waitv` of linux/futex.h).
+    #[repr(C)]
+    struct Waitv {
+        value: u64,
+        address: u64,
+        flags: u32,
+        reserved: u32,
+    }
+
+    impl Waitv {
+        const NONE: Waitv = Waitv {
+            value: 0,
+            address: 0,
+            flags: 0,
+            reserved: 0,
+        };
+
+        fn new(address: *mut u32, value: u32, flags: u32) -> Waitv {
+            Waitv {
+                value: u64::from(value),
+                address: address as u64,
+                flags: FUTEX_32 | flags,
+                reserved: 0,
+            }
+        }
+    }
+
+    /// Set once the kernel or a sandbox has refused `futex_waitv`.
+    static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
+
+    /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
+    pub fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
+        let word = word.address();
+        let words = [Waitv::new(word, expected, 0)];
+        away(|| sleep(word, expected, deadline, &words))
+    }
+
+    /// As [`wait`], and only while no handler has interrupted the call. One that does so between the look and the sleep ends
+    /// the latter at once: awake, and interrupted the next time.
+    pub fn wait_in_calm(
+        word: &AtomicU32,
+        expected: u32,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Slept {
+        if calm.is_over() {
+            return Slept::Interrupted;
+        }
+        if calm.ends_by_any() && !crate::sys::critical::do_all_handlers_defer() {
+            return sleep_on_one(word, expected, deadline);
+        }
+        let (count, then) = calm.word();
+        let words = [
+            Waitv::new(word.as_ptr(), expected, 0),
+            Waitv::new(count.as_ptr(), then, FUTEX_PRIVATE),
+        ];
+        sleep(word.as_ptr(), expected, deadline, &words)
+    }
+
+    /// On so many words a thread can sleep at once, FUTEX_WAITV_MAX.
+    pub const MOST_WORDS: usize = 128;
+
+    /// How long a sleep on the first of several words is where the kernel can't sleep on all, in nanoseconds.
+    const POLL: u64 = 5_000_000;
+
+    /// Sleeps while each word holds what stands beside it; an address that is not mapped any more ends the sleep, too.
+    pub fn wait_for_any(words: &[(*mut u32, u32)], deadline: Deadline) {
+        let mut all = [const { Waitv::NONE }; MOST_WORDS];
+        for (place, &(address, value)) in all.iter_mut().zip(words) {
+            *place = Waitv::new(address, value, 0);
+        }
+        let Some(timeout) = until(deadline) else {
+            return;
+        };
+        let len = words.len().min(MOST_WORDS);
+        let is_refused = NO_WAITV.load(Ordering::Relaxed)
+            || waitv(&all[..len], address(&timeout)).is_err_and(is_refusal);
+        if is_refused && let Some((first, value)) = words.first() {
+            let timeout = match until(deadline.or_slice(POLL)) {
+                Some(until) if words.len() > 1 => until,
+                _ => timeout,
+            };
+            let _ = wait_bitset(*first, *value, address(&timeout));
+        }
+    }
+
+    /// Sleeps on `words`, or where the kernel can't, on the first of them: `word`.
+    fn sleep(word: *mut u32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
+        let Some(timeout) = until(deadline) else {
+            return Slept::TimedOut;
+        };
+        // Relaxed: a hint that never goes back; whoever misses it asks the kernel once more.
+        if !NO_WAITV.load(Ordering::Relaxed) {
+            match waitv(words, address(&timeout)) {
+                Err(errno) if is_refusal(errno) => NO_WAITV.store(true, Ordering::Relaxed),
+                other => return outcome(other),
+            }
+        }
+        outcome(wait_bitset(word, expected, address(&timeout)))
+    }
+
+    /// Sleeps on a word until any handler has run, given that there is a deadline.
+    fn sleep_on_one(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
+        match until(deadline) {
+            None => Slept::TimedOut,
+            Some(timeout) => outcome(wait_bitset(word.as_ptr(), expected, address(&timeout))),
+        }
+    }
+
+    /// A time of CLOCK_MONOTONIC, unless the deadline never comes; `None` if it has passed.
+    ///
+    /// A sleep until a time of CLOCK_REALTIME is as long as that is away now: the callers sleep in slices and look again.
+    fn until(deadline: Deadline) -> Option<Option<libc::timespec>> {
+        match deadline.or_slice(u64::MAX) {
+            Deadline::Passed => None,
+            Deadline::Monotonic(at) if deadline != Deadline::Never => {
+                Some(Some(timespec(clock::for_kernel(at))))
+            }
+            _ => Some(None),
+        }
+    }
+
+    fn address(timeout: &Option<libc::timespec>) -> *const libc::timespec {
+        timeout
+            .as_ref()
+            .map_or(std::ptr::null(), std::ptr::from_ref)
+    }
+
+    fn outcome(result: Result<(), i32>) -> Slept {
+        match result {
+            Err(libc::ETIMEDOUT) => Slept::TimedOut,
+            Err(libc::EINTR) => Slept::Interrupted,
+            _ => Slept::Awake,
+        }
+    }
+
+    fn timespec(nanoseconds: u64) -> libc::timespec {
+        libc::timespec {
+            tv_sec: (nanoseconds / SECOND) as libc::time_t,
+            tv_nsec: (nanoseconds % SECOND) as libc::c_long,
+        }
+    }
+
+    fn waitv(words: &[Waitv], timeout: *const libc::timespec) -> Result<(), i32> {
+        // SAFETY: `words` are so many initialised entries that outlive the call; the kernel checks their addresses, and only
+        // reads them; `timeout` is null or points to a timespec of our caller that outlives the call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex_waitv,
+                words.as_ptr(),
+                words.len() as u32,
+                0_u32,
+                timeout,
+                libc::CLOCK_MONOTONIC,
+            )
+        };
+        answer(result)
+    }
+
+    fn wait_bitset(
+        word: *mut u32,
+        expected: u32,
+        timeout: *const libc::timespec,
+    ) -> Result<(), i32> {
+        // SAFETY: the kernel checks the address, and only reads it; `timeout` as above; the other pointer is not used by
+        // this operation.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word,
+                libc::FUTEX_WAIT_BITSET,
+                expected,
+                timeout,
+                std::ptr::null::<u32>(),
+                libc::FUTEX_BITSET_MATCH_ANY,
+            )
+        };
+        answer(result)
+    }
+
+    /// Whether an errno of `futex_waitv` says that there is no such call, and nothing of this sleep.
+    fn is_refusal(errno: i32) -> bool {
+        !matches!(
+            errno,
+            libc::EAGAIN | libc::ETIMEDOUT | libc::EINTR | libc::EFAULT | libc::ENOMEM
+        )
+    }
+
+    fn answer(result: libc::c_long) -> Result<(), i32> {
+        if result >= 0 {
+            return Ok(());
+        }
+        Err(crate::sys::errno())
+    }
+
+    /// Whether futex(2) is allowed. Asked once a process.
+    pub fn probe() -> Result<(), rustix::io::Errno> {
+        static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
+        // Relaxed: a hint; a thread that misses it asks the kernel once more.
+        if IS_ALLOWED.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let word = std::sync::atomic::AtomicU32::new(0);
+        // SAFETY: as in `wake_own`.
+        let result = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+        answer(result).map_err(rustix::io::Errno::from_raw_os_error)?;
+        IS_ALLOWED.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has the kernel write to a page: it adds 0 to the word at `address`, atomically. So the page is real afterwards, and a file system
+    /// that is full is an error and no SIGBUS.
+    ///
+    /// # Errors
+    /// ENOSPC; ENOMEM; what a sandbox answers.
+    pub(crate) fn touch(address: *mut u32) -> Result<(), rustix::io::Errno> {
+        /// FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0) of linux/futex.h.
+        const ADD_NOTHING: u32 = 1 << 28;
+        let own = std::sync::atomic::AtomicU32::new(0);
+        let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the kernel checks both addresses, and adds 0 to the second word, which changes nothing. No thread sleeps on the
+        // first one, and none by this process's own key on the second one.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                own.as_ptr(),
+                operation,
+                1,
+                0_usize,
+                address,
+                ADD_NOTHING,
+            )
+        };
+        match answer(result) {
+            // The kernel's word for "the write would have been answered with SIGBUS".
+            Err(libc::EFAULT) => Err(rustix::io::Errno::NOSPC),
+            other => other.map_err(rustix::io::Errno::from_raw_os_error),
+        }
+    }
+
+    /// Wakes the thread that sleeps on a word of this process's own.
+    pub fn wake_own(word: &std::sync::atomic::AtomicU32) {
+        let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.
+        let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wake, 1) };
+    }
+
+    /// Wakes up to `count` sleepers on `word`.
+    pub fn wake(word: &impl Futex, count: i32) {
+        // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.
+        let _ = unsafe { libc::syscall(libc::SYS_futex, word.address(), libc::FUTEX_WAKE, count) };
+    }
+}
+
+#[cfg(loom)]
+pub(crate) use crate::model::futex::{wait, wait_in_calm, wake};

@@ -1,0 +1,22 @@
+//! Limits of the process. A sandbox may refuse to tell: then a limit is taken for none, and the call that it stops says so.
+
+/// Of the length of files, in bytes. None if there is none.
+pub(crate) fn of_file_size() -> Option<u64> {
+    // SAFETY: a structure that getrlimit(2) fills in.
+    soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit) })
+}
+
+/// Of descriptors. None if there is none.
+pub fn of_descriptors() -> Option<u64> {
+    // SAFETY: as above.
+    soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit) })
+}
+
+fn soft(ask: impl FnOnce(*mut libc::rlimit) -> libc::c_int) -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    let is_told = ask(&raw mut limit) == 0;
+    (is_told && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}

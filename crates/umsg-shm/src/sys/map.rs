@@ -1,0 +1,200 @@
+//! Mappings: of a segment's file, of scratch memory for a repair, of a page that a fork wipes.
+
+use crate::sys::cut::{self, Range};
+use crate::sys::futex;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set once the kernel or a sandbox has refused MADV_POPULATE_WRITE.
+static NO_POPULATE: AtomicBool = AtomicBool::new(false);
+
+/// Bytes in a page. Regions of a segment start at multiples of it.
+pub const PAGE: usize = 4096;
+
+/// Of memory that is this process's own.
+const OWN: MapFlags = match cfg!(miri) {
+    true => MapFlags::PRIVATE,
+    false => MapFlags::PRIVATE.union(MapFlags::NORESERVE),
+};
+
+/// Memory that is unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    /// Of a file: where it is noted that the file was cut short.
+    range: Option<&'static Range>,
+}
+
+// SAFETY: a mapping is memory; who may touch which part of it is decided by those who hand out references into it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file, shared, for reading and writing. A mapping that no handler of SIGBUS could mend is
+    /// refused (`NOMEM`).
+    pub fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
+        if cfg!(miri) {
+            return Mapping::scratch(len);
+        }
+        cut::guard();
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+                file,
+                0,
+            )?
+        };
+        let mut mapping = Mapping {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            len,
+            range: None,
+        };
+        let range = Range::enter(base.expose_provenance(), len).ok_or(Errno::NOMEM)?;
+        mapping.range = Some(range);
+        Ok(mapping)
+    }
+
+    /// Maps a part of a file so that the kernel can be asked about it. No access is allowed: the file may end before it.
+    #[cfg(not(loom))]
+    pub fn to_look_up(file: BorrowedFd<'_>, offset: usize, len: usize) -> Result<Mapping, Errno> {
+        let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+        let address = std::ptr::null_mut();
+        // SAFETY: as in `of_file`.
+        let base =
+            unsafe { rustix::mm::mmap(address, len, protection, flags, file, offset as u64)? };
+        Ok(Mapping {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            len,
+            range: None,
+        })
+    }
+
+    /// Has the kernel say of pages from the one at `index` on, a byte each, whether they are in memory (bit 0). Source: mincore(2).
+    #[cfg(not(loom))]
+    pub(crate) fn are_present(&self, index: usize, flags: &mut [u8]) -> Result<(), Errno> {
+        debug_assert!((index + flags.len()) * PAGE <= self.len.next_multiple_of(PAGE));
+        let first = self.base().wrapping_add(index * PAGE);
+        // SAFETY: the call reads no memory of the range, and writes a byte a page, for each of which `flags` has room.
+        let result = unsafe { libc::mincore(first.cast(), flags.len() * PAGE, flags.as_mut_ptr()) };
+        match result {
+            0 => Ok(()),
+            _ => Err(Errno::from_raw_os_error(super::errno())),
+        }
+    }
+
+    /// Maps `len` bytes of zeroed private memory. Unlike malloc it may be called from a signal handler.
+    pub(crate) fn scratch(len: usize) -> Result<Mapping, Errno> {
+        // SAFETY: as in `of_file`.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len.max(1),
+                ProtFlags::READ | ProtFlags::WRITE,
+                OWN,
+            )?
+        };
+        Ok(Mapping {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            len: len.max(1),
+            range: None,
+        })
+    }
+
+    /// The first byte.
+    #[inline(always)]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Whether the file was cut short, and a handler has put pages of zeroes in the place of those that it does not have any more.
+    #[inline(always)]
+    pub(crate) fn is_cut(&self) -> bool {
+        cut::any() && self.range.is_some_and(Range::is_cut)
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes `len` bytes from `offset` on real memory, and maps it for writing in this process: a full file system
+    /// is an error here and never a SIGBUS later. The range is widened to whole pages.
+    ///
+    /// MADV_POPULATE_WRITE does what `fallocate` would, needs no descriptor (a daemon may have closed it), and saves
+    /// the page faults. Where it is refused, the kernel writes to each page for us ([`futex::touch`]).
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
+        let start = offset / PAGE * PAGE;
+        let end = (offset + len)
+            .next_multiple_of(PAGE)
+            .min(self.len.next_multiple_of(PAGE));
+        if len == 0 || start >= end || cfg!(miri) {
+            return Ok(());
+        }
+        let base = self.base().wrapping_add(start);
+        // Relaxed: a hint that never goes back; a thread that misses it asks the kernel once more.
+        if !NO_POPULATE.load(Ordering::Relaxed) {
+            match self.advise_to_populate(start, end - start) {
+                Ok(()) => return Ok(()),
+                // The kernel's word for "the write would have been answered with SIGBUS".
+                Err(Errno::FAULT) => return Err(Errno::NOSPC),
+                Err(error @ (Errno::NOMEM | Errno::HWPOISON)) => return Err(error),
+                // Linux before 5.14, or a sandbox.
+                Err(_) => NO_POPULATE.store(true, Ordering::Relaxed),
+            }
+        }
+        (0..end - start)
+            .step_by(PAGE)
+            .try_for_each(|page| futex::touch(base.wrapping_add(page).cast()))
+    }
+
+    fn advise_to_populate(&self, start: usize, len: usize) -> Result<(), Errno> {
+        loop {
+            // SAFETY: the caller's range lies inside this mapping; the advice changes no contents.
+            let result = unsafe {
+                rustix::mm::madvise(
+                    self.base().add(start).cast(),
+                    len,
+                    Advice::LinuxPopulateWrite,
+                )
+            };
+            if result != Err(Errno::INTR) {
+                return result;
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Some(range) = self.range {
+            range.leave();
+        }
+        // SAFETY: the range is the one that was mapped, and nobody can hold a reference into it any longer.
+        let _ = unsafe { rustix::mm::munmap(self.base().cast(), self.len) };
+    }
+}
+
+/// One page that reads as zeroes in a forked child; never unmapped. None if the kernel or a sandbox refuses MADV_WIPEONFORK.
+///
+/// # Panics
+/// If the kernel has no memory for one page.
+pub(crate) fn wiped_on_fork() -> Option<*mut u8> {
+    let mapping = Mapping::scratch(PAGE).expect("one page of memory");
+    let base = mapping.base();
+    if !cfg!(miri) {
+        // SAFETY: the page was mapped just now and is ours.
+        unsafe { rustix::mm::madvise(base.cast(), PAGE, Advice::LinuxWipeOnFork) }.ok()?;
+    }
+    std::mem::forget(mapping);
+    Some(base)
+}

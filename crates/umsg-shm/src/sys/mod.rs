@@ -1,0 +1,58 @@
+//! The system below: threads and their robust lists, futexes, clocks, mappings.
+//!
+//! Most of the library's unsafe system calls live here. What is unsafe elsewhere is allowed where its module is named, with the reason:
+//! above all handlers (`signals`), descriptors that are kept as numbers (`doorbell`), what is shared without a lock (`reclaim`).
+//!
+//! Miri has threads and futexes, but no files in memory, no mappings of them, no robust list and no other processes. What does without
+//! stands beside the call that it has not, behind `cfg!(miri)`: a segment is memory of its own, and nobody dies.
+
+pub mod clock;
+pub(crate) mod cpu;
+#[cfg(not(loom))]
+pub mod critical;
+#[cfg(not(loom))]
+pub mod cut;
+#[cfg(not(loom))]
+pub mod exists;
+#[cfg(not(loom))]
+pub mod extent;
+#[cfg(not(loom))]
+pub mod file;
+pub mod futex;
+pub(crate) mod home;
+#[cfg(not(loom))]
+pub mod life;
+#[cfg(not(loom))]
+pub mod limit;
+pub mod liveness;
+#[cfg(not(loom))]
+pub mod map;
+#[cfg(not(loom))]
+pub mod mask;
+pub mod process;
+#[cfg(not(loom))]
+pub mod random;
+#[cfg(not(loom))]
+pub mod required;
+#[cfg(not(loom))]
+pub mod reserved_descriptors;
+#[cfg(not(loom))]
+pub mod rights;
+#[cfg(not(loom))]
+pub(crate) mod robust;
+pub(crate) mod scratch;
+#[cfg(not(loom))]
+pub mod stack;
+#[cfg(not(loom))]
+pub mod stat;
+pub mod thread;
+#[cfg(not(loom))]
+mod time_namespace;
+mod valgrind;
+
+/// The calling thread's errno.
+#[cfg(not(loom))]
+pub(crate) fn errno() -> i32 {
+    // SAFETY: glibc and musl return a pointer to the calling thread's errno, valid while the thread lives.
+    unsafe { *libc::__errno_location() }
+}

@@ -1,0 +1,330 @@
+//! Which process this is, known without a system call: an epoch that a fork wipes.
+//!
+//! One private page is marked MADV_WIPEONFORK. It holds the process's epoch, a number that is never 0 and never used
+//! twice along a line of ancestors; in a forked child the page reads 0 until the child sets an epoch of its own.
+//! A `vfork` child shares its parent's memory and so its parent's epoch.
+//!
+//! Where the kernel or a sandbox refuses MADV_WIPEONFORK there is no page. The epoch then stands beside the id of its process, and
+//! each look at it, or at what is kept beside it, asks for the process's id: one system call more for each look.
+
+#[cfg(loom)]
+pub(crate) use crate::model::thread::{
+    birth, is_process_dead as is_dead, is_process_stopped as is_stopped, own_user, real_user,
+};
+#[cfg(not(loom))]
+pub use real::*;
+
+#[cfg(not(loom))]
+mod real {
+    use crate::sys::exists;
+    use crate::sys::stat::Stat;
+    use rustix::io::Errno;
+    use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+    /// The wiped page, once mapped.
+    static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+    /// The last epoch handed out in this line of ancestors; a fork copies it, so the child's is larger.
+    static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
+
+    /// The epoch of this process, or 0 if it has none yet (first call, or first call after a fork).
+    #[inline(always)]
+    pub fn epoch() -> u64 {
+        // Acquire: pairs with the release in `map_page`; the page is zeroed memory, there is nothing else to see.
+        let page = PAGE.load(Ordering::Acquire);
+        if page.is_null() {
+            return without_page::epoch();
+        }
+        // SAFETY: a non-null PAGE points to a page that is never unmapped; page-aligned, so aligned for a u64.
+        unsafe { (*page).load(Ordering::Relaxed) }
+    }
+
+    /// A number that this process keeps until it forks, beside its epoch: 0 at first and in a forked child. None before the first epoch.
+    #[inline(always)]
+    pub(crate) fn until_fork() -> Option<&'static AtomicU64> {
+        // Acquire: as in `epoch`.
+        let page = PAGE.load(Ordering::Acquire);
+        if page.is_null() {
+            return without_page::until_fork();
+        }
+        // SAFETY: as in `epoch`; the page has room for more than one number.
+        Some(unsafe { &*page.add(1) })
+    }
+
+    /// The epoch of this process; begins one where there is none.
+    #[cold]
+    pub fn begin_epoch() -> u64 {
+        let mut page = PAGE.load(Ordering::Acquire);
+        if page.is_null() {
+            match map_page() {
+                Some(mapped) => page = mapped,
+                None => return without_page::begin_epoch(),
+            }
+        }
+        // SAFETY: as in `epoch`.
+        let word = unsafe { &*page };
+        let fresh = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
+        // Two threads may begin at once: the first wins and both use its epoch.
+        match word.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh,
+            Err(theirs) => theirs,
+        }
+    }
+
+    fn map_page() -> Option<*mut AtomicU64> {
+        if without_page::is_chosen() {
+            return None;
+        }
+        let page = crate::sys::map::wiped_on_fork()?.cast::<AtomicU64>();
+        match PAGE.compare_exchange(
+            std::ptr::null_mut(),
+            page,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => Some(page),
+            // Another thread was first; ours stays mapped, once a process at most.
+            Err(theirs) => Some(theirs),
+        }
+    }
+
+    /// Epochs where no page is wiped.
+    mod without_page {
+        use std::sync::atomic::{AtomicU64, Ordering};
+
+        /// The last epoch in the lower half, the id of its process in the upper one. 0: not chosen.
+        static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+        /// The number that goes with the epoch.
+        static KEPT: AtomicU64 = AtomicU64::new(0);
+
+        const LOWER: u64 = u32::MAX as u64;
+
+        pub(super) fn is_chosen() -> bool {
+            // Relaxed: once it is chosen, it stays so along the line of descendants.
+            EPOCH.load(Ordering::Relaxed) != 0
+        }
+
+        /// The epoch in a word, if this process began it; 0 otherwise, and where none has begun.
+        fn of_this_process(word: u64) -> u64 {
+            match word >> 32 == u64::from(std::process::id()) {
+                true => word & LOWER,
+                false => 0,
+            }
+        }
+
+        #[cold]
+        pub fn epoch() -> u64 {
+            // Relaxed: the number is the whole message.
+            match EPOCH.load(Ordering::Relaxed) {
+                0 => 0,
+                word => of_this_process(word),
+            }
+        }
+
+        #[cold]
+        pub(super) fn until_fork() -> Option<&'static AtomicU64> {
+            // Acquire: pairs with the release in `begin_epoch`; no number of the process before is seen.
+            let word = EPOCH.load(Ordering::Acquire);
+            (of_this_process(word) != 0).then_some(&KEPT)
+        }
+
+        pub fn begin_epoch() -> u64 {
+            loop {
+                // Relaxed: as in `epoch`. The first of two threads wins and both use its epoch.
+                let word = EPOCH.load(Ordering::Relaxed);
+                let known = of_this_process(word);
+                if known != 0 {
+                    return known;
+                }
+                let fresh = (word & LOWER) + 1;
+                let begun = u64::from(std::process::id()) << 32 | fresh;
+                // Relaxed: published with the epoch. The slower of two threads may erase what the faster one's epoch keeps: it is found again.
+                KEPT.store(0, Ordering::Relaxed);
+                let outcome =
+                    EPOCH.compare_exchange(word, begun, Ordering::Release, Ordering::Relaxed);
+                if outcome.is_ok() {
+                    return fresh;
+                }
+            }
+        }
+    }
+
+    /// Whether the kernel started this program with more privilege than its caller had: a set-user-ID program, or one with
+    /// file capabilities. Source: getauxval(3), AT_SECURE.
+    pub fn was_started_with_privilege() -> bool {
+        // SAFETY: reads a number that the kernel put beside the program's arguments.
+        unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+    }
+
+    /// What tells this process, running this program, from whatever else has its id at another time or elsewhere: 32 bits of
+    /// its start time in clock ticks since boot; 16 of where its stack begins, which is by chance and changes with exec;
+    /// 16 of its PID namespace's number, in which alone the id means something. What /proc does not say is 0.
+    pub fn birth(pid: u32) -> u64 {
+        /// The epoch in which it was asked last, and the answer: after a fork it is another one.
+        static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+        let ([of, birth], epoch) = (&KNOWN, epoch());
+        // Acquire: the answer belongs to the epoch. Two threads may find it out at once, and find the same.
+        if epoch == 0 || of.load(Ordering::Acquire) != epoch {
+            birth.store(find_birth(pid), Ordering::Relaxed);
+            of.store(epoch, Ordering::Release);
+        }
+        birth.load(Ordering::Relaxed)
+    }
+
+    fn find_birth(pid: u32) -> u64 {
+        let Some(stat) = Stat::of_process(pid) else {
+            return 0;
+        };
+        let home = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as u16);
+        u64::from(stat.birth as u32) | program(&stat) << 32 | u64::from(home) << 48
+    }
+
+    /// What is remembered of a process's program: 0 for unknown, as for those of other users.
+    fn program(stat: &Stat) -> u64 {
+        match stat.stack {
+            0 => 0,
+            stack => u64::from((stack >> 4 ^ stack >> 20) as u16).max(1),
+        }
+    }
+
+    /// The real user of a process, or its effective one if no descriptor is left to ask with: the kernel's word for nobody in particular if it is gone.
+    pub(crate) fn real_user(pid: u32) -> u32 {
+        /// Source: /proc/sys/kernel/overflowuid.
+        const NOBODY: u32 = 65_534;
+        let known = own_user(pid).or_else(|| Stat::real_user(pid));
+        known
+            .or_else(|| Stat::effective_user(pid))
+            .unwrap_or(NOBODY)
+    }
+
+    /// The real user of this process, if it is this process that is meant.
+    pub(crate) fn own_user(pid: u32) -> Option<u32> {
+        (pid == std::process::id()).then(|| rustix::process::getuid().as_raw())
+    }
+
+    /// Whether a process is known to be stopped.
+    pub(crate) fn is_stopped(pid: u32) -> bool {
+        Stat::of_process(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+    }
+
+    /// What a signal tells of a message, as the kernel lays it out: `siginfo_t` with its member `_rt`.
+    #[repr(C)]
+    struct MessageInfo {
+        /// Number, errno, code, and a gap.
+        head: [i32; 4],
+        pid: u32,
+        uid: u32,
+        value: usize,
+        rest: [u64; 12],
+    }
+
+    /// Whether rt_sigqueueinfo(2) is allowed. Signal 0 only asks.
+    pub(crate) fn can_raise_for_message() -> Result<(), Errno> {
+        match queue_to_self(0, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(Errno::from_raw_os_error(crate::sys::errno())),
+        }
+    }
+
+    /// Sends this process a signal, as the kernel does when a message has come: SI_MESGQ, with a value, and process and user of
+    /// the sender. A sandbox that was entered after the registration may refuse that: then the signal comes without them.
+    pub fn raise_for_message(signal: i32, value: usize, sender: u32, uid: u32) {
+        // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
+        if queue_to_self(signal, value, sender, uid) != 0 && crate::sys::errno() != libc::EAGAIN {
+            // SAFETY: a signal to this process.
+            unsafe { libc::kill(std::process::id().cast_signed(), signal) };
+        }
+    }
+
+    fn queue_to_self(signal: i32, value: usize, sender: u32, uid: u32) -> libc::c_long {
+        const SI_MESGQ: i32 = -3;
+        #[cfg(target_pointer_width = "64")]
+        const _: () = assert!(
+            size_of::<MessageInfo>() == 128 && std::mem::offset_of!(MessageInfo, pid) == 16
+        );
+        let info = MessageInfo {
+            head: [signal, 0, SI_MESGQ, 0],
+            pid: sender,
+            uid,
+            value,
+            rest: [0; 12],
+        };
+        // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is; the process is the caller's own.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigqueueinfo,
+                std::process::id(),
+                signal,
+                &raw const info,
+            )
+        }
+    }
+
+    /// Has the kernel deliver what was sent to the calling thread: at the end of any system call it does.
+    pub fn take_signals() {
+        // SAFETY: has no preconditions; libc's function might answer without a system call.
+        unsafe { libc::syscall(libc::SYS_getpid) };
+    }
+
+    /// Whether a process is proved dead: there is none of that id any more, it is about to end and runs no code of its own, all
+    /// that is left of it waits for its parent to take note, or the id belongs to one that began at another time or runs another program by now. Unknown means alive, and so
+    /// is everybody in another PID namespace.
+    pub fn is_dead(pid: u32, birth: u64) -> bool {
+        if cfg!(miri) {
+            return false;
+        }
+        let (home, own) = (birth >> 48, self::birth(std::process::id()) >> 48);
+        if home != 0 && own != 0 && home != own {
+            return false;
+        }
+        if !exists::process(pid) {
+            return true;
+        }
+        let Some(stat) = Stat::of_process(pid) else {
+            // Its parent may have taken note meanwhile.
+            return !exists::process(pid);
+        };
+        let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;
+        let (then, now) = (birth >> 32 & 0xffff, program(&stat));
+        is_over
+            || (birth != 0 && stat.birth as u32 != birth as u32)
+            || (then != 0 && now != 0 && then != now)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sys::stat::Stat;
+    use std::process::{Child, Command};
+    use std::time::Duration;
+
+    /// A process that has just begun, and what is known of its birth: not the program, which it has changed.
+    fn sleeper() -> (Child, u64) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let stat = Stat::of_process(child.id()).unwrap();
+        (child, stat.birth & u64::from(u32::MAX))
+    }
+
+    /// Its parent takes note at any time during the question, also between its parts.
+    #[test]
+    fn the_dead_stay_dead() {
+        for wait in 0..100 {
+            let (mut child, birth) = sleeper();
+            let pid = child.id();
+            assert!(!is_dead(pid, birth));
+            child.kill().unwrap();
+            let parent = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_micros(wait));
+                child.wait().unwrap()
+            });
+            while !is_dead(pid, birth) {}
+            while !parent.is_finished() {
+                assert!(is_dead(pid, birth), "it was dead before");
+            }
+            parent.join().unwrap();
+            assert!(is_dead(pid, birth));
+        }
+    }
+}

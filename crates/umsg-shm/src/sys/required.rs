@@ -1,0 +1,72 @@
+//! System calls that no queue works without: asked for when a queue is opened, so that a sandbox that refuses one of them is an error
+//! there and no surprise later.
+//!
+//! What each call of the library does if another call is refused stands in `docs/syscalls.md`.
+
+use crate::fault::AttachError;
+use crate::sys::{futex, process, thread};
+use rustix::io::Errno;
+
+/// A call that the kernel or a sandbox refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub call: &'static str,
+    pub errno: Errno,
+}
+
+/// Whether the calling thread can use queues.
+///
+/// # Errors
+/// The first call that is refused.
+pub(crate) fn check() -> Result<(), Refused> {
+    let refused = |call| move |errno| Refused { call, errno };
+    thread::current()
+        .can_be_marked()
+        .map_err(refused("set_robust_list"))?;
+    futex::probe().map_err(refused("futex"))
+}
+
+/// Whether this process can send itself the signal of a notification, with its value.
+///
+/// # Errors
+/// The call that is refused.
+pub fn check_for_signals() -> Result<(), Refused> {
+    let call = "rt_sigqueueinfo";
+    process::can_raise_for_message().map_err(|errno| Refused { call, errno })
+}
+
+/// Whether the ends of a ring can ring, and pass descriptors on. The kernel says that there is no descriptor of this number.
+///
+/// # Errors
+/// The first call that is refused.
+pub fn check_for_rings() -> Result<(), Refused> {
+    const NONE: libc::c_int = -1;
+    if cfg!(miri) {
+        return Ok(());
+    }
+    let refused = |call, result: libc::ssize_t| match (result, crate::sys::errno()) {
+        (-1, libc::EBADF) => Ok(()),
+        (_, errno) => Err(Refused {
+            call,
+            errno: Errno::from_raw_os_error(errno),
+        }),
+    };
+    // SAFETY: no bytes at no address, which nothing reads, and a descriptor that no process has.
+    let sent = unsafe { libc::sendto(NONE, std::ptr::null(), 0, 0, std::ptr::null(), 0) };
+    refused("sendto", sent)?;
+    // SAFETY: a structure of zeroes is one without buffers; the rest as above.
+    let received = unsafe {
+        let mut nothing: libc::msghdr = std::mem::zeroed();
+        libc::recvmsg(NONE, &raw mut nothing, 0)
+    };
+    refused("recvmsg", received)
+}
+
+impl From<Refused> for AttachError {
+    fn from(refused: Refused) -> AttachError {
+        AttachError::CallRefused {
+            call: refused.call,
+            errno: refused.errno,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Removing another user's name from a directory that all users can write to.
+
+use super::mask::Masked;
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Removes a name that a file of `owner` had when the caller looked. It fails with EPERM if the name is that of another user's file by now.
+///
+/// Root may remove any name, so the kernel would not notice that the name leads to another file than it did at the look. With the
+/// file system rights of `owner` (setfsuid(2), of this thread alone) the sticky bit of the directory protects the files of others. The owner of the
+/// directory, and root without CAP_SETUID, remove the name whoever has it.
+pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    match with_rights_of(owner, &unlink) {
+        // The owner may not write to the directory, so it can't have put another file in place.
+        None | Some(Err(Errno::ACCESS)) => unlink(),
+        Some(done) => done,
+    }
+}
+
+/// `None` if this process can't take these rights, or needs not.
+fn with_rights_of<T>(user: u32, work: impl FnOnce() -> T) -> Option<T> {
+    if !geteuid().is_root() || user == 0 {
+        return None;
+    }
+    // A handler would act with these rights, too.
+    let _masked = Masked::all();
+    let before = set(user);
+    // No user has the number -1: nothing changes, and the call answers whose the rights are.
+    let done = (set(u32::MAX) == user).then(work);
+    set(before);
+    done
+}
+
+/// Whose rights it were before.
+fn set(user: u32) -> u32 {
+    // SAFETY: a number; the system call, unlike libc's setuid family, concerns the calling thread alone.
+    unsafe { libc::syscall(libc::SYS_setfsuid, user) as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::path::Path;
+
+    const ONE: u32 = 30_001;
+    const OTHER: u32 = 30_002;
+
+    fn make(path: &Path, owner: u32) {
+        fs::write(path, b"").unwrap();
+        chown(path, Some(owner), None).unwrap();
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no users")]
+    fn root_removes_no_name_that_another_users_file_has_by_now() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let name = dir.path().join("name");
+        let remove = |owner| unlink_of(owner, || rustix::fs::unlink(&name));
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
+        make(&name, OTHER);
+        assert_eq!(remove(ONE), Err(Errno::PERM));
+        assert_eq!(remove(OTHER), Ok(()));
+        assert_eq!(remove(OTHER), Err(Errno::NOENT));
+        make(&name, 0);
+        assert_eq!(remove(ONE), Err(Errno::PERM));
+        assert_eq!(remove(0), Ok(()));
+        // Only root can put another file into this one.
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        make(&name, OTHER);
+        assert_eq!(remove(OTHER), Ok(()));
+        assert_eq!(set(u32::MAX), 0);
+    }
+}

@@ -1,0 +1,403 @@
+//! A stack of the library's own, for calls that need more than a small thread has left.
+//!
+//! POSIX lets a thread have a stack of 16 KiB (PTHREAD_STACK_MIN), and a call of the kernel's takes next to none of it. Paths and
+//! errors take several kilobytes. Calls that are not in a hurry (opening, removing, attaching) therefore run here.
+//!
+//! All signals are masked meanwhile, apart from those that an instruction raises: a handler of the program's may need any amount of stack,
+//! may leave by siglongjmp, or may tell a garbage collector where the thread's stack ends. The thread can't be cancelled either: that
+//! unwinds the stack.
+//!
+//! Work that waits leaves the stack for the wait, by [`away`]: the thread sleeps on its own stack, with the mask that it had before, and
+//! handlers run there as in any other call. The thread stays where it is while it holds a lock or has masked signals itself. It still can't be
+//! cancelled. A handler that leaves a wait by siglongjmp leaves behind what the call has opened, the stack, and disabled cancellation.
+//!
+//! Nothing changes, and `work` runs on the thread's own stack, where no memory can be had, or where the thread is in a handler on an
+//! alternate stack: for the kernel the thread would have left that stack, and the next handler would overwrite the first one's.
+
+use super::map::PAGE;
+use super::mask::{self, Masked};
+use super::thread;
+use super::valgrind::{StackId, deregister_stack, register_stack};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
+
+/// Bytes, with the page below that nothing may touch.
+const LEN: usize = 256 * 1024;
+
+/// Bytes at a stack's end that no call uses, as many as keep the stack aligned. valgrind's number of the stack lies there.
+const LABEL: usize = 16;
+
+/// One stack is kept for the next call. A forked child has it as a copy.
+static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+thread_local! {
+    /// How the thread leaves the stack of ours that it is on. No signal handler of the program's runs meanwhile.
+    static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
+}
+
+/// Does `work` where there is enough stack for it.
+pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
+    if cfg!(miri) || WAY_BACK.get().is_some() || is_on_alternate() {
+        return work();
+    }
+    let _uncancelled = Uncancelled::begin();
+    let masked = Masked::all();
+    match Stack::take() {
+        Some(stack) => stack.run(masked.before(), work),
+        None => work(),
+    }
+}
+
+/// Waits on the thread's own stack, with the signal mask that it had before [`roomy`]. Nothing changes elsewhere, and where a handler must
+/// not run: in a critical section, and where signals are masked for another reason, too.
+pub(crate) fn away<T>(wait: impl FnOnce() -> T) -> T {
+    match WAY_BACK.get() {
+        Some(back) if mask::depth() == 1 && !thread::current().critical.is_open() => {
+            back.take(wait)
+        }
+        _ => wait(),
+    }
+}
+
+/// Sleeps, [`away`].
+pub fn nap(time: Duration) {
+    away(|| std::thread::sleep(time));
+}
+
+/// What a thread on a stack of ours has left.
+#[derive(Clone, Copy)]
+struct WayBack {
+    /// The end of what its own stack holds.
+    home: *mut c_void,
+    mask: u64,
+}
+
+impl WayBack {
+    fn take<T>(self, wait: impl FnOnce() -> T) -> T {
+        // First: a handler that leaves by siglongjmp leaves the thread on its own stack.
+        WAY_BACK.set(None);
+        let job = Job::new(|_| mask::lifted_to(self.mask, wait));
+        // SAFETY: the thread's own stack, which it has left at `home`, aligned to 16 bytes there. All above belongs to frames that wait for
+        // this call.
+        let done = unsafe { job.run_on(self.home) };
+        WAY_BACK.set(Some(self));
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// The thread can't be cancelled until this is dropped.
+struct Uncancelled {
+    before: c_int,
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    /// Not in the libc crate.
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    fn begin() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: a state that there is, and a local to write to.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+        Uncancelled { before }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut disabled = 0;
+        // SAFETY: the state that the thread had, and a local to write to.
+        unsafe { pthread_setcancelstate(self.before, &raw mut disabled) };
+    }
+}
+
+fn is_on_alternate() -> bool {
+    // SAFETY: numbers and a pointer, for which zero is a value.
+    let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills a local; nothing is installed.
+    let done = unsafe { libc::sigaltstack(std::ptr::null(), &raw mut alternate) } == 0;
+    !done || alternate.ss_flags & libc::SS_ONSTACK != 0
+}
+
+/// The lowest byte of a stack that is the caller's alone.
+struct Stack(*mut c_void);
+
+impl Stack {
+    fn take() -> Option<Stack> {
+        // Acquire: whoever put it back is done with it.
+        let spare = SPARE.swap(std::ptr::null_mut(), Ordering::Acquire);
+        match spare.is_null() {
+            true => Stack::map(),
+            false => Some(Stack(spare)),
+        }
+    }
+
+    fn map() -> Option<Stack> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), LEN, access, flags) }.ok()?;
+        let stack = Stack(base);
+        // SAFETY: the first page of what was mapped just now, which nothing uses.
+        unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) }.ok()?;
+        let id = register_stack(base, base.wrapping_byte_add(LEN - 1));
+        // SAFETY: within what was mapped just now, aligned as a page is, and nobody else's.
+        unsafe { stack.label().write(id) };
+        Some(stack)
+    }
+
+    fn label(&self) -> *mut StackId {
+        self.0.wrapping_byte_add(LEN - LABEL).cast()
+    }
+
+    /// Does `work` here; `mask` is that of its waits.
+    fn run<T>(&self, mask: u64, work: impl FnOnce() -> T) -> T {
+        let job = Job::new(|home| {
+            WAY_BACK.set(Some(WayBack { home, mask }));
+            work()
+        });
+        // SAFETY: the stack is mapped, ours alone, and its end is aligned to 16 bytes.
+        let done = unsafe { job.run_on(self.label().cast()) };
+        WAY_BACK.set(None);
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `take`.
+        let kept = SPARE.compare_exchange(
+            std::ptr::null_mut(),
+            self.0,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if kept.is_err() {
+            // SAFETY: written by `map`; nobody uses the stack any more.
+            deregister_stack(unsafe { self.label().read() });
+            // SAFETY: what `map` has mapped.
+            let _ = unsafe { rustix::mm::munmap(self.0, LEN) };
+        }
+    }
+}
+
+/// Work for another stack. It is told the end of what the stack holds that it was called on.
+struct Job<F, T> {
+    work: Option<F>,
+    outcome: Option<Result<T, Box<dyn Any + Send>>>,
+}
+
+impl<T, F: FnOnce(*mut c_void) -> T> Job<F, T> {
+    fn new(work: F) -> Job<F, T> {
+        Job {
+            work: Some(work),
+            outcome: None,
+        }
+    }
+
+    /// # Safety
+    /// `end` is the end of a stack that nothing else uses below it meanwhile, aligned to 16 bytes.
+    unsafe fn run_on(mut self, end: *mut c_void) -> std::thread::Result<T> {
+        // SAFETY: the stack by this function's contract; `perform` is given the job of its types, which outlives the call, and does not
+        // unwind.
+        unsafe { switch((&raw mut self).cast(), end, perform::<F, T>) };
+        self.outcome.expect("the job was done")
+    }
+}
+
+/// # Safety
+/// `job` is a `Job<F, T>`, which nothing else uses meanwhile.
+unsafe extern "C" fn perform<F: FnOnce(*mut c_void) -> T, T>(job: *mut c_void, from: *mut c_void) {
+    // SAFETY: by this function's contract.
+    let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+    if let Some(work) = job.work.take() {
+        job.outcome = Some(catch_unwind(AssertUnwindSafe(|| work(from))));
+    }
+}
+
+/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and comes back to this one.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn switch(
+    job: *mut c_void,
+    end: *mut c_void,
+    perform: unsafe extern "C" fn(*mut c_void, *mut c_void),
+) {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rsi",
+        "mov rsi, rbp",
+        "call rdx",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and comes back to this one.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn switch(
+    job: *mut c_void,
+    end: *mut c_void,
+    perform: unsafe extern "C" fn(*mut c_void, *mut c_void),
+) {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, -16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        "mov sp, x1",
+        "mov x1, x29",
+        "blr x2",
+        "mov sp, x29",
+        ".cfi_def_cfa_register sp",
+        "ldp x29, x30, [sp], 16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// As above, on the same stack: of other processors nothing is known.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe extern "C" fn switch(
+    job: *mut c_void,
+    _end: *mut c_void,
+    perform: unsafe extern "C" fn(*mut c_void, *mut c_void),
+) {
+    // SAFETY: by this function's contract.
+    unsafe { perform(job, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The address of something on the stack.
+    #[inline(never)]
+    fn here() -> usize {
+        let local = std::hint::black_box(0_u8);
+        std::ptr::from_ref(&local).addr()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no assembly")]
+    fn work_runs_on_another_stack_and_its_answer_comes_back() {
+        let own = here();
+        let (there, within) = roomy(|| (here(), roomy(here)));
+        assert!(there.abs_diff(own) > LEN / 2 && there.abs_diff(within) < LEN);
+        assert!(here().abs_diff(own) < LEN / 2);
+        let text = roomy(|| (0..100).map(|n| n.to_string()).collect::<String>());
+        assert_eq!(text.len(), 190);
+    }
+
+    #[test]
+    fn a_panic_goes_on_where_the_work_was_wanted() {
+        let panic = std::panic::catch_unwind(|| roomy(|| panic!("of the work")));
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"of the work"));
+        assert!(WAY_BACK.get().is_none());
+    }
+
+    /// Where the last handler ran, 0 if none did.
+    static HANDLED_AT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+    extern "C" fn note_where(_: c_int) {
+        HANDLED_AT.store(here(), Ordering::Relaxed);
+    }
+
+    fn is_handled() -> bool {
+        HANDLED_AT.load(Ordering::Relaxed) != 0
+    }
+
+    /// Has a handler run in this thread as soon as it can: `signal` is sent at once.
+    fn interrupt() {
+        let handler = note_where as extern "C" fn(c_int);
+        HANDLED_AT.store(0, Ordering::Relaxed);
+        // SAFETY: the handler stores a number; the signal has no other use here, and goes to this thread.
+        unsafe {
+            libc::signal(libc::SIGWINCH, handler as libc::sighandler_t);
+            libc::pthread_kill(libc::pthread_self(), libc::SIGWINCH);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no signals")]
+    fn a_handler_runs_on_the_threads_own_stack_while_work_waits() {
+        let word = std::sync::atomic::AtomicU32::new(0);
+        let own = here();
+        let waits: [&dyn Fn(); 2] = [&|| nap(Duration::from_millis(1)), &|| {
+            let soon = crate::sys::clock::Deadline::after(Duration::from_millis(1));
+            crate::sys::futex::wait(&word, 0, soon);
+        }];
+        for wait in waits {
+            roomy(|| {
+                interrupt();
+                assert!(!is_handled(), "no handler runs on this stack");
+                {
+                    let _masked = Masked::all();
+                    wait();
+                    assert!(!is_handled(), "the work has masked it, too");
+                }
+                let me = thread::current();
+                me.critical.enter();
+                wait();
+                assert!(!is_handled(), "the work is in a critical section");
+                me.critical.leave();
+                wait();
+                assert!(is_handled());
+                assert!(HANDLED_AT.load(Ordering::Relaxed).abs_diff(own) < LEN / 2);
+                assert!(here().abs_diff(own) > LEN / 2, "back on the other stack");
+                interrupt();
+                assert!(!is_handled(), "masked again");
+            });
+            assert!(is_handled());
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_wait_goes_on_in_the_work() {
+        let outcome = roomy(|| {
+            let waited = std::panic::catch_unwind(|| away(|| panic!("of the wait")));
+            (waited.is_err(), mask::depth(), away(|| roomy(|| 7)))
+        });
+        let depth = if cfg!(miri) { 0 } else { 1 };
+        assert_eq!(outcome, (true, depth, 7));
+        assert!(WAY_BACK.get().is_none() && mask::depth() == 0);
+    }
+
+    #[test]
+    fn threads_at_once_have_a_stack_each() {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for round in 0..200_u32 {
+                        let numbers = roomy(|| std::hint::black_box([round; 1000]));
+                        assert!(numbers.iter().all(|&number| number == round));
+                    }
+                });
+            }
+        });
+    }
+}

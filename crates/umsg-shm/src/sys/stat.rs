@@ -1,0 +1,126 @@
+//! What /proc says of a thread or a process: proc_pid_stat(5).
+
+use super::stack::roomy;
+use rustix::fs::{Mode, OFlags};
+use std::ffi::CStr;
+use std::io::Write;
+
+/// Source: linux/sched.h.
+const PF_EXITING: u64 = 4;
+
+/// Some fields of a stat file.
+pub struct Stat {
+    /// Field 3: `Z` and `X` are dead, or for a process: its first thread is.
+    pub state: u8,
+    /// Of field 9: it has begun to end, and runs no code of its program any more.
+    pub(crate) exiting: bool,
+    /// Field 20: threads of the process that are not dead, the first one always counted.
+    pub(crate) threads: u64,
+    /// Field 22: when it began, in clock ticks since boot.
+    pub(crate) birth: u64,
+    /// Field 28: where the stack begins; 0 for who may not know.
+    pub(crate) stack: u64,
+}
+
+impl Stat {
+    /// That of a thread. None if /proc does not say.
+    pub fn of_thread(pid: u32, tid: u32) -> Option<Stat> {
+        read(format_args!("/proc/{pid}/task/{tid}/stat\0"))
+    }
+
+    /// That of a process. None if /proc does not say.
+    pub fn of_process(pid: u32) -> Option<Stat> {
+        read(format_args!("/proc/{pid}/stat\0"))
+    }
+
+    /// The real user of a process. None if /proc does not say.
+    pub(crate) fn real_user(pid: u32) -> Option<u32> {
+        let mut text = [0_u8; 1024];
+        let text = contents(format_args!("/proc/{pid}/status\0"), &mut text)?;
+        let line = text
+            .split(|&byte| byte == b'\n')
+            .find_map(|line| line.strip_prefix(b"Uid:"))?;
+        let first = line
+            .split(u8::is_ascii_whitespace)
+            .find(|field| !field.is_empty())?;
+        std::str::from_utf8(first).ok()?.parse().ok()
+    }
+
+    /// The effective user of a process, without a descriptor. None if /proc does not say.
+    pub(crate) fn effective_user(pid: u32) -> Option<u32> {
+        let mut bytes = [0_u8; 64];
+        let path = path_in(&mut bytes, format_args!("/proc/{pid}\0"))?;
+        Some(rustix::fs::stat(path).ok()?.st_uid)
+    }
+}
+
+/// On a stack with room for the text: receives look at holders, deep within a call.
+fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
+    roomy(|| {
+        let mut text = [0_u8; 1024];
+        parse(contents(path, &mut text)?)
+    })
+}
+
+/// The beginning of a file. Allocates nothing: it may run in a signal handler.
+fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
+    if cfg!(miri) {
+        return None;
+    }
+    let mut bytes = [0_u8; 64];
+    let path = path_in(&mut bytes, path)?;
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let len = rustix::io::read(&file, &mut *text).ok()?;
+    Some(&text[..len])
+}
+
+fn path_in<'a>(bytes: &'a mut [u8], path: std::fmt::Arguments<'_>) -> Option<&'a CStr> {
+    (&mut *bytes).write_fmt(path).ok()?;
+    CStr::from_bytes_until_nul(bytes).ok()
+}
+
+/// Field 2, the command, may contain anything, but ends with the last closing parenthesis.
+fn parse(text: &[u8]) -> Option<Stat> {
+    let command_end = text.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = text[command_end + 1..]
+        .split(|byte| byte.is_ascii_whitespace())
+        .filter(|field| !field.is_empty());
+    let mut number = |skip: usize| std::str::from_utf8(fields.nth(skip)?).ok()?.parse().ok();
+    // The first field behind the command is the third.
+    let state = *text[command_end + 1..]
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())?;
+    Some(Stat {
+        state,
+        exiting: number(9 - 3)? & PF_EXITING != 0,
+        threads: number(20 - 9 - 1)?,
+        birth: number(22 - 20 - 1)?,
+        stack: number(28 - 22 - 1).unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_may_contain_anything() {
+        let text =
+            b"7 (a) Z 1 (b)) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99887 100 200 300 1 2 140721";
+        let stat = parse(text).unwrap();
+        assert_eq!((stat.state, stat.threads), (b'S', 3));
+        assert_eq!((stat.birth, stat.stack), (99887, 140_721));
+    }
+
+    #[test]
+    fn this_process_runs() {
+        let stat = Stat::of_process(std::process::id()).unwrap();
+        assert!(stat.threads >= 1 && stat.birth > 0 && stat.stack > 0);
+        assert!(Stat::of_process(u32::MAX).is_none());
+        let own = rustix::process::getuid().as_raw();
+        assert_eq!(Stat::real_user(std::process::id()), Some(own));
+        let effective = rustix::process::geteuid().as_raw();
+        assert_eq!(Stat::effective_user(std::process::id()), Some(effective));
+        assert_eq!(Stat::effective_user(u32::MAX), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! Several messages in one call.
+
+use super::receive::Taken;
+use super::wait::{Call, Choice, Enlisted};
+use super::{Engine, Refused};
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::wakes::Wakes;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::scratch::Scratch;
+use crate::sysv_engine::order::Want;
+use crate::waiters::List;
+use crate::waiters::NO_SLOT;
+
+/// Messages that are sent together.
+pub trait Batch {
+    fn count(&self) -> usize;
+    /// Type and bytes of one.
+    fn at(&self, index: usize) -> (i64, &[u8]);
+
+    /// Bytes of all.
+    fn bytes(&self) -> u64 {
+        (0..self.count()).fold(0, |all: u64, index| {
+            all.saturating_add(self.at(index).1.len() as u64)
+        })
+    }
+}
+
+/// Where the messages of a batch go.
+pub trait Sink {
+    /// Room for the next message, which has so many bytes. None: leave it, and stop.
+    fn place(&mut self, len: usize) -> Option<&mut [u8]>;
+    /// Notes what was put there.
+    fn taken(&mut self, taken: Taken);
+}
+
+impl Engine {
+    /// Sends all of a batch or nothing; waits until all have room, or for the call's deadline.
+    pub fn send_batch(&self, call: &Call<'_>, batch: &impl Batch) -> Result<(), Refused> {
+        let (messages, bytes) = (batch.count() as u64, batch.bytes());
+        if messages == 0 {
+            return Ok(());
+        }
+        let attempt = |wakes: &mut Wakes| self.send_batch_locked(call, batch, bytes, wakes);
+        match self.with_lock(call.me, call.deadline, attempt) {
+            Err(Refused::NotNow) => {}
+            other => return other.map_err(|refused| refused.by(call.deadline)),
+        }
+        if call.deadline.has_passed() {
+            return Err(Refused::NotNow.by(call.deadline));
+        }
+        let choice = Choice::Room {
+            slot: NO_SLOT,
+            messages: u32::try_from(messages).unwrap_or(u32::MAX),
+            bytes,
+        };
+        self.wait(call, List::Senders, |wakes| {
+            match self.send_batch_locked(call, batch, bytes, wakes) {
+                Err(Refused::NotNow) => Ok(match self.take_seat(call, choice)? {
+                    Some(seated) => Enlisted::Waiting(seated),
+                    None => Enlisted::NoSeat,
+                }),
+                other => other.map(Enlisted::Done),
+            }
+        })
+    }
+
+    fn send_batch_locked(
+        &self,
+        call: &Call<'_>,
+        batch: &impl Batch,
+        bytes: u64,
+        wakes: &mut Wakes,
+    ) -> Result<(), Refused> {
+        self.check_rights(call.rights)?;
+        let messages = batch.count() as u64;
+        if !self.has_room(messages, bytes) && !self.finds_room(messages, bytes, wakes)? {
+            return Err(Refused::NotNow);
+        }
+        let types = (0..batch.count()).map(|index| batch.at(index).0);
+        self.order().provide_all(types)?;
+        let mut slots = Scratch::<u32>::new(batch.count())?;
+        let now = clock::realtime_coarse();
+        if let Err((filled, trouble)) = self.fill_batch(call, batch, now, &mut slots) {
+            for &slot in &slots[..filled] {
+                self.release(slot)?;
+            }
+            return Err(trouble.into());
+        }
+        self.foretell_doorbell(messages as i64, -(bytes as i64));
+        let first = self.fixed().hub.sequence.get().wrapping_add(1);
+        // One store sends them all.
+        self.fixed()
+            .hub
+            .sequence
+            .set(first.wrapping_add(messages - 1));
+        crash_point!(MSG_BATCH_SENT);
+        for (index, &slot) in slots.iter().enumerate() {
+            let (mtype, bytes) = batch.at(index);
+            self.route(
+                slot,
+                mtype,
+                first.wrapping_add(index as u64),
+                bytes.len(),
+                wakes,
+            )?;
+        }
+        self.note_send(call.me.pid(), now);
+        Ok(())
+    }
+
+    /// Fills a slot for each message and gives it its number, beyond those that count. After an error: how many were filled.
+    fn fill_batch(
+        &self,
+        call: &Call<'_>,
+        batch: &impl Batch,
+        now: u64,
+        slots: &mut [u32],
+    ) -> Result<(), (usize, Trouble)> {
+        for (index, place) in slots.iter_mut().enumerate() {
+            let (mtype, message) = batch.at(index);
+            let fill = || {
+                let (slot, _) = self.fill(call.me, mtype, message, now)?;
+                self.number(slot, index as u64 + 1)?;
+                Ok(slot)
+            };
+            *place = fill().map_err(|trouble| (index, trouble))?;
+            crash_point!(MSG_BATCH_FILLED);
+        }
+        Ok(())
+    }
+
+    /// Receives up to `most` messages that are wanted, as many as there are; waits for the first until the call's deadline.
+    pub fn receive_batch(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        most: usize,
+        sink: &mut impl Sink,
+    ) -> Result<usize, Refused> {
+        if most == 0 {
+            return Ok(0);
+        }
+        match self.with_lock(call.me, call.deadline, |wakes| {
+            self.receive_batch_locked(call, want, most, sink, wakes)
+        }) {
+            Err(Refused::NotNow) => {}
+            other => return other.map_err(|refused| refused.by(call.deadline)),
+        }
+        if call.deadline.has_passed() {
+            return Err(Refused::NotNow.by(call.deadline));
+        }
+        let Some(buffer) = sink.place(self.segment().layout().msgmax) else {
+            return Err(Refused::TooSmall {
+                len: self.segment().layout().msgmax,
+            });
+        };
+        let first = self.receive(call, want, buffer, false)?;
+        sink.taken(first);
+        let more = self.with_lock(call.me, Deadline::Passed, |wakes| {
+            self.receive_batch_locked(call, want, most - 1, sink, wakes)
+        });
+        // What was received is the caller's, whatever comes then.
+        Ok(1 + more.unwrap_or(0))
+    }
+
+    fn receive_batch_locked(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        most: usize,
+        sink: &mut impl Sink,
+        wakes: &mut Wakes,
+    ) -> Result<usize, Refused> {
+        self.check_rights(call.rights)?;
+        let mut count = 0;
+        while count < most {
+            let found = match self.find(want, wakes) {
+                Ok(found) => found,
+                Err(Refused::NotNow) if count != 0 => break,
+                Err(refused) => return Err(refused),
+            };
+            let mtype = found.mtype();
+            let Some(buffer) = sink.place(found.len) else {
+                if count == 0 {
+                    return Err(Refused::TooSmall { len: found.len });
+                }
+                break;
+            };
+            let len = self.segment().copy_out(found.cell, found.len, buffer)?;
+            self.foretell_doorbell(-1, found.len as i64);
+            self.remove_and_free(found)?;
+            sink.taken(Taken { len, mtype });
+            count += 1;
+        }
+        if count != 0 {
+            self.note_receive(call.me.pid());
+            self.admit_if_any(wakes);
+        }
+        Ok(count)
+    }
+
+    /// Whether a batch could ever be sent, were the queue empty.
+    pub fn can_hold(&self, messages: u64, bytes: u64) -> bool {
+        // Relaxed: as of a moment ago.
+        let qbytes = self.fixed().hub.capacity.load(Ordering::Relaxed);
+        messages <= qbytes && bytes <= qbytes
+    }
+}

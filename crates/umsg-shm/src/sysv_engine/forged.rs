@@ -1,0 +1,197 @@
+//! What a peer may write in a segment ends every call that has a deadline, and has none of them ask for memory without end.
+
+use super::Refused;
+use super::segment::REMOVED;
+use super::tests::{call, engine, now};
+use crate::fault::Trouble;
+use crate::leases::Holds;
+use crate::lock::{LENT, OWNER_DIED, WAITERS};
+use crate::repair::salvage::Salvage as _;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread;
+use crate::sysv_engine::order::{Shelf, Want};
+use crate::waiters::List;
+use std::time::Duration;
+
+/// A thread that lives as long as anybody: what a hostile peer writes for a waiter.
+const SOMEBODY: u32 = 1;
+
+#[test]
+fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
+    let engine = engine(1000);
+    let received = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let soon = call(Deadline::after(Duration::from_millis(300)));
+            engine.receive(&soon, Want::Any, &mut [0; 8192], false)
+        });
+        while engine.waiters().len(List::Receivers) == 0 {
+            std::thread::yield_now();
+        }
+        let (_, node) = engine.waiters().first(List::Receivers).unwrap().unwrap();
+        node.word.store(SOMEBODY, Ordering::Relaxed);
+        waiting.join().unwrap()
+    });
+    assert_eq!(received.err(), Some(Refused::TimedOut));
+}
+
+#[test]
+fn messages_that_follow_one_another_in_a_circle_are_damage() {
+    let engine = engine(1000);
+    for _ in 0..3 {
+        engine.send(&now(), 1, b"message").unwrap();
+    }
+    assert_eq!(engine.messages(&now(), 0, 9, 99).unwrap().len(), 3);
+    // The last one's next is the first.
+    engine.segment().place(2).unwrap().next.set(1);
+    let damaged = Refused::Trouble(Trouble::Damaged);
+    let found = engine.messages(&now(), 0, usize::MAX, 0);
+    assert_eq!(found.err(), Some(damaged));
+}
+
+#[test]
+fn all_types_can_be_asked_for_whatever_their_number() {
+    let engine = engine(1000);
+    engine.send(&now(), 7, b"message").unwrap();
+    let hub = &engine.segment().fixed().hub;
+    hub.messages.store(u32::MAX, Ordering::Relaxed);
+    let types = engine.types(thread::current(), usize::MAX);
+    assert_eq!(types.unwrap(), [(7, 1)]);
+}
+
+#[test]
+fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
+    for word in [LENT, LENT | WAITERS, u32::MAX, 1 << 22] {
+        let engine = engine(1000);
+        engine.send(&now(), 1, b"kept").unwrap();
+        let lock = &engine.segment().fixed().hub.lock;
+        lock.forge(word);
+        engine.send(&now(), 2, b"sent").unwrap();
+        assert_eq!(lock.word(), 0, "{word:#x}");
+        lock.forge(word);
+        let me = thread::current();
+        assert_eq!(engine.counts(me).unwrap().messages, 2, "{word:#x}");
+        lock.forge(word);
+        let removed: Result<Result<(), ()>, _> = engine.remove(me, |_| Ok(()));
+        assert!(matches!(removed, Ok(Ok(()))), "{word:#x}: {removed:?}");
+    }
+}
+
+#[test]
+fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
+    let engine = engine(1000);
+    let lock = &engine.segment().fixed().hub.lock;
+    std::thread::scope(|scope| {
+        let seated = scope.spawn(|| {
+            let ever = call(Deadline::Never);
+            engine.receive(&ever, Want::Any, &mut [0; 8], false)
+        });
+        // Not before it has let go of the lock, which would free it.
+        while engine.waiters().len(List::Receivers) == 0 || lock.word() != 0 {
+            std::thread::yield_now();
+        }
+        lock.forge(SOMEBODY);
+        let outside = scope.spawn(|| engine.send(&call(Deadline::Never), 1, b"message"));
+        while lock.word() & WAITERS == 0 {
+            std::thread::yield_now();
+        }
+        let refused = engine.remove_unlocked(|_| Err(()));
+        assert_eq!((refused, lock.word() & !WAITERS), (Ok(Err(())), SOMEBODY));
+        let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
+        assert_eq!(removed, Ok(Ok(())));
+        assert_eq!(seated.join().unwrap().err(), Some(Refused::Removed));
+        assert_eq!(outside.join().unwrap(), Err(Refused::Removed));
+    });
+    let again = engine.remove_unlocked(|_| Ok::<(), ()>(()));
+    assert_eq!(again, Err(Refused::Removed));
+}
+
+#[test]
+fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
+    let engine = engine(1000);
+    let me = thread::current();
+    let removed = engine.with_lock(me, Deadline::Passed, |_| {
+        // As another process does while this one is stopped here.
+        Ok(engine.remove_unlocked(|_| Ok::<(), ()>(())))
+    });
+    assert_eq!(removed, Ok(Ok(Ok(()))));
+    assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
+    assert_eq!(engine.segment().fixed().hub.lock.word() & !WAITERS, 0);
+}
+
+#[test]
+fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_file_says() {
+    let engine = engine(1000);
+    let fixed = engine.segment().fixed();
+    fixed.hub.lock.forge(SOMEBODY);
+    let end = Deadline::after(Duration::from_secs(20));
+    let soon = || call(end);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| engine.send(&soon(), 1, b"message"));
+        while fixed.hub.lock.word() & WAITERS == 0 {
+            std::thread::yield_now();
+        }
+        // As who can't map the queue does, through the file.
+        fixed.rights.state.store(REMOVED, Ordering::Relaxed);
+        assert_eq!(waiting.join().unwrap(), Err(Refused::Removed));
+    });
+    // And whoever comes later.
+    assert_eq!(engine.send(&soon(), 1, b"message"), Err(Refused::Removed));
+    assert!(!end.has_passed(), "they waited for the lock");
+    assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
+}
+
+#[test]
+fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_owner() {
+    let engine = engine(1000);
+    engine.send(&now(), 1, b"message").unwrap();
+    // What a salvage would end.
+    let cell = engine.segment().cell(0).unwrap();
+    cell.mtype.set(0);
+    let lock = &engine.segment().fixed().hub.lock;
+    lock.forge(SOMEBODY);
+    let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
+    assert_eq!(removed, Ok(Ok(())));
+    let nothing = "nothing is to be changed";
+    let salvaged = engine.salvage(
+        thread::current(),
+        Deadline::Passed,
+        || panic!("{nothing}"),
+        |_| panic!("{nothing}"),
+    );
+    assert_eq!(salvaged, Err(Trouble::Busy));
+    assert!(cell.is_queued() && !engine.damage().is_noted());
+    assert_eq!(lock.word() & !WAITERS, 0);
+}
+
+#[test]
+fn whether_a_queue_was_removed_is_not_told_by_what_was_scribbled_there() {
+    let engine = engine(1000);
+    let state = &engine.segment().fixed().rights.state;
+    for scribbled in [0, 3, u32::MAX] {
+        state.store(scribbled, Ordering::Relaxed);
+        let damaged = Err(Refused::Trouble(Trouble::Damaged));
+        assert_eq!(engine.send(&now(), 1, b"message"), damaged);
+        assert!(!engine.is_removed());
+    }
+}
+
+#[test]
+fn a_repair_looks_at_no_more_slots_than_were_ever_filled_whatever_their_number_says() {
+    let engine = engine(1 << 20);
+    for n in 0..6000 {
+        engine.send(&now(), n % 7 + 1, b"message").unwrap();
+    }
+    let (fixed, me) = (engine.segment().fixed(), thread::current());
+    let used = fixed.hub.used.get();
+    for forged in [used, 1 << 20] {
+        fixed.hub.used.set(forged);
+        fixed.hub.usable.set(fixed.hub.usable.get().max(forged));
+        fixed.holding.used.set(forged);
+        fixed.hub.lock.forge(OWNER_DIED);
+        assert_eq!(engine.counts(me).unwrap().messages, 6000);
+        assert_eq!(fixed.hub.used.get(), used);
+        assert!(Holds::of(engine.segment()).all().count() < 5000);
+    }
+    engine.send(&now(), 1, b"message").unwrap();
+}

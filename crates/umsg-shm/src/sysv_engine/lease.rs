@@ -1,0 +1,275 @@
+//! Leases: receiving a message in place. The states stand in [`crate::leases`].
+//!
+//! A leased message keeps its slot and its number: acknowledging frees the slot, returning puts the message back where its
+//! number puts it, and so does its holder's death or the end of a time limit. It takes room in the queue, and is not queued.
+
+use super::receive::{Found, Receipt};
+use super::wait::{Call, Seated};
+use super::{Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::leases::Hold;
+use crate::leases::{self, Claim, Holders, Holds, State};
+use crate::lock::wakes::Wakes;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::liveness;
+use crate::sys::process;
+use crate::sys::thread::Thread;
+use crate::sysv_engine::order::Want;
+use crate::waiters;
+
+/// How far the coarse clock, by which leases end, is behind at most where it ticks 250 times a second, in nanoseconds.
+const TICK: u64 = 4_000_000;
+
+/// So many times what a look at the holders cost passes before the next.
+const PAUSE: u64 = 16;
+
+/// A message that this process holds, and the proof of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Grip {
+    pub index: u32,
+    pub ticket: u64,
+    pub slot: u32,
+    pub len: usize,
+    pub mtype: i64,
+    /// Deliveries, this one included.
+    pub deliveries: u32,
+    /// Process id of the sender, and when it sent: nanoseconds since 1970.
+    pub pid: u32,
+    pub sent_at: u64,
+}
+
+/// Leaves the message where it is.
+struct Lease;
+
+impl Receipt for Lease {
+    type Outcome = Grip;
+
+    fn longest(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn take(
+        &mut self,
+        engine: &Engine,
+        call: &Call<'_>,
+        found: Found<'_>,
+    ) -> Result<Grip, Refused> {
+        let grip = engine.keep(call.me, found)?;
+        engine.order().remove(found.slot)?;
+        engine.count(-1, -(found.len as i64));
+        engine.note_receive(call.me.pid());
+        Ok(grip)
+    }
+
+    /// Records belong to the lock.
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        call: &Call<'_>,
+        me: Seated<'_>,
+        found: Found<'_>,
+    ) -> Result<Option<Grip>, Refused> {
+        call.unname();
+        // In vain if an owner is stopped: the offer goes back.
+        engine.with_lock(call.me, call.deadline, |_| {
+            if waiters::state(me.node()) != waiters::State::Settled {
+                return Ok(None);
+            }
+            let grip = engine.keep(call.me, found)?;
+            engine.waiters().remove(me.node())?;
+            waiters::give_up(me.node());
+            Ok(Some(grip))
+        })
+    }
+}
+
+impl Engine {
+    /// Leases the first message that is wanted; waits for one until the call's deadline.
+    pub fn lease(&self, call: &Call<'_>, want: Want) -> Result<Grip, Refused> {
+        liveness::register(self.segment());
+        self.take_or_wait(call, want, &mut Lease)
+    }
+
+    /// The step that makes a message the caller's, whatever else still says that it is queued.
+    fn keep(&self, me: &Thread, found: Found<'_>) -> Result<Grip, Trouble> {
+        let deliveries = found.cell.returns().saturating_add(1);
+        let (index, hold) = Holds::of(self.segment()).claim(&Claim {
+            slot: found.slot,
+            pid: me.pid(),
+            birth: liveness::birth(self.segment(), || process::birth(me.pid())),
+            deliveries,
+        })?;
+        leases::set(hold, State::Leased);
+        crash_point!(MSG_LEASED);
+        self.count_held(1, found.len as i64);
+        Ok(Grip {
+            index,
+            ticket: hold.ticket.get(),
+            slot: found.slot,
+            len: found.len,
+            mtype: found.mtype(),
+            deliveries,
+            pid: found.cell.pid.get(),
+            sent_at: found.cell.sent_at.get(),
+        })
+    }
+
+    /// Counts a message that is held from now on, or (-1) no more.
+    fn count_held(&self, messages: i64, bytes: i64) {
+        let hub = &self.fixed().hub;
+        // Relaxed: under the lock; read elsewhere as a hint.
+        let (held, held_bytes) = (
+            hub.held.load(Ordering::Relaxed),
+            hub.held_bytes.load(Ordering::Relaxed),
+        );
+        hub.held
+            .store(held.wrapping_add_signed(messages), Ordering::Relaxed);
+        hub.held_bytes
+            .store(held_bytes.wrapping_add_signed(bytes), Ordering::Relaxed);
+    }
+
+    /// Ends a lease, and with it the message. False if the lease has ended already: its time was up, or it is another's.
+    pub fn acknowledge(&self, me: &Thread, grip: &Grip) -> Result<bool, Refused> {
+        self.end_lease(me, grip, |hold, wakes| {
+            let slot = hold.slot.get();
+            let len = self.len_of(self.segment().cell(slot)?)?;
+            self.foretell_doorbell(0, len as i64);
+            // First the message, then the record: a lease of nothing is none.
+            self.segment().cell(slot)?.end();
+            crash_point!(MSG_ACKNOWLEDGED);
+            Holds::of(self.segment()).release(grip.index, hold)?;
+            self.count_held(-1, -(len as i64));
+            self.push_free(slot)?;
+            self.admit_if_any(wakes);
+            Ok(())
+        })
+    }
+
+    /// Ends a lease; the message is in the queue again. False as for [`acknowledge`](Self::acknowledge).
+    pub fn give_back(&self, me: &Thread, grip: &Grip) -> Result<bool, Refused> {
+        self.end_lease(me, grip, |hold, wakes| {
+            self.return_lease(grip.index, hold, wakes)
+        })
+    }
+
+    /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
+    /// False if the lease has ended.
+    pub fn limit(&self, me: &Thread, grip: &Grip, until: u64) -> Result<bool, Refused> {
+        self.end_lease(me, grip, |hold, _| {
+            hold.until.set(until);
+            let due = &self.fixed().holding.due;
+            // Relaxed: when to look, not what is found.
+            let earliest = due.load(Ordering::Relaxed);
+            if until != 0 && (earliest == 0 || until < earliest) {
+                due.store(until, Ordering::Relaxed);
+            }
+            Ok(())
+        })
+    }
+
+    /// Has a lease end as if its time were up, without the lock: it is the calling thread's own, which a handler has
+    /// interrupted, or nobody's.
+    #[cfg(not(loom))]
+    pub fn expire(&self, grip: &Grip) {
+        let holds = Holds::of(self.segment());
+        if let Ok(Some(hold)) = holds.find(grip.index, grip.ticket, State::Leased) {
+            hold.until.set(1);
+            // Relaxed: when to look, not what is found.
+            self.fixed().holding.due.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Where a leased message lies.
+    #[cfg(not(loom))]
+    pub fn place(&self, grip: &Grip) -> Result<*mut u8, Trouble> {
+        let cell = self.segment().cell(grip.slot)?;
+        self.segment().payload(cell, grip.len)
+    }
+
+    /// Does something with the record of a lease that has not ended. A lease outlives the removal of its queue.
+    fn end_lease(
+        &self,
+        me: &Thread,
+        grip: &Grip,
+        work: impl FnOnce(&Hold, &mut Wakes) -> Result<(), Trouble>,
+    ) -> Result<bool, Refused> {
+        self.with_lock(me, Deadline::Never, |wakes| {
+            let holds = Holds::of(self.segment());
+            match holds.find(grip.index, grip.ticket, State::Leased)? {
+                Some(hold) => work(hold, wakes).map(|()| true).map_err(Refused::from),
+                None => Ok(false),
+            }
+        })
+    }
+
+    fn return_lease(&self, index: u32, hold: &Hold, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let slot = hold.slot.get();
+        let cell = self.segment().cell(slot)?;
+        let len = self.len_of(cell)?;
+        self.provide_for(slot)?;
+        self.foretell_doorbell(1, 0);
+        cell.set_returns(hold.deliveries.get(), true);
+        crash_point!(MSG_RETURNED);
+        Holds::of(self.segment()).release(index, hold)?;
+        self.count_held(-1, -(len as i64));
+        self.fixed().counters.count(Event::Returned);
+        self.return_to_queue(slot, wakes)
+    }
+
+    /// Whether anything is leased.
+    #[inline(always)]
+    pub(super) fn holds_any(&self) -> bool {
+        // Relaxed: under the lock.
+        self.fixed().hub.held.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes back what the dead held and leases whose time is up, if a look is due. True if it looked.
+    #[cold]
+    pub(super) fn reclaim_if_due(&self, wakes: &mut Wakes) -> Result<bool, Trouble> {
+        let holding = &self.fixed().holding;
+        // Relaxed: under the lock.
+        let due = holding.due.load(Ordering::Relaxed);
+        let now = clock::monotonic_coarse();
+        let is_due = (due != 0 && due <= now) || holding.look_after.load(Ordering::Relaxed) < now;
+        if !self.holds_any() || !is_due {
+            return Ok(false);
+        }
+        self.reclaim(now, wakes)?;
+        Ok(true)
+    }
+
+    pub(super) fn reclaim(&self, now: u64, wakes: &mut Wakes) -> Result<(), Trouble> {
+        let holding = &self.fixed().holding;
+        let mut due = u64::MAX;
+        let mut holders = Holders::default();
+        for record in Holds::of(self.segment()).iter() {
+            let (index, hold) = record?;
+            let until = hold.until.get();
+            if State::of(hold) != State::Leased {
+                continue;
+            }
+            if holders.is_orphan(self.segment(), hold) || (until != 0 && until <= now) {
+                self.return_lease(index, hold, wakes)?;
+            } else if until != 0 {
+                due = due.min(until);
+            }
+        }
+        // Relaxed: when to look again.
+        let due = if due == u64::MAX { 0 } else { due };
+        holding.due.store(due, Ordering::Relaxed);
+        let look_after = now.saturating_add(PAUSE * holders.cost());
+        holding.look_after.store(look_after, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Nanoseconds until the first lease ends by itself.
+    pub(super) fn until_a_lease_ends(&self) -> u64 {
+        match self.fixed().holding.due.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            due => due.saturating_sub(clock::monotonic()).saturating_add(TICK),
+        }
+    }
+}

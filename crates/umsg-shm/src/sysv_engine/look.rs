@@ -1,0 +1,154 @@
+//! Looking at a queue without taking anything.
+
+use super::receive::Taken;
+use super::wait::Call;
+use super::{Engine, Refused};
+use crate::fault::Trouble;
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use crate::waiters::List;
+
+/// A message as it lies in the queue.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub mtype: i64,
+    pub len: usize,
+    /// Process id of the sender, and when it sent: nanoseconds since 1970.
+    pub pid: u32,
+    pub sent_at: u64,
+    /// How often it was leased and came back.
+    pub returns: u32,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What a queue holds, and who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    pub messages: u64,
+    pub bytes: u64,
+    pub qbytes: u64,
+    pub leased: u64,
+    pub leased_bytes: u64,
+    pub receivers: u32,
+    pub senders: u32,
+    /// Seconds since 1970; 0 for never.
+    pub sent_at: u64,
+    pub received_at: u64,
+    pub sender: u32,
+    pub receiver: u32,
+}
+
+impl Engine {
+    /// Copies the `n`th message in order of arrival, 0 being the oldest, and leaves it there (MSG_COPY). [`Refused::NotNow`] if
+    /// there are not so many.
+    pub fn copy(&self, call: &Call<'_>, n: u32, buffer: &mut [u8]) -> Result<Taken, Refused> {
+        self.with_lock(call.me, call.deadline, |_| {
+            self.check_rights(call.rights)?;
+            let Some(slot) = self.order().nth(n)? else {
+                return Err(Refused::NotNow);
+            };
+            let found = self.found(slot)?;
+            if found.len > buffer.len() {
+                return Err(Refused::TooSmall { len: found.len });
+            }
+            let len = self.segment().copy_out(found.cell, found.len, buffer)?;
+            Ok(Taken {
+                len,
+                mtype: found.mtype(),
+            })
+        })
+    }
+
+    /// Up to `most` messages in order of arrival from the `skip`th on, with up to `bytes` bytes of each. More than there can be
+    /// are damage: a list that leads back to itself.
+    pub fn messages(
+        &self,
+        call: &Call<'_>,
+        skip: u32,
+        most: usize,
+        bytes: usize,
+    ) -> Result<Vec<Seen>, Refused> {
+        let mut seen = Vec::new();
+        // One look each: memory is made between them, not under the lock.
+        while seen.len() < most {
+            if seen.len() > self.segment().layout().slots {
+                return Err(Trouble::Damaged.into());
+            }
+            let mut next = Seen {
+                mtype: 0,
+                len: 0,
+                pid: 0,
+                sent_at: 0,
+                returns: 0,
+                bytes: vec![0; bytes.min(self.segment().layout().msgmax)],
+            };
+            match self.look(call, skip.saturating_add(seen.len() as u32), &mut next) {
+                Ok(()) => seen.push(next),
+                Err(Refused::NotNow) => break,
+                Err(refused) => return Err(refused),
+            }
+        }
+        Ok(seen)
+    }
+
+    fn look(&self, call: &Call<'_>, n: u32, seen: &mut Seen) -> Result<(), Refused> {
+        let copied = self.with_lock(call.me, call.deadline, |_| {
+            self.check_rights(call.rights)?;
+            let Some(slot) = self.order().nth(n)? else {
+                return Err(Refused::NotNow);
+            };
+            let found = self.found(slot)?;
+            seen.mtype = found.mtype();
+            seen.len = found.len;
+            seen.pid = found.cell.pid.get();
+            seen.sent_at = found.cell.sent_at.get();
+            seen.returns = found.cell.returns();
+            Ok(self
+                .segment()
+                .copy_out(found.cell, found.len, &mut seen.bytes)?)
+        })?;
+        seen.bytes.truncate(copied);
+        Ok(())
+    }
+
+    /// Up to `most` types that messages are queued of, the lowest first, and how many of each.
+    pub fn types(&self, me: &Thread, most: usize) -> Result<Vec<(i64, u32)>, Refused> {
+        let mut types = Vec::new();
+        // Relaxed: an estimate, so that no memory is made under the lock.
+        let messages = self.fixed().hub.messages.load(Ordering::Relaxed) as usize;
+        let expected = messages.min(self.segment().layout().slots).min(most);
+        types.try_reserve(expected).map_err(|_| Trouble::NoMemory)?;
+        self.with_lock(me, Deadline::Passed, |_| {
+            for kind in self.order().kinds().take(most) {
+                types.push(kind?);
+            }
+            Ok(())
+        })?;
+        Ok(types)
+    }
+
+    /// What the queue holds, all at one instant.
+    pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
+        self.with_lock(me, Deadline::Passed, |wakes| {
+            self.reclaim_if_due(wakes)?;
+            let hub = &self.fixed().hub;
+            // Relaxed: under the lock.
+            let word = Ordering::Relaxed;
+            Ok(Counts {
+                messages: hub.messages.load(word).into(),
+                bytes: hub.bytes.load(word),
+                qbytes: hub.capacity.load(word),
+                leased: hub.held.load(word),
+                leased_bytes: hub.held_bytes.load(word),
+                receivers: self.waiters().living(List::Receivers) as u32,
+                senders: self.waiters().living(List::Senders) as u32,
+                sent_at: hub.sent_at.load(word),
+                received_at: hub.received_at.load(word),
+                sender: hub.sender.load(word),
+                receiver: hub.receiver.load(word),
+            })
+        })
+    }
+}

@@ -1,0 +1,324 @@
+//! The engine of System V queues: messages with types, under one lock.
+//!
+//! ```text
+//!                 +---------------- lock ----------------+
+//!   send -------> | cell filled, number stored = sent    | -------> receive
+//!                 |   a receiver waits for it: its node  |
+//!                 |   else: the order (types, arrival)   |
+//!                 +--------------------------------------+
+//!     parked: a blocked sender's message      offered: a blocked receiver's message
+//! ```
+//!
+//! A POSIX queue has two sides that share no cache line, because who sends and who receives are mostly different threads.
+//! Threads that talk through one System V queue each do both and pick their answers by type: every line would be written by
+//! everybody. So there is one lock, and a message for somebody who waits goes straight to its node: from core to core that is
+//! the lock's line, the node's and the cell's. The waiting thread takes it without the lock.
+//!
+//! | a message is sent | by storing its number ([`Hub::sequence`](segment::Fixed)) |
+//! |---|---|
+//! | handed over | by the CAS on a node's word |
+//! | taken from a node | by the CAS of the node's owner |
+//! | received from the queue | by the store that frees its cell |
+//!
+//! Everything else (the order, counts, free slots, lists of nodes) follows from cells, numbers and nodes; [`repair`] makes it
+//! anew when a thread has died under the lock.
+
+mod admit;
+mod batch;
+mod change;
+#[cfg(all(test, not(loom)))]
+mod forged;
+mod lease;
+mod look;
+mod offer;
+pub mod order;
+mod receive;
+mod repair;
+#[cfg(not(loom))]
+mod salvage;
+pub mod segment;
+mod send;
+mod slots;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests;
+pub mod wait;
+mod watch;
+
+pub use batch::{Batch, Sink};
+pub use lease::Grip;
+pub use look::{Counts, Seen};
+pub use receive::Taken;
+pub use wait::Call;
+
+use crate::doorbell::Doorbell;
+use crate::fault::Trouble;
+use crate::lock::wakes::Wakes;
+use crate::lock::{Held, Left, LockError};
+use crate::sync::{Ordering, fence_after_rmw};
+use crate::sys::clock::Deadline;
+use crate::sys::futex;
+use crate::sys::thread::Thread;
+use crate::sysv_engine::order::Typed;
+use crate::waiters::pacing::Pacing;
+use crate::waiters::{List, Waiters};
+use segment::{Fixed, LIVE, REMOVED, Segment};
+
+/// Why an attempt did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No room, or no message that is wanted.
+    NotNow,
+    /// The message is longer than the buffer, and stays in the queue.
+    TooSmall { len: usize },
+    /// The deadline passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+    /// Who may do what has changed: the caller is judged again.
+    Rejudge,
+    /// The queue was removed.
+    Removed,
+    /// See [`Trouble`].
+    Trouble(Trouble),
+}
+
+impl Refused {
+    /// What a call with this deadline answers: after a time-out one of its own, else that it would have to block.
+    fn by(self, deadline: Deadline) -> Refused {
+        match (self, deadline) {
+            (
+                Refused::NotNow | Refused::TimedOut | Refused::Trouble(Trouble::Busy),
+                Deadline::Passed,
+            ) => Refused::NotNow,
+            (Refused::NotNow | Refused::Trouble(Trouble::Busy), _) => Refused::TimedOut,
+            (other, _) => other,
+        }
+    }
+
+    /// What went wrong for who wants nothing but a lock: its owner does not let go, if it is nothing worse.
+    #[cfg(not(loom))]
+    fn trouble(self) -> Trouble {
+        match self {
+            Refused::Trouble(trouble) => trouble,
+            _ => Trouble::Busy,
+        }
+    }
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        Refused::Trouble(trouble)
+    }
+}
+
+/// A System V queue as the engine sees it.
+#[derive(Debug)]
+pub struct Engine {
+    segment: Segment,
+    pub pacing: Pacing,
+    /// By which it is polled.
+    doorbell: Doorbell,
+    /// For a measurement: wake before the lock is dropped.
+    pub wakes_inside: std::sync::atomic::AtomicBool,
+}
+
+impl Engine {
+    pub fn new(segment: Segment) -> Engine {
+        Engine {
+            #[cfg(not(loom))]
+            doorbell: Doorbell::new(segment.counted_in().cloned(), segment.file()),
+            #[cfg(loom)]
+            doorbell: Doorbell::default(),
+            segment,
+            pacing: Pacing::default(),
+            wakes_inside: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    #[inline(always)]
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    #[inline(always)]
+    fn fixed(&self) -> &Fixed {
+        self.segment.fixed()
+    }
+
+    #[inline(always)]
+    fn waiters(&self) -> Waiters<'_, Segment> {
+        Waiters::of(&self.segment)
+    }
+
+    #[inline(always)]
+    fn order(&self) -> Typed<'_, Segment> {
+        Typed::of(&self.segment)
+    }
+
+    /// Tells the segment from others of the process.
+    #[inline(always)]
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self.fixed()).addr()
+    }
+
+    /// Whether the queue was removed.
+    #[inline(always)]
+    pub fn is_removed(&self) -> bool {
+        // Relaxed: under the lock exact; elsewhere as of a moment ago.
+        self.fixed().rights.state.load(Ordering::Relaxed) == REMOVED
+    }
+
+    /// Takes the lock; if its last owner died, repairs first. Who waits for it gives that up at the end of a slice, if the queue was removed: it
+    /// need not be let go any more.
+    #[inline(always)]
+    fn lock<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Refused> {
+        let lock = &self.fixed().hub.lock;
+        match lock.lock_unless(me, &self.segment, deadline, || self.is_removed()) {
+            Ok((held, Left::InOrder)) => Ok(held),
+            other => self.lock_slow(me, deadline, other, wakes),
+        }
+    }
+
+    #[cold]
+    fn lock_slow<'a>(
+        &'a self,
+        me: &'a Thread,
+        deadline: Deadline,
+        mut attempt: Result<(Held<'a>, Left), LockError>,
+        wakes: &mut Wakes,
+    ) -> Result<Held<'a>, Refused> {
+        if let Err(LockError::Nobodys) = attempt {
+            let lock = &self.fixed().hub.lock;
+            lock.free_of_nobody();
+            attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
+        }
+        match attempt {
+            Ok((held, Left::InOrder)) => Ok(held),
+            // Nothing is done with it any more, and its owner may live: see `remove_unlocked`.
+            Ok((held, Left::ByTheDead)) if self.is_removed() => {
+                self.mend_doorbell();
+                Ok(held)
+            }
+            Ok((held, Left::ByTheDead)) => {
+                repair::repair(self)?;
+                match self.serve(wakes) {
+                    Err(Trouble::Damaged) => return Err(Trouble::Damaged.into()),
+                    // Without memory who waits is not served yet; others can take what there is.
+                    _ => wakes.add_everybody(self.waiters().usable()),
+                }
+                self.mend_doorbell();
+                Ok(held)
+            }
+            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller.into()),
+            Err(_) if self.is_removed() => Err(Refused::Removed),
+            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy.into()),
+        }
+    }
+
+    /// Runs `work` under the lock, then wakes whose waiting it ended.
+    #[inline(always)]
+    fn with_lock<T>(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock(me, deadline, &mut wakes)?;
+        let result = self.enter(me, &mut wakes).and_then(|()| work(&mut wakes));
+        if let Err(Refused::NotNow) = result {
+            self.look_at_doorbell();
+        }
+        self.leave(held, &wakes, Held::unlock);
+        self.segment.check()?;
+        result
+    }
+
+    /// Drops the lock and wakes.
+    #[inline(always)]
+    fn leave<'a, T>(&self, held: Held<'a>, wakes: &Wakes, unlock: impl FnOnce(Held<'a>) -> T) -> T {
+        self.settle_doorbell();
+        if wakes.is_empty() {
+            return unlock(held);
+        }
+        self.leave_and_wake(held, wakes, unlock)
+    }
+
+    /// What every operation does first: is there still a queue, and is there something to clear away?
+    #[inline(always)]
+    fn enter(&self, me: &Thread, wakes: &mut Wakes) -> Result<(), Refused> {
+        // Relaxed: under the lock.
+        if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
+            return Err(self.why_not_live());
+        }
+        if self.waiters().len(List::Offered) != 0 {
+            self.reap(me, wakes)?;
+        }
+        Ok(())
+    }
+
+    /// Why there is no queue to work with: it was removed, or somebody scribbled where it says whether it was.
+    #[cold]
+    fn why_not_live(&self) -> Refused {
+        match self.is_removed() {
+            true => Refused::Removed,
+            false => Refused::Trouble(Trouble::Damaged),
+        }
+    }
+
+    /// Refuses a caller that was judged by what does not hold any more. Under the lock.
+    #[inline(always)]
+    fn check_rights(&self, version: u32) -> Result<(), Refused> {
+        // Relaxed: under the lock.
+        if self.fixed().rights.version.load(Ordering::Relaxed) == version {
+            Ok(())
+        } else {
+            Err(Refused::Rejudge)
+        }
+    }
+
+    #[inline(never)]
+    fn leave_and_wake<'a, T>(
+        &self,
+        held: Held<'a>,
+        wakes: &Wakes,
+        unlock: impl FnOnce(Held<'a>) -> T,
+    ) -> T {
+        // Relaxed: a setting.
+        if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
+            self.wake(wakes);
+            return unlock(held);
+        }
+        let left = unlock(held);
+        self.wake(wakes);
+        left
+    }
+
+    fn wake(&self, wakes: &Wakes) {
+        // ASLEEP: the CAS that ended the wait came before; pairs with the fence in `sleep`. Whichever comes second sees
+        // the other: we that it sleeps, or it that it need not.
+        fence_after_rmw();
+        for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {
+            self.wake_one(index);
+        }
+    }
+
+    fn wake_one(&self, index: u32) {
+        if let Ok(seat) = self.segment.seat(index)
+            && seat.asleep.load(Ordering::Relaxed) != 0
+        {
+            futex::wake(&seat.node.word, 1);
+        }
+    }
+
+    /// Notes that the segment holds nonsense.
+    #[cold]
+    pub fn note_damage(&self) {
+        self.fixed().header.damage.note();
+    }
+}

@@ -1,0 +1,155 @@
+//! A message that comes back, at the place that its sequence number gives it.
+//!
+//! It may belong anywhere, though mostly near the head, beside those that came back before it, or between the neighbours
+//! that it had: the walk begins at the nearest of them, and goes on from below and from above by turns.
+
+use super::shelf::{NONE, link};
+use super::{Kind, Place, Shelf, Typed};
+use crate::fault::Trouble;
+use crate::sync::Guarded32;
+
+impl<'a, S: Shelf> Typed<'a, S> {
+    /// Adds a message that was removed before, with the sequence number that it had.
+    pub(crate) fn insert(&self, slot: u32, mtype: i64, sequence: u64) -> Result<(), Trouble> {
+        let (index, kind) = self.find_or_create(mtype)?;
+        let (roots, place) = (self.shelf.kinds(), self.shelf.place(slot)?);
+        let (previous, next) = self.gap(place, kind, sequence)?;
+        let before = self.before_in_kind((index, kind), previous, sequence)?;
+        self.look_again(sequence)?;
+        place.sequence.set(sequence);
+        place.previous.set(previous);
+        place.next.set(next);
+        place.kind.set(link(index));
+        self.next_after(previous)?.set(link(slot));
+        self.previous_before(next)?.set(link(slot));
+        roots.returned.set(link(slot));
+        kind.count.set(kind.count.get().wrapping_add(1));
+        self.insert_in_kind(slot, place, kind, before)
+    }
+
+    /// Adds a slot to its type's list behind another.
+    fn insert_in_kind(
+        &self,
+        slot: u32,
+        place: &Place,
+        kind: &'a Kind,
+        before: Option<u32>,
+    ) -> Result<(), Trouble> {
+        let naming = match before {
+            Some(before) => &self.shelf.place(before)?.next_of_kind,
+            None => &kind.head,
+        };
+        place.next_of_kind.set(naming.get());
+        if naming.get() == 0 {
+            kind.tail.set(link(slot));
+        }
+        naming.set(link(slot));
+        if before.is_none() {
+            kind.first.set(place.sequence.get());
+            self.lower(kind, place.sequence.get())?;
+        }
+        Ok(())
+    }
+
+    /// The links of the two neighbours in the arrival list that a message goes between.
+    fn gap(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Trouble> {
+        let (mut below, mut above) = self.nearest(place, kind, sequence)?;
+        for _ in 0..=self.shelf.places() {
+            let next = self.next_after(below)?.get();
+            if next == 0 || !self.is_older(next, sequence)? {
+                return Ok((below, next));
+            }
+            below = next;
+            let previous = self.previous_before(above)?.get();
+            if previous == 0 || self.is_older(previous, sequence)? {
+                return Ok((previous, above));
+            }
+            above = previous;
+        }
+        Err(Trouble::Damaged)
+    }
+
+    /// The nearest messages that we know of, an older and a newer one: the neighbours of before, the one that came back
+    /// last, the first of the type. The ends of the list otherwise.
+    fn nearest(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Trouble> {
+        let returned = &self.shelf.kinds().returned;
+        let (mut below, mut above) = ((0, 0), (NONE, 0));
+        for known in [&place.previous, &place.next, returned, &kind.head] {
+            let known = known.get();
+            let Some(there) = self.listed(known)? else {
+                continue;
+            };
+            if there < sequence {
+                below = below.max((there, known));
+            } else {
+                above = above.min((there, known));
+            }
+        }
+        Ok((below.1, above.1))
+    }
+
+    /// The message of a type behind which one goes, if any; `previous` is its neighbour in order of arrival.
+    fn before_in_kind(
+        &self,
+        (index, kind): (u32, &Kind),
+        previous: u32,
+        sequence: u64,
+    ) -> Result<Option<u32>, Trouble> {
+        let mut before = kind.head.get();
+        if before == 0 || !self.is_older(before, sequence)? {
+            return Ok(None);
+        }
+        for known in [previous, self.shelf.kinds().returned.get()] {
+            if self.is_of_kind(known, index)? && self.is_older(known, sequence)? {
+                before = known;
+                break;
+            }
+        }
+        for _ in 0..=self.shelf.places() {
+            let slot = before.wrapping_sub(1);
+            let next = self.shelf.place(slot)?.next_of_kind.get();
+            if next == 0 || !self.is_older(next, sequence)? {
+                return Ok(Some(slot));
+            }
+            before = next;
+        }
+        Err(Trouble::Damaged)
+    }
+
+    /// The sequence number of the message that a link names, if it is in the order.
+    fn listed(&self, known: u32) -> Result<Option<u64>, Trouble> {
+        let Some(slot) = known.checked_sub(1) else {
+            return Ok(None);
+        };
+        let place = self.shelf.place(slot)?;
+        Ok((place.kind.get() != 0).then(|| place.sequence.get()))
+    }
+
+    fn is_of_kind(&self, known: u32, kind: u32) -> Result<bool, Trouble> {
+        match known.checked_sub(1) {
+            Some(slot) => Ok(self.shelf.place(slot)?.kind.get() == link(kind)),
+            None => Ok(false),
+        }
+    }
+
+    fn is_older(&self, message: u32, sequence: u64) -> Result<bool, Trouble> {
+        let place = self.shelf.place(message.wrapping_sub(1))?;
+        Ok(place.sequence.get() < sequence)
+    }
+
+    /// The word that names what comes after a message; the head for 0.
+    fn next_after(&self, message: u32) -> Result<&'a Guarded32, Trouble> {
+        match message.checked_sub(1) {
+            Some(slot) => Ok(&self.shelf.place(slot)?.next),
+            None => Ok(&self.shelf.kinds().head),
+        }
+    }
+
+    /// The word that names what comes before a message; the tail for 0.
+    fn previous_before(&self, message: u32) -> Result<&'a Guarded32, Trouble> {
+        match message.checked_sub(1) {
+            Some(slot) => Ok(&self.shelf.place(slot)?.previous),
+            None => Ok(&self.shelf.kinds().tail),
+        }
+    }
+}

@@ -1,0 +1,480 @@
+use super::kinds::IDLE;
+use super::shelf::{NONE, target};
+use super::testing::Desk;
+use super::{Kind, Typed, Want};
+use crate::fault::Trouble;
+use crate::sync::{Guarded32, Guarded64};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// What the order has to do, said plainly: all messages in order of arrival.
+#[derive(Default)]
+struct Model(Vec<Message>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Message {
+    sequence: u64,
+    slot: u32,
+    mtype: i64,
+}
+
+impl Model {
+    fn add(&mut self, message: Message) {
+        let at = self.0.partition_point(|other| other < &message);
+        self.0.insert(at, message);
+    }
+
+    fn first(&self, want: Want) -> Option<Message> {
+        let mut of = self.0.iter().copied();
+        match want {
+            Want::Any => of.next(),
+            Want::Exactly(mtype) => of.find(|message| message.mtype == mtype),
+            Want::Except(mtype) => of.find(|message| message.mtype != mtype),
+            Want::Lowest(most) => {
+                let fitting = of.filter(|message| message.mtype <= most);
+                fitting.min_by_key(|message| (message.mtype, message.sequence))
+            }
+        }
+    }
+
+    fn remove(&mut self, message: Message) {
+        self.0.retain(|other| *other != message);
+    }
+
+    fn kinds(&self) -> Vec<(i64, u32)> {
+        let mut counts = BTreeMap::new();
+        self.0
+            .iter()
+            .for_each(|message| *counts.entry(message.mtype).or_default() += 1);
+        counts.into_iter().collect()
+    }
+}
+
+/// Sequence numbers ascend, with gaps.
+struct Sender {
+    sequence: u64,
+    free: Vec<u32>,
+}
+
+impl Sender {
+    fn new(slots: u32) -> Sender {
+        Sender {
+            sequence: 0,
+            free: (0..slots).rev().collect(),
+        }
+    }
+
+    fn send(&mut self, order: &Typed<'_, Desk>, mtype: i64) -> Message {
+        let slot = self.free.pop().unwrap();
+        self.sequence += 1 + u64::from(slot % 3);
+        order.provide(mtype).unwrap();
+        order.push_back(slot, mtype, self.sequence).unwrap();
+        Message {
+            sequence: self.sequence,
+            slot,
+            mtype,
+        }
+    }
+}
+
+/// All slots in order of arrival, as `iter` gives them.
+fn arrivals(order: &Typed<'_, Desk>) -> Vec<u32> {
+    order.iter().map(Result::unwrap).collect()
+}
+
+/// The tree is a search tree, each node knows the oldest of its subtree, and an empty one is listed.
+fn assert_sound(desk: &Desk) {
+    fn visit(desk: &Desk, at: &Guarded32, parent: u32, types: &mut Vec<i64>) -> u64 {
+        let Some(index) = target(at) else {
+            return NONE;
+        };
+        let kind: &Kind = &desk.kinds[index as usize];
+        assert_eq!(kind.parent.get(), parent);
+        let left = visit(desk, &kind.left, index + 1, types);
+        types.push(kind.mtype());
+        let right = visit(desk, &kind.right, index + 1, types);
+        assert_eq!(kind.least.get(), kind.first.get().min(left).min(right));
+        assert!(!kind.is_empty() || kind.listed.get() == 1);
+        kind.least.get()
+    }
+    let mut types = Vec::new();
+    visit(desk, &desk.roots.root, 0, &mut types);
+    assert!(types.is_sorted());
+}
+
+fn assert_same(desk: &Desk, model: &Model, of: &[i64]) {
+    let order = Typed::of(desk);
+    let slots: Vec<u32> = model.0.iter().map(|message| message.slot).collect();
+    assert_eq!(arrivals(&order), slots);
+    let wants = of.iter().flat_map(|&mtype| {
+        [
+            Want::Any,
+            Want::Exactly(mtype),
+            Want::Except(mtype),
+            Want::Lowest(mtype),
+            Want::Lowest(i64::MAX),
+        ]
+    });
+    for want in wants {
+        let expected = model.first(want).map(|message| message.slot);
+        assert_eq!(order.first(want), Ok(expected), "{want:?}");
+    }
+    let kinds: Vec<_> = order.kinds().map(Result::unwrap).collect();
+    assert_eq!(kinds, model.kinds());
+    assert_sound(desk);
+}
+
+fn want() -> impl Strategy<Value = fn(i64) -> Want> {
+    prop_oneof![
+        Just((|_| Want::Any) as fn(i64) -> Want),
+        Just(Want::Exactly as fn(i64) -> Want),
+        Just(Want::Except as fn(i64) -> Want),
+        Just(Want::Lowest as fn(i64) -> Want),
+        Just((|_| Want::Lowest(i64::MAX)) as fn(i64) -> Want),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 96 }))]
+
+    #[test]
+    fn the_order_delivers_what_a_plain_list_would(
+        types in prop_oneof![Just(1_i64), Just(2), Just(5), Just(300)],
+        seed in any::<u64>(),
+        steps in prop::collection::vec((0..8_u8, any::<u16>(), want(), 0..400_u32), 1..300),
+    ) {
+        let desk = Desk::new(300);
+        desk.roots.seed.set(seed);
+        let order = Typed::of(&desk);
+        let (mut model, mut away) = (Model::default(), Vec::<Message>::new());
+        let mut sender = Sender::new(300);
+        for (step, pick, want, n) in steps {
+            // Far apart, and the largest of all.
+            let mtype = match i64::from(pick) % types {
+                4 => i64::MAX,
+                small => 1 + small * 8,
+            };
+            match step {
+                0..=2 => model.add(sender.send(&order, mtype)),
+                3 => {
+                    if let Some(message) = model.first(want(mtype)) {
+                        order.remove(message.slot).unwrap();
+                        model.remove(message);
+                        sender.free.insert(0, message.slot);
+                    }
+                }
+                4 => {
+                    if let Some(message) = model.first(want(mtype)) {
+                        order.remove(message.slot).unwrap();
+                        model.remove(message);
+                        away.push(message);
+                    }
+                }
+                5 if !away.is_empty() => {
+                    let message = away.swap_remove(usize::from(pick) % away.len());
+                    order.insert(message.slot, message.mtype, message.sequence).unwrap();
+                    model.add(message);
+                }
+                6 => order.provide(mtype).unwrap(),
+                _ => {
+                    let found = model.0.get(n as usize).map(|message| message.slot);
+                    prop_assert_eq!(order.nth(n), Ok(found));
+                }
+            }
+            assert_same(&desk, &model, &[mtype]);
+        }
+        order.clear().unwrap();
+        assert_same(&desk, &Model::default(), &[1, 9]);
+        for message in &model.0 {
+            order.push_back(message.slot, message.mtype, message.sequence).unwrap();
+        }
+        for message in away {
+            order.insert(message.slot, message.mtype, message.sequence).unwrap();
+            model.add(message);
+        }
+        assert_same(&desk, &model, &[1, 9]);
+    }
+
+    /// Whatever a peer writes: an answer or an error, in the end. The first repair makes all of it whole again.
+    #[test]
+    fn words_that_a_peer_writes_lead_to_errors_at_most(
+        seed in any::<u64>(),
+        steps in prop::collection::vec((0..9_u8, any::<u8>(), want(), any::<u32>(), any::<u64>()), 1..400),
+    ) {
+        let desk = Desk::new(40);
+        desk.roots.seed.set(seed);
+        let order = Typed::of(&desk);
+        let (mut slot, mut sequence) = (0, 0);
+        for (step, pick, want, at, value) in steps {
+            let mtype = 1 + i64::from(pick % 20);
+            match step {
+                0..=2 => {
+                    (slot, sequence) = ((slot + 1) % 40, sequence + 1);
+                    let _ = order.provide(mtype).and_then(|()| order.push_back(slot, mtype, sequence));
+                }
+                3 => {
+                    if let Ok(Some(found)) = order.first(want(mtype)) {
+                        let _ = order.remove(found);
+                    }
+                }
+                4 => {
+                    let _ = order.insert(at % 40, mtype, value % (sequence + 1));
+                }
+                5 => {
+                    let _ = (order.nth(at % 50), order.iter().count(), order.kinds().count());
+                }
+                6 => {
+                    let _ = order.provide_all((1..i64::from(pick)).step_by(7));
+                }
+                _ => scribble(&desk, at as usize, value),
+            }
+        }
+        order.clear().unwrap();
+        // The seed stays, and what a peer wrote as the number of usable records is a lie at worst.
+        desk.roots.usable.set(0);
+        let (mut model, mut sender) = (Model::default(), Sender::new(40));
+        for mtype in 1..20 {
+            model.add(sender.send(&order, mtype));
+        }
+        assert_same(&desk, &model, &[1, 5, 19]);
+    }
+}
+
+/// Overwrites one word, by what would be a link as often as not.
+fn scribble(desk: &Desk, at: usize, value: u64) {
+    let place = &desk.places[at % desk.places.len()];
+    let kind = &desk.kinds[at % 24];
+    let roots = &desk.roots;
+    let words: [&Guarded32; 26] = [
+        &place.next_of_kind,
+        &place.next,
+        &place.previous,
+        &place.kind,
+        &kind.head,
+        &kind.tail,
+        &kind.count,
+        &kind.left,
+        &kind.right,
+        &kind.parent,
+        &kind.newer,
+        &kind.listed,
+        &roots.head,
+        &roots.tail,
+        &roots.root,
+        &roots.cursor,
+        &roots.position,
+        &roots.returned,
+        &roots.recent[at % 8],
+        &roots.free,
+        &roots.used,
+        &roots.usable,
+        &roots.oldest,
+        &roots.newest,
+        &roots.listed,
+        &kind.left,
+    ];
+    let long: [&Guarded64; 5] = [
+        &place.sequence,
+        &kind.mtype,
+        &kind.first,
+        &kind.least,
+        &roots.seed,
+    ];
+    let plausible = if value.is_multiple_of(4) {
+        value
+    } else {
+        value % 26
+    };
+    match words.get(value as usize / 32 % 32) {
+        Some(word) => word.set(plausible as u32),
+        None => long[at % 5].set(plausible),
+    }
+}
+
+/// A queue of each type, for many types: what [`Model`] would be too slow for.
+#[test]
+fn twenty_thousand_types_are_each_served_in_order() {
+    const TYPES: u64 = 20_000;
+    let desk = Desk::new(40_000);
+    desk.roots.seed.set(0x5eed);
+    let order = Typed::of(&desk);
+    let mut sender = Sender::new(40_000);
+    let mut model = HashMap::<i64, VecDeque<u32>>::new();
+    let mut random = 1_u64;
+    let mut any_type = || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        1 + (random >> 33) as i64 % TYPES as i64
+    };
+    for round in 0..120_000 {
+        let mtype = any_type();
+        if round % 3 < 2 && !sender.free.is_empty() {
+            let message = sender.send(&order, mtype);
+            model.entry(mtype).or_default().push_back(message.slot);
+        } else {
+            let expected = model.get_mut(&mtype).and_then(VecDeque::pop_front);
+            assert_eq!(order.first(Want::Exactly(mtype)), Ok(expected));
+            if let Some(slot) = expected {
+                order.remove(slot).unwrap();
+                sender.free.push(slot);
+            }
+        }
+    }
+    assert_sound(&desk);
+    let mut in_order: Vec<i64> = model
+        .iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(&mtype, _)| mtype)
+        .collect();
+    in_order.sort_unstable();
+    let kinds: Vec<i64> = order.kinds().map(|kind| kind.unwrap().0).collect();
+    assert_eq!(kinds, in_order);
+    for mtype in in_order {
+        for slot in model.remove(&mtype).unwrap() {
+            assert_eq!(order.first(Want::Lowest(i64::MAX)), Ok(Some(slot)));
+            order.remove(slot).unwrap();
+        }
+    }
+    assert_eq!(order.first(Want::Any), Ok(None));
+}
+
+#[test]
+fn a_scan_by_number_walks_one_step_each_while_others_receive() {
+    let desk = Desk::new(100);
+    let order = Typed::of(&desk);
+    let mut sender = Sender::new(100);
+    let mut model = Model::default();
+    for n in 0..100 {
+        model.add(sender.send(&order, 1 + n % 3));
+    }
+    // Two further, one removed in front: the number that was next stays next but one.
+    for n in (0..60).step_by(2) {
+        assert_eq!(order.nth(n), Ok(Some(model.0[n as usize].slot)));
+        let first = model.0[0];
+        order.remove(first.slot).unwrap();
+        model.remove(first);
+        let at = target(&desk.roots.cursor);
+        assert_eq!(at, (n > 0).then(|| model.0[n as usize - 1].slot));
+    }
+    assert_eq!(order.nth(1_000), Ok(None));
+    assert_eq!(order.nth(69), Ok(Some(model.0[69].slot)));
+    assert_eq!(order.nth(3), Ok(Some(model.0[3].slot)));
+    assert_eq!(order.nth(2), Ok(Some(model.0[2].slot)));
+}
+
+#[test]
+fn types_that_come_once_each_leave_few_records_behind() {
+    let desk = Desk::new(1_000);
+    let order = Typed::of(&desk);
+    let mut sender = Sender::new(1_000);
+    for mtype in 1..=500 {
+        sender.send(&order, mtype);
+    }
+    assert_eq!(desk.roots.used.get(), 500);
+    for _ in 0..500 {
+        let slot = order.first(Want::Any).unwrap().unwrap();
+        order.remove(slot).unwrap();
+    }
+    // All idle; each new one makes two of them go, until few are left.
+    for mtype in 1_001..=3_000 {
+        let message = sender.send(&order, mtype);
+        order.remove(message.slot).unwrap();
+        sender.free.push(message.slot);
+        assert_sound(&desk);
+    }
+    assert_eq!(desk.roots.used.get(), 500);
+    assert_eq!(desk.roots.listed.get(), IDLE);
+    assert_eq!(order.kinds().count(), 0);
+}
+
+#[test]
+fn a_type_in_use_is_never_removed_for_a_new_one() {
+    let desk = Desk::new(400);
+    let order = Typed::of(&desk);
+    let mut sender = Sender::new(400);
+    // Idle once, so that they are in the list of the idle, and in use now.
+    for mtype in 1..=100 {
+        order.provide(mtype).unwrap();
+    }
+    let kept: Vec<_> = (1..=100).map(|mtype| sender.send(&order, mtype)).collect();
+    for mtype in 101..=300 {
+        let message = sender.send(&order, mtype);
+        order.remove(message.slot).unwrap();
+    }
+    for message in kept {
+        assert_eq!(
+            order.first(Want::Exactly(message.mtype)),
+            Ok(Some(message.slot))
+        );
+    }
+    assert_sound(&desk);
+}
+
+#[test]
+fn a_batch_of_many_types_has_its_memory_before_its_first_message() {
+    let desk = Desk::new(300);
+    let order = Typed::of(&desk);
+    for mtype in 1..=150 {
+        order.provide(mtype).unwrap();
+    }
+    order.provide_all(100..=300).unwrap();
+    desk.memory.set(0);
+    let calls = desk.provided.get();
+    for slot in 0..=200 {
+        order
+            .push_back(slot, 100 + i64::from(slot), u64::from(slot))
+            .unwrap();
+    }
+    assert_eq!(desk.provided.get(), calls);
+    assert_eq!(order.kinds().count(), 201);
+}
+
+#[test]
+fn a_batch_takes_the_last_records_from_idle_types() {
+    let desk = Desk::new(20);
+    let order = Typed::of(&desk);
+    for mtype in 11..=20 {
+        order.provide(mtype).unwrap();
+    }
+    let mut sender = Sender::new(20);
+    for mtype in 1..=10 {
+        sender.send(&order, mtype);
+    }
+    // Of 20 records 10 are in use, and those of the idle types 11 to 14 are wanted for types 21 to 24.
+    order.provide_all(15..=24).unwrap();
+    for mtype in 15..=24 {
+        let slot = sender.free.pop().unwrap();
+        order.push_back(slot, mtype, 1_000 + mtype as u64).unwrap();
+    }
+    assert_eq!(order.kinds().count(), 20);
+    assert_sound(&desk);
+}
+
+#[test]
+fn without_memory_a_new_type_takes_the_record_of_an_idle_one_or_is_refused() {
+    let desk = Desk::new(20);
+    let order = Typed::of(&desk);
+    desk.memory.set(16);
+    let mut sender = Sender::new(20);
+    for mtype in 1..=16 {
+        sender.send(&order, mtype);
+    }
+    assert_eq!(order.provide(17), Err(Trouble::NoMemory));
+    order.remove(4).unwrap();
+    sender.send(&order, 17);
+    assert_eq!(order.provide(5), Err(Trouble::NoMemory));
+    assert_eq!(order.first(Want::Exactly(5)), Ok(None));
+    assert_sound(&desk);
+}
+
+#[test]
+fn what_is_no_type_is_refused() {
+    let desk = Desk::new(4);
+    let order = Typed::of(&desk);
+    for mtype in [0, -1, i64::MIN] {
+        assert_eq!(order.push_back(0, mtype, 1), Err(Trouble::Damaged));
+        assert_eq!(order.first(Want::Exactly(mtype)), Ok(None));
+    }
+    assert_eq!(order.remove(0), Err(Trouble::Damaged));
+}

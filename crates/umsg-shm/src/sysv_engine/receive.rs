@@ -1,0 +1,240 @@
+//! Receiving.
+
+use super::segment::Cell;
+use super::wait::{Call, Choice, Enlisted, Seated};
+use super::{Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::wakes::Wakes;
+use crate::sysv_engine::order::Want;
+use crate::waiters::{self, List};
+
+/// What was received: the message's bytes are in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// How many bytes were copied.
+    pub len: usize,
+    pub mtype: i64,
+}
+
+/// What a receive does with its message: copies it out, or keeps it where it is.
+pub(super) trait Receipt {
+    type Outcome;
+
+    /// The longest message that it takes, in bytes.
+    fn longest(&self) -> u64;
+
+    /// Takes a message from the queue. Under the lock.
+    fn take(
+        &mut self,
+        engine: &Engine,
+        call: &Call<'_>,
+        found: Found<'_>,
+    ) -> Result<Self::Outcome, Refused>;
+
+    /// Takes the message that was offered to the caller's seat. None if it was withdrawn. Without the lock.
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        call: &Call<'_>,
+        me: Seated<'_>,
+        found: Found<'_>,
+    ) -> Result<Option<Self::Outcome>, Refused>;
+}
+
+/// A message, its length checked.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) slot: u32,
+    pub(super) cell: &'a Cell,
+    pub(super) len: usize,
+}
+
+impl Found<'_> {
+    pub(super) fn mtype(&self) -> i64 {
+        self.cell.mtype.get() as i64
+    }
+}
+
+/// Copies the message into the caller's buffer.
+pub(super) struct Copy<'a> {
+    pub(super) buffer: &'a mut [u8],
+    /// Cuts off what does not fit (MSG_NOERROR).
+    pub(super) truncate: bool,
+}
+
+impl Copy<'_> {
+    #[inline(always)]
+    fn copy(&mut self, engine: &Engine, found: Found<'_>) -> Result<Taken, Trouble> {
+        let mtype = found.mtype();
+        let len = engine
+            .segment()
+            .copy_out(found.cell, found.len, self.buffer)?;
+        Ok(Taken { len, mtype })
+    }
+}
+
+impl Receipt for Copy<'_> {
+    type Outcome = Taken;
+
+    #[inline(always)]
+    fn longest(&self) -> u64 {
+        if self.truncate {
+            u64::MAX
+        } else {
+            self.buffer.len() as u64
+        }
+    }
+
+    #[inline(always)]
+    fn take(
+        &mut self,
+        engine: &Engine,
+        call: &Call<'_>,
+        found: Found<'_>,
+    ) -> Result<Taken, Refused> {
+        let taken = self.copy(engine, found)?;
+        crash_point!(MSG_COPIED);
+        engine.remove_and_free(found)?;
+        engine.note_receive(call.me.pid());
+        Ok(taken)
+    }
+
+    fn accept(
+        &mut self,
+        engine: &Engine,
+        call: &Call<'_>,
+        me: Seated<'_>,
+        found: Found<'_>,
+    ) -> Result<Option<Taken>, Refused> {
+        let taken = self.copy(engine, found)?;
+        crash_point!(MSG_TAKEN_UP);
+        call.unname();
+        Ok(waiters::accept(me.node()).then_some(taken))
+    }
+}
+
+impl Engine {
+    /// Receives the first message that is wanted; waits for one until the call's deadline.
+    pub fn receive(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        buffer: &mut [u8],
+        truncate: bool,
+    ) -> Result<Taken, Refused> {
+        self.take_or_wait(call, want, &mut Copy { buffer, truncate })
+    }
+
+    #[inline(always)]
+    pub(super) fn try_take<R: Receipt>(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        receipt: &mut R,
+    ) -> Result<R::Outcome, Refused> {
+        self.with_lock(call.me, call.deadline, |wakes| {
+            self.take_locked(call, want, receipt, wakes)
+        })
+    }
+
+    /// Takes a message, or leaves a seat at once: what would be looked at meanwhile is under the lock anyway.
+    pub(super) fn take_or_wait<R: Receipt>(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        receipt: &mut R,
+    ) -> Result<R::Outcome, Refused> {
+        if call.deadline.has_passed() {
+            return self
+                .try_take(call, want, receipt)
+                .map_err(|refused| refused.by(call.deadline));
+        }
+        let receipt = std::cell::RefCell::new(receipt);
+        let mut enlist = |wakes: &mut Wakes| {
+            let receipt = &mut **receipt.borrow_mut();
+            match self.take_locked(call, want, receipt, wakes) {
+                Err(Refused::NotNow) => self.wait_for_message(call, want, receipt.longest()),
+                other => other.map(Enlisted::Done),
+            }
+        };
+        let mut accept = |me: Seated<'_>| {
+            let found = self.found(me.node().slot.get())?;
+            receipt.borrow_mut().accept(self, call, me, found)
+        };
+        self.wait_for(call, List::Receivers, &mut enlist, &mut accept)
+    }
+
+    fn wait_for_message<T>(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        longest: u64,
+    ) -> Result<Enlisted<'_, T>, Refused> {
+        self.fixed().counters.count(Event::ReceiveBlocked);
+        Ok(
+            match self.take_seat(call, Choice::Message { want, longest })? {
+                Some(seated) => Enlisted::Waiting(seated),
+                None => Enlisted::NoSeat,
+            },
+        )
+    }
+
+    /// Takes the first message that is wanted. Under the lock.
+    #[inline(always)]
+    fn take_locked<R: Receipt>(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        receipt: &mut R,
+        wakes: &mut Wakes,
+    ) -> Result<R::Outcome, Refused> {
+        self.check_rights(call.rights)?;
+        let found = self.find(want, wakes)?;
+        if found.len as u64 > receipt.longest() {
+            return Err(Refused::TooSmall { len: found.len });
+        }
+        self.foretell_doorbell(-1, found.len as i64);
+        let outcome = receipt.take(self, call, found)?;
+        self.admit_if_any(wakes);
+        Ok(outcome)
+    }
+
+    /// The first message that is wanted, if there is one; what the dead held is taken back before it is said that there is none.
+    #[inline(always)]
+    pub(super) fn find(&self, want: Want, wakes: &mut Wakes) -> Result<Found<'_>, Refused> {
+        if self.holds_any() {
+            self.reclaim_if_due(wakes)?;
+        }
+        match self.order().first(want)? {
+            Some(slot) => Ok(self.found(slot)?),
+            None => Err(Refused::NotNow),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn found(&self, slot: u32) -> Result<Found<'_>, Trouble> {
+        let cell = self.segment().cell(slot)?;
+        let len = self.len_of(cell)?;
+        Ok(Found { slot, cell, len })
+    }
+
+    /// Ends a message that was copied out, and frees its slot.
+    #[inline(always)]
+    pub(super) fn remove_and_free(&self, found: Found<'_>) -> Result<(), Trouble> {
+        found.cell.end();
+        crash_point!(MSG_ENDED);
+        self.order().remove(found.slot)?;
+        self.count(-1, -(found.len as i64));
+        self.push_free(found.slot)
+    }
+
+    /// Lets blocked senders in. What was received is the caller's, whatever is wrong with them; without memory they stay.
+    #[inline(always)]
+    pub(super) fn admit_if_any(&self, wakes: &mut Wakes) {
+        if self.waiters().len(List::Senders) != 0 && self.admit(wakes) == Err(Trouble::Damaged) {
+            self.note_damage();
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Repair: what the next owner of the lock does after the last one died holding it.
+//!
+//! It trusts the cells' states, the messages' numbers, the nodes' words and lists, and the records of leases; everything else
+//! it makes anew. It may be killed itself at any point: the next owner starts over.
+//!
+//! | a slot is | if | and becomes |
+//! |---|---|---|
+//! | leased | a record says so, and its cell is queued | stays |
+//! | offered | a receiver's node is settled with it | stays; goes back where its thread has died, by the next [`reap`](super::Engine) |
+//! | parked | a waiting sender's node names it | stays |
+//! | to be sent | a settled or accepted sender's node names it, its number is beyond the hub's | sent |
+//! | queued | its cell says so, its number is not beyond the hub's | in the order |
+//! | free | none of these | in the list of free slots |
+
+use super::Engine;
+use super::segment::{Cell, Seat, Segment};
+use super::wait::Reply;
+use crate::arena;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::leases::{self, Holds, State as HoldState};
+use crate::repair::log;
+use crate::repair::survey::Survey;
+use crate::sync::Ordering;
+use crate::sys::scratch::Scratch;
+use crate::sysv_engine::order::{Shelf, Typed};
+use crate::waiters::NO_SLOT;
+use crate::waiters::{List, State, Waiters, state};
+
+/// Repairs the queue. The caller holds the lock.
+pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
+    let fixed = engine.segment().fixed();
+    fixed.header.damage.check_mended()?;
+    rebuild(engine)?;
+    log::note(&fixed.hub.lock, &fixed.hub.repairs, &fixed.mended);
+    Ok(())
+}
+
+/// As [`repair`], and nobody is told.
+pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    let hub = &segment.fixed().hub;
+    let used = mend_used(segment)?;
+    let mut survey = Survey::new(used)?;
+    let held = survey_leases(segment, &mut survey)?;
+    settle_senders(engine, &mut survey)?;
+    settle_receivers(segment, &mut survey)?;
+    let mut queued = survey_queued(segment, &mut survey)?;
+    crash_point!(MSG_SURVEYED);
+    let counts = rebuild_order(segment, &mut queued)?;
+    crash_point!(MSG_ORDERED);
+    free_the_rest(segment, &survey)?;
+    Waiters::of(segment).rebuild()?;
+    Holds::of(segment).rebuild()?;
+    if hub.arena_dirty.get() != 0 {
+        arena::rebuild(segment)?;
+    }
+    // Relaxed: under the lock.
+    hub.messages.store(counts.messages, Ordering::Relaxed);
+    hub.bytes.store(counts.bytes, Ordering::Relaxed);
+    hub.held.store(held.messages.into(), Ordering::Relaxed);
+    hub.held_bytes.store(held.bytes, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Behind so many slots that never held a message there is none that did: each slot is filled as soon as it is taken, and new ones are taken
+/// in their order.
+const NEVER_FILLED: usize = 4096;
+
+/// How many slots were ever used. A peer may forge that: to look at all that there could be would make memory of what is none.
+fn mend_used(segment: &Segment) -> Result<usize, Trouble> {
+    let hub = &segment.fixed().hub;
+    let used = hub.used.get().min(hub.usable.get()) as usize;
+    let used = used.min(segment.layout().slots);
+    // The threads of a model forge nothing.
+    if used <= NEVER_FILLED || cfg!(loom) {
+        return Ok(used);
+    }
+    let mut filled = 0;
+    for slot in 0..used {
+        if segment.cell(slot as u32)?.mtype.get() != 0 {
+            filled = slot + 1;
+        } else if slot + 1 - filled == NEVER_FILLED {
+            hub.used.set(filled as u32);
+            hub.usable.set(filled as u32);
+            return Ok(filled);
+        }
+    }
+    Ok(used)
+}
+
+/// Messages, and their bytes.
+#[derive(Default)]
+struct Sum {
+    messages: u32,
+    bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, cell: &Cell) {
+        self.messages += 1;
+        self.bytes += u64::from(cell.len.get());
+    }
+}
+
+/// Notes the slots that are leased. MSG_ACKNOWLEDGED: a lease of a message that has ended is none.
+fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Trouble> {
+    let mut held = Sum::default();
+    for (_, hold) in Holds::of(segment).all() {
+        if HoldState::of(hold) != HoldState::Leased {
+            continue;
+        }
+        let slot = hold.slot.get();
+        let is_live = segment.cell(slot).is_ok_and(Cell::is_queued);
+        if is_live && survey.note(slot) {
+            held.add(segment.cell(slot)?);
+        } else {
+            leases::set(hold, HoldState::Free);
+        }
+    }
+    Ok(held)
+}
+
+/// Brings the seats of senders to rest, and notes the slots that they own.
+fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+    let segment = engine.segment();
+    for (index, node) in Waiters::of(segment).all() {
+        if List::of(node) != List::Senders {
+            continue;
+        }
+        match state(node) {
+            State::Waiting => {
+                survey.note(node.slot.get());
+                continue;
+            }
+            State::Settled | State::Accepted | State::DiedSettled => {
+                finish_admission(engine, segment.seat(index)?)?;
+            }
+            State::Free | State::DiedWaiting => {}
+        }
+        node.list.set(List::None as u32);
+    }
+    Ok(())
+}
+
+/// MSG_ADMITTED: the message is sent, whether or not it has its number, and whether or not its sender knows.
+fn finish_admission(engine: &Engine, seat: &Seat) -> Result<(), Trouble> {
+    let slot = seat.node.slot.get();
+    if Reply::of(seat) == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)?
+    {
+        engine.commit(slot)?;
+    }
+    Ok(())
+}
+
+/// Brings the seats of receivers to rest, and notes the slots that they own. After those of senders: a message may be
+/// accepted by a receiver before the node of its sender is off its list, and is ended here.
+fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
+    for (index, node) in Waiters::of(segment).all() {
+        let seat = segment.seat(index)?;
+        match (List::of(node), state(node)) {
+            (List::Receivers, State::Waiting) | (List::None | List::Senders, _) => {}
+            // MSG_OFFERED: the message is the node's. A lease of it came later.
+            (List::Receivers | List::Offered, State::Settled | State::DiedSettled)
+                if has_message(seat, node.list.get()) && survey.note(node.slot.get()) =>
+            {
+                node.list.set(List::Offered as u32);
+            }
+            // Accepted, or given up: a message that was not accepted is queued, by its cell.
+            (List::Receivers | List::Offered, State::Accepted) => {
+                segment.cell(node.slot.get())?.end();
+                node.list.set(List::None as u32);
+            }
+            (List::Receivers | List::Offered, _) => node.list.set(List::None as u32),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a settled node was given a message, and not another answer.
+fn has_message(seat: &Seat, list: u32) -> bool {
+    list == List::Offered as u32 || Reply::of(seat) == Some(Reply::Message)
+}
+
+/// Whether the message in a slot was sent and not received.
+fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Trouble> {
+    let sequence = segment.place(slot)?.sequence.get();
+    let last = segment.fixed().hub.sequence.get();
+    Ok(segment.cell(slot)?.is_queued() && last.wrapping_sub(sequence) as i64 >= 0)
+}
+
+/// A queued message: its number, and its slot.
+type Queued = (u64, u32);
+
+/// Notes the slots whose messages are queued, and lists them.
+fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queued>, Trouble> {
+    let slots = survey.slots();
+    let mut queued = Scratch::<Queued>::new(slots)?;
+    let mut count = 0;
+    for slot in 0..slots as u32 {
+        if !survey.has(slot as usize) && is_sent(segment, slot)? {
+            survey.note(slot);
+            queued[count] = (segment.place(slot)?.sequence.get(), slot);
+            count += 1;
+        }
+    }
+    queued.truncate(count);
+    Ok(queued)
+}
+
+fn rebuild_order(segment: &Segment, queued: &mut Scratch<Queued>) -> Result<Sum, Trouble> {
+    let order = Typed::of(segment);
+    order.clear()?;
+    crash_point!(MSG_CLEARED);
+    queued.sort_unstable();
+    let mut counts = Sum::default();
+    for &(sequence, slot) in queued.iter() {
+        let cell = segment.cell(slot)?;
+        let mtype = cell.mtype.get() as i64;
+        order.provide(mtype)?;
+        order.push_back(slot, mtype, sequence)?;
+        counts.add(cell);
+    }
+    Ok(counts)
+}
+
+fn free_the_rest(segment: &Segment, survey: &Survey) -> Result<(), Trouble> {
+    let free = &segment.fixed().hub.free;
+    free.set(0);
+    for slot in (0..survey.slots()).rev() {
+        if !survey.has(slot) {
+            segment.cell(slot as u32)?.end();
+            segment.place(slot as u32)?.next.set(free.get());
+            free.set(slot as u32 + 1);
+        }
+    }
+    Ok(())
+}

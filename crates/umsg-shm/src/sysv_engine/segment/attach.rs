@@ -1,0 +1,176 @@
+//! Attaching to a System V queue's segment: nothing in the file is believed before it was checked.
+
+use super::{Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, VERSION};
+use crate::fault::AttachError;
+use crate::memory::{OUT_OF_RANGE, set_length};
+use rustix::fd::BorrowedFd;
+use rustix::fs::FileType;
+use std::mem::offset_of;
+
+/// What a file that does not begin as others do is told apart by.
+const NO_MAGIC: &str = "the file does not begin with the magic number";
+
+/// Maps the segment in a file that is open for reading and writing.
+pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
+    let layout = summary(file)?.layout;
+    let mut segment = Segment::map(file, layout)?;
+    segment.settle_home();
+    Ok(segment)
+}
+
+/// What a queue's file says of it, read with one system call. The counts may be of different instants.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    pub(crate) layout: Layout,
+    pub id: i32,
+    pub key: i32,
+    pub is_removed: bool,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub cuid: u32,
+    pub cgid: u32,
+    /// Seconds since 1970; 0 for never.
+    pub changed_at: u64,
+    pub sent_at: u64,
+    pub received_at: u64,
+    pub messages: u64,
+    pub bytes: u64,
+    pub qbytes: u64,
+    pub sender: u32,
+    pub receiver: u32,
+}
+
+/// Segments are as long as whole pages; the file of a removed queue whose names its remover could not take away is a byte longer:
+/// so they who may not open it see that it is none.
+const fn removed_len(len: usize) -> usize {
+    len + 1
+}
+
+/// Whether a file of this length is that of a removed queue, marked so.
+pub fn is_marked_removed(len: u64) -> bool {
+    len % 2 == 1
+}
+
+/// Marks the file of a removed queue, open for writing, for those who may not open it.
+pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
+    let summary = summary(file)?;
+    match summary.is_removed {
+        true => set_length(file, removed_len(summary.layout.len)),
+        false => Ok(()),
+    }
+}
+
+/// Says in a queue's file, open for writing, that the queue is removed, for those who have it mapped: see
+/// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked). One that is too short has nobody who could read it there.
+pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
+    use super::fixed::{REMOVED, Rights};
+    let at = offset_of!(Fixed, rights) + offset_of!(Rights, state);
+    let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
+    if (stat.st_size as u64) < (at + size_of_val(&REMOVED)) as u64 {
+        return Ok(());
+    }
+    let written = rustix::io::pwrite(file, &REMOVED.to_ne_bytes(), at as u64);
+    written
+        .map(drop)
+        .map_err(|e| AttachError::from_errno("pwrite", e))
+}
+
+/// Checks that a file that is open for reading is a System V queue's segment, and says what is in its header.
+pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
+    use super::fixed::{Header, Hub, REMOVED, Rights};
+    let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(AttachError::NotAQueue("not a regular file"));
+    }
+    let bytes = Bytes::read(file)?;
+    let layout = bytes.layout()?;
+    let is_marked = stat.st_size as u64 == removed_len(layout.len) as u64;
+    if !is_marked && stat.st_size as u64 != layout.len as u64 {
+        return Err(AttachError::Damaged(
+            "the file has another length than its header says",
+        ));
+    }
+    let rights = |at| bytes.u32_at(offset_of!(Fixed, rights) + at);
+    let hub = |at| bytes.u64_at(offset_of!(Fixed, hub) + at);
+    Ok(Summary {
+        layout,
+        id: bytes.u32_at(offset_of!(Header, id)) as i32,
+        key: bytes.u32_at(offset_of!(Header, key)) as i32,
+        is_removed: is_marked || rights(offset_of!(Rights, state)) == REMOVED,
+        mode: rights(offset_of!(Rights, mode)) & 0o777,
+        uid: rights(offset_of!(Rights, uid)),
+        gid: rights(offset_of!(Rights, gid)),
+        cuid: rights(offset_of!(Rights, cuid)),
+        cgid: rights(offset_of!(Rights, cgid)),
+        changed_at: bytes.u64_at(offset_of!(Fixed, rights) + offset_of!(Rights, changed_at)),
+        sent_at: hub(offset_of!(Hub, sent_at)),
+        received_at: hub(offset_of!(Hub, received_at)),
+        messages: u64::from(bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, messages))),
+        bytes: hub(offset_of!(Hub, bytes)),
+        qbytes: hub(offset_of!(Hub, capacity)),
+        sender: bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, sender)),
+        receiver: bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, receiver)),
+    })
+}
+
+/// The beginning of the file: header, rights and the first lines of the hub.
+struct Bytes([u8; BEGINNING]);
+
+const BEGINNING: usize = offset_of!(Fixed, hub) + 128;
+
+impl Bytes {
+    /// Reads with a system call, so that a file that is too short is an error and not a SIGBUS.
+    fn read(file: BorrowedFd<'_>) -> Result<Bytes, AttachError> {
+        let mut bytes = [0; BEGINNING];
+        let len = rustix::io::pread(file, &mut bytes, 0)
+            .map_err(|e| AttachError::from_errno("pread", e))?;
+        if len < BEGINNING {
+            return Err(AttachError::NotAQueue(
+                "a file that was cut off within its header, or never had one",
+            ));
+        }
+        Ok(Bytes(bytes))
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        let bytes = &self.0[at..at + 4];
+        u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    fn u64_at(&self, at: usize) -> u64 {
+        // The machines that umsg runs on are little-endian.
+        u64::from(self.u32_at(at)) | u64::from(self.u32_at(at + 4)) << 32
+    }
+
+    fn layout(&self) -> Result<Layout, AttachError> {
+        use super::fixed::Header;
+        let version = self.u32_at(offset_of!(Header, version));
+        let layout_hash = self.u32_at(offset_of!(Header, layout_hash));
+        let is_ours = (version, layout_hash) == (VERSION, LAYOUT_HASH);
+        match (self.u64_at(offset_of!(Header, magic)) == MAGIC, is_ours) {
+            (true, true) => {}
+            (true, false) => {
+                return Err(AttachError::OtherVersion {
+                    found: version,
+                    expected: VERSION,
+                });
+            }
+            // One word alone: a repair writes it.
+            (false, true) => return Err(AttachError::Damaged(NO_MAGIC)),
+            (false, false) => return Err(AttachError::NotAQueue(NO_MAGIC)),
+        }
+        let capacity = self.u64_at(offset_of!(Header, capacity));
+        let msgmax = self.u32_at(offset_of!(Header, msgmax));
+        if capacity > MOST_BYTES || msgmax > LONGEST {
+            return Err(AttachError::Damaged(OUT_OF_RANGE));
+        }
+        let layout = Layout::new(capacity, msgmax as usize);
+        if self.u64_at(offset_of!(Header, len)) != layout.len as u64 {
+            return Err(AttachError::Damaged(
+                "the header's length does not fit its limits",
+            ));
+        }
+        Ok(layout)
+    }
+}

@@ -1,0 +1,88 @@
+//! Making a System V queue's segment.
+
+use super::{Fixed, LAYOUT_HASH, LIVE, Layout, MAGIC, Seat, Segment, VERSION};
+use crate::fault::AttachError;
+use crate::leases::Hold;
+use crate::memory::set_length;
+use crate::sync::Ordering;
+use crate::sys::clock;
+use crate::waiters::NODES;
+use rustix::fd::BorrowedFd;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+/// What a page holds of the seats comes into use at creation.
+const PAGE: usize = 4096;
+
+/// What a new queue is.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// Its identifier.
+    pub id: i32,
+    /// Its key; 0 for IPC_PRIVATE.
+    pub key: i32,
+    /// Permission bits, and whose it is.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// How many bytes may be queued at first.
+    pub qbytes: u64,
+}
+
+/// Fills an empty file. It becomes a queue when it gets its names.
+pub fn create(
+    file: BorrowedFd<'_>,
+    layout: Layout,
+    identity: &Identity,
+) -> Result<Segment, AttachError> {
+    set_length(file, layout.len)?;
+    let segment = Segment::map(file, layout)?;
+    segment.provide(0, size_of::<Fixed>())?;
+    segment.provide(layout.seats, PAGE)?;
+    // A lease is a way to empty a queue whose namespace has no memory left: it needs none.
+    segment.provide(layout.holds, PAGE)?;
+    fill_in(&segment, identity);
+    Ok(segment)
+}
+
+fn fill_in(segment: &Segment, identity: &Identity) {
+    let fixed = segment.fixed();
+    let layout = segment.layout();
+    // Relaxed throughout: nobody else sees the segment before its file is linked.
+    let (header, rights) = (&fixed.header, &fixed.rights);
+    rights.state.store(LIVE, Ordering::Relaxed);
+    rights.version.store(1, Ordering::Relaxed);
+    rights.uid.store(identity.uid, Ordering::Relaxed);
+    rights.gid.store(identity.gid, Ordering::Relaxed);
+    rights.cuid.store(identity.uid, Ordering::Relaxed);
+    rights.cgid.store(identity.gid, Ordering::Relaxed);
+    rights.mode.store(identity.mode, Ordering::Relaxed);
+    // The clock of later changes: one that is ahead of it would have them go back.
+    let now = clock::realtime_coarse();
+    rights
+        .changed_at
+        .store(now / 1_000_000_000, Ordering::Relaxed);
+    fixed
+        .kinds
+        .seed
+        .set(RandomState::new().build_hasher().finish());
+    fixed.hub.capacity.store(identity.qbytes, Ordering::Relaxed);
+    fixed
+        .hub
+        .nodes
+        .set((PAGE / size_of::<Seat>()).min(NODES) as u32);
+    let holds = PAGE / size_of::<Hold>();
+    fixed.holding.usable.set(holds as u32);
+    header.version.store(VERSION, Ordering::Relaxed);
+    header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);
+    header.capacity.store(layout.capacity, Ordering::Relaxed);
+    header.len.store(layout.len as u64, Ordering::Relaxed);
+    header.msgmax.store(layout.msgmax as u32, Ordering::Relaxed);
+    header.id.store(identity.id as u32, Ordering::Relaxed);
+    header.key.store(identity.key as u32, Ordering::Relaxed);
+    header.creator.store(std::process::id(), Ordering::Relaxed);
+    header.created_at.store(now, Ordering::Relaxed);
+    header
+        .home
+        .store(crate::sys::home::here(), Ordering::Relaxed);
+    header.magic.store(MAGIC, Ordering::Relaxed);
+}

@@ -1,0 +1,139 @@
+//! Where the regions of a System V queue's segment lie: a function of how many bytes it may hold and of its longest message.
+
+use super::{Cell, Fixed, Seat};
+use crate::arena::GRANULE;
+use crate::leases::Hold;
+use crate::sysv_engine::order::{Kind, Place};
+use crate::waiters::NODES;
+
+/// Length of a cell, in bytes: a cache line.
+pub const CELL: usize = 64;
+
+/// Slots that a queue has at most, however many bytes it may hold.
+pub(crate) const MOST_SLOTS: usize = 1 << 22;
+
+/// The most that a queue may hold, in bytes: what qbytes can say.
+#[cfg(not(loom))]
+pub const MOST_BYTES: u64 = u32::MAX as u64;
+/// The longest message, in bytes.
+#[cfg(not(loom))]
+pub const LONGEST: u32 = 16 << 20;
+
+/// Slots beyond those of queued messages: one a blocked thread, and some in hand.
+const SPARE: usize = 64;
+
+/// Regions start at multiples of this many bytes.
+const ALIGN: usize = 4096;
+
+/// Bytes in front of the arena's first block: behind them and the block's header, a cache line begins.
+const ARENA_GAP: usize = 64 - GRANULE;
+
+/// Offsets in bytes from the start of the file, and how many items each region can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The most bytes that may ever be queued.
+    pub capacity: u64,
+    /// The longest message, in bytes.
+    pub msgmax: usize,
+    pub seats: usize,
+    pub holds: usize,
+    pub places: usize,
+    pub kinds: usize,
+    pub cells: usize,
+    pub arena: usize,
+    /// Length of the arena, in bytes.
+    pub arena_len: usize,
+    /// Slots that can ever be in use; as many types.
+    pub slots: usize,
+    /// Length of the file, in bytes.
+    pub len: usize,
+}
+
+impl Layout {
+    /// The layout of a queue that may hold up to `capacity` bytes in messages of up to `msgmax` bytes.
+    pub fn new(capacity: u64, msgmax: usize) -> Layout {
+        let slots = (capacity as usize).clamp(1, MOST_SLOTS) + NODES + SPARE;
+        let seats = size_of::<Fixed>().next_multiple_of(ALIGN);
+        let holds = seats + (NODES * size_of::<Seat>()).next_multiple_of(ALIGN);
+        let places = holds + (slots * size_of::<Hold>()).next_multiple_of(ALIGN);
+        let kinds = places + (slots * size_of::<Place>()).next_multiple_of(ALIGN);
+        let cells = kinds + (slots * size_of::<Kind>()).next_multiple_of(ALIGN);
+        let arena = cells + (slots * CELL).next_multiple_of(ALIGN) + ARENA_GAP;
+        let arena_len = arena_len(capacity, msgmax);
+        Layout {
+            capacity,
+            msgmax,
+            seats,
+            holds,
+            places,
+            kinds,
+            cells,
+            arena,
+            arena_len,
+            slots,
+            len: arena + arena_len,
+        }
+    }
+
+    /// Bytes of a message that lie in the cell itself; a longer one lies wholly in a block of the arena.
+    #[inline(always)]
+    pub const fn inline() -> usize {
+        CELL - size_of::<Cell>()
+    }
+}
+
+/// The arena is counted in granules that have 31 bits.
+const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
+
+/// What blocked senders bring has room for so many bytes at least, or as many as the queue itself.
+const WAITING: usize = 64 << 20;
+
+/// Room for all that may be queued: the shortest message that lies there takes less than twice its length. Those of blocked
+/// senders come on top, and a quarter for what lies between blocks.
+fn arena_len(capacity: u64, msgmax: usize) -> usize {
+    let waiting = (NODES * (msgmax + 2 * GRANULE)).min(WAITING.max(capacity as usize));
+    let all = (capacity as usize)
+        .saturating_mul(2)
+        .saturating_add(waiting);
+    all.saturating_add(all / 4)
+        .min(ARENA_LIMIT)
+        .next_multiple_of(ALIGN)
+        - ARENA_GAP
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_follow_each_other_without_overlap() {
+        for (capacity, msgmax) in [
+            (1, 0),
+            (16_384, 8192),
+            (1 << 30, 8192),
+            (MOST_BYTES, LONGEST as usize),
+        ] {
+            let layout = Layout::new(capacity, msgmax);
+            let ends = [
+                (layout.seats, NODES * size_of::<Seat>()),
+                (layout.holds, layout.slots * size_of::<Hold>()),
+                (layout.places, layout.slots * size_of::<Place>()),
+                (layout.kinds, layout.slots * size_of::<Kind>()),
+                (layout.cells, layout.slots * CELL),
+                (layout.arena, layout.arena_len),
+            ];
+            for pair in ends.windows(2) {
+                assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{layout:?}");
+            }
+            assert_eq!(layout.arena + layout.arena_len, layout.len);
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_a_process_suffice_for_as_many_queues_as_the_kernel_has() {
+        for msgmax in [8192, LONGEST as usize] {
+            assert!(Layout::new(1 << 30, msgmax).len < 6 << 30);
+        }
+        assert!(Layout::new(1 << 30, 8192).len < (1 << 47) / 32_000);
+    }
+}

@@ -1,0 +1,58 @@
+//! The segment of a System V queue: a file, and the map of it.
+//!
+//! ```text
+//! Fixed     header · rights · hub · roots of the types · holding · roots of the arena · counters   (fixed.rs)
+//! seats     one a blocked thread: its node, and what it waits for
+//! holds     one a leased message
+//! places    one a slot: the message's number and its neighbours
+//! kinds     one a type of message
+//! cells     one a slot: the message's header, and a short message's bytes
+//! arena     blocks for longer messages
+//! ```
+//!
+//! Like a POSIX queue's ([`crate::posix_engine::segment`]) it is sparse: regions come into use from their beginning on.
+
+#[cfg(not(loom))]
+pub mod attach;
+#[allow(unsafe_code, reason = "shared memory is Sync by protocol")]
+mod cell;
+#[cfg(not(loom))]
+mod create;
+mod fixed;
+mod layout;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
+mod mapped;
+
+#[cfg(not(loom))]
+pub use attach::{Summary, attach, is_marked_removed, mark_removed, summary, write_removed};
+pub use cell::{Cell, Seat};
+#[cfg(not(loom))]
+pub use create::{Identity, create};
+pub use fixed::{Fixed, LIVE, REMOVED};
+#[cfg(not(loom))]
+pub use fixed::{Header, LAYOUT_HASH, MAGIC, VERSION};
+#[cfg(not(loom))]
+pub use layout::CELL;
+pub use layout::Layout;
+#[cfg(not(loom))]
+pub use layout::{LONGEST, MOST_BYTES};
+#[cfg(not(loom))]
+pub use mapped::Segment;
+
+#[cfg(loom)]
+pub(crate) use crate::model::typed::Segment;
+
+use crate::waiters::Links;
+use crate::waiters::List;
+
+/// The ends of a list of seats.
+#[inline(always)]
+pub(crate) fn links(hub: &fixed::Hub, list: List) -> Option<&Links> {
+    match list {
+        List::None => None,
+        List::Receivers => Some(&hub.receivers),
+        List::Offered => Some(&hub.offered),
+        List::Senders => Some(&hub.senders),
+    }
+}

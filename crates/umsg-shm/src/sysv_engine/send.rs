@@ -1,0 +1,187 @@
+//! Sending.
+
+use super::wait::{Call, Choice, Enlisted};
+use super::{Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::wakes::Wakes;
+use crate::sync::Ordering;
+use crate::sys::clock::{self, SECOND};
+use crate::sysv_engine::order::Shelf;
+use crate::waiters::List;
+
+impl Engine {
+    /// Sends, if there is room at once.
+    #[inline]
+    pub fn try_send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
+        self.with_lock(call.me, call.deadline, |wakes| {
+            self.send_locked(call, mtype, message, wakes)
+        })
+    }
+
+    /// Sends; waits for room until the call's deadline. It tries before it prepares to wait, which costs a quarter of a send;
+    /// who finds no room takes the lock twice, and then sleeps.
+    pub fn send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
+        match self.try_send(call, mtype, message) {
+            Err(Refused::NotNow) => {}
+            other => return other.map_err(|refused| refused.by(call.deadline)),
+        }
+        if call.deadline.has_passed() {
+            return Err(Refused::NotNow.by(call.deadline));
+        }
+        self.fixed().counters.count(Event::SendBlocked);
+        self.wait(call, List::Senders, |wakes| {
+            match self.send_locked(call, mtype, message, wakes) {
+                Err(Refused::NotNow) => self.park(call, mtype, message),
+                other => other.map(Enlisted::Done),
+            }
+        })
+    }
+
+    /// Fills a slot, sends the message in it, and gives it to who waits for it.
+    #[inline(always)]
+    fn send_locked(
+        &self,
+        call: &Call<'_>,
+        mtype: i64,
+        message: &[u8],
+        wakes: &mut Wakes,
+    ) -> Result<(), Refused> {
+        self.check_rights(call.rights)?;
+        if !self.has_room(1, message.len() as u64)
+            && !self.finds_room(1, message.len() as u64, wakes)?
+        {
+            return Err(Refused::NotNow);
+        }
+        let now = clock::realtime_coarse();
+        self.order().provide(mtype)?;
+        let (slot, _) = self.fill(call.me, mtype, message, now)?;
+        self.foretell_doorbell(1, -(message.len() as i64));
+        let sequence = self.commit(slot)?;
+        self.route(slot, mtype, sequence, message.len(), wakes)?;
+        self.note_send(call.me.pid(), now);
+        Ok(())
+    }
+
+    /// Whether so many more messages of so many bytes fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
+    #[inline(always)]
+    pub(super) fn has_room(&self, messages: u64, bytes: u64) -> bool {
+        let hub = &self.fixed().hub;
+        // Relaxed: under the lock.
+        let qbytes = hub.capacity.load(Ordering::Relaxed);
+        let queued = hub.bytes.load(Ordering::Relaxed);
+        let count = u64::from(hub.messages.load(Ordering::Relaxed));
+        let (held, held_bytes) = (
+            hub.held.load(Ordering::Relaxed),
+            hub.held_bytes.load(Ordering::Relaxed),
+        );
+        let all = |some: u64, more: u64, held: u64| some.saturating_add(more).saturating_add(held);
+        all(queued, bytes, held_bytes) <= qbytes && all(count, messages, held) <= qbytes
+    }
+
+    /// The store that sends the message in a slot: its number. Answers the number.
+    #[inline(always)]
+    pub(super) fn commit(&self, slot: u32) -> Result<u64, Trouble> {
+        let sequence = self.number(slot, 1)?;
+        self.fixed().hub.sequence.set(sequence);
+        crash_point!(MSG_SENT);
+        Ok(sequence)
+    }
+
+    /// Gives a message the `ahead`th number from now; it counts once the hub's number reaches it.
+    #[inline(always)]
+    pub(super) fn number(&self, slot: u32, ahead: u64) -> Result<u64, Trouble> {
+        let sequence = self.fixed().hub.sequence.get().wrapping_add(ahead);
+        self.segment().place(slot)?.sequence.set(sequence);
+        self.segment().cell(slot)?.begin();
+        Ok(sequence)
+    }
+
+    /// Gives a message that was sent to the first receiver that waits for it, or puts it into the order.
+    #[inline(always)]
+    pub(super) fn route(
+        &self,
+        slot: u32,
+        mtype: i64,
+        sequence: u64,
+        len: usize,
+        wakes: &mut Wakes,
+    ) -> Result<(), Trouble> {
+        if self.waiters().len(List::Receivers) != 0 && self.offer(slot, mtype, len, wakes)? {
+            return Ok(());
+        }
+        self.order().push_back(slot, mtype, sequence)?;
+        crash_point!(MSG_LINKED);
+        self.count(1, len as i64);
+        Ok(())
+    }
+
+    /// Counts messages that are queued from now on, or (negative) no more.
+    #[inline(always)]
+    pub(super) fn count(&self, messages: i64, bytes: i64) {
+        let hub = &self.fixed().hub;
+        // Relaxed: under the lock; read elsewhere as of a moment ago.
+        let count = hub.messages.load(Ordering::Relaxed);
+        let queued = hub.bytes.load(Ordering::Relaxed);
+        hub.bytes
+            .store(queued.wrapping_add_signed(bytes), Ordering::Relaxed);
+        hub.messages.store(
+            count.wrapping_add_signed(messages as i32),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Who sent last, and when: CLOCK_REALTIME in nanoseconds.
+    #[inline(always)]
+    pub(super) fn note_send(&self, pid: u32, now: u64) {
+        let hub = &self.fixed().hub;
+        // Relaxed: for people.
+        hub.sent_at.store(now / SECOND, Ordering::Relaxed);
+        hub.sender.store(pid, Ordering::Relaxed);
+    }
+
+    /// Who received last, and when.
+    #[inline(always)]
+    pub(super) fn note_receive(&self, pid: u32) {
+        let hub = &self.fixed().hub;
+        // Relaxed: for people.
+        hub.received_at
+            .store(clock::realtime_coarse() / SECOND, Ordering::Relaxed);
+        hub.receiver.store(pid, Ordering::Relaxed);
+    }
+
+    /// Writes the message of a sender that is going to block into a slot, and takes a seat for the sender.
+    fn park(
+        &self,
+        call: &Call<'_>,
+        mtype: i64,
+        message: &[u8],
+    ) -> Result<Enlisted<'_, ()>, Refused> {
+        let (slot, _) = self.fill(call.me, mtype, message, 0)?;
+        crash_point!(MSG_PARKED);
+        let choice = Choice::Room {
+            slot,
+            messages: 1,
+            bytes: message.len() as u64,
+        };
+        match self.take_seat(call, choice) {
+            Ok(Some(seated)) => Ok(Enlisted::Waiting(seated)),
+            other => {
+                self.push_free(slot)?;
+                other.map(|_| Enlisted::NoSeat).map_err(Refused::from)
+            }
+        }
+    }
+
+    /// Takes back what the dead held and leases that have ended, if it is worth a look; whether there is room now.
+    #[cold]
+    pub(super) fn finds_room(
+        &self,
+        messages: u64,
+        bytes: u64,
+        wakes: &mut Wakes,
+    ) -> Result<bool, Trouble> {
+        Ok(self.reclaim_if_due(wakes)? && self.has_room(messages, bytes))
+    }
+}

@@ -1,0 +1,496 @@
+//! Waiting: a seat that says what for, and a sleep in slices.
+//!
+//! | reply | to whom | what the waiter does |
+//! |---|---|---|
+//! | `Message` | a receiver | takes the message in its node's slot, with one CAS and without the lock |
+//! | `TooSmall` | a receiver | answers that its buffer is too small: the message was the next one's |
+//! | `Sent` | a sender | nothing: its message is sent |
+//! | `Retry` | a sender of a batch | tries again: there is room |
+//! | `Rejudge` | both | asks whether it still may, and begins again in its place in the line |
+//! | `Removed` | both | answers that the queue is gone |
+//!
+//! A reply is stored before the node's word says that there is one ([`crate::waiters::settle`]).
+
+use super::segment::Seat;
+use super::{Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::fault::Trouble;
+use crate::lock::wakes::Wakes;
+use crate::lock::{Held, SLICE, STOPPED};
+use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sys::clock::Deadline;
+use crate::sys::futex::{self, Slept};
+use crate::sys::thread::{Calm, Outer, Thread};
+use crate::sysv_engine::order::Want;
+use crate::waiters::pacing::{give_way, spin_until};
+use crate::waiters::{self, List, State};
+use crate::waiters::{NO_SLOT, Node};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// How long a call sleeps that finds no seat free, in nanoseconds.
+const NAP: u64 = 1_000_000;
+
+/// How long the end of a wait waits for the lock.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// One call of one thread.
+pub struct Call<'a> {
+    pub(crate) me: &'a Thread,
+    pub(crate) calm: Calm<'a>,
+    pub(crate) deadline: Deadline,
+    /// By which version of the queue's rights the caller was judged.
+    pub rights: u32,
+    /// Its place in the line, if it was in it already; else 0.
+    ticket: Cell<u64>,
+    /// What the thread had named to the kernel before it named its node, while it does that.
+    outer: Cell<Option<Outer>>,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(me: &'a Thread, deadline: Deadline) -> Call<'a> {
+        Call {
+            me,
+            calm: me.interruptions.calm_without_handlers(),
+            deadline,
+            rights: 0,
+            ticket: Cell::new(0),
+            outer: Cell::new(None),
+        }
+    }
+
+    /// Names the node to the kernel no more. Before the thread lets go of it.
+    ///
+    /// FOREIGN_MARK: from then on the node may be another's, with the same thread id in another PID namespace.
+    pub(super) fn unname(&self) {
+        if let Some(outer) = self.outer.take() {
+            self.me.unname(outer);
+        }
+    }
+}
+
+/// What a seat waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Choice {
+    /// A message, no longer than so many bytes.
+    Message { want: Want, longest: u64 },
+    /// Room for what lies in the slot, or for a batch that lies nowhere yet (`NO_SLOT`).
+    Room {
+        slot: u32,
+        messages: u32,
+        bytes: u64,
+    },
+}
+
+/// [`Seat::choice`].
+const ANY: u32 = 0;
+const EXACTLY: u32 = 1;
+const EXCEPT: u32 = 2;
+const LOWEST: u32 = 3;
+
+/// What the seat of a receiver wants.
+pub fn want_of(seat: &Seat) -> Want {
+    let mtype = seat.mtype.get() as i64;
+    match seat.choice.get() {
+        EXACTLY => Want::Exactly(mtype),
+        EXCEPT => Want::Except(mtype),
+        LOWEST => Want::Lowest(mtype),
+        _ => Want::Any,
+    }
+}
+
+fn encode(want: Want) -> (u32, i64) {
+    match want {
+        Want::Any => (ANY, 0),
+        Want::Exactly(mtype) => (EXACTLY, mtype),
+        Want::Except(mtype) => (EXCEPT, mtype),
+        Want::Lowest(mtype) => (LOWEST, mtype),
+    }
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Reply {
+    Message = 1,
+    TooSmall = 2,
+    Sent = 3,
+    Retry = 4,
+    Rejudge = 5,
+    Removed = 6,
+}
+
+impl Reply {
+    pub(super) fn of(seat: &Seat) -> Option<Reply> {
+        Some(match seat.reply.get() {
+            1 => Reply::Message,
+            2 => Reply::TooSmall,
+            3 => Reply::Sent,
+            4 => Reply::Retry,
+            5 => Reply::Rejudge,
+            6 => Reply::Removed,
+            _ => return None,
+        })
+    }
+}
+
+/// What became of an attempt to begin waiting.
+pub(super) enum Enlisted<'a, T> {
+    /// There was no need to.
+    Done(T),
+    /// All seats are taken.
+    NoSeat,
+    /// The seat is in its list.
+    Waiting(Seated<'a>),
+}
+
+/// Why a sleep is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The node's word has changed.
+    Settled,
+    TimedOut,
+    Interrupted,
+    /// The queue is gone, and who removed it has not told us.
+    Removed,
+}
+
+impl From<End> for Refused {
+    fn from(end: End) -> Self {
+        match end {
+            End::Interrupted => Refused::Interrupted,
+            End::TimedOut => Refused::TimedOut,
+            End::Removed => Refused::Removed,
+            End::Settled => Refused::NotNow,
+        }
+    }
+}
+
+/// Somebody's seat.
+#[derive(Clone, Copy)]
+pub(super) struct Seated<'a> {
+    pub(super) index: u32,
+    pub(super) seat: &'a Seat,
+}
+
+impl<'a> Seated<'a> {
+    pub(super) fn node(self) -> &'a Node {
+        &self.seat.node
+    }
+}
+
+impl Engine {
+    /// Tells a waiter what came of its wait. False if it has given up or died. Whom to wake goes into `wakes`.
+    #[must_use]
+    pub(super) fn reply(&self, to: Seated<'_>, reply: Reply, wakes: &mut Wakes) -> bool {
+        to.seat.reply.set(reply as u32);
+        let settled = waiters::settle(to.node());
+        if settled {
+            wakes.add(to.index);
+        }
+        settled
+    }
+
+    /// Whether a waiter was let in by the rights that the queue has now. Who changes them tells everybody, unless it dies.
+    pub(super) fn is_judged(&self, who: Seated<'_>) -> bool {
+        // Relaxed: under the lock.
+        who.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
+    }
+
+    /// Takes a seat for the caller, in its list. None if there is none. Under the lock.
+    pub(super) fn take_seat(
+        &self,
+        call: &Call<'_>,
+        choice: Choice,
+    ) -> Result<Option<Seated<'_>>, Trouble> {
+        let (slot, list) = match choice {
+            Choice::Message { .. } => (NO_SLOT, List::Receivers),
+            Choice::Room { slot, .. } => (slot, List::Senders),
+        };
+        let Some((index, node)) = self.waiters().claim(call.me, slot, FIFO)? else {
+            return Ok(None);
+        };
+        if call.ticket.get() != 0 {
+            node.ticket.set(call.ticket.get());
+        }
+        let seat = self.segment().seat(index)?;
+        let (choice, mtype, size, messages) = match choice {
+            Choice::Message { want, longest } => {
+                let (choice, mtype) = encode(want);
+                (choice, mtype, longest, 0)
+            }
+            Choice::Room {
+                messages, bytes, ..
+            } => (ANY, 0, bytes, messages),
+        };
+        seat.choice.set(choice);
+        seat.mtype.set(mtype as u64);
+        seat.size.set(size);
+        seat.reply.set(0);
+        seat.rights.set(call.rights);
+        node.wanted.set(messages);
+        // Relaxed: the lock's release orders it before anybody's settling.
+        seat.asleep.store(0, Ordering::Relaxed);
+        crash_point!(MSG_SEATED);
+        self.waiters().insert(list, index)?;
+        crash_point!(MSG_LISTED);
+        Ok(Some(Seated { index, seat }))
+    }
+
+    /// Waits in a list: `enlist` tries once more under the lock and takes a seat.
+    pub(super) fn wait<'a>(
+        &'a self,
+        call: &Call<'_>,
+        list: List,
+        mut enlist: impl FnMut(&mut Wakes) -> Result<Enlisted<'a, ()>, Refused>,
+    ) -> Result<(), Refused> {
+        self.wait_for(call, list, &mut enlist, &mut |_| Ok(Some(())))
+    }
+
+    /// As [`wait`](Self::wait); `accept` takes the message that was offered to the seat, without the lock, None if it was
+    /// withdrawn.
+    pub(super) fn wait_for<'a, T>(
+        &'a self,
+        call: &Call<'_>,
+        list: List,
+        enlist: &mut dyn FnMut(&mut Wakes) -> Result<Enlisted<'a, T>, Refused>,
+        accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
+    ) -> Result<T, Refused> {
+        let mut is_over = false;
+        loop {
+            let waited = self.wait_once(call, list, enlist, accept);
+            match waited {
+                Ok(Some(outcome)) => return Ok(outcome),
+                // Once more, when its time is over: it may be there for the taking.
+                Ok(None) if !is_over => is_over = call.deadline.has_passed(),
+                Ok(None) => return Err(Refused::TimedOut.by(call.deadline)),
+                Err(Refused::Trouble(Trouble::Busy)) if !call.deadline.has_passed() => {}
+                Err(refused) => return Err(refused.by(call.deadline)),
+            }
+        }
+    }
+
+    /// None: to be tried again.
+    fn wait_once<'a, T>(
+        &'a self,
+        call: &Call<'_>,
+        list: List,
+        enlist: &mut dyn FnMut(&mut Wakes) -> Result<Enlisted<'a, T>, Refused>,
+        accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
+    ) -> Result<Option<T>, Refused> {
+        let mut wakes = Wakes::default();
+        let held = self.lock(call.me, call.deadline, &mut wakes)?;
+        let enlisted = self
+            .enter(call.me, &mut wakes)
+            .and_then(|()| enlist(&mut wakes));
+        let (seated, outer) = match enlisted {
+            Ok(Enlisted::Waiting(seated)) => {
+                let name = |held: Held<'_>| held.unlock_and_name(&seated.node().word);
+                (seated, self.leave(held, &wakes, name))
+            }
+            other => {
+                self.leave(held, &wakes, Held::unlock);
+                self.segment().check()?;
+                return match other? {
+                    Enlisted::Done(outcome) => Ok(Some(outcome)),
+                    _ => nap(call).map(|()| None),
+                };
+            }
+        };
+        crash_point!(MSG_NAMED);
+        let end = self.sleep(call, seated, list);
+        crash_point!(MSG_WOKEN);
+        call.outer.set(Some(outer));
+        let result = self.end_wait(call, seated, end, accept);
+        call.unname();
+        self.segment().check()?;
+        result
+    }
+
+    /// Looks for a while, then sleeps, until the node's word changes. In slices: wake-ups can be lost with their waker.
+    fn sleep(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> End {
+        let node = me.node();
+        let settled = || waiters::state(node) != State::Waiting;
+        if self.spin(call, settled) || give_way(settled) {
+            return End::Settled;
+        }
+        loop {
+            me.seat.asleep.store(1, Ordering::Relaxed);
+            // ASLEEP: pairs with the fence in `wake`.
+            fence(Ordering::SeqCst);
+            if settled() {
+                return End::Settled;
+            }
+            let slice = call.deadline.or_slice(self.slice(list));
+            match waiters::sleep(node, call.me, call.calm, slice) {
+                Slept::Interrupted => return End::Interrupted,
+                Slept::TimedOut if call.deadline.has_passed() => return End::TimedOut,
+                Slept::TimedOut => {
+                    // Also beside a lock that is not to be had.
+                    if self.is_removed()
+                        || self.look_around(call, me, list) == Err(Refused::Removed)
+                    {
+                        return End::Removed;
+                    }
+                }
+                Slept::Awake if settled() => return End::Settled,
+                // A peer that scribbles can wake us for ever.
+                Slept::Awake if call.deadline.has_passed() => return End::TimedOut,
+                Slept::Awake => {}
+            }
+        }
+    }
+
+    fn spin(&self, call: &Call<'_>, ready: impl Fn() -> bool) -> bool {
+        let budget = self.pacing.allowance();
+        if budget == 0 {
+            return false;
+        }
+        let paid = spin_until(budget, call.calm, call.deadline, ready);
+        if budget != u32::MAX {
+            self.pacing.learn(budget, paid);
+        }
+        if paid {
+            self.fixed().counters.count(Event::SpinPaid);
+        }
+        paid
+    }
+
+    /// How long a sleep may last, in nanoseconds: a receiver looks for the message of a lease when that ends by itself.
+    fn slice(&self, list: List) -> u64 {
+        match list {
+            List::Receivers => self.until_a_lease_ends().min(SLICE),
+            _ => SLICE,
+        }
+    }
+
+    /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
+    fn look_around(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> Result<(), Refused> {
+        self.with_lock(call.me, call.deadline.or_slice(STOPPED), |wakes| {
+            // An offer that we did not take up in time was taken back: we are here again.
+            if waiters::state(me.node()) == State::Waiting && List::of(me.node()) == List::None {
+                self.waiters().insert(list, me.index)?;
+            }
+            self.reclaim_if_due(wakes)?;
+            self.serve_one(me, list, wakes)?;
+            Ok(())
+        })
+    }
+
+    /// Takes the outcome of a wait, or gives it up. None: to be tried again.
+    fn end_wait<T>(
+        &self,
+        call: &Call<'_>,
+        me: Seated<'_>,
+        end: End,
+        accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
+    ) -> Result<Option<T>, Refused> {
+        if end != End::Settled && self.gives_up(call, me)? {
+            return Err(end.into());
+        }
+        let reply = match waiters::state(me.node()) {
+            State::Settled => Reply::of(me.seat),
+            // The offer was withdrawn.
+            _ => Some(Reply::Retry),
+        };
+        if reply == Some(Reply::Message) {
+            return self.end_offer(call, me, accept(me));
+        }
+        if reply == Some(Reply::Sent) {
+            // MSG_ADMITTED: who let us in may be killed before the message has its number. The node goes on saying that it
+            // is sent, until the holder of the lock takes it off its list. Nobody takes that back.
+            call.unname();
+            let _ = waiters::accept(me.node());
+            return accept(me);
+        }
+        let (ticket, longest) = (me.node().ticket.get(), me.seat.size.get());
+        call.unname();
+        waiters::give_up(me.node());
+        match reply {
+            Some(Reply::Retry) => {
+                call.ticket.set(ticket);
+                Ok(None)
+            }
+            Some(Reply::TooSmall) => Err(Refused::TooSmall {
+                len: longest as usize,
+            }),
+            Some(Reply::Rejudge) => {
+                call.ticket.set(ticket);
+                Err(Refused::Rejudge)
+            }
+            Some(Reply::Removed) => Err(Refused::Removed),
+            Some(Reply::Message | Reply::Sent) | None => Err(Trouble::Damaged.into()),
+        }
+    }
+
+    /// What came of an offer. Lets go of the node unless the offer was taken up.
+    fn end_offer<T>(
+        &self,
+        call: &Call<'_>,
+        me: Seated<'_>,
+        taken: Result<Option<T>, Refused>,
+    ) -> Result<Option<T>, Refused> {
+        if matches!(taken, Ok(Some(_))) {
+            call.me.taken_up.remember(self.address(), me.index);
+            return taken;
+        }
+        // Who reads a message while it is withdrawn may find its slot in use again, with half of another message there: that
+        // is no damage.
+        let is_withdrawn = waiters::state(me.node()) != State::Settled;
+        call.unname();
+        waiters::give_up(me.node());
+        match taken {
+            Err(Refused::Trouble(Trouble::Damaged)) if is_withdrawn => Ok(None),
+            taken => taken,
+        }
+    }
+
+    /// Gives up a wait. False if it was settled first.
+    fn gives_up(&self, call: &Call<'_>, me: Seated<'_>) -> Result<bool, Refused> {
+        let patience = Deadline::after(GRACE);
+        // Taking the lock would name the node again.
+        call.unname();
+        let given_up = self.with_lock(call.me, patience, |_| {
+            if waiters::state(me.node()) == State::Settled {
+                return Ok(false);
+            }
+            self.fixed().counters.count(Event::GivenUp);
+            self.withdraw(me)?;
+            waiters::give_up(me.node());
+            Ok(true)
+        });
+        // The lock's owner is stopped, or the queue is gone or damaged: whoever comes next clears the node away.
+        given_up.or_else(
+            |refused| match (waiters::give_up_waiting(me.node()), refused) {
+                (given_up, Refused::Trouble(Trouble::Busy) | Refused::Removed) => Ok(given_up),
+                (_, refused) => Err(refused),
+            },
+        )
+    }
+
+    /// Takes a node off its list. The message of a sender was never sent: its slot is free.
+    pub(super) fn withdraw(&self, who: Seated<'_>) -> Result<(), Trouble> {
+        let (node, list) = (who.node(), List::of(who.node()));
+        self.waiters().remove(node)?;
+        let slot = node.slot.get();
+        if list == List::Senders && slot != NO_SLOT {
+            self.release(slot)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sleeps a millisecond, or until the deadline.
+fn nap(call: &Call<'_>) -> Result<(), Refused> {
+    let word = AtomicU32::new(0);
+    match futex::wait_in_calm(&word, 0, call.calm, call.deadline.or_slice(NAP)) {
+        Slept::Interrupted => Err(Refused::Interrupted),
+        Slept::Awake if call.deadline.has_passed() => Err(Refused::TimedOut),
+        Slept::TimedOut if call.deadline.has_passed() => Err(Refused::TimedOut),
+        Slept::Awake | Slept::TimedOut => Ok(()),
+    }
+}
+
+/// System V queues serve in order of arrival, whatever the threads' priorities.
+const FIFO: u32 = 0;

@@ -1,0 +1,209 @@
+//! Telling those who poll: the engine's part of [`crate::doorbell`]. One lock guards everything, so whoever changes the queue learns under it
+//! whether somebody polls.
+//!
+//! A poller for messages is told of any, whatever types it wants; one for room, while a byte fits. One who needs more, and does not
+//! get it, waits for the next edge.
+
+use super::segment::LIVE;
+use super::{Engine, Refused};
+use crate::doorbell::{Chain, Level, Readiness};
+use crate::sync::Ordering;
+use crate::waiters::List;
+
+impl Engine {
+    fn chain(&self) -> Chain<'_> {
+        Chain {
+            watched: &self.fixed().rights.watched,
+            words: &self.fixed().hub.doorbell,
+            bell: &self.doorbell,
+        }
+    }
+
+    /// What there is for who would receive or send now. A removed queue has both: whoever tries learns that it is gone.
+    fn level(&self) -> Level {
+        let hub = &self.fixed().hub;
+        // Relaxed: under the lock; for `readiness` as of a moment ago.
+        let word = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
+        if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
+            return Level::new(1, 1);
+        }
+        let messages = u64::from(hub.messages.load(Ordering::Relaxed));
+        let capacity = word(&hub.capacity);
+        let left = |some: u64, held: u64| capacity.saturating_sub(some.saturating_add(held));
+        let room = match left(messages, word(&hub.held)) {
+            0 => 0,
+            _ => left(word(&hub.bytes), word(&hub.held_bytes)),
+        };
+        Level::new(messages, room)
+    }
+
+    /// Shows what the next step makes possible: so many messages, and so many bytes of room. Under the lock.
+    #[inline(always)]
+    pub(super) fn foretell_doorbell(&self, messages: i64, room: i64) {
+        if self.fixed().rights.watched.get() != 0 {
+            self.foretell_slow(messages, room);
+        }
+    }
+
+    #[cold]
+    fn foretell_slow(&self, messages: i64, room: i64) {
+        let waits = |list| self.waiters().len(list) != 0;
+        // Of a message that may be for somebody who waits it is said afterwards where it went.
+        if !(messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)) {
+            let now = self.level();
+            self.chain().foretell(now, now.after(messages, room));
+        }
+    }
+
+    /// Shows that the queue is going to be removed: who polls is to find out.
+    pub(super) fn foretell_removal(&self) {
+        if self.fixed().rights.watched.get() != 0 {
+            let now = self.level();
+            self.chain().foretell(now, now.after(1, 1));
+        }
+    }
+
+    /// As [`foretell_removal`](Self::foretell_removal), without the lock.
+    #[cfg(not(loom))]
+    pub(super) fn show_removal(&self) {
+        self.chain().show_unlocked(Level::new(1, 1));
+    }
+
+    /// Shows what is. Under the lock, before it is dropped.
+    #[inline(always)]
+    pub(super) fn settle_doorbell(&self) {
+        if self.fixed().rights.watched.get() != 0 {
+            self.settle_slow();
+        }
+    }
+
+    #[cold]
+    fn settle_slow(&self) {
+        let chain = self.chain();
+        chain.settle(self.level());
+        chain.forget_if_left();
+    }
+
+    /// After an operation that found nothing to do: a poller may have been told of what is not there. Under the lock.
+    #[cold]
+    pub(super) fn look_at_doorbell(&self) {
+        if self.fixed().rights.watched.get() != 0 {
+            self.chain().look_after_vain_call(self.level());
+        }
+    }
+
+    /// Shows what is, whatever the dead have left. Under the lock.
+    pub(super) fn mend_doorbell(&self) {
+        self.chain().mend(self.level());
+    }
+
+    /// As [`pollable`](Self::pollable), of a model.
+    #[cfg(loom)]
+    pub(crate) fn watch(
+        &self,
+        me: &crate::sys::thread::Thread,
+        wanted: u32,
+    ) -> Result<(), Refused> {
+        self.with_lock(me, crate::sys::clock::Deadline::Never, |_| {
+            self.chain().begin(1, wanted, self.level());
+            Ok(())
+        })
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn doorbell(&self) -> &crate::doorbell::Doorbell {
+        &self.doorbell
+    }
+
+    /// What a poll that does not wait would say.
+    pub fn readiness(&self) -> Readiness {
+        self.level().readiness()
+    }
+}
+
+#[cfg(not(loom))]
+mod polled {
+    use super::*;
+    use crate::doorbell::helper::{self, Feed, Hears};
+    use crate::doorbell::{GRACE, PATIENCE, why_not};
+    use crate::fault::Trouble;
+    use crate::lock::Held;
+    use crate::lock::wakes::Wakes;
+    use crate::sync::AtomicU32;
+    use crate::sys::clock::{self, Deadline};
+    use crate::sys::thread::{self, Thread};
+    use rustix::io::{self, Errno};
+    use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
+
+    impl Engine {
+        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        #[inline]
+        pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
+            self.doorbell
+                .polled_after(wanted, || self.begin_to_poll(me, wanted))
+        }
+
+        /// The queue's permission bits, as its segment says.
+        fn mode(&self) -> u32 {
+            // Relaxed: a single word.
+            self.fixed().rights.mode.load(Ordering::Relaxed)
+        }
+
+        #[cold]
+        fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
+            let mut outcome = Ok(());
+            let locked = self.with_lock(me, Deadline::after(PATIENCE), |_| {
+                outcome = self.chain().begin_here(wanted, self.level(), self.mode());
+                Ok(())
+            });
+            match locked {
+                Ok(()) => outcome?,
+                Err(Refused::Removed) => return Err(Errno::INVAL),
+                Err(Refused::Trouble(trouble)) => return Err(why_not(trouble)),
+                Err(_) => return Err(Errno::AGAIN),
+            }
+            self.doorbell
+                .get_help(|| Arc::new(Engine::new(self.segment().share())))
+        }
+
+        /// This process polls no more; if it was the last, nobody rings any more. Of a removed queue too.
+        fn stop_polling(&self, me: &Thread) -> Result<(), Refused> {
+            if self.doorbell.close_polled() {
+                let mut wakes = Wakes::default();
+                let held = self.lock(me, Deadline::after(GRACE), &mut wakes)?;
+                self.chain().forget();
+                self.leave(held, &wakes, Held::unlock);
+            }
+            Ok(())
+        }
+    }
+
+    impl Hears for Engine {
+        fn hear(&self, feed: &Feed) -> Option<u32> {
+            let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
+            let locked = self.with_lock(thread::current(), deadline, |_| {
+                Ok(self.chain().hear(feed, self.level()))
+            });
+            match locked {
+                Ok(value) => Some(value),
+                // Who polls is to find out.
+                Err(Refused::Removed | Refused::Trouble(Trouble::Damaged)) => {
+                    Some(self.chain().show_damage(feed))
+                }
+                Err(_) => None,
+            }
+        }
+
+        fn calls(&self) -> &AtomicU32 {
+            &self.fixed().hub.doorbell.calls
+        }
+    }
+
+    impl Drop for Engine {
+        fn drop(&mut self) {
+            // In vain beside a stopped process: who rings next finds out.
+            let _ = self.stop_polling(crate::sys::thread::current());
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The threads that wait for what this process is registered for: one for up to 127 registrations, started with the first, asleep
+//! on the words of all their records.
+//!
+//! A helper masks all signals, and lives as long as its process.
+
+use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
+use super::{HELPER_SLICE, Notified, SETTLING};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use umsg_shm::lock::STOPPED;
+use umsg_shm::posix_engine::{Engine, Outcome};
+use umsg_shm::sys::clock::{self, Deadline};
+use umsg_shm::sys::futex;
+use umsg_shm::sys::thread;
+
+/// So many registrations a helper can wait for, besides for being called.
+const MOST: usize = futex::MOST_WORDS - 1;
+
+/// Bytes: a function that is called begins a thread of its own.
+const STACK: usize = 128 << 10;
+
+/// See the module.
+pub(super) struct Helper {
+    /// Changes when there is something else to wait for.
+    calls: AtomicU32,
+}
+
+impl Helper {
+    /// A helper for one more registration. None if there can be no thread. The caller has masked all signals.
+    pub(super) fn for_one_more(registrations: &mut Registrations) -> Option<&'static Helper> {
+        let load = |helper: &&'static Helper| {
+            let all = registrations.entries.iter();
+            all.filter(|entry| helper.has_to_watch(entry)).count()
+        };
+        if let Some(helper) = registrations
+            .helpers
+            .iter()
+            .find(|helper| load(helper) < MOST)
+        {
+            return Some(helper);
+        }
+        let helper: &'static Helper = Box::leak(Box::new(Helper {
+            calls: AtomicU32::new(0),
+        }));
+        let started = std::thread::Builder::new()
+            .name("umsg-notify".into())
+            .stack_size(STACK)
+            .spawn(|| helper.serve());
+        started.ok()?;
+        registrations.helpers.push(helper);
+        Some(helper)
+    }
+
+    /// Has it look what there is to wait for.
+    pub(super) fn call(&self) {
+        self.calls.fetch_add(1, Ordering::Release);
+        futex::wake(&self.calls, 1);
+    }
+
+    fn serve(&'static self) {
+        IS_HELPER.set(true);
+        let mut look_at = clock::monotonic();
+        loop {
+            // Acquire: what was registered before the call.
+            let calls = self.calls.load(Ordering::Acquire);
+            let Some(due) = self.next_due() else {
+                let engines = self.wait(calls);
+                if clock::monotonic() >= look_at {
+                    look_at = clock::monotonic().saturating_add(HELPER_SLICE);
+                    engines
+                        .iter()
+                        .for_each(|engine| engine.look_for_notice(thread::current()));
+                }
+                continue;
+            };
+            let (entry, by) = due;
+            if let Some(by) = by {
+                entry.settle(by);
+                // Release: what came before has been done.
+                SETTLING.fetch_sub(1, Ordering::Release);
+                note_settled();
+            }
+        }
+    }
+
+    /// A registration of this helper that is over, and who fired it unless it was taken away.
+    fn next_due(&'static self) -> Option<(Entry, Option<Notified>)> {
+        let mut locked = Locked::of(existing()?);
+        let entries = locked.registrations.entries.iter().enumerate();
+        let due = entries.filter(|(_, entry)| self.waits_for(entry));
+        let due = due.filter_map(|(position, entry)| match entry.outcome() {
+            Outcome::Armed => None,
+            Outcome::Fired { pid, uid } => {
+                Some((entry.ticket, position, Some(Notified { pid, uid })))
+            }
+            Outcome::Gone => Some((entry.ticket, position, None)),
+        });
+        // In the order in which they were made.
+        let (_, position, by) = due.min_by_key(|(ticket, ..)| *ticket)?;
+        if by.is_some() {
+            // Before it is counted no more: see `any`.
+            SETTLING.fetch_add(1, Ordering::Relaxed);
+        }
+        Some((locked.remove(position), by))
+    }
+
+    fn is_of(&self, entry: &Entry) -> bool {
+        entry.helper.is_some_and(|of| std::ptr::eq(of, self))
+    }
+
+    fn waits_for(&self, entry: &Entry) -> bool {
+        self.is_of(entry) && !matches!(entry.stage, Stage::Asked)
+    }
+
+    /// Whether it has to sleep on a word for it.
+    fn has_to_watch(&self, entry: &Entry) -> bool {
+        self.is_of(entry) && !matches!(entry.stage, Stage::Told(_))
+    }
+
+    /// Sleeps until one of its registrations is fired, it is called, or its slice is over. Answers at which queues its process is
+    /// registered.
+    fn wait(&'static self, calls: u32) -> Vec<Arc<Engine>> {
+        let mut words = [(std::ptr::null_mut(), 0); futex::MOST_WORDS];
+        words[0] = (self.calls.as_ptr(), calls);
+        let (mut len, mut engines) = (1, Vec::new());
+        if let Some(table) = existing() {
+            let locked = Locked::of(table);
+            for entry in &locked.registrations.entries {
+                if self.is_of(entry)
+                    && let Stage::At(index, value) = entry.stage
+                    && let Some(word) = entry.engine.notice_word(index)
+                    && let Some(place) = words.get_mut(len)
+                {
+                    *place = (word.as_ptr(), value);
+                    len += 1;
+                    engines.push(Arc::clone(&entry.engine));
+                }
+            }
+        }
+        let deadline = match len {
+            1 => Deadline::Never,
+            _ => Deadline::Monotonic(clock::monotonic().saturating_add(HELPER_SLICE)),
+        };
+        futex::wait_for_any(&words[..len], deadline);
+        engines
+    }
+}
+
+/// So many functions may wait to be called; who registers for one more waits with them. The kernel's threads have room for some
+/// hundred, too.
+const CROWD: usize = 256;
+
+/// How many functions were called, and how many threads wait for that.
+static SETTLED: AtomicU32 = AtomicU32::new(0);
+static CROWDED: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// A helper can't wait for itself.
+    static IS_HELPER: Cell<bool> = const { Cell::new(false) };
+}
+
+fn note_settled() {
+    SETTLED.fetch_add(1, Ordering::SeqCst);
+    // SeqCst, as in `wait_until_not_crowded`: one of the two sees the other.
+    if CROWDED.load(Ordering::SeqCst) != 0 {
+        futex::wake(&SETTLED, i32::MAX);
+    }
+}
+
+/// Waits while very many functions wait to be called: they are made faster than threads can be begun. Not for ever, for this may be a
+/// handler that has interrupted what a helper needs; then there is one more.
+pub(super) fn wait_until_not_crowded(table: &'static Table) {
+    // Relaxed: about how many, and of other stages too.
+    if table.count.load(Ordering::Relaxed) < CROWD || IS_HELPER.get() {
+        return;
+    }
+    let end = Deadline::after(Duration::from_nanos(STOPPED));
+    CROWDED.fetch_add(1, Ordering::SeqCst);
+    loop {
+        let settled = SETTLED.load(Ordering::SeqCst);
+        let locked = Locked::of(table);
+        let entries = locked.registrations.entries.iter();
+        let waiting = entries.filter(|entry| entry.is_to_be_called()).count();
+        drop(locked);
+        if waiting < CROWD || end.has_passed() {
+            break;
+        }
+        futex::wait(&SETTLED, settled, end.or_slice(HELPER_SLICE));
+    }
+    CROWDED.fetch_sub(1, Ordering::SeqCst);
+}

@@ -1,0 +1,355 @@
+//! What this process is registered for: what is to be done when a queue has a message again.
+//!
+//! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notice`]); what it then does stands here,
+//! in memory of its own. A sender of this process raises the process's signal itself, before its call returns. Everybody else
+//! wakes one of the process's [helpers](helper), which raises it, or runs a function.
+//!
+//! A registration may be made and taken back in a signal handler: signals are masked while the table is locked. A forked child
+//! has a table of its own: its parent's registrations are not the child's.
+
+mod helper;
+mod table;
+
+use helper::Helper;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use table::{Entry, Locked, Stage, Table, existing, table};
+use umsg_shm::lock::SLICE;
+use umsg_shm::posix_engine::segment::Notice;
+use umsg_shm::posix_engine::{Claim, Engine, NoticeError, Outcome, Refused, What};
+use umsg_shm::sys::{process, required, thread};
+
+/// Who sent the message: process and real user. What a peer has scribbled can't be told from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Notified {
+    /// The sender's process id.
+    pub pid: u32,
+    /// Its real user id.
+    pub uid: u32,
+}
+
+/// How a registered process is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotifyKind {
+    /// Not at all, or by a thread that waits.
+    Nothing,
+    /// By a signal of that number.
+    Signal(u32),
+    /// By a function.
+    Call,
+}
+
+impl NotifyKind {
+    pub(crate) fn of(found: &umsg_shm::posix_engine::Registered) -> NotifyKind {
+        match found.what {
+            What::Signal => NotifyKind::Signal(found.signal),
+            What::Call => NotifyKind::Call,
+            What::Nothing | What::Wait => NotifyKind::Nothing,
+        }
+    }
+}
+
+/// What is done once.
+pub(crate) enum Deed {
+    Nothing,
+    Signal { signal: i32, value: usize },
+    Call(Box<dyn FnOnce(Notified) + Send>),
+}
+
+impl Deed {
+    fn what(&self) -> What {
+        match self {
+            Deed::Nothing => What::Nothing,
+            Deed::Signal { .. } => What::Signal,
+            Deed::Call(_) => What::Call,
+        }
+    }
+
+    fn signal(&self) -> i32 {
+        match self {
+            Deed::Signal { signal, .. } => *signal,
+            _ => 0,
+        }
+    }
+
+    /// Whether a helper has to wait for it.
+    fn needs_helper(&self) -> bool {
+        match self {
+            Deed::Nothing => false,
+            Deed::Signal { signal, .. } => *signal != 0,
+            Deed::Call(_) => true,
+        }
+    }
+
+    fn run(self, by: Notified) {
+        match self {
+            Deed::Nothing => {}
+            Deed::Signal { signal, value } => {
+                process::raise_for_message(signal, value, by.pid, by.uid);
+                note_raised();
+            }
+            Deed::Call(function) => function(by),
+        }
+    }
+}
+
+/// Why a process could not register.
+pub(crate) enum Failure {
+    Queue(NoticeError),
+    NoThread,
+    Refused(required::Refused),
+}
+
+/// Registers this process at a queue. Answers the registration's ticket.
+pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Result<u64, Failure> {
+    if deed.signal() != 0 {
+        required::check_for_signals().map_err(Failure::Refused)?;
+    }
+    let me = thread::current();
+    let table = table();
+    free_own_records(table, engine, identity);
+    helper::wait_until_not_crowded(table);
+    let mut locked = Locked::of(table);
+    locked.prune();
+    let helper = match deed.needs_helper() {
+        true => Some(Helper::for_one_more(&mut locked.registrations).ok_or(Failure::NoThread)?),
+        false => None,
+    };
+    locked.registrations.tickets += 1;
+    let ticket = locked.registrations.tickets;
+    let claim = Claim {
+        what: deed.what(),
+        signal: deed.signal().cast_unsigned(),
+        ticket,
+    };
+    locked.add(Entry {
+        ticket,
+        identity,
+        engine: Arc::new(engine.share()),
+        stage: Stage::Asked,
+        deed,
+        helper,
+    });
+    // Whoever fires another registration of this process meanwhile wants the table.
+    drop(locked);
+    let registered = engine.register(me, &claim);
+    let mut locked = Locked::of(table);
+    let Some(position) = locked.position(ticket) else {
+        // It was fired at once, by another thread of ours.
+        return registered.map(|_| ticket).map_err(Failure::Queue);
+    };
+    match registered {
+        Ok((index, word)) => {
+            let stage = &mut locked.registrations.entries[position].stage;
+            // It may have been fired by now, by another thread of ours, and its record freed.
+            if matches!(stage, Stage::Asked) {
+                *stage = Stage::At(index, word);
+            }
+            drop(locked);
+            helper.into_iter().for_each(Helper::call);
+            Ok(ticket)
+        }
+        Err(error) => {
+            let entry = locked.remove(position);
+            drop(locked);
+            drop(entry);
+            Err(Failure::Queue(error))
+        }
+    }
+}
+
+/// Registers this process at a queue for a thread that waits by itself. Answers the record and what its word says.
+pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), NoticeError> {
+    let claim = Claim {
+        what: What::Wait,
+        signal: 0,
+        ticket: 0,
+    };
+    engine.register(thread::current(), &claim)
+}
+
+/// Takes back registrations of this process; those that were fired are none any more.
+fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
+    let Some(table) = existing() else {
+        return;
+    };
+    // Relaxed: what this thread may take back it has registered, or heard of.
+    if table.count.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let mut locked = Locked::of(table);
+    let mut position = 0;
+    while let Some(entry) = locked.registrations.entries.get(position) {
+        if are_meant(entry) && entry.withdraw() {
+            let entry = locked.remove(position);
+            let helper = entry.helper;
+            // The segment may be unmapped with it, and a function dropped: without the lock.
+            drop(locked);
+            drop(entry);
+            helper.into_iter().for_each(Helper::call);
+            locked = Locked::of(table);
+            position = 0;
+        } else {
+            position += 1;
+        }
+    }
+}
+
+/// Whether this process may have registrations.
+#[inline]
+pub(crate) fn any() -> bool {
+    // Relaxed: as in `withdraw_those`.
+    existing().is_some_and(|table| {
+        // Acquire: who finds that nothing is counted sees that it was being settled before, or that it was.
+        table.count.load(Ordering::Acquire) != 0 || SETTLING.load(Ordering::Acquire) != 0
+    })
+}
+
+/// How many registrations helpers have taken from the table and not settled.
+static SETTLING: AtomicUsize = AtomicUsize::new(0);
+
+/// How many signals this process has raised. Counted after each, and before that is told to anybody.
+static RAISED: AtomicU32 = AtomicU32::new(0);
+
+fn note_raised() {
+    // Release: it has been raised.
+    RAISED.fetch_add(1, Ordering::Release);
+}
+
+/// Whether the thread, which has received a message, may have to see that what was fired has been raised, or to take it.
+#[inline]
+pub(crate) fn concerns(me: &thread::Thread) -> bool {
+    // Relaxed: `any` has seen what it sees the end of.
+    any() || (existing().is_some() && RAISED.load(Ordering::Relaxed) != me.raised.get())
+}
+
+/// Has the calling thread take the signals that were raised since it did so last: one that was raised on another processor is
+/// delivered at the end of a system call, and else a moment later.
+pub(crate) fn take_raised(me: &thread::Thread) {
+    let raised = RAISED.load(Ordering::Acquire);
+    if me.raised.replace(raised) != raised {
+        process::take_signals();
+    }
+}
+
+/// Takes back one registration.
+pub(crate) fn withdraw(ticket: u64) {
+    withdraw_those(|entry| entry.ticket == ticket);
+}
+
+/// Takes back this process's registration at a queue: its device and inode.
+pub(crate) fn withdraw_from(identity: (u64, u64)) {
+    withdraw_those(|entry| entry.identity == identity);
+}
+
+/// Whether a registration has not been fired.
+pub(crate) fn is_armed(ticket: u64) -> bool {
+    existing().is_some_and(|table| {
+        let locked = Locked::of(table);
+        let entry = |position: usize| &locked.registrations.entries[position];
+        locked
+            .position(ticket)
+            .is_some_and(|position| entry(position).outcome() == Outcome::Armed)
+    })
+}
+
+/// Sees to a registration with this queue that a thread of this process has fired, or finds fired, if it is this process's: raises its
+/// signal, or leaves it to the helper to call its function; the record is free then. False if it is another process's, or another
+/// thread sees to it.
+pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
+    // Relaxed: a hint, which the table confirms.
+    let is_own = notice.pid.load(Ordering::Relaxed) == std::process::id();
+    let Some(table) = existing().filter(|_| is_own) else {
+        return false;
+    };
+    let locked = Locked::of(table);
+    let ticket = notice.ticket.load(Ordering::Relaxed);
+    let armed = umsg_shm::posix_engine::armed(word);
+    let position = locked.position(ticket);
+    let is_seen_to = position.is_some_and(|position| {
+        let entry = &locked.registrations.entries[position];
+        // Who can write this queue's memory could have named a registration with another queue.
+        let is_here = engine.identity() == Some(entry.identity);
+        let is_this = match entry.stage {
+            // Which record it is, its thread is about to hear.
+            Stage::Asked => true,
+            Stage::At(at, word) => (at, word) == (index, armed),
+            Stage::Told(_) => false,
+        };
+        is_here && is_this && take_out(engine, locked, position, (index, armed))
+    });
+    is_seen_to || RAISING.get() != 0
+}
+
+thread_local! {
+    /// How many signals this thread is raising: a handler that runs meanwhile does not wait for it.
+    static RAISING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Takes a registration that was fired out of its record. What memory is to be freed the helper frees: this may be a handler that has
+/// interrupted malloc.
+fn take_out(
+    engine: &Engine,
+    mut locked: Locked,
+    position: usize,
+    (index, armed): (u32, u32),
+) -> bool {
+    let Outcome::Fired { pid, uid } = engine.outcome(index, armed) else {
+        return false;
+    };
+    let entry = &mut locked.registrations.entries[position];
+    entry.stage = Stage::Told(Notified { pid, uid });
+    let helper = entry.helper;
+    let signal = match entry.deed {
+        Deed::Signal { signal, value } => {
+            entry.deed = Deed::Nothing;
+            Some((signal, value))
+        }
+        Deed::Nothing | Deed::Call(_) => None,
+    };
+    RAISING.set(RAISING.get() + 1);
+    // Signals are masked while the table is locked, and this one is to go to whatever thread it would go to.
+    drop(locked);
+    if let Some((signal, value)) = signal {
+        process::raise_for_message(signal, value, pid, uid);
+        note_raised();
+    }
+    engine.acknowledge_notice(index, armed);
+    RAISING.set(RAISING.get() - 1);
+    helper.into_iter().for_each(Helper::call);
+    true
+}
+
+/// Frees the records of a queue in which registrations of this process stand that were fired, and that its helpers have not come to.
+fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)) {
+    // Relaxed: as in `withdraw_those`.
+    if table.count.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    loop {
+        let locked = Locked::of(table);
+        let mut entries = locked.registrations.entries.iter();
+        let found = entries.position(|entry| entry.identity == identity && entry.keeps_a_record());
+        let Some(position) = found else {
+            return;
+        };
+        let Stage::At(index, word) = locked.registrations.entries[position].stage else {
+            return;
+        };
+        if !take_out(engine, locked, position, (index, word)) {
+            return;
+        }
+    }
+}
+
+/// How long a helper sleeps at most, in nanoseconds: wake-ups can be lost with their waker.
+const HELPER_SLICE: u64 = SLICE;
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Failure::Queue(NoticeError::Refused(refused))
+    }
+}

@@ -1,0 +1,219 @@
+//! The table of this process's registrations.
+//!
+//! | stage | the queue's record | leaves it |
+//! |---|---|---|
+//! | `Asked` | none, or this process does not know yet which | who registers |
+//! | `At` | armed, or fired | `Told`, by who finds it fired; or it is removed with its registration |
+//! | `Told` | of somebody else | its helper, which does what is left to be done |
+//!
+//! A queue has few records. So whoever of this process finds one of its own that was fired frees it, and leaves to the helper what the
+//! helper has not come to.
+
+use super::helper::Helper;
+use super::{Deed, Notified};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use umsg_shm::posix_engine::{Engine, Outcome};
+use umsg_shm::sys::mask::Masked;
+use umsg_shm::sys::process;
+
+/// How far a registration has come; see the module.
+#[derive(Clone, Copy)]
+pub(super) enum Stage {
+    Asked,
+    /// In which record, and what its word says until it is fired.
+    At(u32, u32),
+    /// By whose message it was fired.
+    Told(Notified),
+}
+
+/// A registration.
+pub(super) struct Entry {
+    pub(super) ticket: u64,
+    /// Device and inode of the queue.
+    pub(super) identity: (u64, u64),
+    /// Keeps the segment mapped, whatever becomes of the queue's handle.
+    pub(super) engine: Arc<Engine>,
+    pub(super) stage: Stage,
+    pub(super) deed: Deed,
+    pub(super) helper: Option<&'static Helper>,
+}
+
+impl Entry {
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.stage {
+            Stage::Asked => Outcome::Armed,
+            Stage::At(index, word) => self.engine.outcome(index, word),
+            Stage::Told(Notified { pid, uid }) => Outcome::Fired { pid, uid },
+        }
+    }
+
+    pub(super) fn withdraw(&self) -> bool {
+        match self.stage {
+            Stage::At(index, word) => self.engine.withdraw(index, word),
+            Stage::Asked | Stage::Told(_) => false,
+        }
+    }
+
+    /// Whether its record is one that it needs no more, and that nobody has freed.
+    pub(super) fn keeps_a_record(&self) -> bool {
+        matches!(self.stage, Stage::At(..)) && matches!(self.outcome(), Outcome::Fired { .. })
+    }
+
+    /// Whether all that is left is to call its function.
+    pub(super) fn is_to_be_called(&self) -> bool {
+        matches!((&self.stage, &self.deed), (Stage::Told(_), Deed::Call(_)))
+    }
+
+    /// Does what is to be done. Who has sent a signal waits until it was raised, so its record is freed behind that.
+    pub(super) fn settle(self, by: Notified) {
+        let is_call = matches!(self.deed, Deed::Call(_));
+        let free = || {
+            if let Stage::At(index, word) = self.stage {
+                self.engine.acknowledge_notice(index, word);
+            }
+        };
+        if is_call {
+            free();
+        }
+        self.deed.run(by);
+        if !is_call {
+            free();
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Registrations {
+    pub(super) entries: Vec<Entry>,
+    pub(super) helpers: Vec<&'static Helper>,
+    pub(super) tickets: u64,
+}
+
+/// The registrations of one process.
+pub(super) struct Table {
+    epoch: u64,
+    registrations: Mutex<Registrations>,
+    /// How many there are, for who need not lock to find none.
+    pub(super) count: AtomicUsize,
+}
+
+/// The table of this process, or of the one that it was forked from.
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The registrations, locked. No handler runs meanwhile that might want them too.
+pub(super) struct Locked {
+    table: &'static Table,
+    pub(super) registrations: MutexGuard<'static, Registrations>,
+    _masked: Masked,
+}
+
+impl Locked {
+    pub(super) fn of(table: &'static Table) -> Locked {
+        let masked = Masked::all();
+        Locked {
+            table,
+            // A panic leaves nothing half done that matters.
+            registrations: table
+                .registrations
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+            _masked: masked,
+        }
+    }
+
+    pub(super) fn position(&self, ticket: u64) -> Option<usize> {
+        let entries = &self.registrations.entries;
+        entries.iter().position(|entry| entry.ticket == ticket)
+    }
+
+    pub(super) fn add(&mut self, entry: Entry) {
+        self.registrations.entries.push(entry);
+        self.note_count();
+    }
+
+    pub(super) fn remove(&mut self, position: usize) -> Entry {
+        let entry = self.registrations.entries.swap_remove(position);
+        self.note_count();
+        entry
+    }
+
+    fn note_count(&self) {
+        let count = self.registrations.entries.len();
+        // Release: what is settled outside of the table is counted before.
+        self.table.count.store(count, Ordering::Release);
+    }
+
+    /// Forgets what nobody need be told of, and is over.
+    pub(super) fn prune(&mut self) {
+        let is_over = |entry: &Entry| entry.helper.is_none() && entry.outcome() != Outcome::Armed;
+        self.registrations.entries.retain(|entry| !is_over(entry));
+        self.note_count();
+    }
+}
+
+/// The table that this leads to, if it is this process's.
+fn of_this_process(table: *mut Table) -> Option<&'static Table> {
+    // SAFETY: a non-null TABLE was leaked by `table`, and is never freed.
+    let table = unsafe { table.as_ref()? };
+    (table.epoch == process::epoch()).then_some(table)
+}
+
+/// The table of this process, if it has one.
+pub(super) fn existing() -> Option<&'static Table> {
+    // Acquire: what it points to.
+    of_this_process(TABLE.load(Ordering::Acquire))
+}
+
+/// The table of this process.
+pub(super) fn table() -> &'static Table {
+    table_in(&TABLE)
+}
+
+fn table_in(place: &AtomicPtr<Table>) -> &'static Table {
+    // Acquire: as in `existing`. Looked at once: only what was found not to be this process's is replaced.
+    let found = place.load(Ordering::Acquire);
+    if let Some(table) = of_this_process(found) {
+        return table;
+    }
+    let fresh = Box::leak(Box::new(Table {
+        epoch: process::begin_epoch(),
+        registrations: Mutex::default(),
+        count: AtomicUsize::new(0),
+    }));
+    // Two threads may begin at once: the first wins.
+    let _ = place.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
+    of_this_process(place.load(Ordering::Acquire)).unwrap_or(fresh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn threads_that_register_first_at_once_get_one_table() {
+        const ROUNDS: usize = 20_000;
+        let places: Vec<_> = std::iter::repeat_with(|| AtomicPtr::new(std::ptr::null_mut()))
+            .take(ROUNDS)
+            .collect();
+        let (places, together) = (&places, &Barrier::new(2));
+        let find = move || {
+            let addresses = places.iter().enumerate().map(|(round, place)| {
+                // Not each time: a barrier takes longer than what is to happen at once.
+                if round % 100 == 0 {
+                    together.wait();
+                }
+                std::ptr::from_ref(table_in(place)).addr()
+            });
+            addresses.collect::<Vec<_>>()
+        };
+        let [one, other] = std::thread::scope(|scope| {
+            [scope.spawn(find), scope.spawn(find)].map(|thread| thread.join().unwrap())
+        });
+        assert!(
+            one == other,
+            "a registration is in a table that nobody reads"
+        );
+    }
+}
