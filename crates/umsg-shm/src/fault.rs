@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 /// What can go wrong inside the engine, whatever the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Fault {
     /// The segment holds what no operation could have left there.
     Damaged,
     /// The file system is full.
@@ -24,12 +24,12 @@ pub enum Trouble {
 }
 
 #[cfg(not(loom))]
-impl Trouble {
+impl Fault {
     /// For errors of mapping and populating memory.
-    pub(crate) fn from_memory(error: Errno) -> Trouble {
+    pub(crate) fn from_memory(error: Errno) -> Fault {
         match error {
-            Errno::NOSPC | Errno::DQUOT => Trouble::NoSpace,
-            _ => Trouble::NoMemory,
+            Errno::NOSPC | Errno::DQUOT => Fault::NoSpace,
+            _ => Fault::NoMemory,
         }
     }
 }
@@ -54,8 +54,8 @@ pub enum AttachError {
     Mapping { errno: Errno, len: usize },
     /// A system call failed.
     System { call: &'static str, errno: Errno },
-    /// See [`Trouble`].
-    Trouble(Trouble),
+    /// See [`Fault`].
+    Fault(Fault),
 }
 
 #[cfg(not(loom))]
@@ -72,8 +72,8 @@ impl AttachError {
 }
 
 #[cfg(not(loom))]
-impl From<Trouble> for AttachError {
-    fn from(trouble: Trouble) -> AttachError {
-        AttachError::Trouble(trouble)
+impl From<Fault> for AttachError {
+    fn from(trouble: Fault) -> AttachError {
+        AttachError::Fault(trouble)
     }
 }

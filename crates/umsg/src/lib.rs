@@ -63,7 +63,7 @@ pub use namespace::{
     Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, PassedOver,
     SetupReport, TMPFILES,
 };
-pub use stale_files::LeftOver;
+pub use stale_files::StaleFiles;
 pub use umsg_shm::doorbell::{Edges, Readiness};
 
 /// Compiles and runs the programs of the README and the guide.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 /// What [`Namespace::left_over`] found, or [`Namespace::sweep`] removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeftOver {
+pub struct StaleFiles {
     /// Names of queues that were made to be [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has them open any more,
     /// with their slashes, in order.
     pub queues: Vec<OsString>,
@@ -17,11 +17,11 @@ pub struct LeftOver {
     pub temporary: usize,
 }
 
-impl LeftOver {
-    fn new(names: Vec<OsString>, doorbells: usize, temporary: usize) -> LeftOver {
+impl StaleFiles {
+    fn new(names: Vec<OsString>, doorbells: usize, temporary: usize) -> StaleFiles {
         let mut queues: Vec<OsString> = names.iter().map(with_slash).collect();
         queues.sort_unstable();
-        LeftOver {
+        StaleFiles {
             queues,
             doorbells,
             temporary,
@@ -48,10 +48,10 @@ impl Namespace {
     ///
     /// # Errors
     /// If the namespace can't be listed.
-    pub fn left_over(&self) -> Result<LeftOver, NamespaceError> {
-        Ok(LeftOver::new(
+    pub fn left_over(&self) -> Result<StaleFiles, NamespaceError> {
+        Ok(StaleFiles::new(
             all_unused(self)?,
-            self.left_bells()?,
+            self.stale_fifos()?,
             self.left_temporary()? + self.left_labels()? + self.left_lives(),
         ))
     }
@@ -68,10 +68,10 @@ impl Namespace {
     ///
     /// # If the process dies
     /// Some is removed, the rest later.
-    pub fn sweep(&self) -> Result<LeftOver, NamespaceError> {
-        Ok(LeftOver::new(
+    pub fn sweep(&self) -> Result<StaleFiles, NamespaceError> {
+        Ok(StaleFiles::new(
             remove_all_unused(self)?,
-            self.remove_left_bells()?,
+            self.remove_stale_fifos()?,
             self.remove_left_temporary()? + self.remove_left_labels()? + self.remove_left_lives(),
         ))
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use glob::Pattern;
 use serde::Serialize;
-use umsg::{LeftOver, Namespace, posix, ring, sysv};
+use umsg::{Namespace, StaleFiles, posix, ring, sysv};
 
 use super::gc_found::{Found, Removal, found};
 use super::ls::{Kind, shown};
@@ -189,7 +189,7 @@ impl Gc {
         }
     }
 
-    fn tell_left_over(&self, left: &LeftOver, out: &mut impl Write) -> std::io::Result<()> {
+    fn tell_left_over(&self, left: &StaleFiles, out: &mut impl Write) -> std::io::Result<()> {
         if left.is_empty() {
             return writeln!(out, "nothing is left over");
         }
@@ -296,7 +296,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(rows: &'a [Row<'a>], left: &LeftOver, removed: bool) -> Report<'a> {
+    fn new(rows: &'a [Row<'a>], left: &StaleFiles, removed: bool) -> Report<'a> {
         let entry = |row: &'a Row<'a>| Entry {
             name: &row.found.name,
             messages: row.found.messages,

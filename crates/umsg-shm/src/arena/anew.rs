@@ -2,14 +2,14 @@
 
 #[cfg(not(loom))]
 use super::granules;
-use super::{Ground, get, head, is_free, length, list, set};
+use super::{ArenaStore, get, head, is_free, length, list, set};
 use crate::arena::{ARENA_CLASSES, ARENA_SUBCLASSES};
-use crate::fault::Trouble;
+use crate::fault::Fault;
 #[cfg(not(loom))]
 use crate::sync::Guarded32;
 
 /// Rebuilds the lists after a death: keeps the blocks that their slots name, frees and merges the others.
-pub(crate) fn rebuild(ground: &impl Ground) -> Result<(), Trouble> {
+pub(crate) fn rebuild(ground: &impl ArenaStore) -> Result<(), Fault> {
     let roots = ground.roots();
     roots.classes.set(0);
     for class in 0..ARENA_CLASSES {
@@ -78,10 +78,10 @@ impl<'a> Block<'a> {
 /// are real memory. Answers the slots whose blocks lay outside, or on others: they have none now, and their messages are lost.
 #[cfg(not(loom))]
 pub(crate) fn lay<'a>(
-    ground: &impl Ground,
+    ground: &impl ArenaStore,
     tenants: impl Iterator<Item = Tenant<'a>>,
     real: u32,
-) -> Result<Vec<u32>, Trouble> {
+) -> Result<Vec<u32>, Fault> {
     let limit = ground.arena_limit().min(real);
     let (mut end, mut before, mut lost) = (0, 0, Vec::new());
     let mut blocks: Vec<Block<'_>> = tenants.filter_map(Block::of).collect();
@@ -110,7 +110,7 @@ pub(crate) fn lay<'a>(
 
 /// A run that no slot owns, for [`rebuild`] to find; returns the length of the last block up to here.
 #[cfg(not(loom))]
-fn lay_free(ground: &impl Ground, start: u32, long: u32, before: u32) -> Result<u32, Trouble> {
+fn lay_free(ground: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
         return Ok(before);
     }
@@ -121,7 +121,7 @@ fn lay_free(ground: &impl Ground, start: u32, long: u32, before: u32) -> Result<
 }
 
 /// Makes one free block of a run of granules; returns the length of the last block up to here.
-fn list_run(ground: &impl Ground, start: u32, long: u32, before: u32) -> Result<u32, Trouble> {
+fn list_run(ground: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
         return Ok(before);
     }
@@ -131,7 +131,7 @@ fn list_run(ground: &impl Ground, start: u32, long: u32, before: u32) -> Result<
 }
 
 /// Whether a block is in use and the slot it belongs to names it.
-fn is_named(ground: &impl Ground, block: u32) -> Result<bool, Trouble> {
+fn is_named(ground: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
     if is_free(ground, block)? {
         return Ok(false);
     }

@@ -13,7 +13,7 @@
 //! A slot keeps its block when its message is received, so that traffic of one size never comes here. What slots keep
 //! is collected before the arena is made longer.
 //!
-//! What queues differ in, where the parts lie and which slots are free, a [`Ground`] knows. All of it belongs to the
+//! What queues differ in, where the parts lie and which slots are free, a [`ArenaStore`] knows. All of it belongs to the
 //! holder of the lock under which messages are filled in: with POSIX, the senders'. It is derived state: block lengths always chain through the
 //! whole arena, whenever the owner dies, because a block is cut by writing the second half's header first; [`rebuild`]
 //! walks the chain, keeps the blocks that their slot names, and merges the rest.
@@ -27,7 +27,7 @@ pub(crate) use anew::{Tenant, lay};
 pub use roots::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sync::{AtomicU32, Guarded32, Ordering};
 
 /// Shortest block, in granules: a header and one granule.
@@ -44,9 +44,9 @@ const STEP: u32 = 4096;
 const SLACK: u32 = 4;
 
 /// Where an arena lies, and whose blocks they are.
-pub trait Ground {
+pub trait ArenaStore {
     /// The words of the granule that heads a block.
-    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble>;
+    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault>;
 
     fn roots(&self) -> &ArenaRoots;
 
@@ -58,26 +58,26 @@ pub trait Ground {
     fn arena_dirty(&self) -> &Guarded32;
 
     /// Makes so many granules real memory.
-    fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Trouble>;
+    fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Fault>;
 
     /// Whether the slot is in circulation, and its cell names the block.
-    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Trouble>;
+    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Fault>;
 
     /// Hands over, slot by slot, the word of each free slot that names its block.
     fn free_blocks(
         &self,
-        release: &mut dyn FnMut(&Guarded32) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble>;
+        release: &mut dyn FnMut(&Guarded32) -> Result<(), Fault>,
+    ) -> Result<(), Fault>;
 }
 
 /// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that says which.
 #[inline]
 pub(crate) fn ensure(
-    ground: &impl Ground,
+    ground: &impl ArenaStore,
     slot: u32,
     named: &Guarded32,
     len: usize,
-) -> Result<(), Trouble> {
+) -> Result<(), Fault> {
     let need = granules(len);
     let block = named.get();
     if block != 0 {
@@ -91,11 +91,11 @@ pub(crate) fn ensure(
 
 #[cold]
 fn ensure_slow(
-    ground: &impl Ground,
+    ground: &impl ArenaStore,
     slot: u32,
     named: &Guarded32,
     need: u32,
-) -> Result<(), Trouble> {
+) -> Result<(), Fault> {
     changing(ground, || {
         release(ground, named)?;
         let block = match allocate(ground, need)? {
@@ -106,7 +106,7 @@ fn ensure_slow(
                     Some(block) => block,
                     None => {
                         extend(ground, need)?;
-                        allocate(ground, need)?.ok_or(Trouble::Damaged)?
+                        allocate(ground, need)?.ok_or(Fault::Damaged)?
                     }
                 }
             }
@@ -121,14 +121,14 @@ fn ensure_slow(
 
 /// Runs a change of the lists with the mark that tells a repair to rebuild them.
 fn changing<T>(
-    ground: &impl Ground,
-    change: impl FnOnce() -> Result<T, Trouble>,
-) -> Result<T, Trouble> {
+    ground: &impl ArenaStore,
+    change: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let dirty = &ground.arena_dirty();
     dirty.set(1);
     let result = change();
     // After an error the mark stays only if the lists are unusable.
-    if !matches!(result, Err(Trouble::Damaged)) {
+    if !matches!(result, Err(Fault::Damaged)) {
         dirty.set(0);
     }
     result
@@ -146,37 +146,37 @@ fn granules(len: usize) -> u32 {
 }
 
 /// The header of the block whose payload begins at a granule.
-fn header_of(payload: u32) -> Result<u32, Trouble> {
-    payload.checked_sub(1).ok_or(Trouble::Damaged)
+fn header_of(payload: u32) -> Result<u32, Fault> {
+    payload.checked_sub(1).ok_or(Fault::Damaged)
 }
 
 #[inline]
-fn word(ground: &impl Ground, block: u32, index: usize) -> Result<&AtomicU32, Trouble> {
+fn word(ground: &impl ArenaStore, block: u32, index: usize) -> Result<&AtomicU32, Fault> {
     Ok(&ground.granule(block)?[index])
 }
 
 // Relaxed and release throughout: the words are under the lock; release keeps a killed owner's stores in order.
-fn get(ground: &impl Ground, block: u32, index: usize) -> Result<u32, Trouble> {
+fn get(ground: &impl ArenaStore, block: u32, index: usize) -> Result<u32, Fault> {
     Ok(word(ground, block, index)?.load(Ordering::Relaxed))
 }
 
-fn set(ground: &impl Ground, block: u32, index: usize, value: u32) -> Result<(), Trouble> {
+fn set(ground: &impl ArenaStore, block: u32, index: usize, value: u32) -> Result<(), Fault> {
     word(ground, block, index)?.store(value, Ordering::Release);
     Ok(())
 }
 
 /// A block's length, checked to lie within the arena.
 #[inline]
-fn length(ground: &impl Ground, block: u32) -> Result<u32, Trouble> {
+fn length(ground: &impl ArenaStore, block: u32) -> Result<u32, Fault> {
     let length = get(ground, block, 0)? >> 1;
-    let end = block.checked_add(length).ok_or(Trouble::Damaged)?;
+    let end = block.checked_add(length).ok_or(Fault::Damaged)?;
     if length == 0 || end > ground.arena_len().get() {
-        return Err(Trouble::Damaged);
+        return Err(Fault::Damaged);
     }
     Ok(length)
 }
 
-fn is_free(ground: &impl Ground, block: u32) -> Result<bool, Trouble> {
+fn is_free(ground: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
     Ok(get(ground, block, 0)? & 1 == 1)
 }
 
@@ -201,12 +201,12 @@ fn rounded(need: u32) -> u32 {
     }
 }
 
-fn head(ground: &impl Ground, class: usize, step: usize) -> &Guarded32 {
+fn head(ground: &impl ArenaStore, class: usize, step: usize) -> &Guarded32 {
     &ground.roots().heads[class % ARENA_CLASSES][step % ARENA_SUBCLASSES]
 }
 
 /// Puts a block on the list of its class.
-fn list(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
+fn list(ground: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let (class, step) = class(length);
     let head = head(ground, class, step);
     let first = head.get();
@@ -223,7 +223,7 @@ fn list(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
 }
 
 /// Takes a block off the list of its class.
-fn unlist(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
+fn unlist(ground: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let (class, step) = class(length);
     let (next, previous) = (get(ground, block, 2)?, get(ground, block, 3)?);
     if next != 0 {
@@ -245,7 +245,7 @@ fn unlist(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> 
 }
 
 /// The first free block that is surely long enough.
-fn find(ground: &impl Ground, need: u32) -> Option<u32> {
+fn find(ground: &impl ArenaStore, need: u32) -> Option<u32> {
     let (class, step) = class(rounded(need));
     let roots = &ground.roots();
     let steps = roots.subclasses.get(class)?.get() & u32::MAX << step;
@@ -262,13 +262,13 @@ fn find(ground: &impl Ground, need: u32) -> Option<u32> {
 }
 
 /// Takes a block of `need` granules off the lists; the rest of a longer one stays free.
-fn allocate(ground: &impl Ground, need: u32) -> Result<Option<u32>, Trouble> {
+fn allocate(ground: &impl ArenaStore, need: u32) -> Result<Option<u32>, Fault> {
     let Some(block) = find(ground, need) else {
         return Ok(None);
     };
     let has = length(ground, block)?;
     if has < need || !is_free(ground, block)? {
-        return Err(Trouble::Damaged);
+        return Err(Fault::Damaged);
     }
     unlist(ground, block, has)?;
     let rest = has - need;
@@ -286,7 +286,7 @@ fn allocate(ground: &impl Ground, need: u32) -> Result<Option<u32>, Trouble> {
 }
 
 /// Notes how long `block` is where the block behind it looks for that; the last one's length is noted in the roots.
-fn tell_next(ground: &impl Ground, block: u32, length: u32) -> Result<(), Trouble> {
+fn tell_next(ground: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let next = block.wrapping_add(length);
     if next < ground.arena_len().get() {
         return set(ground, next, 1, length);
@@ -296,7 +296,7 @@ fn tell_next(ground: &impl Ground, block: u32, length: u32) -> Result<(), Troubl
 }
 
 /// Gives back the block that a cell's word names, if it names one.
-fn release(ground: &impl Ground, named: &Guarded32) -> Result<(), Trouble> {
+fn release(ground: &impl ArenaStore, named: &Guarded32) -> Result<(), Fault> {
     let payload = named.get();
     if payload == 0 {
         return Ok(());
@@ -306,11 +306,11 @@ fn release(ground: &impl Ground, named: &Guarded32) -> Result<(), Trouble> {
 }
 
 /// Frees a used block and merges it with free neighbours.
-fn free(ground: &impl Ground, block: u32) -> Result<(), Trouble> {
+fn free(ground: &impl ArenaStore, block: u32) -> Result<(), Fault> {
     let mut start = block;
     let mut long = length(ground, block)?;
     if is_free(ground, block)? {
-        return Err(Trouble::Damaged);
+        return Err(Fault::Damaged);
     }
     let end = ground.arena_len().get();
     let next = block + long;
@@ -321,7 +321,7 @@ fn free(ground: &impl Ground, block: u32) -> Result<(), Trouble> {
     }
     let before = get(ground, block, 1)?;
     if before != 0 {
-        let previous = block.checked_sub(before).ok_or(Trouble::Damaged)?;
+        let previous = block.checked_sub(before).ok_or(Fault::Damaged)?;
         if is_free(ground, previous)? {
             unlist(ground, previous, length(ground, previous)?)?;
             start = previous;
@@ -333,18 +333,18 @@ fn free(ground: &impl Ground, block: u32) -> Result<(), Trouble> {
 }
 
 /// Collects the blocks that free slots have kept.
-fn collect(ground: &impl Ground) -> Result<(), Trouble> {
+fn collect(ground: &impl ArenaStore) -> Result<(), Fault> {
     ground.free_blocks(&mut |named| release(ground, named))
 }
 
 /// Makes the arena longer, so that a block of `need` granules is found.
-fn extend(ground: &impl Ground, need: u32) -> Result<(), Trouble> {
+fn extend(ground: &impl ArenaStore, need: u32) -> Result<(), Fault> {
     let need = rounded(need);
     let len = &ground.arena_len();
     let (old, limit) = (len.get(), ground.arena_limit());
     let step = need.max(STEP).max(old / 16).min(limit.saturating_sub(old));
     if step < need {
-        return Err(Trouble::UsedUp);
+        return Err(Fault::UsedUp);
     }
     ground.populate_arena(old, step)?;
     set(ground, old, 1, ground.roots().last.get())?;
@@ -354,7 +354,7 @@ fn extend(ground: &impl Ground, need: u32) -> Result<(), Trouble> {
 }
 
 /// Bytes of the arena that are real memory: for `status`.
-pub fn allocated(ground: &impl Ground) -> usize {
+pub fn allocated(ground: &impl ArenaStore) -> usize {
     ground.arena_len().get() as usize * GRANULE
 }
 

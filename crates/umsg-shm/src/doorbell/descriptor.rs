@@ -4,10 +4,10 @@
 //! Whoever rings takes the descriptor out of its word meanwhile; who finds none opens another.
 
 use super::Lookup;
-pub(crate) use super::gong::Gong;
-use super::gong::{FOREIGN, SIZE};
 use super::helper::{self, Feed, Hears};
-use super::kept::{Own, Sighting, raise};
+use super::kept_descriptor::{Own, Sighting, raise};
+pub(crate) use super::poll_fifo::PollFifo;
+use super::poll_fifo::{FOREIGN, SIZE};
 use crate::memory::{FifoName, Host, NOT_OURS};
 use crate::sys::file::FileIdentity;
 use crate::sys::random::random;
@@ -288,7 +288,7 @@ impl Doorbell {
     }
 
     /// The FIFO of this name, to ring by.
-    pub(crate) fn gong(&self, name: u64) -> Lookup<Gong<'_>> {
+    pub(crate) fn fifo(&self, name: u64) -> Lookup<PollFifo<'_>> {
         let now = clock::monotonic_coarse();
         let polled = self.polled.load(Ordering::Relaxed);
         if polled != NONE && name != 0 && self.polled_name.load(Ordering::Acquire) == name {
@@ -296,7 +296,7 @@ impl Doorbell {
                 self.forget_polled(polled);
                 return self.open_gong(name, now);
             }
-            return Lookup::Found(Gong::of(self, polled, 0, now));
+            return Lookup::Found(PollFifo::of(self, polled, 0, now));
         }
         // Taken out: so nobody else closes it.
         let place = self.rung.swap(0, Ordering::AcqRel);
@@ -304,7 +304,7 @@ impl Doorbell {
             let number = number_of(place);
             if self.rung_file.is_still(number, now) {
                 if place >> 32 == name & 0xffff_ffff {
-                    return Lookup::Found(Gong::of(self, number, place, now));
+                    return Lookup::Found(PollFifo::of(self, number, place, now));
                 }
                 // SAFETY: it is ours, and was taken out of the only place that had it.
                 drop(unsafe { Own::at(number) });
@@ -323,7 +323,7 @@ impl Doorbell {
     }
 
     #[cold]
-    fn open_gong(&self, name: u64, now: u64) -> Lookup<Gong<'_>> {
+    fn open_gong(&self, name: u64, now: u64) -> Lookup<PollFifo<'_>> {
         let is_blind = self.blind_name.load(Ordering::Relaxed) == name
             && now < self.blind_until.load(Ordering::Relaxed);
         let (Some(host), false) = (&self.host, is_blind) else {
@@ -342,7 +342,7 @@ impl Doorbell {
             Ok(bell) => {
                 let number = bell.into_number();
                 let place = name << 32 | (number as u64 + 1);
-                Lookup::Found(Gong::of(self, number, place, now))
+                Lookup::Found(PollFifo::of(self, number, place, now))
             }
             Err(error) if is_gone(error) => Lookup::Missing,
             Err(_) => {

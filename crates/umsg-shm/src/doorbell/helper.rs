@@ -16,8 +16,8 @@
 //! One thread serves up to 127 queues. It masks all signals, and lives as long as its process. A forked child begins its own when it asks for
 //! a descriptor again. The child lets go of the queues that its parent's helpers serve when it closes one of them or begins a helper.
 
-use super::descriptor::{Doorbell, Gong};
-use super::kept::Sighting;
+use super::descriptor::{Doorbell, PollFifo};
+use super::kept_descriptor::Sighting;
 use super::{MESSAGES, ROOM, is_called};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex;
@@ -62,10 +62,10 @@ impl Feed {
     }
 
     /// The FIFO, unless the program has closed its descriptor.
-    pub(super) fn gong<'a>(&self, bell: &'a Doorbell) -> Option<Gong<'a>> {
+    pub(super) fn fifo<'a>(&self, bell: &'a Doorbell) -> Option<PollFifo<'a>> {
         let now = clock::monotonic_coarse();
         let is_ours = self.sighting.is_still(self.number, now);
-        is_ours.then(|| Gong::of(bell, self.number, 0, now))
+        is_ours.then(|| PollFifo::of(bell, self.number, 0, now))
     }
 }
 

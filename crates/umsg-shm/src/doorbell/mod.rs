@@ -23,19 +23,19 @@
 //! A peer that breaks these rules can wake pollers for nothing, or not wake them, as it can take their messages away. It stops
 //! nobody: the FIFO is never waited for.
 
-mod chain;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
 mod descriptor;
-#[cfg(not(loom))]
-#[allow(unsafe_code, reason = "a descriptor that is kept as a number")]
-mod gong;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "a table that is never freed, behind a pointer")]
 pub(crate) mod helper;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
-mod kept;
+mod kept_descriptor;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "a descriptor that is kept as a number")]
+mod poll_fifo;
+mod ringing;
 #[cfg(not(loom))]
 #[allow(
     unsafe_code,
@@ -45,13 +45,13 @@ mod spare;
 
 #[cfg(loom)]
 pub(crate) use crate::model::doorbell::{Doorbell, Feed};
-pub(crate) use chain::{Chain, Level, Words};
+pub(crate) use ringing::{Level, Ringer, Words};
 #[cfg(not(loom))]
 pub(crate) use {descriptor::Doorbell, helper::Feed};
 
 use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
-use {crate::fault::Trouble, rustix::io::Errno, std::time::Duration};
+use {crate::fault::Fault, rustix::io::Errno, std::time::Duration};
 
 /// Packets that fit into the FIFO. One would do to show that there are messages and room; where all who poll are to look again though
 /// nothing else is to be shown, one comes or goes.
@@ -71,7 +71,7 @@ pub(crate) const PRIVATE: u32 = 16;
 
 /// Whether a helper was called since it read `value` in [`Words::calls`].
 pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {
-    // Acquire: pairs with the release in `Chain::call`, which has taken the helper's flag down before.
+    // Acquire: pairs with the release in `Ringer::call`, which has taken the helper's flag down before.
     calls.load(Ordering::Acquire) != value
 }
 
@@ -93,13 +93,13 @@ pub(crate) enum Lookup<G> {
 
 /// Why a queue can't be polled.
 #[cfg(not(loom))]
-pub(crate) fn why_not(trouble: Trouble) -> Errno {
+pub(crate) fn why_not(trouble: Fault) -> Errno {
     match trouble {
-        Trouble::Damaged => Errno::BADMSG,
-        Trouble::NoSpace | Trouble::OverLimit | Trouble::UsedUp => Errno::NOSPC,
-        Trouble::NoMemory => Errno::NOMEM,
-        Trouble::Busy => Errno::AGAIN,
-        Trouble::OwnedByCaller => Errno::DEADLK,
+        Fault::Damaged => Errno::BADMSG,
+        Fault::NoSpace | Fault::OverLimit | Fault::UsedUp => Errno::NOSPC,
+        Fault::NoMemory => Errno::NOMEM,
+        Fault::Busy => Errno::AGAIN,
+        Fault::OwnedByCaller => Errno::DEADLK,
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A descriptor each a process, opened when it is needed first, and never closed.
 
-use super::gong::SIZE;
-use super::kept::{Own, Sighting, raise};
+use super::kept_descriptor::{Own, Sighting, raise};
+use super::poll_fifo::SIZE;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io;
 use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, pipe_with, vmsplice};

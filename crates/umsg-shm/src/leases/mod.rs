@@ -23,11 +23,11 @@ mod record;
 
 #[cfg(not(loom))]
 pub use in_place::InPlace;
-pub use record::{Hold, Holding};
+pub use record::{LeaseRecord, LeaseRoots};
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sync::{AtomicU64, Ordering};
-use crate::sys::liveness::{self, Lives};
+use crate::sys::liveness::{self, Liveness};
 use crate::sys::process;
 use crate::waiters::Links;
 
@@ -45,7 +45,7 @@ pub enum State {
 
 impl State {
     /// What a record says of itself. An unknown word is a free record.
-    pub fn of(hold: &Hold) -> State {
+    pub fn of(hold: &LeaseRecord) -> State {
         match hold.state.get() {
             1 => State::Reserved,
             2 => State::Leased,
@@ -57,7 +57,7 @@ impl State {
 }
 
 /// Changes a record's state.
-pub(crate) fn set(hold: &Hold, state: State) {
+pub(crate) fn set(hold: &LeaseRecord, state: State) {
     hold.state.set(state as u32);
 }
 
@@ -70,7 +70,7 @@ pub fn in_the_way(aside: u32) -> u32 {
 }
 
 /// Whether the process that holds it is dead.
-pub(crate) fn is_orphan(lives: &dyn Lives, hold: &Hold) -> bool {
+pub(crate) fn is_orphan(lives: &dyn Liveness, hold: &LeaseRecord) -> bool {
     let (pid, birth) = (hold.pid.get(), hold.birth.get());
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
@@ -86,13 +86,13 @@ pub(crate) struct Claim {
 }
 
 /// Where the records of a queue lie.
-pub trait Keeping: Lives + Sized {
-    fn hold(&self, index: u32) -> Result<&Hold, Trouble>;
+pub trait LeaseStore: Liveness + Sized {
+    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault>;
 
     /// Makes more records real memory than `usable`; answers how many.
-    fn populate_holds(&self, usable: u32) -> Result<u32, Trouble>;
+    fn populate_holds(&self, usable: u32) -> Result<u32, Fault>;
 
-    fn holding(&self) -> &Holding;
+    fn holding(&self) -> &LeaseRoots;
 
     /// Messages that are held and count for the queue's capacity.
     fn held(&self) -> &AtomicU64;
@@ -102,14 +102,14 @@ pub trait Keeping: Lives + Sized {
 }
 
 /// The records of a segment. Everything here is called under the lock.
-pub struct Holds<'a, S> {
+pub struct Leases<'a, S> {
     segment: &'a S,
 }
 
-impl<'a, S: Keeping> Holds<'a, S> {
+impl<'a, S: LeaseStore> Leases<'a, S> {
     #[inline(always)]
     pub fn of(segment: &'a S) -> Self {
-        Holds { segment }
+        Leases { segment }
     }
 
     fn links(&self) -> &'a Links {
@@ -122,7 +122,12 @@ impl<'a, S: Keeping> Holds<'a, S> {
     }
 
     /// The record at an index, if it still is the hold that the ticket was given for.
-    pub fn find(&self, index: u32, ticket: u64, state: State) -> Result<Option<&'a Hold>, Trouble> {
+    pub fn find(
+        &self,
+        index: u32,
+        ticket: u64,
+        state: State,
+    ) -> Result<Option<&'a LeaseRecord>, Fault> {
         let hold = self.segment.hold(index)?;
         Ok((State::of(hold) == state && hold.ticket.get() == ticket).then_some(hold))
     }
@@ -130,7 +135,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
     /// The records in use, the oldest first. Each may be released while it is looked at.
     pub(crate) fn iter(
         &self,
-    ) -> impl Iterator<Item = Result<(u32, &'a Hold), Trouble>> + use<'a, S> {
+    ) -> impl Iterator<Item = Result<(u32, &'a LeaseRecord), Fault>> + use<'a, S> {
         let segment = self.segment;
         let mut next = self.links().head.get();
         // The length may be scribbled too.
@@ -140,7 +145,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
             // A longer list was scribbled into a circle.
             let Some(left) = bound.checked_sub(1) else {
                 next = 0;
-                return Some(Err(Trouble::Damaged));
+                return Some(Err(Fault::Damaged));
             };
             bound = left;
             Some(segment.hold(index).map(|hold| {
@@ -151,7 +156,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
     }
 
     /// A record for a slot, in the list and still `Free`: it counts once its state is set.
-    pub(crate) fn claim(&self, claim: &Claim) -> Result<(u32, &'a Hold), Trouble> {
+    pub(crate) fn claim(&self, claim: &Claim) -> Result<(u32, &'a LeaseRecord), Fault> {
         let holding = self.segment.holding();
         let index = match holding.free.get().checked_sub(1) {
             Some(index) => {
@@ -173,7 +178,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
     }
 
     /// A record that was never used; brings memory into use for more.
-    fn extend(&self) -> Result<u32, Trouble> {
+    fn extend(&self) -> Result<u32, Fault> {
         let holding = self.segment.holding();
         let index = holding.used.get();
         // There is none beyond the last: then the number was scribbled.
@@ -186,7 +191,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
         Ok(index)
     }
 
-    fn append(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+    fn append(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
         let links = self.links();
         let tail = links.tail.get();
         hold.previous.set(tail);
@@ -203,7 +208,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
     }
 
     /// Ends a hold: first its state, which is what counts; then it joins the free records.
-    pub(crate) fn release(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+    pub(crate) fn release(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
         set(hold, State::Free);
         self.unlink(hold)?;
         let free = &self.segment.holding().free;
@@ -213,12 +218,12 @@ impl<'a, S: Keeping> Holds<'a, S> {
     }
 
     /// Puts a hold behind all others.
-    pub(crate) fn send_to_the_end(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+    pub(crate) fn send_to_the_end(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
         self.unlink(hold)?;
         self.append(index, hold)
     }
 
-    fn unlink(&self, hold: &Hold) -> Result<(), Trouble> {
+    fn unlink(&self, hold: &LeaseRecord) -> Result<(), Fault> {
         let links = self.links();
         let (previous, next) = (hold.previous.get(), hold.next.get());
         match previous.checked_sub(1) {
@@ -236,7 +241,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
     }
 
     /// Makes the lists and numbers anew from the states: after the death of a holder of the lock.
-    pub(crate) fn rebuild(&self) -> Result<(), Trouble> {
+    pub(crate) fn rebuild(&self) -> Result<(), Fault> {
         let (links, holding) = (self.links(), self.segment.holding());
         links.head.set(0);
         links.tail.set(0);
@@ -262,7 +267,7 @@ impl<'a, S: Keeping> Holds<'a, S> {
     }
 
     /// Every record that was ever used.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Hold)> + use<'a, S> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a LeaseRecord)> + use<'a, S> {
         let segment = self.segment;
         let (used, mut unused) = (segment.holding().used.get(), 0);
         (0..used).map_while(move |index| {
@@ -281,16 +286,16 @@ impl<'a, S: Keeping> Holds<'a, S> {
 const NEVER_USED: u32 = 4096;
 
 /// What a look has found out of the holders so far. To ask for a process costs a hundred times as much as to look at a record.
-pub(crate) struct Holders {
+pub(crate) struct HolderScan {
     /// Process and birth, and whether it is dead, by process id.
     known: [Option<(u32, u64, bool)>; 64],
     records: u64,
     asked: u64,
 }
 
-impl Default for Holders {
+impl Default for HolderScan {
     fn default() -> Self {
-        Holders {
+        HolderScan {
             known: [None; 64],
             records: 0,
             asked: 0,
@@ -298,9 +303,9 @@ impl Default for Holders {
     }
 }
 
-impl Holders {
+impl HolderScan {
     /// As [`is_orphan`], asking for each process once.
-    pub(crate) fn is_orphan(&mut self, lives: &dyn Lives, hold: &Hold) -> bool {
+    pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, hold: &LeaseRecord) -> bool {
         self.records += 1;
         let (pid, birth) = (hold.pid.get(), hold.birth.get());
         let known = &mut self.known[(u64::from(pid) ^ birth) as usize % 64];

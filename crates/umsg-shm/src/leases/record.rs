@@ -6,7 +6,7 @@ use crate::waiters::Links;
 /// A message that is held beyond a call; see [`super`].
 #[repr(C, align(16))]
 #[derive(Default)]
-pub struct Hold {
+pub struct LeaseRecord {
     /// See the table in [`super`].
     pub state: Guarded32,
     pub slot: Guarded32,
@@ -27,7 +27,7 @@ pub struct Hold {
 /// Messages that are held beyond a call; see [`super`].
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct Holding {
+pub struct LeaseRoots {
     /// The records in use.
     pub list: Links,
     /// First free record, as index + 1.
@@ -49,4 +49,4 @@ pub struct Holding {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Hold>() == 48);
+const _: () = assert!(size_of::<LeaseRecord>() == 48);

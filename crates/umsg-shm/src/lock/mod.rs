@@ -27,13 +27,13 @@
 //!
 //! A lock is never broken by a time-out: a stopped owner is not a dead one.
 
-pub(crate) mod wakes;
+pub(crate) mod deferred_wakes;
 
 use crate::crash::crash_point;
 use crate::sync::{AtomicU64, Futex, Ordering, fence_after_rmw, spin_hint};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::Slept;
-use crate::sys::liveness::{Lives, UNREGISTERED};
+use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
 use crate::sys::{cpu, futex};
 
@@ -154,13 +154,13 @@ impl Rest {
 /// What a thread wants to make of a lock.
 struct Claim<'a> {
     thread: &'a Thread,
-    lives: &'a dyn Lives,
+    lives: &'a dyn Liveness,
     /// The low half: the thread's id, or LENT, and WAITERS once it has slept.
     low: u32,
 }
 
 impl<'a> Claim<'a> {
-    fn of(thread: &'a Thread, lives: &'a dyn Lives, low: u32) -> Claim<'a> {
+    fn of(thread: &'a Thread, lives: &'a dyn Liveness, low: u32) -> Claim<'a> {
         Claim { thread, lives, low }
     }
 
@@ -207,7 +207,7 @@ impl Lock {
     pub fn lock<'a>(
         &'a self,
         thread: &'a Thread,
-        lives: &dyn Lives,
+        lives: &dyn Liveness,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
         self.lock_unless(thread, lives, deadline, || false)
@@ -219,7 +219,7 @@ impl Lock {
     pub(crate) fn lock_unless<'a>(
         &'a self,
         thread: &'a Thread,
-        lives: &dyn Lives,
+        lives: &dyn Liveness,
         deadline: Deadline,
         is_over: impl Fn() -> bool,
     ) -> Result<(Held<'a>, Left), LockError> {
@@ -252,7 +252,7 @@ impl Lock {
         &'a self,
         thread: &'a Thread,
         outer: Outer,
-        lives: &dyn Lives,
+        lives: &dyn Liveness,
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
     ) -> Result<(Held<'a>, Left), LockError> {
@@ -343,7 +343,7 @@ impl Lock {
     }
 
     /// Makes the lock an orphaned one if it is in shared form and its owner's process is dead, though the kernel marked nothing.
-    fn take_from_the_dead(&self, word: u64, lives: &dyn Lives) {
+    fn take_from_the_dead(&self, word: u64, lives: &dyn Liveness) {
         let life = process_of(word);
         if is_shared(word) && life != UNREGISTERED && lives.is_over(life) {
             // Release: the end of the life came before. Relaxed: whatever else stands there is looked at again.
@@ -456,7 +456,7 @@ impl Lock {
     pub(crate) fn lock_anyway<'a>(
         &'a self,
         thread: &'a Thread,
-        lives: &dyn Lives,
+        lives: &dyn Liveness,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
         self.free_of_nobody();
@@ -581,7 +581,7 @@ impl Lock {
     pub(crate) fn borrow(
         &self,
         thread: &Thread,
-        lives: &dyn Lives,
+        lives: &dyn Liveness,
         end: Deadline,
     ) -> Result<Left, LockError> {
         let mut claim = Claim::of(thread, lives, LENT);

@@ -22,7 +22,7 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Whether `more` bytes may come into use.
     fn allows(&self, more: usize) -> bool;
 
-    /// The number of this process's life: see [`Lives::own`](crate::sys::liveness::Lives::own).
+    /// The number of this process's life: see [`Liveness::own`](crate::sys::liveness::Liveness::own).
     fn own_life(&self) -> u32;
 
     /// Whether a life is proved to be over.

@@ -6,11 +6,11 @@ mod host;
 pub use file::{OUT_OF_RANGE, fnv, set_length};
 pub use host::{FifoName, Host, NOT_OURS};
 
-use crate::fault::{AttachError, Trouble};
+use crate::fault::{AttachError, Fault};
 use crate::sys::extent::real_parts;
 use crate::sys::file::FileIdentity;
 use crate::sys::home::{here, is_stray};
-use crate::sys::liveness::{Lives, UNREGISTERED};
+use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::map::{Mapping, PAGE};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -59,7 +59,7 @@ unsafe impl Send for Base {}
 // SAFETY: as above.
 unsafe impl Sync for Base {}
 
-impl Lives for Memory {
+impl Liveness for Memory {
     fn own(&self) -> u32 {
         self.host
             .as_ref()
@@ -183,11 +183,11 @@ impl Memory {
         self.host.as_ref().filter(|_| self.is_counted)
     }
 
-    /// [`Trouble::Damaged`] if the file was cut short under the mapping.
+    /// [`Fault::Damaged`] if the file was cut short under the mapping.
     #[inline(always)]
-    pub(crate) fn check(&self) -> Result<(), Trouble> {
+    pub(crate) fn check(&self) -> Result<(), Fault> {
         if self.map.map.is_cut() {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         Ok(())
     }
@@ -211,9 +211,9 @@ impl Memory {
         stride: usize,
         index: usize,
         count: usize,
-    ) -> Result<&T, Trouble> {
+    ) -> Result<&T, Fault> {
         if index >= count {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         debug_assert!(offset + index * stride + size_of::<T>() <= self.map.map.len());
         // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
@@ -221,17 +221,17 @@ impl Memory {
     }
 
     /// Makes `len` bytes from `offset` on real memory.
-    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Trouble> {
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Fault> {
         if len == 0 {
             return Ok(());
         }
         if self.counted_in().is_some_and(|host| !host.allows(len)) {
-            return Err(Trouble::OverLimit);
+            return Err(Fault::OverLimit);
         }
         self.map
             .map
             .populate(offset, len)
-            .map_err(Trouble::from_memory)
+            .map_err(Fault::from_memory)
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Feed {
 }
 
 /// The FIFO.
-pub struct Gong<'a>(&'a Doorbell);
+pub struct PollFifo<'a>(&'a Doorbell);
 
 /// Nobody polls it any more.
 pub struct Left;
@@ -39,10 +39,10 @@ impl Left {
 }
 
 impl Doorbell {
-    pub fn gong(&self, _: u64) -> Lookup<Gong<'_>> {
+    pub fn fifo(&self, _: u64) -> Lookup<PollFifo<'_>> {
         match self.is_gone.load(Relaxed) {
             _ if self.is_anothers() => Lookup::Unavailable,
-            false => Lookup::Found(Gong(self)),
+            false => Lookup::Found(PollFifo(self)),
             true => Lookup::Missing,
         }
     }
@@ -116,8 +116,8 @@ impl Feed {
         }
     }
 
-    pub fn gong<'a>(&'a self, bell: &'a Doorbell) -> Option<Gong<'a>> {
-        Some(Gong(self.own.as_ref().unwrap_or(bell)))
+    pub fn fifo<'a>(&'a self, bell: &'a Doorbell) -> Option<PollFifo<'a>> {
+        Some(PollFifo(self.own.as_ref().unwrap_or(bell)))
     }
 
     pub fn wants_edges(&self) -> bool {
@@ -130,7 +130,7 @@ impl Feed {
     }
 }
 
-impl Gong<'_> {
+impl PollFifo<'_> {
     pub fn change(&self, from: u32, to: u32, loudly: bool) {
         let held = self
             .0

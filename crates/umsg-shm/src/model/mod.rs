@@ -21,6 +21,7 @@ pub mod doorbell;
 pub mod futex;
 #[allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")]
 pub mod segment;
+pub mod sysv;
 #[cfg(test)]
 mod tests;
 #[allow(
@@ -29,5 +30,4 @@ mod tests;
 )]
 pub mod thread;
 pub mod time;
-pub mod typed;
 pub mod world;

@@ -1,12 +1,12 @@
 //! A segment of a few items, in vectors.
 
-use crate::fault::Trouble;
-use crate::leases::Hold;
+use crate::fault::Fault;
+use crate::leases::LeaseRecord;
 use crate::posix_engine::segment::{
     Cell, Fifo, Fixed, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy,
 };
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
-use crate::sys::liveness::{Lives, UNREGISTERED};
+use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::waiters::{NODES, Node};
 
 /// The bytes in a cell: eight of them, watched by loom.
@@ -21,7 +21,7 @@ pub struct Segment {
     levels: Vec<Guarded64>,
     fifos: Vec<Fifo>,
     nodes: Vec<Node>,
-    holds: Vec<Hold>,
+    holds: Vec<LeaseRecord>,
     notices: Vec<Notice>,
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
@@ -29,7 +29,7 @@ pub struct Segment {
 }
 
 /// A queue that only processes of its home use: the models of the lock are those of others.
-impl Lives for Segment {
+impl Liveness for Segment {
     fn own(&self) -> u32 {
         UNREGISTERED
     }
@@ -110,7 +110,7 @@ impl Segment {
     }
 
     /// There is no file.
-    pub fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -122,8 +122,8 @@ impl Segment {
         &self.fixed
     }
 
-    pub fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
-        self.cells.get(slot as usize).ok_or(Trouble::Damaged)
+    pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
+        self.cells.get(slot as usize).ok_or(Fault::Damaged)
     }
 
     pub fn ring(&self, position: u64) -> &AtomicU32 {
@@ -136,63 +136,63 @@ impl Segment {
         &self.ring[index & (self.layout.ring_len - 1)]
     }
 
-    pub fn node(&self, index: u32) -> Result<&Node, Trouble> {
-        self.nodes.get(index as usize).ok_or(Trouble::Damaged)
+    pub fn node(&self, index: u32) -> Result<&Node, Fault> {
+        self.nodes.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    pub fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
-        self.holds.get(index as usize).ok_or(Trouble::Damaged)
+    pub fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
+        self.holds.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    pub fn populate_holds(&self, _usable: u32) -> Result<u32, Trouble> {
+    pub fn populate_holds(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.holds.len() as u32)
     }
 
-    pub fn more_notice(&self, index: usize) -> Result<&Notice, Trouble> {
-        self.notices.get(index).ok_or(Trouble::Damaged)
+    pub fn more_notice(&self, index: usize) -> Result<&Notice, Fault> {
+        self.notices.get(index).ok_or(Fault::Damaged)
     }
 
-    pub fn populate_notices(&self, _usable: u32) -> Result<u32, Trouble> {
+    pub fn populate_notices(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.notices.len() as u32)
     }
 
-    pub fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
-        self.fifos.get(priority).ok_or(Trouble::Damaged)
+    pub fn fifo(&self, priority: usize) -> Result<&Fifo, Fault> {
+        self.fifos.get(priority).ok_or(Fault::Damaged)
     }
 
-    pub fn level0(&self, word: usize) -> Result<&Guarded64, Trouble> {
-        self.levels.get(word).ok_or(Trouble::Damaged)
+    pub fn level0(&self, word: usize) -> Result<&Guarded64, Fault> {
+        self.levels.get(word).ok_or(Fault::Damaged)
     }
 
     /// There is no arena: messages have at most eight bytes.
-    pub fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
-        Err(Trouble::Damaged)
+    pub fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Fault> {
+        Err(Fault::Damaged)
     }
 
-    pub fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+    pub fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         let mut bytes = [0; 8];
         bytes[..message.len()].copy_from_slice(message);
         cell.payload.0.set(u64::from_ne_bytes(bytes));
         Ok(())
     }
 
-    pub fn copy_out(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<(), Trouble> {
+    pub fn copy_out(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<(), Fault> {
         let bytes = cell.payload.0.get().to_ne_bytes();
         buffer[..len].copy_from_slice(&bytes[..len]);
         Ok(())
     }
 
-    pub fn shorten(&self, _cell: &Cell, _room: usize, _len: usize) -> Result<(), Trouble> {
+    pub fn shorten(&self, _cell: &Cell, _room: usize, _len: usize) -> Result<(), Fault> {
         Ok(())
     }
 
     /// Memory is always there.
-    pub fn populate(&self, _offset: usize, _len: usize) -> Result<(), Trouble> {
+    pub fn populate(&self, _offset: usize, _len: usize) -> Result<(), Fault> {
         Ok(())
     }
 
-    pub fn link(&self, slot: u32) -> Result<&Guarded32, Trouble> {
-        self.links.get(slot as usize).ok_or(Trouble::Damaged)
+    pub fn link(&self, slot: u32) -> Result<&Guarded32, Fault> {
+        self.links.get(slot as usize).ok_or(Fault::Damaged)
     }
 
     pub fn prefetch_to_write(&self, _slot: u32) {}

@@ -4,7 +4,7 @@ use super::futex::Named;
 use super::world::{self, World};
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::Futex;
-use crate::sys::liveness::Lives;
+use crate::sys::liveness::Liveness;
 use crate::sys::thread::{Bereaved, Interruptions, Stall, TakenUp};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -224,7 +224,7 @@ pub fn is_stray() -> bool {
 /// The lives of a model: a process's number is that of its life.
 pub struct Processes;
 
-impl Lives for Processes {
+impl Liveness for Processes {
     fn own(&self) -> u32 {
         with_current(|me| me.map_or(0, Thread::pid))
     }

@@ -1,7 +1,7 @@
 //! What a peer may write in a segment ends every call that has a deadline, and crashes none.
 
 use super::{Engine, Refused};
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::{LENT, WAITERS};
 use crate::posix_engine::segment::testing;
 use crate::sync::Ordering;
@@ -122,7 +122,7 @@ fn a_sender_lock_that_is_always_lent_is_busy() {
     // It may have found the lock free for the moment in which it took it back.
     assert!(matches!(
         sent,
-        Ok(()) | Err(Refused::Trouble(Trouble::Busy | Trouble::Damaged) | Refused::NotNow)
+        Ok(()) | Err(Refused::Fault(Fault::Busy | Fault::Damaged) | Refused::NotNow)
     ));
 }
 
@@ -132,9 +132,9 @@ fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
     let is_over = AtomicBool::new(false);
     let waited = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let bell = &engine.segment().fixed().board.bell;
+            let wake_word = &engine.segment().fixed().wait_flags.wake_word;
             while !is_over.load(Ordering::Relaxed) {
-                bell.fetch_add(1 << 8, Ordering::Relaxed);
+                wake_word.fetch_add(1 << 8, Ordering::Relaxed);
             }
         });
         let me = thread::current();

@@ -6,7 +6,7 @@
 use super::recover;
 use super::{Engine, Refused};
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::{Left, LockError, SLICE};
 use crate::posix_engine::segment::Ring;
 use crate::sync::Ordering;
@@ -69,8 +69,8 @@ impl Engine {
                     return Err(trouble.into());
                 }
             }
-            Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller.into()),
-            Err(_) => return Err(Trouble::Busy.into()),
+            Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller.into()),
+            Err(_) => return Err(Fault::Busy.into()),
         }
         crash_point!(GROW_LENT);
         Ok(())
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// Doubles the ring until it has an entry for each slot.
-    fn widen_ring(&self, slots: usize) -> Result<(), Trouble> {
+    fn widen_ring(&self, slots: usize) -> Result<(), Fault> {
         let geometry = &self.segment().fixed().geometry;
         loop {
             let len = geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
@@ -128,7 +128,7 @@ impl Engine {
                 return Ok(());
             }
             if len * 2 > self.segment().layout().ring_len {
-                return Err(Trouble::Damaged);
+                return Err(Fault::Damaged);
             }
             self.segment()
                 .populate(self.segment().layout().ring + len * 4, len * 4)?;

@@ -15,19 +15,17 @@
 //! does a sender *serve*: it takes the receiver lock too and hands messages over. A thread that holds the sender lock
 //! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
 
-mod ahead;
 pub mod batch;
-mod bell;
 #[cfg(all(test, not(loom)))]
 mod forged;
 mod grow;
-mod hold;
-mod label;
+mod held_messages;
+mod inspect;
 mod lease;
-mod look;
-mod notice;
+mod notification;
 mod owner;
 mod policy;
+mod prefetch;
 mod priorities;
 mod receive;
 mod recover;
@@ -39,14 +37,14 @@ pub mod segment;
 mod send;
 mod serve;
 mod spin;
+mod tag;
 mod wait;
+mod wake_word;
 mod watch;
 
-pub use bell::Rope;
-pub use hold::Grip;
-pub use label::marked;
-pub use look::{Look, Seen};
-pub use notice::{Claim, NoticeError, Outcome, Registered, What, armed};
+pub use held_messages::LeaseHandle;
+pub use inspect::{Look, Seen};
+pub use notification::{Claim, Outcome, RegisterError, Registered, What, armed};
 #[cfg_attr(
     loom,
     allow(unused_imports, reason = "the face of rings is not modelled")
@@ -55,11 +53,13 @@ pub use owner::{CLOSED, DISABLED, ENABLED};
 pub use policy::Chore;
 pub(crate) use priorities::Priorities;
 pub use receive::{Taken, has_begun};
+pub use tag::marked;
+pub use wake_word::Notifier;
 
-use self::ahead::Expected;
+use self::prefetch::Expected;
 use crate::doorbell::Doorbell;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::{Held, Left, LockError};
 use crate::posix_engine::segment::Segment;
 use crate::sync::Ordering;
@@ -69,7 +69,7 @@ use crate::sys::thread::Thread;
 use crate::waiters;
 use crate::waiters::pacing::Pacing;
 
-/// A bit of the board's attention word: receivers are blocked.
+/// A bit of the wait flags' attention word: receivers are blocked.
 pub const RECEIVERS: u32 = 1;
 /// Another: a process is registered for a notification, and the queue was empty.
 pub(crate) const NOTICE: u32 = 2;
@@ -87,8 +87,8 @@ pub enum Refused {
     TimedOut,
     /// A signal handler ran.
     Interrupted,
-    /// See [`Trouble`].
-    Trouble(Trouble),
+    /// See [`Fault`].
+    Fault(Fault),
 }
 
 impl Refused {
@@ -96,27 +96,27 @@ impl Refused {
     fn by(self, deadline: Deadline) -> Refused {
         match (self, deadline) {
             (
-                Refused::NotNow | Refused::TimedOut | Refused::Trouble(Trouble::Busy),
+                Refused::NotNow | Refused::TimedOut | Refused::Fault(Fault::Busy),
                 Deadline::Passed,
             ) => Refused::NotNow,
-            (Refused::NotNow | Refused::Trouble(Trouble::Busy), _) => Refused::TimedOut,
+            (Refused::NotNow | Refused::Fault(Fault::Busy), _) => Refused::TimedOut,
             (other, _) => other,
         }
     }
 
     /// What went wrong for who wants nothing but a lock: its owner does not let go, if it is nothing worse.
     #[cfg(not(loom))]
-    fn trouble(self) -> Trouble {
+    fn trouble(self) -> Fault {
         match self {
-            Refused::Trouble(trouble) => trouble,
-            _ => Trouble::Busy,
+            Refused::Fault(trouble) => trouble,
+            _ => Fault::Busy,
         }
     }
 }
 
-impl From<Trouble> for Refused {
-    fn from(trouble: Trouble) -> Self {
-        Refused::Trouble(trouble)
+impl From<Fault> for Refused {
+    fn from(trouble: Fault) -> Self {
+        Refused::Fault(trouble)
     }
 }
 
@@ -129,7 +129,7 @@ pub struct Engine {
     /// What is to be done for the queue now and then, see [`Chore`].
     chore: Option<Chore>,
     /// Of a ring: how its receiver's descriptor is made readable.
-    rope: Option<bell::Rope>,
+    notifier: Option<wake_word::Notifier>,
     /// By which it is polled.
     doorbell: Doorbell,
     /// Device and inode of the file, of a queue with which processes register.
@@ -137,7 +137,7 @@ pub struct Engine {
     identity: Option<(u64, u64)>,
     /// How this process sees to its own registrations there.
     #[cfg(not(loom))]
-    raise_own: Option<notice::RaiseOwn>,
+    raise_own: Option<notification::RaiseOwn>,
 }
 
 /// How often one call waits a slice for a sender lock that is lent.
@@ -154,7 +154,7 @@ impl Engine {
             pacing: Pacing::default(),
             expected: Expected::default(),
             chore: None,
-            rope: None,
+            notifier: None,
             #[cfg(not(loom))]
             identity: None,
             #[cfg(not(loom))]
@@ -173,7 +173,7 @@ impl Engine {
 
     /// Processes register with the queue for notifications. `raise_own` sees to those of this process.
     #[cfg(not(loom))]
-    pub fn set_identity(&mut self, identity: (u64, u64), raise_own: notice::RaiseOwn) {
+    pub fn set_identity(&mut self, identity: (u64, u64), raise_own: notification::RaiseOwn) {
         self.identity = Some(identity);
         self.raise_own = Some(raise_own);
     }
@@ -184,8 +184,8 @@ impl Engine {
         self.identity
     }
 
-    pub fn set_rope(&mut self, rope: Rope) {
-        self.rope = Some(rope);
+    pub fn set_rope(&mut self, notifier: Notifier) {
+        self.notifier = Some(notifier);
     }
 
     #[inline(always)]
@@ -195,7 +195,7 @@ impl Engine {
 
     /// Takes the sender lock, and repairs the side if its last owner died.
     #[inline(always)]
-    fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Trouble> {
+    fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Fault> {
         match self
             .segment
             .fixed()
@@ -214,7 +214,7 @@ impl Engine {
         me: &'a Thread,
         deadline: Deadline,
         mut attempt: Result<(Held<'a>, Left), LockError>,
-    ) -> Result<Held<'a>, Trouble> {
+    ) -> Result<Held<'a>, Fault> {
         let mut loans = 0;
         loop {
             match attempt {
@@ -223,14 +223,14 @@ impl Engine {
                     recover::sender_side(&self.segment)?;
                     return Ok(held);
                 }
-                Err(LockError::TimedOut) => return Err(Trouble::Busy),
-                Err(LockError::OwnedByCaller) => return Err(Trouble::OwnedByCaller),
+                Err(LockError::TimedOut) => return Err(Fault::Busy),
+                Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller),
                 // No honest borrower keeps it so long, so often.
-                Err(LockError::Nobodys) if loans == LOANS => return Err(Trouble::Busy),
+                Err(LockError::Nobodys) if loans == LOANS => return Err(Fault::Busy),
                 // Whoever borrowed it holds the receiver lock, or died with it: then taking that lock repairs both.
                 Err(LockError::Nobodys) => {
                     loans += 1;
-                    let mut wakes = Wakes::default();
+                    let mut wakes = DeferredWakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
                     let sender = &self.segment.fixed().sender;
                     if sender.lock.is_left_lent() {
@@ -258,8 +258,8 @@ impl Engine {
         &'a self,
         me: &'a Thread,
         deadline: Deadline,
-        wakes: &mut Wakes,
-    ) -> Result<Held<'a>, Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<Held<'a>, Fault> {
         match self
             .segment
             .fixed()
@@ -278,8 +278,8 @@ impl Engine {
         me: &'a Thread,
         deadline: Deadline,
         mut attempt: Result<(Held<'a>, Left), LockError>,
-        wakes: &mut Wakes,
-    ) -> Result<Held<'a>, Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<Held<'a>, Fault> {
         if let Err(LockError::Nobodys) = attempt {
             attempt = self
                 .segment
@@ -293,18 +293,18 @@ impl Engine {
             Ok((held, Left::ByTheDead)) => {
                 recover::receiver_side(self)?;
                 self.serve(wakes)?;
-                self.update_board();
+                self.update_wait_flags();
                 self.mend_doorbell();
                 wakes.add_everybody(waiters::Waiters::of(&self.segment).usable());
                 Ok(held)
             }
-            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy),
-            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller),
+            Err(LockError::TimedOut | LockError::Nobodys) => Err(Fault::Busy),
+            Err(LockError::OwnedByCaller) => Err(Fault::OwnedByCaller),
         }
     }
 
     /// Tells senders whether anybody wants to be served. Under the receiver lock, after any change of the lists.
-    fn update_board(&self) {
+    fn update_wait_flags(&self) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
         let receivers = if waiting { RECEIVERS } else { 0 };
         self.set_attention(RECEIVERS | NOTICE, receivers | self.notice_wanted());
@@ -312,22 +312,22 @@ impl Engine {
 
     /// Sets these bits of the attention word as in `flags`. Under the receiver lock.
     fn set_attention(&self, bits: u32, flags: u32) {
-        let attention = &self.segment.fixed().board.attention;
+        let attention = &self.segment.fixed().wait_flags.attention;
         // Relaxed: ATTENTION. Whoever begins to wait adds the fence; taking a flag down needs none.
         let others = attention.load(Ordering::Relaxed) & !bits;
         attention.store(others | flags, Ordering::Relaxed);
     }
 
-    /// Wakes those whose waiting has ended. After the lock was dropped.
+    /// DeferredWakes those whose waiting has ended. After the lock was dropped.
     #[inline(always)]
-    fn wake(&self, wakes: &Wakes) {
+    fn wake(&self, wakes: &DeferredWakes) {
         if !wakes.is_empty() {
             self.wake_slow(wakes);
         }
     }
 
     #[cold]
-    fn wake_slow(&self, wakes: &Wakes) {
+    fn wake_slow(&self, wakes: &DeferredWakes) {
         for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {
             if let Ok(node) = self.segment.node(index) {
                 futex::wake(waiters::futex(node), 1);
@@ -346,9 +346,9 @@ impl Engine {
         &self,
         me: &Thread,
         deadline: Deadline,
-        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+        work: impl FnOnce(&mut DeferredWakes) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let result = work(&mut wakes);
         self.note_change(&mut wakes);

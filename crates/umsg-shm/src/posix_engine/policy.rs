@@ -9,14 +9,14 @@
 //! What is set aside is held, in the state `Aside`, until some process has sent it to the dead-letter queue: that takes the
 //! other queue's locks, and so none of this one's may be held. It takes a slot meanwhile, but no place in the queue.
 
-use super::hold::Grip;
+use super::held_messages::LeaseHandle;
 use super::receive::Found;
-use super::{Engine, Refused, Wakes};
+use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::Hold;
-use crate::leases::{self, Holds, State};
+use crate::fault::Fault;
+use crate::leases::LeaseRecord;
+use crate::leases::{self, Leases, State};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Policy;
 use crate::sync::Ordering;
@@ -59,7 +59,7 @@ impl Engine {
 
     /// The message that is delivered next, as [`best`](Self::best), after those were taken out that are too old.
     #[inline(always)]
-    pub(super) fn upcoming(&self) -> Result<Option<Found<'_>>, Trouble> {
+    pub(super) fn upcoming(&self) -> Result<Option<Found<'_>>, Fault> {
         match self.best()? {
             Some(found) if self.is_expired(&found) => self.upcoming_slow(found),
             found => Ok(found),
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     #[cold]
-    fn upcoming_slow<'a>(&'a self, expired: Found<'a>) -> Result<Option<Found<'a>>, Trouble> {
+    fn upcoming_slow<'a>(&'a self, expired: Found<'a>) -> Result<Option<Found<'a>>, Fault> {
         self.expire(&expired)?;
         // As many as there are slots: longer lasts only what is scribbled.
         for _ in 0..self.segment().layout().slots {
@@ -76,11 +76,11 @@ impl Engine {
                 found => return Ok(found),
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Takes a message out that is too old.
-    fn expire(&self, found: &Found<'_>) -> Result<(), Trouble> {
+    fn expire(&self, found: &Found<'_>) -> Result<(), Fault> {
         self.segment().fixed().counters.count(Event::Expired);
         if self.policy().sets_aside() {
             return self.set_aside(found);
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Takes a message out of the queue, for good.
-    fn drop_message(&self, found: &Found<'_>) -> Result<(), Trouble> {
+    fn drop_message(&self, found: &Found<'_>) -> Result<(), Fault> {
         self.take(found)?;
         self.free_slot(found.slot);
         self.publish_counts();
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Takes a message out of the queue for the dead-letter queue.
-    fn set_aside(&self, found: &Found<'_>) -> Result<(), Trouble> {
+    fn set_aside(&self, found: &Found<'_>) -> Result<(), Fault> {
         let nobody = (0, 0);
         let (_, hold) = self.claim_hold_for(nobody, found.slot, found.cell.returns())?;
         leases::set(hold, State::Aside);
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Whether a message that was leased has come back as often as the queue allows.
-    pub(super) fn is_undeliverable(&self, hold: &Hold) -> bool {
+    pub(super) fn is_undeliverable(&self, hold: &LeaseRecord) -> bool {
         let policy = self.policy();
         policy.max_deliveries != 0
             && policy.sets_aside()
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// Turns a lease into a message that is set aside.
-    pub(super) fn set_lease_aside(&self, hold: &Hold) {
+    pub(super) fn set_lease_aside(&self, hold: &LeaseRecord) {
         leases::set(hold, State::Aside);
         crash_point!(ASIDE_HELD);
         self.count_kind(State::Aside, 1);
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     /// Drops what is too old in the whole queue: each list of a priority is in order of time.
-    pub(super) fn sweep(&self) -> Result<(), Trouble> {
+    pub(super) fn sweep(&self) -> Result<(), Fault> {
         self.drain()?;
         let order = Priorities::of(self.segment());
         let mut priority = order.highest();
@@ -134,7 +134,7 @@ impl Engine {
             let slot = order.first(of)?;
             let found = self.stored_at(slot, of)?;
             if self.is_expired(&found) {
-                bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+                bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
                 self.expire(&found)?;
                 if order.has(of)? {
                     continue;
@@ -153,7 +153,7 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
+        self.with_receiver_lock(me, deadline, |wakes: &mut DeferredWakes| {
             self.begin_to_make_room(wakes)?;
             if self.has_room_now(1) {
                 return Ok(true);
@@ -173,9 +173,9 @@ impl Engine {
     }
 
     /// Serves who waits, and drops what is too old: before anything else makes room.
-    fn begin_to_make_room(&self, wakes: &mut Wakes) -> Result<(), Refused> {
+    fn begin_to_make_room(&self, wakes: &mut DeferredWakes) -> Result<(), Refused> {
         self.serve(wakes)?;
-        self.update_board();
+        self.update_wait_flags();
         if !self.nobody_waits_for_room() {
             // The room that there is, or that would be made, is theirs.
             return Err(Refused::NotNow);
@@ -188,9 +188,9 @@ impl Engine {
     }
 
     /// Drops the oldest message of the lowest priority, which is there, for one that is to be sent.
-    fn drop_lowest(&self) -> Result<(), Trouble> {
+    fn drop_lowest(&self) -> Result<(), Fault> {
         let order = Priorities::of(self.segment());
-        let lowest = order.lowest().ok_or(Trouble::Damaged)?;
+        let lowest = order.lowest().ok_or(Fault::Damaged)?;
         self.segment().fixed().counters.count(Event::Dropped);
         self.drop_message(&self.stored_at(order.first(lowest)?, lowest)?)
     }
@@ -204,11 +204,11 @@ impl Engine {
         messages: usize,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, deadline, |wakes: &mut Wakes| {
+        self.with_receiver_lock(me, deadline, |wakes: &mut DeferredWakes| {
             self.begin_to_make_room(wakes)?;
             let missing = (messages as i64).saturating_sub(self.room_now()).max(0) as u64;
             if missing > self.segment().layout().slots as u64 {
-                return Err(Trouble::Damaged.into());
+                return Err(Fault::Damaged.into());
             }
             self.drain()?;
             // Relaxed: under the receiver lock.
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// Whether the store has so many messages of that priority or lower ones.
-    fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Trouble> {
+    fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Fault> {
         let order = Priorities::of(self.segment());
         let mut priority = match order.has(key)? {
             true => Some(key),
@@ -278,10 +278,14 @@ impl Engine {
     }
 
     /// A message that is to be sent to the dead-letter queue; from now on this process is at it.
-    pub fn begin_to_move(&self, me: &Thread, deadline: Deadline) -> Result<Option<Grip>, Refused> {
+    pub fn begin_to_move(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+    ) -> Result<Option<LeaseHandle>, Refused> {
         liveness::register(self.segment());
         self.with_receiver_lock(me, deadline, |_| {
-            for record in Holds::of(self.segment()).iter() {
+            for record in Leases::of(self.segment()).iter() {
                 let (index, hold) = record?;
                 let is_left = match State::of(hold) {
                     State::Aside => true,
@@ -295,7 +299,7 @@ impl Engine {
                     hold.birth.set(birth);
                     leases::set(hold, State::Moving);
                     crash_point!(MOVE_BEGUN);
-                    return Ok(Some(self.grip(index, hold, &found)));
+                    return Ok(Some(self.handle(index, hold, &found)));
                 }
             }
             Ok(None)
@@ -306,24 +310,24 @@ impl Engine {
     pub fn end_move(
         &self,
         me: &Thread,
-        grip: &Grip,
+        handle: &LeaseHandle,
         moved: bool,
         deadline: Deadline,
     ) -> Result<(), Refused> {
         self.with_receiver_lock(me, deadline, |wakes| {
-            let holds = Holds::of(self.segment());
-            let Some(hold) = holds.find(grip.index, grip.ticket, State::Moving)? else {
+            let holds = Leases::of(self.segment());
+            let Some(hold) = holds.find(handle.index, handle.ticket, State::Moving)? else {
                 return Ok(());
             };
             if !moved {
                 leases::set(hold, State::Aside);
                 // Others may be luckier next time.
-                holds.send_to_the_end(grip.index, hold)?;
+                holds.send_to_the_end(handle.index, hold)?;
                 return Ok(());
             }
             let slot = hold.slot.get();
             self.segment().cell(slot)?;
-            self.release_hold(grip.index, hold)?;
+            self.release_hold(handle.index, hold)?;
             self.segment().fixed().counters.count(Event::DeadLettered);
             self.free_held(slot, wakes);
             Ok(())

@@ -12,7 +12,7 @@
 //!
 //! Everything here is called under the receiver lock.
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::posix_engine::segment::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::sync::Guarded64;
 
@@ -70,12 +70,12 @@ impl<'a> Priorities<'a> {
 
     /// The first slot of a priority that has messages.
     #[inline]
-    pub(crate) fn first(&self, priority: usize) -> Result<u32, Trouble> {
+    pub(crate) fn first(&self, priority: usize) -> Result<u32, Fault> {
         Ok(self.segment.fifo(priority)?.head.get())
     }
 
     /// The slot after `slot` in the list of `priority`.
-    pub(crate) fn after(&self, priority: usize, slot: u32) -> Result<Option<u32>, Trouble> {
+    pub(crate) fn after(&self, priority: usize, slot: u32) -> Result<Option<u32>, Fault> {
         if self.segment.fifo(priority)?.tail.get() == slot {
             return Ok(None);
         }
@@ -84,7 +84,7 @@ impl<'a> Priorities<'a> {
 
     /// Adds a slot behind all others of its priority.
     #[inline]
-    pub(crate) fn push_back(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
+    pub(crate) fn push_back(&self, priority: usize, slot: u32) -> Result<(), Fault> {
         let fifo = self.segment.fifo(priority)?;
         if self.has(priority)? {
             self.segment.link(fifo.tail.get())?.set(slot);
@@ -96,7 +96,7 @@ impl<'a> Priorities<'a> {
 
     /// Adds a slot that comes back, at the place that its sequence number gives it: mostly the first, or the one behind the
     /// slot that came back before it.
-    pub(crate) fn push_in_order(&self, priority: usize, slot: u32) -> Result<(), Trouble> {
+    pub(crate) fn push_in_order(&self, priority: usize, slot: u32) -> Result<(), Fault> {
         let fifo = self.segment.fifo(priority)?;
         let returned = &self.segment.fixed().holding.returned;
         let last = returned.get().checked_sub(1);
@@ -131,17 +131,17 @@ impl<'a> Priorities<'a> {
             }
             before = next;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Whether a slot's message came to the store before another's.
-    fn is_earlier(&self, one: u32, other: u32) -> Result<bool, Trouble> {
+    fn is_earlier(&self, one: u32, other: u32) -> Result<bool, Fault> {
         let sequence = |slot| Ok(self.segment.cell(slot)?.sequence.get());
         Ok((sequence(other)?.wrapping_sub(sequence(one)?) as i64) > 0)
     }
 
     /// Whether a slot is in the list of a priority, before another. Every stored message is in the list of its priority.
-    fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Trouble> {
+    fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Fault> {
         let cell = self.segment.cell(one)?;
         let is_listed = cell.is_stored() && cell.key.get() == priority as u64;
         Ok(is_listed && self.is_earlier(one, other)?)
@@ -149,7 +149,7 @@ impl<'a> Priorities<'a> {
 
     /// Removes the first slot of a priority.
     #[inline]
-    pub(crate) fn pop(&self, priority: usize) -> Result<(), Trouble> {
+    pub(crate) fn pop(&self, priority: usize) -> Result<(), Fault> {
         let fifo = self.segment.fifo(priority)?;
         let head = fifo.head.get();
         if head == fifo.tail.get() {
@@ -160,7 +160,7 @@ impl<'a> Priorities<'a> {
     }
 
     /// Forgets everything: the first step of rebuilding.
-    pub(crate) fn clear(&self) -> Result<(), Trouble> {
+    pub(crate) fn clear(&self) -> Result<(), Fault> {
         let receiver = &self.segment.fixed().receiver;
         receiver.level2.set(0);
         receiver.level1.iter().for_each(|word| word.set(0));
@@ -172,29 +172,29 @@ impl<'a> Priorities<'a> {
 
     /// Whether a priority has messages.
     #[inline]
-    pub(crate) fn has(&self, priority: usize) -> Result<bool, Trouble> {
+    pub(crate) fn has(&self, priority: usize) -> Result<bool, Fault> {
         Ok(self.segment.level0(priority / 64)?.get() & bit(priority % 64) != 0)
     }
 
     /// A priority's list comes into being.
     #[inline]
-    fn begin(&self, fifo: &Fifo, priority: usize, slot: u32) -> Result<(), Trouble> {
+    fn begin(&self, fifo: &Fifo, priority: usize, slot: u32) -> Result<(), Fault> {
         fifo.head.set(slot);
         fifo.tail.set(slot);
         let (i, j, k) = split(priority);
         let receiver = &self.segment.fixed().receiver;
         raise(self.segment.level0(priority / 64)?, k);
-        raise(receiver.level1.get(i).ok_or(Trouble::Damaged)?, j);
+        raise(receiver.level1.get(i).ok_or(Fault::Damaged)?, j);
         raise(&receiver.level2, i);
         Ok(())
     }
 
     /// A priority's list is empty.
     #[inline]
-    fn end(&self, priority: usize) -> Result<(), Trouble> {
+    fn end(&self, priority: usize) -> Result<(), Fault> {
         let (i, j, k) = split(priority);
         let receiver = &self.segment.fixed().receiver;
-        let level1 = receiver.level1.get(i).ok_or(Trouble::Damaged)?;
+        let level1 = receiver.level1.get(i).ok_or(Fault::Damaged)?;
         if lower(self.segment.level0(priority / 64)?, k) && lower(level1, j) {
             lower(&receiver.level2, i);
         }

@@ -1,11 +1,11 @@
 //! Receiving: the fast path, the way through the store, and what a receiver does that finds nothing.
 
-use super::label::{MARK, priority_of};
+use super::tag::{MARK, priority_of};
 use super::wait::Receipt;
-use super::{Engine, Refused, Wakes};
+use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Cell, PRIORITIES, Ring};
 use crate::sync::{Ordering, fence};
@@ -87,7 +87,12 @@ impl Receipt for Copy<'_> {
     type Outcome = Taken;
 
     #[inline(always)]
-    fn take(&mut self, engine: &Engine, _: &Thread, wakes: &mut Wakes) -> Result<Taken, Refused> {
+    fn take(
+        &mut self,
+        engine: &Engine,
+        _: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<Taken, Refused> {
         engine.receive_locked(self.buffer, wakes)
     }
 
@@ -188,7 +193,7 @@ impl Engine {
     pub(super) fn receive_locked(
         &self,
         buffer: &mut [u8],
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Taken, Refused> {
         let Some(found) = self.next(wakes)? else {
             return Err(Refused::NotNow);
@@ -207,11 +212,11 @@ impl Engine {
     /// The message that the caller gets, if there is one: those who wait were here first, and what the dead held is taken
     /// back before the queue is called empty.
     #[inline(always)]
-    pub(super) fn next(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
+    pub(super) fn next(&self, wakes: &mut DeferredWakes) -> Result<Option<Found<'_>>, Fault> {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) | waiters.len(List::Offered) != 0 {
             self.serve(wakes)?;
-            self.update_board();
+            self.update_wait_flags();
         }
         // What is taken now has been there.
         self.note_change(wakes);
@@ -228,7 +233,7 @@ impl Engine {
     /// As [`next`](Self::next), where messages are held or grow too old. What the dead held comes back before anything
     /// else is delivered: it may be better.
     #[cold]
-    fn next_in_time(&self, wakes: &mut Wakes) -> Result<Option<Found<'_>>, Trouble> {
+    fn next_in_time(&self, wakes: &mut DeferredWakes) -> Result<Option<Found<'_>>, Fault> {
         if self.holds_any() && self.holders_may_give() {
             self.reclaim_and_serve(wakes)?;
         }
@@ -244,7 +249,7 @@ impl Engine {
 
     /// Copies a message out, takes it from the queue and frees its slot.
     #[inline(always)]
-    fn consume(&self, found: &Found<'_>, buffer: &mut [u8]) -> Result<Taken, Trouble> {
+    fn consume(&self, found: &Found<'_>, buffer: &mut [u8]) -> Result<Taken, Fault> {
         self.segment().copy_out(found.cell, found.len, buffer)?;
         crash_point!(RECEIVE_COPIED);
         self.take(found)?;
@@ -256,7 +261,7 @@ impl Engine {
 
     /// The message that is delivered next, if there is one. It stays where it is.
     #[inline(always)]
-    pub(super) fn best(&self) -> Result<Option<Found<'_>>, Trouble> {
+    pub(super) fn best(&self) -> Result<Option<Found<'_>>, Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         // Acquire: RUN. Read before the stamp: a message of another priority that was sent before this call has changed
@@ -278,22 +283,22 @@ impl Engine {
     }
 
     /// The message in a slot of the store, in the list of a priority.
-    pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<Found<'_>, Trouble> {
+    pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<Found<'_>, Fault> {
         let found = self.found(slot, self.segment().cell(slot)?, true)?;
         if found.key == priority {
             Ok(found)
         } else {
-            Err(Trouble::Damaged)
+            Err(Fault::Damaged)
         }
     }
 
     /// Checks what a cell says of its message.
     #[inline(always)]
-    fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Trouble> {
+    fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Fault> {
         let (len, label) = (cell.len.get() as usize, cell.key.get());
         let key = priority_of(label);
         if len > self.segment().layout().message_size || key >= PRIORITIES {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         Ok(Found {
             slot,
@@ -308,7 +313,7 @@ impl Engine {
 
     /// More than one priority may be there: the ring is drained into the store.
     #[inline(never)]
-    fn best_slow(&self) -> Result<Option<Found<'_>>, Trouble> {
+    fn best_slow(&self) -> Result<Option<Found<'_>>, Fault> {
         let receiver = &self.segment().fixed().receiver;
         let ring = Ring::of(self.segment());
         // Relaxed: under the receiver lock, here and below.
@@ -325,7 +330,7 @@ impl Engine {
         self.drain()?;
         let order = Priorities::of(self.segment());
         let Some(priority) = order.highest() else {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         };
         self.stored_at(order.first(priority)?, priority).map(Some)
     }
@@ -375,7 +380,7 @@ impl Engine {
 
     /// Moves every published message from the ring into the store.
     #[inline]
-    pub(super) fn drain(&self) -> Result<(), Trouble> {
+    pub(super) fn drain(&self) -> Result<(), Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         let ring = Ring::of(self.segment());
@@ -397,7 +402,7 @@ impl Engine {
 
     /// Adds a message to the store, behind those of its priority.
     #[inline(always)]
-    pub(super) fn store(&self, found: &Found<'_>) -> Result<(), Trouble> {
+    pub(super) fn store(&self, found: &Found<'_>) -> Result<(), Fault> {
         self.mark_stored(found.cell);
         crash_point!(DRAIN_MARKED);
         Priorities::of(self.segment()).push_back(found.key, found.slot)?;
@@ -445,7 +450,7 @@ impl Engine {
 
     /// Takes a message from the queue. Its slot is then in the caller's hands.
     #[inline(always)]
-    pub(super) fn take(&self, found: &Found<'_>) -> Result<(), Trouble> {
+    pub(super) fn take(&self, found: &Found<'_>) -> Result<(), Fault> {
         if found.stored {
             return self.take_stored(found);
         }
@@ -456,7 +461,7 @@ impl Engine {
     }
 
     #[inline]
-    fn take_stored(&self, found: &Found<'_>) -> Result<(), Trouble> {
+    fn take_stored(&self, found: &Found<'_>) -> Result<(), Fault> {
         found.cell.forget();
         Priorities::of(self.segment()).pop(found.key)?;
         self.count_stored(found.len as u64, -1);
@@ -498,7 +503,7 @@ impl Engine {
     }
 
     /// Returns a message that was offered in vain to the head of its priority.
-    pub(super) fn put_back(&self, slot: u32) -> Result<(), Trouble> {
+    pub(super) fn put_back(&self, slot: u32) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let found = self.found(slot, cell, true)?;
         cell.set_stored(true);
@@ -509,7 +514,7 @@ impl Engine {
     }
 
     /// The message in a slot that was offered to the caller, or that the caller parked.
-    pub(crate) fn in_hand(&self, slot: u32) -> Result<Found<'_>, Trouble> {
+    pub(crate) fn in_hand(&self, slot: u32) -> Result<Found<'_>, Fault> {
         self.found(slot, self.segment().cell(slot)?, false)
     }
 

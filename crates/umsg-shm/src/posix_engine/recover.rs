@@ -7,9 +7,9 @@
 use super::{Engine, batch};
 use crate::arena;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::Hold;
-use crate::leases::{self, Holds};
+use crate::fault::Fault;
+use crate::leases::LeaseRecord;
+use crate::leases::{self, Leases};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Ring, Segment};
 use crate::repair::log;
@@ -29,7 +29,7 @@ use crate::waiters::{NO_SLOT, Node};
 /// | in a batch, after it | `batch_end` is beyond `sent`, else as above | the cursor moves to `batch_end`: all was sent |
 /// | after announcing a priority | the word names position `sent` | nothing: true of the next message, or changed by it |
 /// | in the arena | the mark | the lists are rebuilt from the slots |
-pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
+pub(crate) fn sender_side(segment: &Segment) -> Result<(), Fault> {
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
     let sender = &fixed.sender;
@@ -59,7 +59,11 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
     if sender.arena_dirty.get() != 0 {
         arena::rebuild(segment)?;
     }
-    log::note(&sender.lock, &fixed.receiver.repairs[0], &fixed.mended[0]);
+    log::note(
+        &sender.lock,
+        &fixed.receiver.repairs[0],
+        &fixed.repair_log[0],
+    );
     Ok(())
 }
 
@@ -68,7 +72,7 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Trouble> {
 /// Every slot is found somewhere: held by a process, in the ring between `drained` and `freed`, in the hands of a node, or
 /// marked as stored.
 /// One that is nowhere was in the hands of the dead owner, and is free. The store and the lists of nodes are rebuilt.
-pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
+pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
@@ -90,16 +94,16 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Trouble> {
     crash_point!(REPAIR_FREED);
     // The counts are published when those who wait for room have been served.
     Waiters::of(segment).rebuild()?;
-    Holds::of(segment).rebuild()?;
+    Leases::of(segment).rebuild()?;
     engine.find_registration();
     let receiver = &fixed.receiver;
-    log::note(&receiver.lock, &receiver.repairs[1], &fixed.mended[1]);
+    log::note(&receiver.lock, &receiver.repairs[1], &fixed.repair_log[1]);
     Ok(())
 }
 
 /// Brings every hold to rest, and notes the slots that are held. A hold comes before whatever else names its slot.
-fn survey_holds(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
-    for (_, hold) in Holds::of(engine.segment()).all() {
+fn survey_holds(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
+    for (_, hold) in Leases::of(engine.segment()).all() {
         if !complete_hold(engine, hold)? || !survey.note(hold.slot.get()) {
             leases::set(hold, leases::State::Free);
         }
@@ -108,7 +112,7 @@ fn survey_holds(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
 }
 
 /// Whether it still is one.
-fn complete_hold(engine: &Engine, hold: &Hold) -> Result<bool, Trouble> {
+fn complete_hold(engine: &Engine, hold: &LeaseRecord) -> Result<bool, Fault> {
     let slot = hold.slot.get();
     match leases::State::of(hold) {
         leases::State::Free => Ok(false),
@@ -123,7 +127,7 @@ fn complete_hold(engine: &Engine, hold: &Hold) -> Result<bool, Trouble> {
 }
 
 /// Takes a message that somebody was given out of the queue, if it still is there.
-fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Trouble> {
+fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
     // Relaxed: only who holds the receiver lock moves it.
     let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
@@ -138,7 +142,7 @@ fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Trouble> {
 }
 
 /// Brings every node to rest, and notes the slots that nodes hold.
-fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
     for (_, node) in Waiters::of(engine.segment()).all() {
         match (List::of(node), state(node)) {
             (List::None, _) | (List::Receivers, State::Waiting) => {}
@@ -172,21 +176,21 @@ fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
 }
 
 /// SERVE_OFFERED: the message is the node's, whether or not it was taken from the queue.
-fn complete_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+fn complete_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
     leave_queue(engine, node.slot.get())?;
     node.list.set(List::Offered as u32);
     Ok(())
 }
 
 /// An offer was being taken back: the message is stored, under its old number.
-fn return_offer(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+fn return_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
     engine.segment().cell(node.slot.get())?.set_stored(true);
     node.list.set(List::None as u32);
     Ok(())
 }
 
 /// ADMIT_ACCEPTED: the message is sent, whether or not it was stored.
-fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Trouble> {
+fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Fault> {
     let cell = engine.segment().cell(node.slot.get())?;
     if !cell.is_stored() {
         engine.mark_stored(cell);
@@ -196,14 +200,14 @@ fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Trouble> {
 }
 
 /// Notes the slots in the ring. One that is there is not stored (DRAIN_LINKED: it was being moved, and stays).
-fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
+fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     let fixed = segment.fixed();
     // Relaxed: only who holds the receiver lock moves these.
     let drained = fixed.receiver.drained.load(Ordering::Relaxed);
     let freed = fixed.published.freed.load(Ordering::Relaxed);
     let len = freed.wrapping_sub(drained);
     if len > survey.slots() as u64 {
-        return Err(Trouble::Damaged);
+        return Err(Fault::Damaged);
     }
     // From the first that is not published on all are the senders', one of whom may be filling them: none of them was moved.
     let mut is_ours = true;
@@ -211,7 +215,7 @@ fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
         let position = drained.wrapping_add(step);
         let (slot, cell) = Ring::of(segment).slot(position)?;
         if !survey.note(slot) {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         is_ours = is_ours && Ring::of(segment).published(position)?.is_some();
         if is_ours && cell.is_stored() {
@@ -225,7 +229,7 @@ fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
 type Stored = (u64, u32);
 
 /// Notes the slots that are marked as stored, and lists them.
-fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored>, Trouble> {
+fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored>, Fault> {
     let mut count = 0;
     let slots = survey.slots();
     let mut stored = Scratch::<Stored>::new(slots)?;
@@ -242,7 +246,7 @@ fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored
 }
 
 /// Rebuilds the store from the messages that are marked.
-fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Trouble> {
+fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Fault> {
     let segment = engine.segment();
     let receiver = &segment.fixed().receiver;
     Priorities::of(segment).clear()?;

@@ -5,15 +5,15 @@
 //! that takes its time, because the ring never contains what is not written yet.
 
 use super::batch::Turn;
-use super::hold::Grip;
+use super::held_messages::LeaseHandle;
 use super::receive::Found;
-use super::{Engine, Refused, Wakes};
+use super::{DeferredWakes, Engine, Refused};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::Hold;
-use crate::leases::{self, Holds, State};
+use crate::fault::Fault;
+use crate::leases::LeaseRecord;
+use crate::leases::{self, Leases, State};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{OnFull, PRIORITIES};
 use crate::sync::Ordering;
@@ -28,13 +28,13 @@ struct Reserve {
 }
 
 impl Turn for Reserve {
-    type Outcome = Grip;
+    type Outcome = LeaseHandle;
 
     fn wanted(&self) -> u64 {
         1
     }
 
-    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<Grip, Refused> {
+    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<LeaseHandle, Refused> {
         engine.reserve_slot(me, self.len)
     }
 }
@@ -46,7 +46,7 @@ impl Engine {
         me: &Thread,
         len: usize,
         deadline: Deadline,
-    ) -> Result<Grip, Refused> {
+    ) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         match self.try_reserve_room(me, len, deadline) {
             // Its priority is not known yet: whatever is dropped has none that is higher.
@@ -63,7 +63,7 @@ impl Engine {
         me: &Thread,
         len: usize,
         deadline: Deadline,
-    ) -> Result<Grip, Refused> {
+    ) -> Result<LeaseHandle, Refused> {
         // A receiver that died may have made room: whoever gets its lock repairs, and tells of it.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
@@ -75,7 +75,7 @@ impl Engine {
             } else if !self.nobody_waits_for_room() {
                 // The room that seems to be there is kept for a batch, whose sender may be dead.
                 self.serve(wakes)?;
-                self.update_board();
+                self.update_wait_flags();
             }
             self.borrow_sender_lock(me, deadline)?;
             let result = self.reserve_borrowed(me, len);
@@ -85,7 +85,12 @@ impl Engine {
     }
 
     /// Reserves; waits for room until `deadline`.
-    pub fn reserve(&self, me: &Thread, len: usize, deadline: Deadline) -> Result<Grip, Refused> {
+    pub fn reserve(
+        &self,
+        me: &Thread,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<LeaseHandle, Refused> {
         let calm = me.interruptions.calm();
         loop {
             match self.try_reserve(me, len, deadline) {
@@ -94,7 +99,7 @@ impl Engine {
                 }
                 Err(Refused::NotNow) => {}
                 // A sender is stopped: it is waited for where no receiver waits for us.
-                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {
+                Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {
                     match self.lock_sender(me, deadline) {
                         Ok(held) => held.unlock(),
                         Err(trouble) => return Err(Refused::from(trouble).by(deadline)),
@@ -110,16 +115,16 @@ impl Engine {
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
             match self.block_for_turn(me, &mut Reserve { len }, calm, deadline) {
-                Ok(Some(grip)) => return Ok(grip),
+                Ok(Some(handle)) => return Ok(handle),
                 Ok(None) => {}
-                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(deadline)),
             }
         }
     }
 
     /// Both locks are held.
-    fn reserve_borrowed(&self, me: &Thread, len: usize) -> Result<Grip, Refused> {
+    fn reserve_borrowed(&self, me: &Thread, len: usize) -> Result<LeaseHandle, Refused> {
         let fixed = self.segment().fixed();
         let waiters = Waiters::of(self.segment());
         // Those who wait for room were here first.
@@ -132,7 +137,7 @@ impl Engine {
     }
 
     /// Both locks are held, and there is room.
-    fn reserve_slot(&self, me: &Thread, len: usize) -> Result<Grip, Refused> {
+    fn reserve_slot(&self, me: &Thread, len: usize) -> Result<LeaseHandle, Refused> {
         let fixed = self.segment().fixed();
         let (slot, cell) = self.take_free_slot()?;
         crash_point!(RESERVE_SLOT_TAKEN);
@@ -160,7 +165,7 @@ impl Engine {
             seen.set(removed);
         }
         let found = Found::in_place(slot, cell, len);
-        Ok(self.grip(index, hold, &found))
+        Ok(self.handle(index, hold, &found))
     }
 
     /// Sends the message of `len` bytes that stands in the reserved slot. False if the reservation is not the
@@ -168,7 +173,7 @@ impl Engine {
     pub fn commit(
         &self,
         me: &Thread,
-        grip: &Grip,
+        handle: &LeaseHandle,
         len: usize,
         key: usize,
     ) -> Result<bool, Refused> {
@@ -178,8 +183,8 @@ impl Engine {
         held.unlock();
         ready?;
         self.with_receiver_lock(me, Deadline::Never, |wakes| {
-            match self.reserved(grip)? {
-                Some(hold) => self.commit_locked(me, grip, hold, (len, key), wakes)?,
+            match self.reserved(handle)? {
+                Some(hold) => self.commit_locked(me, handle, hold, (len, key), wakes)?,
                 None => return Ok(false),
             }
             Ok(true)
@@ -189,14 +194,14 @@ impl Engine {
     fn commit_locked(
         &self,
         me: &Thread,
-        grip: &Grip,
-        hold: &Hold,
+        handle: &LeaseHandle,
+        hold: &LeaseRecord,
         (len, key): (usize, usize),
-        wakes: &mut Wakes,
-    ) -> Result<(), Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let slot = hold.slot.get();
         let cell = self.segment().cell(slot)?;
-        self.segment().shorten(cell, grip.len, len)?;
+        self.segment().shorten(cell, handle.len, len)?;
         self.describe(me, cell, len, key);
         // What is in the ring was sent before.
         self.drain()?;
@@ -205,30 +210,35 @@ impl Engine {
         crash_point!(COMMIT_MARKED);
         Priorities::of(self.segment()).push_back(key, slot)?;
         self.count_stored(len as u64, 1);
-        self.release_hold(grip.index, hold)?;
+        self.release_hold(handle.index, hold)?;
         crash_point!(COMMIT_ENDED);
         self.serve(wakes)?;
-        self.update_board();
+        self.update_wait_flags();
         Ok(())
     }
 
     /// Gives a reserved slot back. False as for [`commit`](Self::commit).
-    pub fn cancel(&self, me: &Thread, grip: &Grip, deadline: Deadline) -> Result<bool, Refused> {
+    pub fn cancel(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, deadline, |wakes| {
-            let Some(hold) = self.reserved(grip)? else {
+            let Some(hold) = self.reserved(handle)? else {
                 return Ok(false);
             };
             let slot = hold.slot.get();
             self.segment().cell(slot)?;
-            self.release_hold(grip.index, hold)?;
+            self.release_hold(handle.index, hold)?;
             crash_point!(CANCEL_ENDED);
             self.free_held(slot, wakes);
             Ok(true)
         })
     }
 
-    fn reserved(&self, grip: &Grip) -> Result<Option<&Hold>, Trouble> {
-        Holds::of(self.segment()).find(grip.index, grip.ticket, State::Reserved)
+    fn reserved(&self, handle: &LeaseHandle) -> Result<Option<&LeaseRecord>, Fault> {
+        Leases::of(self.segment()).find(handle.index, handle.ticket, State::Reserved)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Sending: the fast path, and what a sender does that finds no room.
 
-use super::label::priority_of;
+use super::tag::priority_of;
 use super::{Engine, Refused, WATCHED};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::STOPPED;
 use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
 use crate::sync::Ordering;
@@ -47,7 +47,7 @@ impl Engine {
                 Ok(()) => break,
                 Err(Refused::NoSlot) => match self.grow(me, deadline, 1) {
                     // Some sender is slow or stopped: it is waited for where no receiver waits for us.
-                    Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                    Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
                 // Others may take again and again what was made or found.
@@ -74,7 +74,7 @@ impl Engine {
         message: &[u8],
         key: usize,
         deadline: Deadline,
-    ) -> Result<Result<(), Refused>, Trouble> {
+    ) -> Result<Result<(), Refused>, Fault> {
         let held = self.lock_sender(me, deadline)?;
         if self.must_ring() {
             held.unlock();
@@ -104,7 +104,7 @@ impl Engine {
         }
         self.with_receiver_lock(me, deadline, |wakes| {
             self.serve(wakes)?;
-            self.update_board();
+            self.update_wait_flags();
             Ok(was_left || self.nobody_waits_for_room())
         })
     }
@@ -115,9 +115,9 @@ impl Engine {
         crash_point!(SEND_UNSERVED);
         // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
         // `enlist_receiver` and `look_around`.
-        let board = &self.segment().fixed().board;
+        let wait_flags = &self.segment().fixed().wait_flags;
         // Who polls was told before it was sent.
-        if board.attention.load(Ordering::Relaxed) & !WATCHED != 0 {
+        if wait_flags.attention.load(Ordering::Relaxed) & !WATCHED != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();
@@ -224,7 +224,7 @@ impl Engine {
         cell: &Cell,
         message: &[u8],
         key: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Fault> {
         self.place_bytes(slot, cell, message)?;
         self.describe(me, cell, message.len(), key);
         Ok(())
@@ -232,12 +232,7 @@ impl Engine {
 
     /// Writes the bytes of a message into a slot that is the caller's.
     #[inline(always)]
-    pub(super) fn place_bytes(
-        &self,
-        slot: u32,
-        cell: &Cell,
-        message: &[u8],
-    ) -> Result<(), Trouble> {
+    pub(super) fn place_bytes(&self, slot: u32, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         if message.len() > self.segment().layout().inline() {
             arena::ensure(self.segment(), slot, &cell.block, message.len())?;
         }
@@ -259,7 +254,7 @@ impl Engine {
 
     /// Changes the one-priority word if this message's priority differs from the last one's.
     #[inline(always)]
-    fn announce(&self, position: u64, key: usize) -> Result<(), Trouble> {
+    fn announce(&self, position: u64, key: usize) -> Result<(), Fault> {
         // Relaxed: only holders of the sender lock store it.
         let run = self.segment().fixed().run.word.load(Ordering::Relaxed);
         let key = priority_of(key as u64);
@@ -270,7 +265,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    pub(super) fn announce_slow(&self, position: u64, key: usize) -> Result<(), Trouble> {
+    pub(super) fn announce_slow(&self, position: u64, key: usize) -> Result<(), Fault> {
         self.provide_fifo(key)?;
         // Release: RUN. Stored before the stamp: who sees a message of another priority sees another word.
         let run = position << 16 | key as u64;
@@ -285,7 +280,7 @@ impl Engine {
 
     /// Makes sure that the list head of a priority is real memory. The sender does it, because a sender can be told
     /// that there is none; a receiver could not.
-    pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Trouble> {
+    pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Fault> {
         let pages = &self.segment().fixed().sender.fifo_pages;
         let page = key / FIFOS_A_PAGE;
         if pages.get() & 1 << page == 0 {
@@ -302,7 +297,7 @@ impl Engine {
         // The message is sent whatever happens here: those who wait look by themselves at their next slice.
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
             self.serve(wakes)?;
-            self.update_board();
+            self.update_wait_flags();
             Ok(())
         });
     }
@@ -338,7 +333,7 @@ impl Engine {
                     return Ok(());
                 }
                 Ok(false) => {}
-                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(deadline)),
             }
         }

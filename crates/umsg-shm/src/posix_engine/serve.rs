@@ -3,10 +3,10 @@
 //! Under the receiver lock. A hand-over is: note the slot in the node, settle the node's word, take the message from
 //! the queue. If the server dies in between, the node's word decides whose the message is.
 
-use super::{Engine, Wakes};
+use super::{DeferredWakes, Engine};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::sync::Ordering;
 use crate::sys::clock;
@@ -18,7 +18,7 @@ const BOUND: usize = 2 * NODES;
 
 impl Engine {
     /// Serves everybody who can be served.
-    pub(crate) fn serve(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(crate) fn serve(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Offered) != 0 {
             self.reclaim_offers()?;
@@ -37,11 +37,11 @@ impl Engine {
     }
 
     /// Offers messages to blocked receivers, in their order.
-    pub(super) fn hand_over(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn hand_over(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         let mut bound = BOUND;
         while let Some((index, node)) = waiters.first(List::Receivers)? {
-            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+            bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             if waiters::state(node) != State::Waiting {
                 waiters.remove(node)?;
                 continue;
@@ -71,11 +71,11 @@ impl Engine {
     }
 
     /// Takes the messages of blocked senders into the queue while there is room, in their order. Answers how many.
-    pub(crate) fn admit(&self, wakes: &mut Wakes) -> Result<u32, Trouble> {
+    pub(crate) fn admit(&self, wakes: &mut DeferredWakes) -> Result<u32, Fault> {
         let waiters = Waiters::of(self.segment());
         let (mut bound, mut admitted) = (BOUND, 0);
         while let Some((index, node)) = waiters.first(List::Senders)? {
-            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+            bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             if node.slot.get() == NO_SLOT {
                 if self.keep_for_batch(index, node, wakes)? {
                     return Ok(admitted);
@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// Takes a sender's node off its list and frees the slot of its message, if it has one, which was never sent.
-    pub(super) fn withdraw_sender(&self, node: &Node) -> Result<(), Trouble> {
+    pub(super) fn withdraw_sender(&self, node: &Node) -> Result<(), Fault> {
         let slot = node.slot.get();
         if slot == NO_SLOT {
             return Waiters::of(self.segment()).remove(node);
@@ -142,7 +142,7 @@ impl Engine {
 
     /// Puts back what was offered to the dead, to those who gave up, and to those who have not reacted for a slice:
     /// a stopped receiver must not swallow a message.
-    fn reclaim_offers(&self) -> Result<(), Trouble> {
+    fn reclaim_offers(&self) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         let now = clock::monotonic();
         let mut next = waiters.first(List::Offered)?;
@@ -153,7 +153,7 @@ impl Engine {
                 self.put_back(node.slot.get())?;
                 waiters.remove(node)?;
             }
-            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+            bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
         }
         Ok(())
     }

@@ -4,10 +4,10 @@
 use super::batch::NEVER;
 use super::batch::Whole;
 use super::receive::Found;
-use super::{Engine, Refused, Wakes};
+use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::{Held, SLICE, STOPPED};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
@@ -57,7 +57,7 @@ pub(super) trait Receipt {
         &mut self,
         engine: &Engine,
         me: &Thread,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Self::Outcome, Refused>;
 
     /// Takes the message that was offered to the caller's node, and takes the node off its list at the step at which the
@@ -90,7 +90,7 @@ impl Engine {
         calm: Calm<'_>,
         deadline: Deadline,
     ) -> Result<Option<R::Outcome>, Refused> {
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_receiver(me, receipt, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
@@ -113,7 +113,7 @@ impl Engine {
     pub(super) fn begin<'a, T>(
         &self,
         held: Held<'a>,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
         enlisted: &Result<Enlisted<'a, T>, Refused>,
     ) -> Option<(u32, &'a Node, crate::sys::thread::Outer)> {
         self.note_change(wakes);
@@ -136,7 +136,7 @@ impl Engine {
         &self,
         me: &Thread,
         receipt: &mut R,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, R::Outcome>, Refused> {
         match receipt.take(self, me, wakes) {
             Err(Refused::NotNow) => {}
@@ -149,7 +149,7 @@ impl Engine {
         crash_point!(WAIT_NODE_FILLED);
         waiters.insert(List::Receivers, index)?;
         crash_point!(WAIT_LISTED);
-        self.update_board();
+        self.update_wait_flags();
         // ATTENTION: the flag, then the stamps; pairs with the barrier between stamp and flag in `try_send`.
         // Whichever comes second sees the other: the sender serves, or we find its message here.
         fence(Ordering::SeqCst);
@@ -159,7 +159,7 @@ impl Engine {
             waiters::give_up(node);
             return Err(trouble.into());
         }
-        self.update_board();
+        self.update_wait_flags();
         Ok(Enlisted::Waiting(index, node))
     }
 
@@ -172,10 +172,10 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
-        let work = |wakes: &mut Wakes| {
+        let work = |wakes: &mut DeferredWakes| {
             let result = self.take_offer(me, receipt, (node, end), wakes);
             waiters::give_up(node);
-            self.update_board();
+            self.update_wait_flags();
             result
         };
         self.end_wait(me, end, deadline, work, || {
@@ -192,7 +192,7 @@ impl Engine {
         me: &Thread,
         end: End,
         deadline: Deadline,
-        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+        work: impl FnOnce(&mut DeferredWakes) -> Result<T, Refused>,
         let_go: impl FnOnce() -> Option<T>,
     ) -> Result<T, Refused> {
         let mut locked = false;
@@ -208,8 +208,8 @@ impl Engine {
         }
         match result {
             // The lock's owner is stopped.
-            Err(Refused::Trouble(Trouble::Busy)) if end == End::Settled => Err(Refused::TimedOut),
-            Err(Refused::Trouble(Trouble::Busy)) => Err(end.into()),
+            Err(Refused::Fault(Fault::Busy)) if end == End::Settled => Err(Refused::TimedOut),
+            Err(Refused::Fault(Fault::Busy)) => Err(end.into()),
             other => other,
         }
     }
@@ -220,7 +220,7 @@ impl Engine {
         me: &Thread,
         receipt: &mut R,
         (node, end): (&Node, End),
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<R::Outcome, Refused> {
         if waiters::state(node) != State::Settled {
             Waiters::of(self.segment()).remove(node)?;
@@ -246,7 +246,7 @@ impl Engine {
         calm: Calm<'_>,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_sender(me, message, key, deadline, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
@@ -273,10 +273,10 @@ impl Engine {
         message: &[u8],
         key: usize,
         deadline: Deadline,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, ()>, Refused> {
         self.serve(wakes)?;
-        self.update_board();
+        self.update_wait_flags();
         let slot = match self.park(me, message, key, deadline) {
             Ok(Some(slot)) => slot,
             Ok(None) => return Ok(Enlisted::Done(())),
@@ -306,7 +306,7 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<Option<()>, Refused> {
-        let work = |wakes: &mut Wakes| {
+        let work = |wakes: &mut DeferredWakes| {
             if has_lost_message(node) {
                 let again = &mut Whole(&(message, key));
                 return self.end_batch_locked(me, again, (index, node), (end, deadline), wakes);
@@ -387,14 +387,14 @@ impl Engine {
                 if is_out {
                     waiters.insert(list, index)?;
                 }
-                self.update_board();
+                self.update_wait_flags();
                 fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
                 self.serve(wakes)?;
                 if List::of(node) != List::None {
                     break;
                 }
             }
-            self.update_board();
+            self.update_wait_flags();
             Ok(())
         });
         self.do_chore();
@@ -476,7 +476,7 @@ mod tests {
             let (index, _) = waiters.claim(me, 0, UNRANKED).unwrap().unwrap();
             waiters.insert(List::Receivers, index).unwrap();
         }
-        engine.update_board();
+        engine.update_wait_flags();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(20));

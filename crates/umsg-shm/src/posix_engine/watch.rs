@@ -8,7 +8,7 @@
 //! nobody. (Linux does the same.)
 
 use super::{Engine, Refused, WATCHED};
-use crate::doorbell::{Chain, Feed, Level, Readiness};
+use crate::doorbell::{Feed, Level, Readiness, Ringer};
 use crate::posix_engine::segment::OnFull;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
@@ -22,7 +22,7 @@ impl Engine {
         // Relaxed: set under both locks.
         self.segment()
             .fixed()
-            .board
+            .wait_flags
             .attention
             .load(Ordering::Relaxed)
             & WATCHED
@@ -37,9 +37,9 @@ impl Engine {
         }
     }
 
-    fn chain(&self) -> Chain<'_> {
+    fn chain(&self) -> Ringer<'_> {
         let receiver = &self.segment().fixed().receiver;
-        Chain {
+        Ringer {
             watched: &receiver.watched,
             words: &receiver.doorbell,
             bell: &self.doorbell,
@@ -147,7 +147,7 @@ impl Engine {
                 if self.serve(wakes).is_err() {
                     self.note_damage();
                 }
-                self.update_board();
+                self.update_wait_flags();
             }
             if self.segment().fixed().receiver.watched.get() == 0 {
                 // Whoever saw that nobody polls died before it could say so.
@@ -221,7 +221,7 @@ impl Engine {
             // It is about to be handed over, unless nobody is left who does that, or who wants it.
             let served = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
                 self.serve(wakes)?;
-                self.update_board();
+                self.update_wait_flags();
                 Ok(self.available() != 0)
             });
             readable = served.unwrap_or(false);
@@ -238,7 +238,7 @@ mod polled {
     use super::*;
     use crate::doorbell::helper::{self, Hears};
     use crate::doorbell::{GRACE, PATIENCE, why_not};
-    use crate::fault::Trouble;
+    use crate::fault::Fault;
     use crate::sys::{clock, thread};
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
@@ -267,7 +267,7 @@ mod polled {
             });
             match locked {
                 Ok(()) => outcome?,
-                Err(Refused::Trouble(trouble)) => return Err(why_not(trouble)),
+                Err(Refused::Fault(trouble)) => return Err(why_not(trouble)),
                 Err(_) => return Err(Errno::AGAIN),
             }
             self.doorbell
@@ -292,7 +292,7 @@ mod polled {
         fn hear(&self, feed: &Feed) -> Option<u32> {
             let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
             match self.heard_by(thread::current(), feed, deadline) {
-                Err(Refused::Trouble(Trouble::Damaged)) => Some(self.chain().show_damage(feed)),
+                Err(Refused::Fault(Fault::Damaged)) => Some(self.chain().show_damage(feed)),
                 other => other.ok(),
             }
         }

@@ -4,7 +4,7 @@
 //! Nothing depends on it, but for the mark of a queue that is being made anew ([`Damage::begin_to_mend`]). A side of a queue has a
 //! record for each of the last [`MENDED`] repairs; the count of repairs says which is the latest.
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::clock;
@@ -15,7 +15,7 @@ pub const MENDED: usize = 8;
 /// A repair.
 #[repr(C)]
 #[derive(Default)]
-pub struct Mended {
+pub struct RepairLog {
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     pub at: AtomicU64,
     /// The process that died; 0 for unknown.
@@ -42,7 +42,7 @@ const NOTED: u32 = 1;
 const MENDING: u32 = 2;
 
 /// Counts a repair, and notes whose death made it necessary. The caller holds the lock that the dead left.
-pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[Mended; MENDED]) {
+pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[RepairLog; MENDED]) {
     // Relaxed throughout: under the lock, and for people.
     let before = count.fetch_add(1, Ordering::Relaxed);
     let by = std::process::id();
@@ -110,10 +110,10 @@ impl Damage {
     }
 
     /// Fails if who made the queue anew has died before it was done. By the next owner of its lock.
-    pub fn check_mended(&self) -> Result<(), Trouble> {
+    pub fn check_mended(&self) -> Result<(), Fault> {
         // Relaxed: MENDING. The caller has taken the lock (acquire), which the dead one held.
         match self.found.load(Ordering::Relaxed) {
-            MENDING => Err(Trouble::Damaged),
+            MENDING => Err(Fault::Damaged),
             _ => Ok(()),
         }
     }
@@ -135,7 +135,7 @@ mod tests {
         let found_by = damage.by.load(Ordering::Relaxed);
         damage.begin_to_mend();
         assert!(!damage.forget());
-        assert_eq!(damage.check_mended(), Err(Trouble::Damaged));
+        assert_eq!(damage.check_mended(), Err(Fault::Damaged));
         assert_eq!(damage.by.load(Ordering::Relaxed), found_by);
         damage.end_mending();
         assert_eq!(damage.check_mended(), Ok(()));

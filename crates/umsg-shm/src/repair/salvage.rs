@@ -1,11 +1,11 @@
 //! What `umsg doctor --repair` asks of the engine of a queue of either kind: that it makes the queue anew of what is whole
 //! (`queue/salvage/`, `typed/salvage.rs`).
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::Lock;
 use crate::repair::log::Damage;
 use crate::sys::clock::Deadline;
-use crate::sys::liveness::Lives;
+use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 /// See the module.
@@ -22,20 +22,20 @@ pub trait Salvage {
         deadline: Deadline,
         real: impl Fn() -> Real,
         give_back: impl Fn(usize),
-    ) -> Result<Salvaged, Trouble>;
+    ) -> Result<Salvaged, Fault>;
 
     /// Takes up what the dead have left, the locks, what they held and their places among those who wait, without doubting anything else.
     /// `knows_threads`: a thread that does not exist here does not exist elsewhere.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go; `Damaged`.
-    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Trouble>;
+    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Fault>;
 
     /// Its locks, in the order in which a diagnosis has them.
     fn locks(&self) -> Vec<&Lock>;
 
     /// What is known of the processes that use the queue.
-    fn lives(&self) -> &dyn Lives;
+    fn lives(&self) -> &dyn Liveness;
 
     /// Where it is noted that bytes make no sense, and that the queue is being made anew. Taking the note away needs no lock: it leaves a
     /// queue alone that is being made anew.

@@ -1,6 +1,6 @@
 //! Which slots a repair has found somewhere: what is nowhere in the end is free.
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sys::scratch::Scratch;
 
 /// Of so many slots, those that are accounted for.
@@ -11,7 +11,7 @@ pub(crate) struct Survey {
 impl Survey {
     /// # Errors
     /// No memory.
-    pub(crate) fn new(slots: usize) -> Result<Survey, Trouble> {
+    pub(crate) fn new(slots: usize) -> Result<Survey, Fault> {
         Ok(Survey {
             seen: Scratch::new(slots)?,
         })

@@ -17,7 +17,7 @@ pub const UNREGISTERED: u32 = 0x7fff_ffff;
 const LIFE: u64 = 0xffff_ffff << 32;
 
 /// What a segment knows of the processes that use it.
-pub trait Lives {
+pub trait Liveness {
     /// The number of this process's life. Registers it if it has none yet.
     fn own(&self) -> u32;
 
@@ -37,7 +37,7 @@ pub trait Lives {
 }
 
 /// The birth by which a record names this process: by its life, or `otherwise` if it has none and is at home.
-pub fn birth(lives: &dyn Lives, otherwise: impl FnOnce() -> u64) -> u64 {
+pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
     match lives.own() {
         UNREGISTERED if lives.is_home() => otherwise(),
         life => LIFE | u64::from(life),
@@ -46,7 +46,7 @@ pub fn birth(lives: &dyn Lives, otherwise: impl FnOnce() -> u64) -> u64 {
 
 /// Registers this process's life, if that was not done before. For a call that is about to name it in a record, before it takes the lock: a
 /// registration lists a directory and makes a file.
-pub(crate) fn register(lives: &dyn Lives) {
+pub(crate) fn register(lives: &dyn Liveness) {
     // A process without a life is named in another way.
     let _ = lives.own();
 }
@@ -58,7 +58,7 @@ pub fn life_of(birth: u64) -> Option<u32> {
 
 /// Whether the process that a record names is dead; `by_number` says so of its number and its birth, 0 for unknown. A life ends when the
 /// kernel has taken all of the process's memory away, which can be long after it was killed: where the number tells, that is asked too.
-pub fn is_dead(lives: &dyn Lives, birth: u64, by_number: impl FnOnce(u64) -> bool) -> bool {
+pub fn is_dead(lives: &dyn Liveness, birth: u64, by_number: impl FnOnce(u64) -> bool) -> bool {
     match life_of(birth) {
         Some(life) => {
             (life != UNREGISTERED && lives.is_over(life)) || (lives.is_plain() && by_number(0))

@@ -1,11 +1,11 @@
 //! Memory for the time of a repair. Not from malloc: a repair may run in a signal handler.
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use std::ops::{Deref, DerefMut};
 
 #[cfg(not(loom))]
 mod real {
-    use super::Trouble;
+    use super::Fault;
     use crate::sys::map::Mapping;
 
     /// A slice of plain values, zeroed at first.
@@ -17,8 +17,8 @@ mod real {
 
     impl<T: Copy> Scratch<T> {
         /// `len` values. `T` is one for which zeroed bytes are a value.
-        pub(crate) fn new(len: usize) -> Result<Self, Trouble> {
-            let map = Mapping::scratch(len * size_of::<T>()).map_err(Trouble::from_memory)?;
+        pub(crate) fn new(len: usize) -> Result<Self, Fault> {
+            let map = Mapping::scratch(len * size_of::<T>()).map_err(Fault::from_memory)?;
             Ok(Scratch {
                 map,
                 len,
@@ -51,7 +51,7 @@ pub(crate) struct Scratch<T: Copy>(Vec<T>);
 
 #[cfg(loom)]
 impl<T: Copy + Default> Scratch<T> {
-    pub(crate) fn new(len: usize) -> Result<Self, Trouble> {
+    pub(crate) fn new(len: usize) -> Result<Self, Fault> {
         Ok(Scratch(vec![T::default(); len]))
     }
 }

@@ -4,8 +4,8 @@ use super::Engine;
 use super::offer::Walk;
 use super::wait::{Reply, Seated};
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::sys::clock;
 use crate::waiters::NO_SLOT;
 use crate::waiters::{self, List, State};
@@ -14,7 +14,7 @@ impl Engine {
     /// Sends the messages of blocked senders that fit, in their order; one that is too long for the room there is lets shorter
     /// ones go first. Source: ss_wakeup in linux/ipc/msg.c.
     #[inline(never)]
-    pub(super) fn admit(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn admit(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.each_seat(List::Senders, |who| {
             if waiters::state(who.node()) != State::Waiting {
                 self.withdraw(who)?;
@@ -30,7 +30,7 @@ impl Engine {
         self.has_room(who.node().wanted.get().into(), who.seat.size.get())
     }
 
-    fn let_in(&self, who: Seated<'_>, wakes: &mut Wakes) -> Result<(), Trouble> {
+    fn let_in(&self, who: Seated<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let node = who.node();
         let slot = node.slot.get();
         let is_judged = self.is_judged(who);
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// Sends the message that a blocked sender has left in a slot.
-    fn send_parked(&self, slot: u32, wakes: &mut Wakes) -> Result<(), Trouble> {
+    fn send_parked(&self, slot: u32, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
         // It is as old as its place in the queue.

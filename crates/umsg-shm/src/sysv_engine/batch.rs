@@ -4,8 +4,8 @@ use super::receive::Taken;
 use super::wait::{Call, Choice, Enlisted};
 use super::{Engine, Refused};
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::scratch::Scratch;
@@ -42,7 +42,7 @@ impl Engine {
         if messages == 0 {
             return Ok(());
         }
-        let attempt = |wakes: &mut Wakes| self.send_batch_locked(call, batch, bytes, wakes);
+        let attempt = |wakes: &mut DeferredWakes| self.send_batch_locked(call, batch, bytes, wakes);
         match self.with_lock(call.me, call.deadline, attempt) {
             Err(Refused::NotNow) => {}
             other => return other.map_err(|refused| refused.by(call.deadline)),
@@ -71,7 +71,7 @@ impl Engine {
         call: &Call<'_>,
         batch: &impl Batch,
         bytes: u64,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
         self.check_rights(call.rights)?;
         let messages = batch.count() as u64;
@@ -89,10 +89,10 @@ impl Engine {
             return Err(trouble.into());
         }
         self.foretell_doorbell(messages as i64, -(bytes as i64));
-        let first = self.fixed().hub.sequence.get().wrapping_add(1);
+        let first = self.fixed().control.sequence.get().wrapping_add(1);
         // One store sends them all.
         self.fixed()
-            .hub
+            .control
             .sequence
             .set(first.wrapping_add(messages - 1));
         crash_point!(MSG_BATCH_SENT);
@@ -117,7 +117,7 @@ impl Engine {
         batch: &impl Batch,
         now: u64,
         slots: &mut [u32],
-    ) -> Result<(), (usize, Trouble)> {
+    ) -> Result<(), (usize, Fault)> {
         for (index, place) in slots.iter_mut().enumerate() {
             let (mtype, message) = batch.at(index);
             let fill = || {
@@ -171,7 +171,7 @@ impl Engine {
         want: Want,
         most: usize,
         sink: &mut impl Sink,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<usize, Refused> {
         self.check_rights(call.rights)?;
         let mut count = 0;
@@ -204,7 +204,7 @@ impl Engine {
     /// Whether a batch could ever be sent, were the queue empty.
     pub fn can_hold(&self, messages: u64, bytes: u64) -> bool {
         // Relaxed: as of a moment ago.
-        let qbytes = self.fixed().hub.capacity.load(Ordering::Relaxed);
+        let qbytes = self.fixed().control.capacity.load(Ordering::Relaxed);
         messages <= qbytes && bytes <= qbytes
     }
 }

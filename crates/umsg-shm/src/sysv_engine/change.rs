@@ -5,8 +5,8 @@ use super::segment::{Fixed, REMOVED};
 use super::wait::Reply;
 use super::{Engine, Refused};
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
@@ -14,7 +14,7 @@ use crate::waiters::{self, List, State};
 
 impl Engine {
     /// Changes the queue's rights or what it may hold, and has everybody who waits ask again. `change` runs under the lock and
-    /// may refuse. [`Trouble::Busy`] if the lock's owner was stopped: the caller holds the lock of all names meanwhile.
+    /// may refuse. [`Fault::Busy`] if the lock's owner was stopped: the caller holds the lock of all names meanwhile.
     pub fn change<E>(
         &self,
         me: &Thread,
@@ -37,7 +37,7 @@ impl Engine {
     }
 
     /// Receivers ask again whether they may; senders do if there is room for them now. Source: msgctl_down in linux/ipc/msg.c.
-    fn rejudge(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    fn rejudge(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.each_seat(List::Receivers, |who| {
             let _ = self.reply(who, Reply::Rejudge, wakes);
             self.waiters().remove(who.node())?;
@@ -95,13 +95,13 @@ impl Engine {
             self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
             self.show_removal();
             // Its compare-and-swap is a release: who gets the lock finds the queue removed.
-            self.fixed().hub.lock.break_up();
+            self.fixed().control.lock.break_up();
         }
         Ok(result)
     }
 
     /// Tells everybody who waits that the queue is gone. Whoever is not told finds out at the next slice.
-    pub(super) fn dismiss(&self, wakes: &mut Wakes) {
+    pub(super) fn dismiss(&self, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
             let told = self.each_seat(list, |who| {
                 let _ = self.reply(who, Reply::Removed, wakes);

@@ -3,14 +3,14 @@
 use super::Refused;
 use super::segment::REMOVED;
 use super::tests::{call, engine, now};
-use crate::fault::Trouble;
-use crate::leases::Holds;
+use crate::fault::Fault;
+use crate::leases::Leases;
 use crate::lock::{LENT, OWNER_DIED, WAITERS};
 use crate::repair::salvage::Salvage as _;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
-use crate::sysv_engine::order::{Shelf, Want};
+use crate::sysv_engine::order::{TypeIndexStore, Want};
 use crate::waiters::List;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
     assert_eq!(engine.messages(&now(), 0, 9, 99).unwrap().len(), 3);
     // The last one's next is the first.
     engine.segment().place(2).unwrap().next.set(1);
-    let damaged = Refused::Trouble(Trouble::Damaged);
+    let damaged = Refused::Fault(Fault::Damaged);
     let found = engine.messages(&now(), 0, usize::MAX, 0);
     assert_eq!(found.err(), Some(damaged));
 }
@@ -53,8 +53,8 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
 fn all_types_can_be_asked_for_whatever_their_number() {
     let engine = engine(1000);
     engine.send(&now(), 7, b"message").unwrap();
-    let hub = &engine.segment().fixed().hub;
-    hub.messages.store(u32::MAX, Ordering::Relaxed);
+    let control = &engine.segment().fixed().control;
+    control.messages.store(u32::MAX, Ordering::Relaxed);
     let types = engine.types(thread::current(), usize::MAX);
     assert_eq!(types.unwrap(), [(7, 1)]);
 }
@@ -64,7 +64,7 @@ fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
     for word in [LENT, LENT | WAITERS, u32::MAX, 1 << 22] {
         let engine = engine(1000);
         engine.send(&now(), 1, b"kept").unwrap();
-        let lock = &engine.segment().fixed().hub.lock;
+        let lock = &engine.segment().fixed().control.lock;
         lock.forge(word);
         engine.send(&now(), 2, b"sent").unwrap();
         assert_eq!(lock.word(), 0, "{word:#x}");
@@ -80,7 +80,7 @@ fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
 #[test]
 fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
     let engine = engine(1000);
-    let lock = &engine.segment().fixed().hub.lock;
+    let lock = &engine.segment().fixed().control.lock;
     std::thread::scope(|scope| {
         let seated = scope.spawn(|| {
             let ever = call(Deadline::Never);
@@ -116,19 +116,19 @@ fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
     });
     assert_eq!(removed, Ok(Ok(Ok(()))));
     assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
-    assert_eq!(engine.segment().fixed().hub.lock.word() & !WAITERS, 0);
+    assert_eq!(engine.segment().fixed().control.lock.word() & !WAITERS, 0);
 }
 
 #[test]
 fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_file_says() {
     let engine = engine(1000);
     let fixed = engine.segment().fixed();
-    fixed.hub.lock.forge(SOMEBODY);
+    fixed.control.lock.forge(SOMEBODY);
     let end = Deadline::after(Duration::from_secs(20));
     let soon = || call(end);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| engine.send(&soon(), 1, b"message"));
-        while fixed.hub.lock.word() & WAITERS == 0 {
+        while fixed.control.lock.word() & WAITERS == 0 {
             std::thread::yield_now();
         }
         // As who can't map the queue does, through the file.
@@ -148,7 +148,7 @@ fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_ow
     // What a salvage would end.
     let cell = engine.segment().cell(0).unwrap();
     cell.mtype.set(0);
-    let lock = &engine.segment().fixed().hub.lock;
+    let lock = &engine.segment().fixed().control.lock;
     lock.forge(SOMEBODY);
     let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
     assert_eq!(removed, Ok(Ok(())));
@@ -159,7 +159,7 @@ fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_ow
         || panic!("{nothing}"),
         |_| panic!("{nothing}"),
     );
-    assert_eq!(salvaged, Err(Trouble::Busy));
+    assert_eq!(salvaged, Err(Fault::Busy));
     assert!(cell.is_queued() && !engine.damage().is_noted());
     assert_eq!(lock.word() & !WAITERS, 0);
 }
@@ -170,7 +170,7 @@ fn whether_a_queue_was_removed_is_not_told_by_what_was_scribbled_there() {
     let state = &engine.segment().fixed().rights.state;
     for scribbled in [0, 3, u32::MAX] {
         state.store(scribbled, Ordering::Relaxed);
-        let damaged = Err(Refused::Trouble(Trouble::Damaged));
+        let damaged = Err(Refused::Fault(Fault::Damaged));
         assert_eq!(engine.send(&now(), 1, b"message"), damaged);
         assert!(!engine.is_removed());
     }
@@ -183,15 +183,18 @@ fn a_repair_looks_at_no_more_slots_than_were_ever_filled_whatever_their_number_s
         engine.send(&now(), n % 7 + 1, b"message").unwrap();
     }
     let (fixed, me) = (engine.segment().fixed(), thread::current());
-    let used = fixed.hub.used.get();
+    let used = fixed.control.used.get();
     for forged in [used, 1 << 20] {
-        fixed.hub.used.set(forged);
-        fixed.hub.usable.set(fixed.hub.usable.get().max(forged));
+        fixed.control.used.set(forged);
+        fixed
+            .control
+            .usable
+            .set(fixed.control.usable.get().max(forged));
         fixed.holding.used.set(forged);
-        fixed.hub.lock.forge(OWNER_DIED);
+        fixed.control.lock.forge(OWNER_DIED);
         assert_eq!(engine.counts(me).unwrap().messages, 6000);
-        assert_eq!(fixed.hub.used.get(), used);
-        assert!(Holds::of(engine.segment()).all().count() < 5000);
+        assert_eq!(fixed.control.used.get(), used);
+        assert!(Leases::of(engine.segment()).all().count() < 5000);
     }
     engine.send(&now(), 1, b"message").unwrap();
 }

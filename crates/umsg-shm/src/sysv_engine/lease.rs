@@ -8,10 +8,10 @@ use super::wait::{Call, Seated};
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::Hold;
-use crate::leases::{self, Claim, Holders, Holds, State};
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::leases::LeaseRecord;
+use crate::leases::{self, Claim, HolderScan, Leases, State};
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness;
@@ -28,7 +28,7 @@ const PAUSE: u64 = 16;
 
 /// A message that this process holds, and the proof of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Grip {
+pub struct LeaseHandle {
     pub index: u32,
     pub ticket: u64,
     pub slot: u32,
@@ -45,7 +45,7 @@ pub struct Grip {
 struct Lease;
 
 impl Receipt for Lease {
-    type Outcome = Grip;
+    type Outcome = LeaseHandle;
 
     fn longest(&self) -> u64 {
         u64::MAX
@@ -56,12 +56,12 @@ impl Receipt for Lease {
         engine: &Engine,
         call: &Call<'_>,
         found: Found<'_>,
-    ) -> Result<Grip, Refused> {
-        let grip = engine.keep(call.me, found)?;
+    ) -> Result<LeaseHandle, Refused> {
+        let handle = engine.keep(call.me, found)?;
         engine.order().remove(found.slot)?;
         engine.count(-1, -(found.len as i64));
         engine.note_receive(call.me.pid());
-        Ok(grip)
+        Ok(handle)
     }
 
     /// Records belong to the lock.
@@ -71,32 +71,32 @@ impl Receipt for Lease {
         call: &Call<'_>,
         me: Seated<'_>,
         found: Found<'_>,
-    ) -> Result<Option<Grip>, Refused> {
+    ) -> Result<Option<LeaseHandle>, Refused> {
         call.unname();
         // In vain if an owner is stopped: the offer goes back.
         engine.with_lock(call.me, call.deadline, |_| {
             if waiters::state(me.node()) != waiters::State::Settled {
                 return Ok(None);
             }
-            let grip = engine.keep(call.me, found)?;
+            let handle = engine.keep(call.me, found)?;
             engine.waiters().remove(me.node())?;
             waiters::give_up(me.node());
-            Ok(Some(grip))
+            Ok(Some(handle))
         })
     }
 }
 
 impl Engine {
     /// Leases the first message that is wanted; waits for one until the call's deadline.
-    pub fn lease(&self, call: &Call<'_>, want: Want) -> Result<Grip, Refused> {
+    pub fn lease(&self, call: &Call<'_>, want: Want) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         self.take_or_wait(call, want, &mut Lease)
     }
 
     /// The step that makes a message the caller's, whatever else still says that it is queued.
-    fn keep(&self, me: &Thread, found: Found<'_>) -> Result<Grip, Trouble> {
+    fn keep(&self, me: &Thread, found: Found<'_>) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
-        let (index, hold) = Holds::of(self.segment()).claim(&Claim {
+        let (index, hold) = Leases::of(self.segment()).claim(&Claim {
             slot: found.slot,
             pid: me.pid(),
             birth: liveness::birth(self.segment(), || process::birth(me.pid())),
@@ -105,7 +105,7 @@ impl Engine {
         leases::set(hold, State::Leased);
         crash_point!(MSG_LEASED);
         self.count_held(1, found.len as i64);
-        Ok(Grip {
+        Ok(LeaseHandle {
             index,
             ticket: hold.ticket.get(),
             slot: found.slot,
@@ -119,28 +119,30 @@ impl Engine {
 
     /// Counts a message that is held from now on, or (-1) no more.
     fn count_held(&self, messages: i64, bytes: i64) {
-        let hub = &self.fixed().hub;
+        let control = &self.fixed().control;
         // Relaxed: under the lock; read elsewhere as a hint.
         let (held, held_bytes) = (
-            hub.held.load(Ordering::Relaxed),
-            hub.held_bytes.load(Ordering::Relaxed),
+            control.held.load(Ordering::Relaxed),
+            control.held_bytes.load(Ordering::Relaxed),
         );
-        hub.held
+        control
+            .held
             .store(held.wrapping_add_signed(messages), Ordering::Relaxed);
-        hub.held_bytes
+        control
+            .held_bytes
             .store(held_bytes.wrapping_add_signed(bytes), Ordering::Relaxed);
     }
 
     /// Ends a lease, and with it the message. False if the lease has ended already: its time was up, or it is another's.
-    pub fn acknowledge(&self, me: &Thread, grip: &Grip) -> Result<bool, Refused> {
-        self.end_lease(me, grip, |hold, wakes| {
+    pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
+        self.end_lease(me, handle, |hold, wakes| {
             let slot = hold.slot.get();
             let len = self.len_of(self.segment().cell(slot)?)?;
             self.foretell_doorbell(0, len as i64);
             // First the message, then the record: a lease of nothing is none.
             self.segment().cell(slot)?.end();
             crash_point!(MSG_ACKNOWLEDGED);
-            Holds::of(self.segment()).release(grip.index, hold)?;
+            Leases::of(self.segment()).release(handle.index, hold)?;
             self.count_held(-1, -(len as i64));
             self.push_free(slot)?;
             self.admit_if_any(wakes);
@@ -149,16 +151,16 @@ impl Engine {
     }
 
     /// Ends a lease; the message is in the queue again. False as for [`acknowledge`](Self::acknowledge).
-    pub fn give_back(&self, me: &Thread, grip: &Grip) -> Result<bool, Refused> {
-        self.end_lease(me, grip, |hold, wakes| {
-            self.return_lease(grip.index, hold, wakes)
+    pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
+        self.end_lease(me, handle, |hold, wakes| {
+            self.return_lease(handle.index, hold, wakes)
         })
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
     /// False if the lease has ended.
-    pub fn limit(&self, me: &Thread, grip: &Grip, until: u64) -> Result<bool, Refused> {
-        self.end_lease(me, grip, |hold, _| {
+    pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
+        self.end_lease(me, handle, |hold, _| {
             hold.until.set(until);
             let due = &self.fixed().holding.due;
             // Relaxed: when to look, not what is found.
@@ -173,9 +175,9 @@ impl Engine {
     /// Has a lease end as if its time were up, without the lock: it is the calling thread's own, which a handler has
     /// interrupted, or nobody's.
     #[cfg(not(loom))]
-    pub fn expire(&self, grip: &Grip) {
-        let holds = Holds::of(self.segment());
-        if let Ok(Some(hold)) = holds.find(grip.index, grip.ticket, State::Leased) {
+    pub fn expire(&self, handle: &LeaseHandle) {
+        let holds = Leases::of(self.segment());
+        if let Ok(Some(hold)) = holds.find(handle.index, handle.ticket, State::Leased) {
             hold.until.set(1);
             // Relaxed: when to look, not what is found.
             self.fixed().holding.due.store(1, Ordering::Relaxed);
@@ -184,28 +186,33 @@ impl Engine {
 
     /// Where a leased message lies.
     #[cfg(not(loom))]
-    pub fn place(&self, grip: &Grip) -> Result<*mut u8, Trouble> {
-        let cell = self.segment().cell(grip.slot)?;
-        self.segment().payload(cell, grip.len)
+    pub fn place(&self, handle: &LeaseHandle) -> Result<*mut u8, Fault> {
+        let cell = self.segment().cell(handle.slot)?;
+        self.segment().payload(cell, handle.len)
     }
 
     /// Does something with the record of a lease that has not ended. A lease outlives the removal of its queue.
     fn end_lease(
         &self,
         me: &Thread,
-        grip: &Grip,
-        work: impl FnOnce(&Hold, &mut Wakes) -> Result<(), Trouble>,
+        handle: &LeaseHandle,
+        work: impl FnOnce(&LeaseRecord, &mut DeferredWakes) -> Result<(), Fault>,
     ) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |wakes| {
-            let holds = Holds::of(self.segment());
-            match holds.find(grip.index, grip.ticket, State::Leased)? {
+            let holds = Leases::of(self.segment());
+            match holds.find(handle.index, handle.ticket, State::Leased)? {
                 Some(hold) => work(hold, wakes).map(|()| true).map_err(Refused::from),
                 None => Ok(false),
             }
         })
     }
 
-    fn return_lease(&self, index: u32, hold: &Hold, wakes: &mut Wakes) -> Result<(), Trouble> {
+    fn return_lease(
+        &self,
+        index: u32,
+        hold: &LeaseRecord,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let slot = hold.slot.get();
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
@@ -213,7 +220,7 @@ impl Engine {
         self.foretell_doorbell(1, 0);
         cell.set_returns(hold.deliveries.get(), true);
         crash_point!(MSG_RETURNED);
-        Holds::of(self.segment()).release(index, hold)?;
+        Leases::of(self.segment()).release(index, hold)?;
         self.count_held(-1, -(len as i64));
         self.fixed().counters.count(Event::Returned);
         self.return_to_queue(slot, wakes)
@@ -223,12 +230,12 @@ impl Engine {
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
         // Relaxed: under the lock.
-        self.fixed().hub.held.load(Ordering::Relaxed) != 0
+        self.fixed().control.held.load(Ordering::Relaxed) != 0
     }
 
     /// Takes back what the dead held and leases whose time is up, if a look is due. True if it looked.
     #[cold]
-    pub(super) fn reclaim_if_due(&self, wakes: &mut Wakes) -> Result<bool, Trouble> {
+    pub(super) fn reclaim_if_due(&self, wakes: &mut DeferredWakes) -> Result<bool, Fault> {
         let holding = &self.fixed().holding;
         // Relaxed: under the lock.
         let due = holding.due.load(Ordering::Relaxed);
@@ -241,11 +248,11 @@ impl Engine {
         Ok(true)
     }
 
-    pub(super) fn reclaim(&self, now: u64, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn reclaim(&self, now: u64, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let holding = &self.fixed().holding;
         let mut due = u64::MAX;
-        let mut holders = Holders::default();
-        for record in Holds::of(self.segment()).iter() {
+        let mut holders = HolderScan::default();
+        for record in Leases::of(self.segment()).iter() {
             let (index, hold) = record?;
             let until = hold.until.get();
             if State::of(hold) != State::Leased {

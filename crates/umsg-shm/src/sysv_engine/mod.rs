@@ -14,7 +14,7 @@
 //! everybody. So there is one lock, and a message for somebody who waits goes straight to its node: from core to core that is
 //! the lock's line, the node's and the cell's. The waiting thread takes it without the lock.
 //!
-//! | a message is sent | by storing its number ([`Hub::sequence`](segment::Fixed)) |
+//! | a message is sent | by storing its number ([`ControlBlock::sequence`](segment::Fixed)) |
 //! |---|---|
 //! | handed over | by the CAS on a node's word |
 //! | taken from a node | by the CAS of the node's owner |
@@ -28,8 +28,8 @@ mod batch;
 mod change;
 #[cfg(all(test, not(loom)))]
 mod forged;
+mod inspect;
 mod lease;
-mod look;
 mod offer;
 pub mod order;
 mod receive;
@@ -45,14 +45,14 @@ pub mod wait;
 mod watch;
 
 pub use batch::{Batch, Sink};
-pub use lease::Grip;
-pub use look::{Counts, Seen};
+pub use inspect::{Counts, Seen};
+pub use lease::LeaseHandle;
 pub use receive::Taken;
 pub use wait::Call;
 
 use crate::doorbell::Doorbell;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::{Held, Left, LockError};
 use crate::sync::{Ordering, fence_after_rmw};
 use crate::sys::clock::Deadline;
@@ -78,8 +78,8 @@ pub enum Refused {
     Rejudge,
     /// The queue was removed.
     Removed,
-    /// See [`Trouble`].
-    Trouble(Trouble),
+    /// See [`Fault`].
+    Fault(Fault),
 }
 
 impl Refused {
@@ -87,27 +87,27 @@ impl Refused {
     fn by(self, deadline: Deadline) -> Refused {
         match (self, deadline) {
             (
-                Refused::NotNow | Refused::TimedOut | Refused::Trouble(Trouble::Busy),
+                Refused::NotNow | Refused::TimedOut | Refused::Fault(Fault::Busy),
                 Deadline::Passed,
             ) => Refused::NotNow,
-            (Refused::NotNow | Refused::Trouble(Trouble::Busy), _) => Refused::TimedOut,
+            (Refused::NotNow | Refused::Fault(Fault::Busy), _) => Refused::TimedOut,
             (other, _) => other,
         }
     }
 
     /// What went wrong for who wants nothing but a lock: its owner does not let go, if it is nothing worse.
     #[cfg(not(loom))]
-    fn trouble(self) -> Trouble {
+    fn trouble(self) -> Fault {
         match self {
-            Refused::Trouble(trouble) => trouble,
-            _ => Trouble::Busy,
+            Refused::Fault(trouble) => trouble,
+            _ => Fault::Busy,
         }
     }
 }
 
-impl From<Trouble> for Refused {
-    fn from(trouble: Trouble) -> Self {
-        Refused::Trouble(trouble)
+impl From<Fault> for Refused {
+    fn from(trouble: Fault) -> Self {
+        Refused::Fault(trouble)
     }
 }
 
@@ -175,9 +175,9 @@ impl Engine {
         &'a self,
         me: &'a Thread,
         deadline: Deadline,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Refused> {
-        let lock = &self.fixed().hub.lock;
+        let lock = &self.fixed().control.lock;
         match lock.lock_unless(me, &self.segment, deadline, || self.is_removed()) {
             Ok((held, Left::InOrder)) => Ok(held),
             other => self.lock_slow(me, deadline, other, wakes),
@@ -190,10 +190,10 @@ impl Engine {
         me: &'a Thread,
         deadline: Deadline,
         mut attempt: Result<(Held<'a>, Left), LockError>,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Refused> {
         if let Err(LockError::Nobodys) = attempt {
-            let lock = &self.fixed().hub.lock;
+            let lock = &self.fixed().control.lock;
             lock.free_of_nobody();
             attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
         }
@@ -207,16 +207,16 @@ impl Engine {
             Ok((held, Left::ByTheDead)) => {
                 repair::repair(self)?;
                 match self.serve(wakes) {
-                    Err(Trouble::Damaged) => return Err(Trouble::Damaged.into()),
+                    Err(Fault::Damaged) => return Err(Fault::Damaged.into()),
                     // Without memory who waits is not served yet; others can take what there is.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
                 self.mend_doorbell();
                 Ok(held)
             }
-            Err(LockError::OwnedByCaller) => Err(Trouble::OwnedByCaller.into()),
+            Err(LockError::OwnedByCaller) => Err(Fault::OwnedByCaller.into()),
             Err(_) if self.is_removed() => Err(Refused::Removed),
-            Err(LockError::TimedOut | LockError::Nobodys) => Err(Trouble::Busy.into()),
+            Err(LockError::TimedOut | LockError::Nobodys) => Err(Fault::Busy.into()),
         }
     }
 
@@ -226,9 +226,9 @@ impl Engine {
         &self,
         me: &Thread,
         deadline: Deadline,
-        work: impl FnOnce(&mut Wakes) -> Result<T, Refused>,
+        work: impl FnOnce(&mut DeferredWakes) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let held = self.lock(me, deadline, &mut wakes)?;
         let result = self.enter(me, &mut wakes).and_then(|()| work(&mut wakes));
         if let Err(Refused::NotNow) = result {
@@ -241,7 +241,12 @@ impl Engine {
 
     /// Drops the lock and wakes.
     #[inline(always)]
-    fn leave<'a, T>(&self, held: Held<'a>, wakes: &Wakes, unlock: impl FnOnce(Held<'a>) -> T) -> T {
+    fn leave<'a, T>(
+        &self,
+        held: Held<'a>,
+        wakes: &DeferredWakes,
+        unlock: impl FnOnce(Held<'a>) -> T,
+    ) -> T {
         self.settle_doorbell();
         if wakes.is_empty() {
             return unlock(held);
@@ -251,7 +256,7 @@ impl Engine {
 
     /// What every operation does first: is there still a queue, and is there something to clear away?
     #[inline(always)]
-    fn enter(&self, me: &Thread, wakes: &mut Wakes) -> Result<(), Refused> {
+    fn enter(&self, me: &Thread, wakes: &mut DeferredWakes) -> Result<(), Refused> {
         // Relaxed: under the lock.
         if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
             return Err(self.why_not_live());
@@ -267,7 +272,7 @@ impl Engine {
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {
             true => Refused::Removed,
-            false => Refused::Trouble(Trouble::Damaged),
+            false => Refused::Fault(Fault::Damaged),
         }
     }
 
@@ -286,7 +291,7 @@ impl Engine {
     fn leave_and_wake<'a, T>(
         &self,
         held: Held<'a>,
-        wakes: &Wakes,
+        wakes: &DeferredWakes,
         unlock: impl FnOnce(Held<'a>) -> T,
     ) -> T {
         // Relaxed: a setting.
@@ -299,7 +304,7 @@ impl Engine {
         left
     }
 
-    fn wake(&self, wakes: &Wakes) {
+    fn wake(&self, wakes: &DeferredWakes) {
         // ASLEEP: the CAS that ended the wait came before; pairs with the fence in `sleep`. Whichever comes second sees
         // the other: we that it sleeps, or it that it need not.
         fence_after_rmw();

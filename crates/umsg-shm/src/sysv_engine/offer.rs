@@ -8,12 +8,12 @@ use super::Engine;
 use super::wait::{Reply, Seated, want_of};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::SLICE;
-use crate::lock::wakes::Wakes;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::sys::clock;
 use crate::sys::thread::Thread;
-use crate::sysv_engine::order::{Shelf, Want};
+use crate::sysv_engine::order::{TypeIndexStore, Want};
 use crate::waiters::{self, List, State};
 use crate::waiters::{NODES, Node};
 
@@ -29,13 +29,13 @@ impl Engine {
     pub(super) fn each_seat(
         &self,
         list: List,
-        mut visit: impl FnMut(Seated<'_>) -> Result<Walk, Trouble>,
-    ) -> Result<(), Trouble> {
+        mut visit: impl FnMut(Seated<'_>) -> Result<Walk, Fault>,
+    ) -> Result<(), Fault> {
         let waiters = self.waiters();
         let mut next = waiters.first(list)?;
         let mut bound = BOUND;
         while let Some((index, node)) = next {
-            bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+            bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             next = waiters.next(node)?;
             let seat = self.segment().seat(index)?;
             if visit(Seated { index, seat })? == Walk::Ends {
@@ -53,8 +53,8 @@ impl Engine {
         slot: u32,
         mtype: i64,
         len: usize,
-        wakes: &mut Wakes,
-    ) -> Result<bool, Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<bool, Fault> {
         let mut taken = false;
         self.each_seat(List::Receivers, |who| {
             if waiters::state(who.node()) != State::Waiting {
@@ -76,8 +76,8 @@ impl Engine {
         who: Seated<'_>,
         slot: u32,
         len: usize,
-        wakes: &mut Wakes,
-    ) -> Result<bool, Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<bool, Fault> {
         let node = who.node();
         if !self.is_judged(who) {
             let _ = self.reply(who, Reply::Rejudge, wakes);
@@ -110,7 +110,7 @@ impl Engine {
     /// has accepted: so it takes no more than one seat, and mostly the same. Then in the order in which they
     /// were made, up to one that still has its time: a call does not look at all who are about to wake.
     #[inline(never)]
-    pub(super) fn reap(&self, me: &Thread, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn reap(&self, me: &Thread, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         if let Some(index) = me.taken_up.recall(self.address()) {
             let node = &self.segment().seat(index)?.node;
             if List::of(node) == List::Offered && waiters::state(node) == State::Accepted {
@@ -146,7 +146,7 @@ impl Engine {
     }
 
     /// An offer was accepted: the slot is free.
-    fn clear_away(&self, node: &Node) -> Result<(), Trouble> {
+    fn clear_away(&self, node: &Node) -> Result<(), Fault> {
         let slot = node.slot.get();
         // The cell first: a node in this list owns its slot.
         self.segment().cell(slot)?.end();
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// An offer was not taken up: the message is the next one's who waits for it, or goes back to its place.
-    fn put_back(&self, who: Seated<'_>, wakes: &mut Wakes) -> Result<(), Trouble> {
+    fn put_back(&self, who: Seated<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let slot = who.node().slot.get();
         self.provide_for(slot)?;
         self.waiters().remove(who.node())?;
@@ -165,13 +165,17 @@ impl Engine {
     }
 
     /// Memory for a message that is going to come back.
-    pub(super) fn provide_for(&self, slot: u32) -> Result<(), Trouble> {
+    pub(super) fn provide_for(&self, slot: u32) -> Result<(), Fault> {
         let mtype = self.segment().cell(slot)?.mtype.get() as i64;
         self.order().provide(mtype)
     }
 
     /// A message that was in somebody's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next one's who waits.
-    pub(super) fn return_to_queue(&self, slot: u32, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn return_to_queue(
+        &self,
+        slot: u32,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
         if self.offer(slot, mtype, len, wakes)? {
@@ -184,7 +188,7 @@ impl Engine {
     }
 
     /// Serves everybody who can be served. Where nobody has died there is nobody: a message is offered when it comes.
-    pub(super) fn serve(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn serve(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.each_seat(List::Receivers, |who| {
             self.serve_receiver(who, wakes).map(|()| Walk::GoesOn)
         })?;
@@ -197,8 +201,8 @@ impl Engine {
         &self,
         who: Seated<'_>,
         list: List,
-        wakes: &mut Wakes,
-    ) -> Result<(), Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         // What it was offered is in another list: that is no more of our business.
         if List::of(who.node()) != list {
             return Ok(());
@@ -210,7 +214,7 @@ impl Engine {
         }
     }
 
-    fn serve_receiver(&self, who: Seated<'_>, wakes: &mut Wakes) -> Result<(), Trouble> {
+    fn serve_receiver(&self, who: Seated<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         if waiters::state(who.node()) != State::Waiting {
             return self.waiters().remove(who.node());
         }

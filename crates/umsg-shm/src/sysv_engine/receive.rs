@@ -5,8 +5,8 @@ use super::wait::{Call, Choice, Enlisted, Seated};
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::sysv_engine::order::Want;
 use crate::waiters::{self, List};
 
@@ -66,7 +66,7 @@ pub(super) struct Copy<'a> {
 
 impl Copy<'_> {
     #[inline(always)]
-    fn copy(&mut self, engine: &Engine, found: Found<'_>) -> Result<Taken, Trouble> {
+    fn copy(&mut self, engine: &Engine, found: Found<'_>) -> Result<Taken, Fault> {
         let mtype = found.mtype();
         let len = engine
             .segment()
@@ -152,7 +152,7 @@ impl Engine {
                 .map_err(|refused| refused.by(call.deadline));
         }
         let receipt = std::cell::RefCell::new(receipt);
-        let mut enlist = |wakes: &mut Wakes| {
+        let mut enlist = |wakes: &mut DeferredWakes| {
             let receipt = &mut **receipt.borrow_mut();
             match self.take_locked(call, want, receipt, wakes) {
                 Err(Refused::NotNow) => self.wait_for_message(call, want, receipt.longest()),
@@ -188,7 +188,7 @@ impl Engine {
         call: &Call<'_>,
         want: Want,
         receipt: &mut R,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<R::Outcome, Refused> {
         self.check_rights(call.rights)?;
         let found = self.find(want, wakes)?;
@@ -203,7 +203,7 @@ impl Engine {
 
     /// The first message that is wanted, if there is one; what the dead held is taken back before it is said that there is none.
     #[inline(always)]
-    pub(super) fn find(&self, want: Want, wakes: &mut Wakes) -> Result<Found<'_>, Refused> {
+    pub(super) fn find(&self, want: Want, wakes: &mut DeferredWakes) -> Result<Found<'_>, Refused> {
         if self.holds_any() {
             self.reclaim_if_due(wakes)?;
         }
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    pub(super) fn found(&self, slot: u32) -> Result<Found<'_>, Trouble> {
+    pub(super) fn found(&self, slot: u32) -> Result<Found<'_>, Fault> {
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
         Ok(Found { slot, cell, len })
@@ -222,7 +222,7 @@ impl Engine {
 
     /// Ends a message that was copied out, and frees its slot.
     #[inline(always)]
-    pub(super) fn remove_and_free(&self, found: Found<'_>) -> Result<(), Trouble> {
+    pub(super) fn remove_and_free(&self, found: Found<'_>) -> Result<(), Fault> {
         found.cell.end();
         crash_point!(MSG_ENDED);
         self.order().remove(found.slot)?;
@@ -232,8 +232,8 @@ impl Engine {
 
     /// Lets blocked senders in. What was received is the caller's, whatever is wrong with them; without memory they stay.
     #[inline(always)]
-    pub(super) fn admit_if_any(&self, wakes: &mut Wakes) {
-        if self.waiters().len(List::Senders) != 0 && self.admit(wakes) == Err(Trouble::Damaged) {
+    pub(super) fn admit_if_any(&self, wakes: &mut DeferredWakes) {
+        if self.waiters().len(List::Senders) != 0 && self.admit(wakes) == Err(Fault::Damaged) {
             self.note_damage();
         }
     }

@@ -8,8 +8,8 @@
 //! | leased | a record says so, and its cell is queued | stays |
 //! | offered | a receiver's node is settled with it | stays; goes back where its thread has died, by the next [`reap`](super::Engine) |
 //! | parked | a waiting sender's node names it | stays |
-//! | to be sent | a settled or accepted sender's node names it, its number is beyond the hub's | sent |
-//! | queued | its cell says so, its number is not beyond the hub's | in the order |
+//! | to be sent | a settled or accepted sender's node names it, its number is beyond the control block's | sent |
+//! | queued | its cell says so, its number is not beyond the control block's | in the order |
 //! | free | none of these | in the list of free slots |
 
 use super::Engine;
@@ -17,29 +17,33 @@ use super::segment::{Cell, Seat, Segment};
 use super::wait::Reply;
 use crate::arena;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::{self, Holds, State as HoldState};
+use crate::fault::Fault;
+use crate::leases::{self, Leases, State as LeaseState};
 use crate::repair::log;
 use crate::repair::survey::Survey;
 use crate::sync::Ordering;
 use crate::sys::scratch::Scratch;
-use crate::sysv_engine::order::{Shelf, Typed};
+use crate::sysv_engine::order::{TypeIndexStore, Typed};
 use crate::waiters::NO_SLOT;
 use crate::waiters::{List, State, Waiters, state};
 
 /// Repairs the queue. The caller holds the lock.
-pub(super) fn repair(engine: &Engine) -> Result<(), Trouble> {
+pub(super) fn repair(engine: &Engine) -> Result<(), Fault> {
     let fixed = engine.segment().fixed();
     fixed.header.damage.check_mended()?;
     rebuild(engine)?;
-    log::note(&fixed.hub.lock, &fixed.hub.repairs, &fixed.mended);
+    log::note(
+        &fixed.control.lock,
+        &fixed.control.repairs,
+        &fixed.repair_log,
+    );
     Ok(())
 }
 
 /// As [`repair`], and nobody is told.
-pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
+pub(super) fn rebuild(engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
-    let hub = &segment.fixed().hub;
+    let control = &segment.fixed().control;
     let used = mend_used(segment)?;
     let mut survey = Survey::new(used)?;
     let held = survey_leases(segment, &mut survey)?;
@@ -51,15 +55,15 @@ pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
     crash_point!(MSG_ORDERED);
     free_the_rest(segment, &survey)?;
     Waiters::of(segment).rebuild()?;
-    Holds::of(segment).rebuild()?;
-    if hub.arena_dirty.get() != 0 {
+    Leases::of(segment).rebuild()?;
+    if control.arena_dirty.get() != 0 {
         arena::rebuild(segment)?;
     }
     // Relaxed: under the lock.
-    hub.messages.store(counts.messages, Ordering::Relaxed);
-    hub.bytes.store(counts.bytes, Ordering::Relaxed);
-    hub.held.store(held.messages.into(), Ordering::Relaxed);
-    hub.held_bytes.store(held.bytes, Ordering::Relaxed);
+    control.messages.store(counts.messages, Ordering::Relaxed);
+    control.bytes.store(counts.bytes, Ordering::Relaxed);
+    control.held.store(held.messages.into(), Ordering::Relaxed);
+    control.held_bytes.store(held.bytes, Ordering::Relaxed);
     Ok(())
 }
 
@@ -68,9 +72,9 @@ pub(super) fn rebuild(engine: &Engine) -> Result<(), Trouble> {
 const NEVER_FILLED: usize = 4096;
 
 /// How many slots were ever used. A peer may forge that: to look at all that there could be would make memory of what is none.
-fn mend_used(segment: &Segment) -> Result<usize, Trouble> {
-    let hub = &segment.fixed().hub;
-    let used = hub.used.get().min(hub.usable.get()) as usize;
+fn mend_used(segment: &Segment) -> Result<usize, Fault> {
+    let control = &segment.fixed().control;
+    let used = control.used.get().min(control.usable.get()) as usize;
     let used = used.min(segment.layout().slots);
     // The threads of a model forge nothing.
     if used <= NEVER_FILLED || cfg!(loom) {
@@ -81,8 +85,8 @@ fn mend_used(segment: &Segment) -> Result<usize, Trouble> {
         if segment.cell(slot as u32)?.mtype.get() != 0 {
             filled = slot + 1;
         } else if slot + 1 - filled == NEVER_FILLED {
-            hub.used.set(filled as u32);
-            hub.usable.set(filled as u32);
+            control.used.set(filled as u32);
+            control.usable.set(filled as u32);
             return Ok(filled);
         }
     }
@@ -104,10 +108,10 @@ impl Sum {
 }
 
 /// Notes the slots that are leased. MSG_ACKNOWLEDGED: a lease of a message that has ended is none.
-fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Trouble> {
+fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
-    for (_, hold) in Holds::of(segment).all() {
-        if HoldState::of(hold) != HoldState::Leased {
+    for (_, hold) in Leases::of(segment).all() {
+        if LeaseState::of(hold) != LeaseState::Leased {
             continue;
         }
         let slot = hold.slot.get();
@@ -115,14 +119,14 @@ fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Trouble>
         if is_live && survey.note(slot) {
             held.add(segment.cell(slot)?);
         } else {
-            leases::set(hold, HoldState::Free);
+            leases::set(hold, LeaseState::Free);
         }
     }
     Ok(held)
 }
 
 /// Brings the seats of senders to rest, and notes the slots that they own.
-fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
+fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
     let segment = engine.segment();
     for (index, node) in Waiters::of(segment).all() {
         if List::of(node) != List::Senders {
@@ -144,7 +148,7 @@ fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Trouble> {
 }
 
 /// MSG_ADMITTED: the message is sent, whether or not it has its number, and whether or not its sender knows.
-fn finish_admission(engine: &Engine, seat: &Seat) -> Result<(), Trouble> {
+fn finish_admission(engine: &Engine, seat: &Seat) -> Result<(), Fault> {
     let slot = seat.node.slot.get();
     if Reply::of(seat) == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)?
     {
@@ -155,7 +159,7 @@ fn finish_admission(engine: &Engine, seat: &Seat) -> Result<(), Trouble> {
 
 /// Brings the seats of receivers to rest, and notes the slots that they own. After those of senders: a message may be
 /// accepted by a receiver before the node of its sender is off its list, and is ended here.
-fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Trouble> {
+fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     for (index, node) in Waiters::of(segment).all() {
         let seat = segment.seat(index)?;
         match (List::of(node), state(node)) {
@@ -183,9 +187,9 @@ fn has_message(seat: &Seat, list: u32) -> bool {
 }
 
 /// Whether the message in a slot was sent and not received.
-fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Trouble> {
+fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Fault> {
     let sequence = segment.place(slot)?.sequence.get();
-    let last = segment.fixed().hub.sequence.get();
+    let last = segment.fixed().control.sequence.get();
     Ok(segment.cell(slot)?.is_queued() && last.wrapping_sub(sequence) as i64 >= 0)
 }
 
@@ -193,7 +197,7 @@ fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Trouble> {
 type Queued = (u64, u32);
 
 /// Notes the slots whose messages are queued, and lists them.
-fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queued>, Trouble> {
+fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queued>, Fault> {
     let slots = survey.slots();
     let mut queued = Scratch::<Queued>::new(slots)?;
     let mut count = 0;
@@ -208,7 +212,7 @@ fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queue
     Ok(queued)
 }
 
-fn rebuild_order(segment: &Segment, queued: &mut Scratch<Queued>) -> Result<Sum, Trouble> {
+fn rebuild_order(segment: &Segment, queued: &mut Scratch<Queued>) -> Result<Sum, Fault> {
     let order = Typed::of(segment);
     order.clear()?;
     crash_point!(MSG_CLEARED);
@@ -224,8 +228,8 @@ fn rebuild_order(segment: &Segment, queued: &mut Scratch<Queued>) -> Result<Sum,
     Ok(counts)
 }
 
-fn free_the_rest(segment: &Segment, survey: &Survey) -> Result<(), Trouble> {
-    let free = &segment.fixed().hub.free;
+fn free_the_rest(segment: &Segment, survey: &Survey) -> Result<(), Fault> {
+    let free = &segment.fixed().control.free;
     free.set(0);
     for slot in (0..survey.slots()).rev() {
         if !survey.has(slot) {

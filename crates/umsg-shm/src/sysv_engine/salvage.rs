@@ -13,17 +13,17 @@ use super::wait::Reply;
 use super::{Engine, Refused};
 use crate::arena;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::{self, Holds, State as HoldState};
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::leases::{self, Leases, State as LeaseState};
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::{Held, Lock};
 use crate::repair::log::Damage;
 use crate::repair::salvage::{self, Real, Salvaged};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::liveness::Lives;
+use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
-use crate::sysv_engine::order::Shelf;
+use crate::sysv_engine::order::TypeIndexStore;
 use crate::waiters::{self, List, State};
 use crate::waiters::{NO_SLOT, NODES};
 use std::collections::BTreeSet;
@@ -38,29 +38,29 @@ impl salvage::Salvage for Engine {
         deadline: Deadline,
         real: impl Fn() -> Real,
         give_back: impl Fn(usize),
-    ) -> Result<Salvaged, Trouble> {
-        let lock = &self.fixed().hub.lock;
+    ) -> Result<Salvaged, Fault> {
+        let lock = &self.fixed().control.lock;
         // How it was left does not matter: from the mark on, whatever a dead owner has left is made anew, by us or by another salvage.
         let (held, _) = lock
             .lock_anyway(me, self.segment(), deadline)
-            .map_err(|_| Trouble::Busy)?;
+            .map_err(|_| Fault::Busy)?;
         // Whoever had the lock may live, and goes on beside us: see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();
-            return Err(Trouble::Busy);
+            return Err(Fault::Busy);
         }
         lock.take_over();
         let damage = &self.fixed().header.damage;
         damage.begin_to_mend();
         crash_point!(SALVAGE_BEGUN);
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let real = real();
         give_back(real.slots);
         // If it fails the lock is left as the dead leave it: it is to be tried again.
         let salvaged = self.make_anew(real)?;
         // Without memory who waits is not served yet, as after any repair.
-        if let Err(Trouble::Damaged) = self.serve(&mut wakes) {
-            return Err(Trouble::Damaged);
+        if let Err(Fault::Damaged) = self.serve(&mut wakes) {
+            return Err(Fault::Damaged);
         }
         self.mend_doorbell();
         wakes.add_everybody(self.waiters().usable());
@@ -71,7 +71,7 @@ impl salvage::Salvage for Engine {
         Ok(salvaged)
     }
 
-    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Trouble> {
+    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Fault> {
         let taken = self.with_lock(me, deadline, |wakes| {
             self.reclaim(clock::monotonic_coarse(), wakes)?;
             if knows_threads {
@@ -83,12 +83,12 @@ impl salvage::Salvage for Engine {
         taken.map_err(Refused::trouble)
     }
 
-    fn lives(&self) -> &dyn Lives {
+    fn lives(&self) -> &dyn Liveness {
         self.segment()
     }
 
     fn locks(&self) -> Vec<&Lock> {
-        vec![&self.fixed().hub.lock]
+        vec![&self.fixed().control.lock]
     }
 
     fn damage(&self) -> &Damage {
@@ -106,7 +106,7 @@ impl Engine {
         }
     }
 
-    fn make_anew(&self, real: Real) -> Result<Salvaged, Trouble> {
+    fn make_anew(&self, real: Real) -> Result<Salvaged, Fault> {
         self.cut_to(real);
         let mut nonsense = BTreeSet::new();
         self.end_nonsense(&mut nonsense)?;
@@ -117,10 +117,10 @@ impl Engine {
         self.mend_sequence(nonsense.len() as u64)?;
         crash_point!(SALVAGE_NUMBERED);
         rebuild(self)?;
-        let hub = &self.fixed().hub;
+        let control = &self.fixed().control;
         // Relaxed: under the lock.
-        let kept =
-            u64::from(hub.messages.load(Ordering::Relaxed)) + hub.held.load(Ordering::Relaxed);
+        let kept = u64::from(control.messages.load(Ordering::Relaxed))
+            + control.held.load(Ordering::Relaxed);
         Ok(Salvaged {
             kept,
             lost: nonsense.len() as u64,
@@ -131,9 +131,9 @@ impl Engine {
     fn cut_to(&self, real: Real) {
         let (fixed, layout) = (self.fixed(), self.segment().layout());
         let slots = real.slots.min(layout.slots) as u32;
-        fixed.hub.usable.set(slots);
-        fixed.hub.used.set(slots);
-        fixed.hub.nodes.set(real.nodes.min(NODES) as u32);
+        fixed.control.usable.set(slots);
+        fixed.control.used.set(slots);
+        fixed.control.nodes.set(real.nodes.min(NODES) as u32);
         self.segment()
             .kinds()
             .usable
@@ -144,7 +144,7 @@ impl Engine {
         fixed.holding.returned.set(0);
         // Relaxed: under the lock.
         fixed
-            .hub
+            .control
             .capacity
             .fetch_min(layout.capacity, Ordering::Relaxed);
         // Relaxed: hints when to look.
@@ -163,7 +163,7 @@ impl Engine {
         slot < self.segment().places() && can_be && is_placed
     }
 
-    fn end_nonsense(&self, nonsense: &mut BTreeSet<u32>) -> Result<(), Trouble> {
+    fn end_nonsense(&self, nonsense: &mut BTreeSet<u32>) -> Result<(), Fault> {
         for slot in 0..self.segment().places() {
             let cell = self.segment().cell(slot)?;
             if cell.is_queued() && !self.is_whole(slot) {
@@ -177,11 +177,11 @@ impl Engine {
     /// There are leases only, each of a message of its own: what else a record says it is not.
     fn release_nonsense(&self) {
         let mut seen = BTreeSet::new();
-        for (_, hold) in Holds::of(self.segment()).all() {
+        for (_, hold) in Leases::of(self.segment()).all() {
             let slot = hold.slot.get();
-            let is_lease = HoldState::of(hold) == HoldState::Leased && self.is_whole(slot);
+            let is_lease = LeaseState::of(hold) == LeaseState::Leased && self.is_whole(slot);
             if !(is_lease && seen.insert(slot)) {
-                leases::set(hold, HoldState::Free);
+                leases::set(hold, LeaseState::Free);
             }
         }
     }
@@ -211,7 +211,7 @@ impl Engine {
     }
 
     /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
-    fn lay_arena(&self, real: Real, nonsense: &mut BTreeSet<u32>) -> Result<(), Trouble> {
+    fn lay_arena(&self, real: Real, nonsense: &mut BTreeSet<u32>) -> Result<(), Fault> {
         let segment = self.segment();
         let nodes = self
             .waiters()
@@ -241,8 +241,8 @@ impl Engine {
 
     /// Numbers the messages that were sent from 1 on, in the order that they had. The greatest number that a message has is the last one's,
     /// if what stands for that can't be: too far away, or smaller than those of messages that were counted as sent.
-    fn mend_sequence(&self, nonsense: u64) -> Result<(), Trouble> {
-        let (segment, hub) = (self.segment(), &self.fixed().hub);
+    fn mend_sequence(&self, nonsense: u64) -> Result<(), Fault> {
+        let (segment, control) = (self.segment(), &self.fixed().control);
         let mut queued = Vec::new();
         for slot in 0..segment.places() {
             if segment.cell(slot)?.is_queued() {
@@ -252,10 +252,10 @@ impl Engine {
         queued.sort_unstable();
         let greatest = queued.last().map_or(0, |(number, _)| *number);
         // Relaxed: under the lock.
-        let counted = u64::from(hub.messages.load(Ordering::Relaxed))
-            .saturating_add(hub.held.load(Ordering::Relaxed))
+        let counted = u64::from(control.messages.load(Ordering::Relaxed))
+            .saturating_add(control.held.load(Ordering::Relaxed))
             .saturating_sub(nonsense);
-        let mut last = hub.sequence.get();
+        let mut last = control.sequence.get();
         let sent = queued.partition_point(|(number, _)| *number <= last);
         if last.abs_diff(greatest) > NEAR || (sent as u64) < counted.min(queued.len() as u64) {
             last = greatest;
@@ -271,7 +271,7 @@ impl Engine {
             segment.place(slot)?.sequence.set(number);
             crash_point!(SALVAGE_RENUMBERED);
         }
-        hub.sequence.set(number);
+        control.sequence.set(number);
         Ok(())
     }
 }

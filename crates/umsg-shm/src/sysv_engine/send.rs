@@ -4,11 +4,11 @@ use super::wait::{Call, Choice, Enlisted};
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, SECOND};
-use crate::sysv_engine::order::Shelf;
+use crate::sysv_engine::order::TypeIndexStore;
 use crate::waiters::List;
 
 impl Engine {
@@ -46,7 +46,7 @@ impl Engine {
         call: &Call<'_>,
         mtype: i64,
         message: &[u8],
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
         self.check_rights(call.rights)?;
         if !self.has_room(1, message.len() as u64)
@@ -67,14 +67,14 @@ impl Engine {
     /// Whether so many more messages of so many bytes fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
     #[inline(always)]
     pub(super) fn has_room(&self, messages: u64, bytes: u64) -> bool {
-        let hub = &self.fixed().hub;
+        let control = &self.fixed().control;
         // Relaxed: under the lock.
-        let qbytes = hub.capacity.load(Ordering::Relaxed);
-        let queued = hub.bytes.load(Ordering::Relaxed);
-        let count = u64::from(hub.messages.load(Ordering::Relaxed));
+        let qbytes = control.capacity.load(Ordering::Relaxed);
+        let queued = control.bytes.load(Ordering::Relaxed);
+        let count = u64::from(control.messages.load(Ordering::Relaxed));
         let (held, held_bytes) = (
-            hub.held.load(Ordering::Relaxed),
-            hub.held_bytes.load(Ordering::Relaxed),
+            control.held.load(Ordering::Relaxed),
+            control.held_bytes.load(Ordering::Relaxed),
         );
         let all = |some: u64, more: u64, held: u64| some.saturating_add(more).saturating_add(held);
         all(queued, bytes, held_bytes) <= qbytes && all(count, messages, held) <= qbytes
@@ -82,17 +82,17 @@ impl Engine {
 
     /// The store that sends the message in a slot: its number. Answers the number.
     #[inline(always)]
-    pub(super) fn commit(&self, slot: u32) -> Result<u64, Trouble> {
+    pub(super) fn commit(&self, slot: u32) -> Result<u64, Fault> {
         let sequence = self.number(slot, 1)?;
-        self.fixed().hub.sequence.set(sequence);
+        self.fixed().control.sequence.set(sequence);
         crash_point!(MSG_SENT);
         Ok(sequence)
     }
 
-    /// Gives a message the `ahead`th number from now; it counts once the hub's number reaches it.
+    /// Gives a message the `ahead`th number from now; it counts once the control block's number reaches it.
     #[inline(always)]
-    pub(super) fn number(&self, slot: u32, ahead: u64) -> Result<u64, Trouble> {
-        let sequence = self.fixed().hub.sequence.get().wrapping_add(ahead);
+    pub(super) fn number(&self, slot: u32, ahead: u64) -> Result<u64, Fault> {
+        let sequence = self.fixed().control.sequence.get().wrapping_add(ahead);
         self.segment().place(slot)?.sequence.set(sequence);
         self.segment().cell(slot)?.begin();
         Ok(sequence)
@@ -106,8 +106,8 @@ impl Engine {
         mtype: i64,
         sequence: u64,
         len: usize,
-        wakes: &mut Wakes,
-    ) -> Result<(), Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         if self.waiters().len(List::Receivers) != 0 && self.offer(slot, mtype, len, wakes)? {
             return Ok(());
         }
@@ -120,13 +120,14 @@ impl Engine {
     /// Counts messages that are queued from now on, or (negative) no more.
     #[inline(always)]
     pub(super) fn count(&self, messages: i64, bytes: i64) {
-        let hub = &self.fixed().hub;
+        let control = &self.fixed().control;
         // Relaxed: under the lock; read elsewhere as of a moment ago.
-        let count = hub.messages.load(Ordering::Relaxed);
-        let queued = hub.bytes.load(Ordering::Relaxed);
-        hub.bytes
+        let count = control.messages.load(Ordering::Relaxed);
+        let queued = control.bytes.load(Ordering::Relaxed);
+        control
+            .bytes
             .store(queued.wrapping_add_signed(bytes), Ordering::Relaxed);
-        hub.messages.store(
+        control.messages.store(
             count.wrapping_add_signed(messages as i32),
             Ordering::Relaxed,
         );
@@ -135,20 +136,21 @@ impl Engine {
     /// Who sent last, and when: CLOCK_REALTIME in nanoseconds.
     #[inline(always)]
     pub(super) fn note_send(&self, pid: u32, now: u64) {
-        let hub = &self.fixed().hub;
+        let control = &self.fixed().control;
         // Relaxed: for people.
-        hub.sent_at.store(now / SECOND, Ordering::Relaxed);
-        hub.sender.store(pid, Ordering::Relaxed);
+        control.sent_at.store(now / SECOND, Ordering::Relaxed);
+        control.sender.store(pid, Ordering::Relaxed);
     }
 
     /// Who received last, and when.
     #[inline(always)]
     pub(super) fn note_receive(&self, pid: u32) {
-        let hub = &self.fixed().hub;
+        let control = &self.fixed().control;
         // Relaxed: for people.
-        hub.received_at
+        control
+            .received_at
             .store(clock::realtime_coarse() / SECOND, Ordering::Relaxed);
-        hub.receiver.store(pid, Ordering::Relaxed);
+        control.receiver.store(pid, Ordering::Relaxed);
     }
 
     /// Writes the message of a sender that is going to block into a slot, and takes a seat for the sender.
@@ -180,8 +182,8 @@ impl Engine {
         &self,
         messages: u64,
         bytes: u64,
-        wakes: &mut Wakes,
-    ) -> Result<bool, Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<bool, Fault> {
         Ok(self.reclaim_if_due(wakes)? && self.has_room(messages, bytes))
     }
 }

@@ -4,21 +4,21 @@ use super::Engine;
 use super::segment::{Cell, Layout, Segment};
 use crate::arena;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sys::thread::Thread;
-use crate::sysv_engine::order::Shelf;
+use crate::sysv_engine::order::TypeIndexStore;
 
 /// Calls `visit` with the cell of each free slot.
 pub(super) fn each_free(
     segment: &Segment,
-    mut visit: impl FnMut(&Cell) -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
-    let hub = &segment.fixed().hub;
-    let mut link = hub.free.get();
+    mut visit: impl FnMut(&Cell) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let control = &segment.fixed().control;
+    let mut link = control.free.get();
     // A longer list was scribbled into a circle.
-    let mut bound = hub.used.get() as usize;
+    let mut bound = control.used.get() as usize;
     while let Some(slot) = link.checked_sub(1) {
-        bound = bound.checked_sub(1).ok_or(Trouble::Damaged)?;
+        bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
         visit(segment.cell(slot)?)?;
         link = segment.place(slot)?.next.get();
     }
@@ -28,41 +28,41 @@ pub(super) fn each_free(
 impl Engine {
     /// Takes a slot off the free ones: the one that was freed last, whose lines are near; else one that was never used.
     #[inline(always)]
-    pub(super) fn take_slot(&self) -> Result<(u32, &Cell), Trouble> {
-        let hub = &self.fixed().hub;
-        let Some(slot) = hub.free.get().checked_sub(1) else {
+    pub(super) fn take_slot(&self) -> Result<(u32, &Cell), Fault> {
+        let control = &self.fixed().control;
+        let Some(slot) = control.free.get().checked_sub(1) else {
             return self.take_new_slot();
         };
-        hub.free.set(self.segment().place(slot)?.next.get());
+        control.free.set(self.segment().place(slot)?.next.get());
         Ok((slot, self.segment().cell(slot)?))
     }
 
     #[inline(never)]
-    fn take_new_slot(&self) -> Result<(u32, &Cell), Trouble> {
-        let hub = &self.fixed().hub;
-        let slot = hub.used.get();
-        if slot >= hub.usable.get() {
-            let usable = self.segment().provide_slots(hub.usable.get())?;
-            hub.usable.set(usable);
+    fn take_new_slot(&self) -> Result<(u32, &Cell), Fault> {
+        let control = &self.fixed().control;
+        let slot = control.used.get();
+        if slot >= control.usable.get() {
+            let usable = self.segment().provide_slots(control.usable.get())?;
+            control.usable.set(usable);
         }
         let cell = self.segment().cell(slot)?;
         // Whatever a repair finds there: nothing is queued in it.
         cell.end();
-        hub.used.set(slot + 1);
+        control.used.set(slot + 1);
         Ok((slot, cell))
     }
 
     /// Puts a slot before the free ones. Its message has ended.
     #[inline(always)]
-    pub(super) fn push_free(&self, slot: u32) -> Result<(), Trouble> {
-        let hub = &self.fixed().hub;
-        self.segment().place(slot)?.next.set(hub.free.get());
-        hub.free.set(slot + 1);
+    pub(super) fn push_free(&self, slot: u32) -> Result<(), Fault> {
+        let control = &self.fixed().control;
+        self.segment().place(slot)?.next.set(control.free.get());
+        control.free.set(slot + 1);
         Ok(())
     }
 
     /// Ends a message and frees its slot.
-    pub(super) fn release(&self, slot: u32) -> Result<(), Trouble> {
+    pub(super) fn release(&self, slot: u32) -> Result<(), Fault> {
         self.segment().cell(slot)?.end();
         crash_point!(MSG_ENDED);
         self.push_free(slot)
@@ -76,7 +76,7 @@ impl Engine {
         mtype: i64,
         message: &[u8],
         now: u64,
-    ) -> Result<(u32, &Cell), Trouble> {
+    ) -> Result<(u32, &Cell), Fault> {
         let (slot, cell) = self.take_slot()?;
         let written = self.write(slot, cell, message);
         if let Err(trouble) = written {
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn write(&self, slot: u32, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, slot: u32, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         if message.len() > Layout::inline() {
             arena::ensure(self.segment(), slot, &cell.block, message.len())?;
         }
@@ -101,10 +101,10 @@ impl Engine {
 
     /// The length of a message, checked.
     #[inline(always)]
-    pub(super) fn len_of(&self, cell: &Cell) -> Result<usize, Trouble> {
+    pub(super) fn len_of(&self, cell: &Cell) -> Result<usize, Fault> {
         let len = cell.len.get() as usize;
         if len > self.segment().layout().msgmax {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         Ok(len)
     }

@@ -3,7 +3,7 @@
 use super::segment::{Identity, Layout, Segment, create};
 use super::wait::{Choice, Enlisted, Reply};
 use super::{Call, Engine, Refused, Taken};
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use crate::sysv_engine::order::Want;
@@ -218,14 +218,14 @@ fn a_leased_message_is_nobody_elses_until_it_comes_back_to_its_place() {
         engine.send(&now(), 1, message).unwrap();
     }
     let me = thread::current();
-    let grip = engine.lease(&now(), Want::Any).unwrap();
-    assert_eq!((grip.len, grip.deliveries), (5, 1));
+    let handle = engine.lease(&now(), Want::Any).unwrap();
+    assert_eq!((handle.len, handle.deliveries), (5, 1));
     assert_eq!(engine.counts(me).unwrap().messages, 1);
-    assert_eq!(engine.give_back(me, &grip), Ok(true));
-    assert_eq!(engine.give_back(me, &grip), Ok(false));
-    let grip = engine.lease(&now(), Want::Any).unwrap();
-    assert_eq!(grip.deliveries, 2);
-    assert_eq!(engine.acknowledge(me, &grip), Ok(true));
+    assert_eq!(engine.give_back(me, &handle), Ok(true));
+    assert_eq!(engine.give_back(me, &handle), Ok(false));
+    let handle = engine.lease(&now(), Want::Any).unwrap();
+    assert_eq!(handle.deliveries, 2);
+    assert_eq!(engine.acknowledge(me, &handle), Ok(true));
     assert_eq!(receive(&engine, Want::Any), Ok((1, b"later".to_vec())));
     assert_eq!(receive(&engine, Want::Any), Err(Refused::NotNow));
 }
@@ -283,11 +283,11 @@ fn nonsense_in_place_of_a_message_that_was_withdrawn_is_no_damage() {
         };
         let outcome = engine.wait_for(&call, List::Receivers, &mut enlist, &mut |me| {
             assert!(!is_withdrawn || waiters::unsettle(me.node()));
-            Err(Refused::Trouble(Trouble::Damaged))
+            Err(Refused::Fault(Fault::Damaged))
         });
         let expected = match is_withdrawn {
             true => Ok("again"),
-            false => Err(Refused::Trouble(Trouble::Damaged)),
+            false => Err(Refused::Fault(Fault::Damaged)),
         };
         assert_eq!(outcome, expected);
     }

@@ -15,8 +15,8 @@ use super::segment::Seat;
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::lock::wakes::Wakes;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::{Held, SLICE, STOPPED};
 use crate::sync::{AtomicU32, Ordering, fence};
 use crate::sys::clock::Deadline;
@@ -183,7 +183,7 @@ impl<'a> Seated<'a> {
 impl Engine {
     /// Tells a waiter what came of its wait. False if it has given up or died. Whom to wake goes into `wakes`.
     #[must_use]
-    pub(super) fn reply(&self, to: Seated<'_>, reply: Reply, wakes: &mut Wakes) -> bool {
+    pub(super) fn reply(&self, to: Seated<'_>, reply: Reply, wakes: &mut DeferredWakes) -> bool {
         to.seat.reply.set(reply as u32);
         let settled = waiters::settle(to.node());
         if settled {
@@ -203,7 +203,7 @@ impl Engine {
         &self,
         call: &Call<'_>,
         choice: Choice,
-    ) -> Result<Option<Seated<'_>>, Trouble> {
+    ) -> Result<Option<Seated<'_>>, Fault> {
         let (slot, list) = match choice {
             Choice::Message { .. } => (NO_SLOT, List::Receivers),
             Choice::Room { slot, .. } => (slot, List::Senders),
@@ -243,7 +243,7 @@ impl Engine {
         &'a self,
         call: &Call<'_>,
         list: List,
-        mut enlist: impl FnMut(&mut Wakes) -> Result<Enlisted<'a, ()>, Refused>,
+        mut enlist: impl FnMut(&mut DeferredWakes) -> Result<Enlisted<'a, ()>, Refused>,
     ) -> Result<(), Refused> {
         self.wait_for(call, list, &mut enlist, &mut |_| Ok(Some(())))
     }
@@ -254,7 +254,7 @@ impl Engine {
         &'a self,
         call: &Call<'_>,
         list: List,
-        enlist: &mut dyn FnMut(&mut Wakes) -> Result<Enlisted<'a, T>, Refused>,
+        enlist: &mut dyn FnMut(&mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused>,
         accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<T, Refused> {
         let mut is_over = false;
@@ -265,7 +265,7 @@ impl Engine {
                 // Once more, when its time is over: it may be there for the taking.
                 Ok(None) if !is_over => is_over = call.deadline.has_passed(),
                 Ok(None) => return Err(Refused::TimedOut.by(call.deadline)),
-                Err(Refused::Trouble(Trouble::Busy)) if !call.deadline.has_passed() => {}
+                Err(Refused::Fault(Fault::Busy)) if !call.deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(call.deadline)),
             }
         }
@@ -276,10 +276,10 @@ impl Engine {
         &'a self,
         call: &Call<'_>,
         list: List,
-        enlist: &mut dyn FnMut(&mut Wakes) -> Result<Enlisted<'a, T>, Refused>,
+        enlist: &mut dyn FnMut(&mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused>,
         accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<Option<T>, Refused> {
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let held = self.lock(call.me, call.deadline, &mut wakes)?;
         let enlisted = self
             .enter(call.me, &mut wakes)
@@ -420,7 +420,7 @@ impl Engine {
                 Err(Refused::Rejudge)
             }
             Some(Reply::Removed) => Err(Refused::Removed),
-            Some(Reply::Message | Reply::Sent) | None => Err(Trouble::Damaged.into()),
+            Some(Reply::Message | Reply::Sent) | None => Err(Fault::Damaged.into()),
         }
     }
 
@@ -441,7 +441,7 @@ impl Engine {
         call.unname();
         waiters::give_up(me.node());
         match taken {
-            Err(Refused::Trouble(Trouble::Damaged)) if is_withdrawn => Ok(None),
+            Err(Refused::Fault(Fault::Damaged)) if is_withdrawn => Ok(None),
             taken => taken,
         }
     }
@@ -463,14 +463,14 @@ impl Engine {
         // The lock's owner is stopped, or the queue is gone or damaged: whoever comes next clears the node away.
         given_up.or_else(
             |refused| match (waiters::give_up_waiting(me.node()), refused) {
-                (given_up, Refused::Trouble(Trouble::Busy) | Refused::Removed) => Ok(given_up),
+                (given_up, Refused::Fault(Fault::Busy) | Refused::Removed) => Ok(given_up),
                 (_, refused) => Err(refused),
             },
         )
     }
 
     /// Takes a node off its list. The message of a sender was never sent: its slot is free.
-    pub(super) fn withdraw(&self, who: Seated<'_>) -> Result<(), Trouble> {
+    pub(super) fn withdraw(&self, who: Seated<'_>) -> Result<(), Fault> {
         let (node, list) = (who.node(), List::of(who.node()));
         self.waiters().remove(node)?;
         let slot = node.slot.get();

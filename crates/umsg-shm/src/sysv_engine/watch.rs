@@ -6,33 +6,33 @@
 
 use super::segment::LIVE;
 use super::{Engine, Refused};
-use crate::doorbell::{Chain, Level, Readiness};
+use crate::doorbell::{Level, Readiness, Ringer};
 use crate::sync::Ordering;
 use crate::waiters::List;
 
 impl Engine {
-    fn chain(&self) -> Chain<'_> {
-        Chain {
+    fn chain(&self) -> Ringer<'_> {
+        Ringer {
             watched: &self.fixed().rights.watched,
-            words: &self.fixed().hub.doorbell,
+            words: &self.fixed().control.doorbell,
             bell: &self.doorbell,
         }
     }
 
     /// What there is for who would receive or send now. A removed queue has both: whoever tries learns that it is gone.
     fn level(&self) -> Level {
-        let hub = &self.fixed().hub;
+        let control = &self.fixed().control;
         // Relaxed: under the lock; for `readiness` as of a moment ago.
         let word = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
         if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
             return Level::new(1, 1);
         }
-        let messages = u64::from(hub.messages.load(Ordering::Relaxed));
-        let capacity = word(&hub.capacity);
+        let messages = u64::from(control.messages.load(Ordering::Relaxed));
+        let capacity = word(&control.capacity);
         let left = |some: u64, held: u64| capacity.saturating_sub(some.saturating_add(held));
-        let room = match left(messages, word(&hub.held)) {
+        let room = match left(messages, word(&control.held)) {
             0 => 0,
-            _ => left(word(&hub.bytes), word(&hub.held_bytes)),
+            _ => left(word(&control.bytes), word(&control.held_bytes)),
         };
         Level::new(messages, room)
     }
@@ -126,9 +126,9 @@ mod polled {
     use super::*;
     use crate::doorbell::helper::{self, Feed, Hears};
     use crate::doorbell::{GRACE, PATIENCE, why_not};
-    use crate::fault::Trouble;
+    use crate::fault::Fault;
     use crate::lock::Held;
-    use crate::lock::wakes::Wakes;
+    use crate::lock::deferred_wakes::DeferredWakes;
     use crate::sync::AtomicU32;
     use crate::sys::clock::{self, Deadline};
     use crate::sys::thread::{self, Thread};
@@ -160,7 +160,7 @@ mod polled {
             match locked {
                 Ok(()) => outcome?,
                 Err(Refused::Removed) => return Err(Errno::INVAL),
-                Err(Refused::Trouble(trouble)) => return Err(why_not(trouble)),
+                Err(Refused::Fault(trouble)) => return Err(why_not(trouble)),
                 Err(_) => return Err(Errno::AGAIN),
             }
             self.doorbell
@@ -170,7 +170,7 @@ mod polled {
         /// This process polls no more; if it was the last, nobody rings any more. Of a removed queue too.
         fn stop_polling(&self, me: &Thread) -> Result<(), Refused> {
             if self.doorbell.close_polled() {
-                let mut wakes = Wakes::default();
+                let mut wakes = DeferredWakes::default();
                 let held = self.lock(me, Deadline::after(GRACE), &mut wakes)?;
                 self.chain().forget();
                 self.leave(held, &wakes, Held::unlock);
@@ -188,7 +188,7 @@ mod polled {
             match locked {
                 Ok(value) => Some(value),
                 // Who polls is to find out.
-                Err(Refused::Removed | Refused::Trouble(Trouble::Damaged)) => {
+                Err(Refused::Removed | Refused::Fault(Fault::Damaged)) => {
                     Some(self.chain().show_damage(feed))
                 }
                 Err(_) => None,
@@ -196,7 +196,7 @@ mod polled {
         }
 
         fn calls(&self) -> &AtomicU32 {
-            &self.fixed().hub.doorbell.calls
+            &self.fixed().control.doorbell.calls
         }
     }
 

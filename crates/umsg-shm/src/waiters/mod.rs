@@ -12,7 +12,7 @@
 //!
 //! Each change of the word is one compare-and-swap, and the loser obeys. Lists and all other fields belong to the
 //! holder of the lock, who need not be the node's owner. The lock is that under which messages are received; where the
-//! nodes lie, and the heads of the lists, a [`Lobby`] knows.
+//! nodes lie, and the heads of the lists, a [`WaiterStore`] knows.
 //!
 //! What has been settled may be more than a message: what the holder writes beside the node before it settles, the owner
 //! reads once it sees the word. It is the owner's to read as long as the word says so; who takes an offer back may find
@@ -28,12 +28,12 @@ pub mod pacing;
 
 pub use node::{Links, NO_SLOT, NODES, Node};
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};
-use crate::sys::liveness::{self, Lives};
+use crate::sys::liveness::{self, Liveness};
 use crate::sys::thread::{Calm, Thread};
 
 /// Which list a node is in.
@@ -156,11 +156,11 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
 }
 
 /// Where the nodes of a queue lie, and the lists of them.
-pub trait Lobby: Lives + Sized {
+pub trait WaiterStore: Liveness + Sized {
     /// Whether processes of several PID or time namespaces use the queue: the form of the lock.
     fn is_shared(&self) -> bool;
 
-    fn node(&self, index: u32) -> Result<&Node, Trouble>;
+    fn node(&self, index: u32) -> Result<&Node, Fault>;
 
     /// None for [`List::None`].
     fn links(&self, list: List) -> Option<&Links>;
@@ -172,7 +172,7 @@ pub trait Lobby: Lives + Sized {
     fn nodes_in_use(&self) -> &Guarded32;
 
     /// Makes `more` nodes behind the `usable` first ones real memory.
-    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble>;
+    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault>;
 }
 
 /// The lists of a segment's nodes. Everything here is called under the lock.
@@ -186,7 +186,7 @@ const BOUND: usize = NODES;
 /// How long who can't sleep on its word waits until it looks again, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
-impl<'a, S: Lobby> Waiters<'a, S> {
+impl<'a, S: WaiterStore> Waiters<'a, S> {
     #[inline(always)]
     pub fn of(segment: &'a S) -> Self {
         Waiters { segment }
@@ -218,16 +218,16 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 
     /// The first node of a list.
-    pub(crate) fn first(&self, list: List) -> Result<Option<(u32, &'a Node)>, Trouble> {
+    pub(crate) fn first(&self, list: List) -> Result<Option<(u32, &'a Node)>, Fault> {
         self.at(self.links(list).map_or(0, |links| links.head.get()))
     }
 
     /// The node behind another in its list.
-    pub(crate) fn next(&self, node: &Node) -> Result<Option<(u32, &'a Node)>, Trouble> {
+    pub(crate) fn next(&self, node: &Node) -> Result<Option<(u32, &'a Node)>, Fault> {
         self.at(node.next.get())
     }
 
-    fn at(&self, link: u32) -> Result<Option<(u32, &'a Node)>, Trouble> {
+    fn at(&self, link: u32) -> Result<Option<(u32, &'a Node)>, Fault> {
         let Some(index) = link.checked_sub(1) else {
             return Ok(None);
         };
@@ -235,7 +235,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 
     /// Puts a node into a list, behind those of the same or a better rank that came before it.
-    pub(crate) fn insert(&self, list: List, index: u32) -> Result<(), Trouble> {
+    pub(crate) fn insert(&self, list: List, index: u32) -> Result<(), Fault> {
         let Some(links) = self.links(list) else {
             return Ok(());
         };
@@ -255,12 +255,12 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 
     /// The last node of a list that comes before `node`, as index + 1; 0 if none does.
-    fn place(&self, links: &Links, node: &Node) -> Result<u32, Trouble> {
+    fn place(&self, links: &Links, node: &Node) -> Result<u32, Fault> {
         let (mut after, mut steps) = (links.tail.get(), 0);
         while let Some((_, before)) = self.at(after)? {
             steps += 1;
             if steps > BOUND {
-                return Err(Trouble::Damaged);
+                return Err(Fault::Damaged);
             }
             if key(before) <= key(node) {
                 break;
@@ -271,7 +271,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 
     /// Links a node behind the one that `after` names, or at the head.
-    fn link(&self, links: &Links, node: &Node, index: u32, after: u32) -> Result<(), Trouble> {
+    fn link(&self, links: &Links, node: &Node, index: u32, after: u32) -> Result<(), Fault> {
         let next = match self.at(after)? {
             Some((_, before)) => before.next.get(),
             None => links.head.get(),
@@ -290,7 +290,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 
     /// Takes a node off the list that it is in, if it is in one.
-    pub(crate) fn remove(&self, node: &Node) -> Result<(), Trouble> {
+    pub(crate) fn remove(&self, node: &Node) -> Result<(), Fault> {
         self.unlink(node)?;
         node.list.set(List::None as u32);
         Ok(())
@@ -299,7 +299,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     /// Takes all receivers of a node's thread off their list, whose offer has expired. A thread that jumps out of a handler (siglongjmp)
     /// leaves the node of the call that it was in: however many there are, they hold up one message for one slice. A node whose thread
     /// still waits is listed again at the end of its slice.
-    pub(crate) fn pass_over(&self, expired: &Node) -> Result<(), Trouble> {
+    pub(crate) fn pass_over(&self, expired: &Node) -> Result<(), Fault> {
         let owner = |node: &Node| (node.pid.get(), node.tid.get(), node.birth.get());
         let whose = owner(expired);
         let mut next = self.first(List::Receivers)?;
@@ -312,16 +312,16 @@ impl<'a, S: Lobby> Waiters<'a, S> {
                 self.remove(node)?;
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Moves a node to another list. What the node says of its list changes with one store: a repair goes by that.
-    pub(crate) fn relocate(&self, node: &Node, index: u32, list: List) -> Result<(), Trouble> {
+    pub(crate) fn relocate(&self, node: &Node, index: u32, list: List) -> Result<(), Fault> {
         self.unlink(node)?;
         self.insert(list, index)
     }
 
-    fn unlink(&self, node: &Node) -> Result<(), Trouble> {
+    fn unlink(&self, node: &Node) -> Result<(), Fault> {
         let Some(links) = self.links(List::of(node)) else {
             return Ok(());
         };
@@ -348,7 +348,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         thread: &Thread,
         slot: u32,
         rank: u32,
-    ) -> Result<Option<(u32, &'a Node)>, Trouble> {
+    ) -> Result<Option<(u32, &'a Node)>, Fault> {
         let Some(index) = self.find_free(thread.tid())? else {
             return Ok(None);
         };
@@ -383,7 +383,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     /// Finds a node, first among those in use, then by bringing a page more into use, at last among those whose
     /// threads are proved dead. The search begins where `whose` number points to, so that a thread mostly gets the node that it
     /// had before: its lines are still near.
-    fn find_free(&self, whose: u32) -> Result<Option<u32>, Trouble> {
+    fn find_free(&self, whose: u32) -> Result<Option<u32>, Fault> {
         let usable = self.usable();
         for step in 0..usable {
             let index = (whose.wrapping_add(step)) % usable;
@@ -398,7 +398,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         self.find_orphan(usable)
     }
 
-    fn grow(&self, usable: u32) -> Result<(), Trouble> {
+    fn grow(&self, usable: u32) -> Result<(), Fault> {
         let page = (4096 / size_of::<Node>()).min(NODES - usable as usize);
         self.segment.provide_nodes(usable, page)?;
         self.segment.nodes_in_use().set(usable + page as u32);
@@ -410,7 +410,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
         self.segment.nodes_in_use().get().min(NODES as u32)
     }
 
-    fn find_orphan(&self, usable: u32) -> Result<Option<u32>, Trouble> {
+    fn find_orphan(&self, usable: u32) -> Result<Option<u32>, Fault> {
         for index in 0..usable {
             let node = self.segment.node(index)?;
             if List::of(node) == List::None && is_orphan(self.segment, node) {
@@ -421,7 +421,7 @@ impl<'a, S: Lobby> Waiters<'a, S> {
     }
 
     /// Rebuilds the lists from the nodes: after the death of a holder of the lock.
-    pub(crate) fn rebuild(&self) -> Result<(), Trouble> {
+    pub(crate) fn rebuild(&self) -> Result<(), Fault> {
         for list in [List::Receivers, List::Offered, List::Senders] {
             if let Some(links) = self.links(list) {
                 links.head.set(0);
@@ -468,7 +468,7 @@ fn key(node: &Node) -> (u32, u64) {
 /// Whether nobody waits at a node any more that may be in a list. If `knows_threads`, also who is dead though the system did not mark it,
 /// which then has given up.
 #[cfg(not(loom))]
-pub(crate) fn is_deserted(lives: &dyn Lives, node: &Node, knows_threads: bool) -> bool {
+pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,
         State::Waiting => knows_threads && is_orphan(lives, node) && give_up_waiting(node),
@@ -479,7 +479,7 @@ pub(crate) fn is_deserted(lives: &dyn Lives, node: &Node, knows_threads: bool) -
 }
 
 /// Whether the node's thread is proved dead though the kernel did not mark the word.
-pub(crate) fn is_orphan(lives: &dyn Lives, node: &Node) -> bool {
+pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     let (pid, tid, birth) = (node.pid.get(), node.tid.get(), node.birth.get());
     liveness::is_dead(lives, birth, |birth| {
         crate::sys::thread::is_dead(pid, tid, birth)

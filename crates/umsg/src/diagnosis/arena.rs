@@ -6,7 +6,7 @@ use super::subject::Subject;
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeMap;
 use umsg_shm::arena::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
-use umsg_shm::arena::{Ground, class};
+use umsg_shm::arena::{ArenaStore, class};
 use umsg_shm::sync::Guarded32;
 
 /// So many blocks are looked at.
@@ -83,7 +83,7 @@ struct Free {
 
 impl Arena<'_> {
     /// Walks the chain of blocks. None if it breaks.
-    fn walk(&self, ground: &impl Ground, findings: &mut Findings) -> Option<Blocks> {
+    fn walk(&self, ground: &impl ArenaStore, findings: &mut Findings) -> Option<Blocks> {
         let (len, limit) = (ground.arena_len().get(), ground.arena_limit());
         if len > limit {
             findings.add(

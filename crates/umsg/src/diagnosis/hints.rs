@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::ring::is_beyond;
-use umsg_shm::leases::{Keeping, State};
+use umsg_shm::leases::{LeaseStore, State};
 use umsg_shm::posix_engine::segment::Segment;
 use umsg_shm::sync::{AtomicU32, Ordering};
 use umsg_shm::sys::clock;
@@ -54,7 +54,7 @@ pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
 }
 
 /// Checks when who looks at the holders, and the list of records that nobody uses. Of queues of both kinds.
-pub(super) fn check_holding(segment: &impl Keeping, findings: &mut Findings) {
+pub(super) fn check_holding(segment: &impl LeaseStore, findings: &mut Findings) {
     let holding = segment.holding();
     let slots = segment.slots() as u32;
     let look_after = holding.look_after.load(Ordering::Relaxed);

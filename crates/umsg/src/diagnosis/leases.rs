@@ -1,10 +1,10 @@
 //! What is held beyond a call: by whom, and whether the records make sense. Of queues of both kinds.
 
 use super::findings::Findings;
+use super::process::Process;
 use super::slots::{Place, Survey};
-use super::who::Process;
 use std::time::Duration;
-use umsg_shm::leases::{self, Keeping, State};
+use umsg_shm::leases::{self, LeaseStore, State};
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 
@@ -54,7 +54,11 @@ impl Count {
 }
 
 /// Whether the records and their list make sense; notes whose slots they are.
-pub(super) fn check(segment: &impl Keeping, survey: &mut Survey, findings: &mut Findings) -> Count {
+pub(super) fn check(
+    segment: &impl LeaseStore,
+    survey: &mut Survey,
+    findings: &mut Findings,
+) -> Count {
     let holding = segment.holding();
     let most = segment.slots() as u32;
     let (used, usable) = (holding.used.get(), holding.usable.get());
@@ -96,7 +100,7 @@ pub(super) fn check(segment: &impl Keeping, survey: &mut Survey, findings: &mut 
 }
 
 /// Whether the list of records, and their numbers, are those of the records.
-pub(super) fn check_list(segment: &impl Keeping, count: &Count, findings: &mut Findings) {
+pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mut Findings) {
     let links = &segment.holding().list;
     let all = count.reserved + count.leased + count.aside;
     let (mut link, mut word, mut before, mut length) = (links.head.get(), &links.head, 0, 0);
@@ -155,14 +159,14 @@ pub(super) fn check_list(segment: &impl Keeping, count: &Count, findings: &mut F
 }
 
 /// Every record that was ever used.
-pub(super) fn all<S: Keeping>(segment: &S) -> impl Iterator<Item = (u32, &leases::Hold)> {
+pub(super) fn all<S: LeaseStore>(segment: &S) -> impl Iterator<Item = (u32, &leases::LeaseRecord)> {
     let used = segment.holding().used.get().min(segment.slots() as u32);
     (0..used).filter_map(|index| Some((index, segment.hold(index).ok()?)))
 }
 
 /// Who holds what; `bytes` says how many the message in a slot has.
-pub(super) fn held<S: Keeping>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<Hold> {
-    let kind = |hold: &leases::Hold| {
+pub(super) fn held<S: LeaseStore>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<Hold> {
+    let kind = |hold: &leases::LeaseRecord| {
         Some(match State::of(hold) {
             State::Free => return None,
             State::Reserved => HoldKind::Reserved,
@@ -171,7 +175,7 @@ pub(super) fn held<S: Keeping>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<H
         })
     };
     let now = clock::monotonic();
-    let until = |hold: &leases::Hold| match hold.until.get() {
+    let until = |hold: &leases::LeaseRecord| match hold.until.get() {
         0 => None,
         at => Some(Duration::from_nanos(at.saturating_sub(now))),
     };

@@ -1,10 +1,10 @@
 //! Who holds a queue's locks, and which of them say what can't be.
 
+use super::process::{Life, Process};
 use super::users::Users;
-use super::who::{Life, Process};
 use rustix::fd::BorrowedFd;
 use umsg_shm::lock::{LENT, Lock as Word, OWNER_DIED, TID, is_nobodys};
-use umsg_shm::sys::liveness::Lives;
+use umsg_shm::sys::liveness::Liveness;
 
 /// Which part of a queue a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Lock {
     }
 
     /// Finds out whether the thread that it names has anything to do with the queue.
-    fn judge(&mut self, file: BorrowedFd<'_>, lives: &dyn Lives, users: &Users) {
+    fn judge(&mut self, file: BorrowedFd<'_>, lives: &dyn Liveness, users: &Users) {
         let Owner::Thread(who) = &mut self.owner else {
             return;
         };
@@ -143,7 +143,7 @@ pub(super) fn is_settled(lock: &Word) -> bool {
 pub(super) fn judge(
     locks: &mut [Lock],
     file: BorrowedFd<'_>,
-    lives: &dyn Lives,
+    lives: &dyn Liveness,
     users: impl FnOnce() -> Users,
     is_still: bool,
 ) {

@@ -40,6 +40,7 @@ mod nodes;
 mod pollers;
 pub(crate) mod posix;
 mod problems;
+mod process;
 mod rehearsal;
 mod repair;
 mod repairs;
@@ -51,16 +52,15 @@ pub(crate) mod sysv;
 mod types;
 mod users;
 mod view;
-mod who;
 
 pub use findings::Finding;
 pub use leases::{Hold, HoldKind};
 pub use locks::{Lock, Owner, Side};
 pub use nodes::{Blocked, Wait};
 pub use problems::{Problem, ProblemKind};
+pub use process::{Life, Process};
 pub use repair::Repaired;
 pub use repairs::{Damage, Repair, Repairs};
-pub use who::{Life, Process};
 
 use crate::notification::NotifyKind;
 

@@ -1,13 +1,13 @@
 //! Blocked threads: who they are, and whether their lists make sense. Of queues of both kinds.
 
 use super::findings::Findings;
+use super::process::{Life, Process};
 use super::slots::{Place, Survey};
-use super::who::{Life, Process};
 use std::time::Duration;
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
-use umsg_shm::sys::liveness::{self, Lives};
-use umsg_shm::waiters::{List, Lobby, State, state};
+use umsg_shm::sys::liveness::{self, Liveness};
+use umsg_shm::waiters::{List, State, WaiterStore, state};
 use umsg_shm::waiters::{NO_SLOT, NODES, Node};
 
 /// A thread that waits in a call.
@@ -48,7 +48,7 @@ pub enum Wait {
 const LISTS: [List; 3] = [List::Receivers, List::Offered, List::Senders];
 
 /// Whether there are as many nodes as the segment says, and each list leads through the nodes that say that they are in it. Notes their slots.
-pub(super) fn check(segment: &impl Lobby, survey: &mut Survey, findings: &mut Findings) {
+pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &mut Findings) {
     check_lists(segment, findings);
     for (_, node) in all(segment) {
         let has_slot = match List::of(node) {
@@ -63,7 +63,7 @@ pub(super) fn check(segment: &impl Lobby, survey: &mut Survey, findings: &mut Fi
 }
 
 /// Whether what blocked senders want to send is no longer than a message can be. `len_of` is where a slot's cell says how long it is, and what it says.
-pub(super) fn check_messages<'a, S: Lobby, W: 'a>(
+pub(super) fn check_messages<'a, S: WaiterStore, W: 'a>(
     segment: &'a S,
     len_of: impl Fn(u32) -> Option<(&'a W, u32)>,
     longest: u32,
@@ -82,7 +82,7 @@ pub(super) fn check_messages<'a, S: Lobby, W: 'a>(
     }
 }
 
-fn check_lists(segment: &impl Lobby, findings: &mut Findings) {
+fn check_lists(segment: &impl WaiterStore, findings: &mut Findings) {
     let usable = usable(segment, findings);
     let mut listed = vec![false; usable as usize];
     for list in LISTS {
@@ -110,7 +110,7 @@ fn check_lists(segment: &impl Lobby, findings: &mut Findings) {
     }
 }
 
-fn usable(segment: &impl Lobby, findings: &mut Findings) -> u32 {
+fn usable(segment: &impl WaiterStore, findings: &mut Findings) -> u32 {
     let nodes = segment.nodes_in_use();
     if nodes.get() as usize > NODES {
         findings.add(
@@ -123,7 +123,12 @@ fn usable(segment: &impl Lobby, findings: &mut Findings) -> u32 {
     nodes.get().min(NODES as u32)
 }
 
-fn check_list(segment: &impl Lobby, list: List, listed: &mut [bool], findings: &mut Findings) {
+fn check_list(
+    segment: &impl WaiterStore,
+    list: List,
+    listed: &mut [bool],
+    findings: &mut Findings,
+) {
     let Some(links) = segment.links(list) else {
         return;
     };
@@ -178,7 +183,7 @@ fn check_list(segment: &impl Lobby, list: List, listed: &mut [bool], findings: &
 
 /// Who waits, in the order of being served; `wait` says what for.
 /// What is said of one that does not exist here is believed if `knows_threads`.
-pub(super) fn blocked<S: Lobby>(
+pub(super) fn blocked<S: WaiterStore>(
     segment: &S,
     knows_threads: bool,
     wait: impl Fn(u32, &Node) -> Wait,
@@ -199,7 +204,7 @@ pub(super) fn blocked<S: Lobby>(
         .collect()
 }
 
-fn who(lives: &dyn Lives, node: &Node, knows_threads: bool) -> Process {
+fn who(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> Process {
     let (pid, tid) = (node.pid.get(), node.tid.get());
     let mut who = Process::of_thread(lives, pid, tid, node.birth.get());
     match state(node) {
@@ -217,7 +222,7 @@ fn who(lives: &dyn Lives, node: &Node, knows_threads: bool) -> Process {
 }
 
 /// Every node that was ever used.
-pub(super) fn all<S: Lobby>(segment: &S) -> impl Iterator<Item = (u32, &Node)> {
+pub(super) fn all<S: WaiterStore>(segment: &S) -> impl Iterator<Item = (u32, &Node)> {
     let usable = segment.nodes_in_use().get().min(NODES as u32);
     (0..usable).filter_map(|index| Some((index, segment.node(index).ok()?)))
 }

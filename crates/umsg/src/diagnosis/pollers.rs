@@ -1,13 +1,15 @@
 //! Who polls a queue: who holds a shared flock(2) on its doorbell's FIFO, as /proc/locks has it.
 
-use super::who::Process;
+use super::process::Process;
 use crate::namespace::Namespace;
 use umsg_shm::memory::FifoName;
 
 /// The processes that poll a queue that is watched, by the doorbell of this number; 0 is none. Without /proc/locks none is found.
 pub(super) fn find(namespace: &Namespace, is_watched: bool, name: FifoName) -> Vec<Process> {
     let has_doorbell = is_watched && name.number != 0;
-    let inode = has_doorbell.then(|| namespace.bell_inode(name)).flatten();
+    let inode = has_doorbell
+        .then(|| namespace.poll_fifo_inode(name))
+        .flatten();
     let Some(inode) = inode else {
         return Vec::new();
     };

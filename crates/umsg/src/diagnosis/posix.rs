@@ -194,7 +194,7 @@ impl Subject for Segment {
             holds: count(
                 layout.holds,
                 layout.cells,
-                size_of::<umsg_shm::leases::Hold>(),
+                size_of::<umsg_shm::leases::LeaseRecord>(),
             ),
             nodes: count(layout.nodes, layout.ring, size_of::<Node>()),
             arena: count(layout.arena, layout.notices, GRANULE) as u32,
@@ -265,7 +265,7 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
 
 /// Who waits is seen by senders.
 fn check_board(segment: &Segment, findings: &mut Findings) {
-    let attention = &segment.fixed().board.attention;
+    let attention = &segment.fixed().wait_flags.attention;
     // Relaxed: nobody writes a copy.
     let flags = attention.load(Ordering::Relaxed);
     let waiting = umsg_shm::waiters::Waiters::of(segment).len(List::Receivers);
@@ -312,7 +312,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
     let sides = [Side::Senders, Side::Receivers];
     let repairs =
-        [0, 1].map(|n| Repairs::read(sides[n], &fixed.receiver.repairs[n], &fixed.mended[n]));
+        [0, 1].map(|n| Repairs::read(sides[n], &fixed.receiver.repairs[n], &fixed.repair_log[n]));
     let watched = fixed.receiver.watched.get() != 0;
     let doorbell = FifoName {
         inode: segment.file().inode,

@@ -2,7 +2,7 @@
 
 use super::findings::{Finding, Findings};
 use super::locks::{Lock, Owner};
-use super::who::{Life, Process};
+use super::process::{Life, Process};
 use super::{Diagnosis, HoldKind};
 
 /// Something that is wrong with a queue.

@@ -3,14 +3,14 @@
 //! registered is forgotten first, so that nobody is told.
 
 use super::findings::Findings;
-use crate::error::Trouble;
+use crate::error::Fault;
 use std::mem::offset_of;
 use umsg_shm::posix_engine;
 use umsg_shm::posix_engine::segment;
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
-use umsg_shm::sysv_engine::order::{Shelf, Want};
+use umsg_shm::sysv_engine::order::{TypeIndexStore, Want};
 use umsg_shm::sysv_engine::{self, Call};
 
 /// So many messages are received at most, and as many sent as make the queue look for memory.
@@ -27,9 +27,9 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     let fixed = copy.fixed();
     fixed.receiver.watched.set(0);
     // Relaxed throughout: the copy is this thread's.
-    let attention = fixed.board.attention.load(Ordering::Relaxed);
+    let attention = fixed.wait_flags.attention.load(Ordering::Relaxed);
     fixed
-        .board
+        .wait_flags
         .attention
         .store(attention & posix_engine::RECEIVERS, Ordering::Relaxed);
     fixed.receiver.registered.store(0, Ordering::Relaxed);
@@ -52,13 +52,13 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     }
     let short = copy.layout().message_size.min(copy.layout().inline());
     for n in 0..SENT {
-        if refused == Some(posix_engine::Refused::Trouble(Trouble::Damaged)) {
+        if refused == Some(posix_engine::Refused::Fault(Fault::Damaged)) {
             break;
         }
         let sent = engine.try_send(me, &buffer[..n % (short + 1)], n * 300, Deadline::Passed);
         refused = sent.err().or(refused);
     }
-    if refused == Some(posix_engine::Refused::Trouble(Trouble::Damaged)) {
+    if refused == Some(posix_engine::Refused::Fault(Fault::Damaged)) {
         findings.add_at(CHECK, RECEIVERS as u64, "no error", "EBADMSG");
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn typed(copy: sysv_engine::segment::Segment, findings: &mut Findings
         match engine.receive(&call, wants[n % wants.len()], &mut buffer, true) {
             Ok(_) => in_vain = 0,
             Err(refused) => {
-                damaged |= refused == sysv_engine::Refused::Trouble(Trouble::Damaged);
+                damaged |= refused == sysv_engine::Refused::Fault(Fault::Damaged);
                 in_vain += 1;
             }
         }
@@ -96,7 +96,7 @@ pub(super) fn typed(copy: sysv_engine::segment::Segment, findings: &mut Findings
     let short = buffer.len().min(sysv_engine::segment::Layout::inline());
     for n in 0..SENT {
         let sent = engine.try_send(&call, n as i64 % 20 + 1, &buffer[..n % (short + 1)]);
-        damaged |= sent == Err(sysv_engine::Refused::Trouble(Trouble::Damaged));
+        damaged |= sent == Err(sysv_engine::Refused::Fault(Fault::Damaged));
     }
     if damaged {
         findings.add_at(CHECK, at as u64, "no error", "EBADMSG");

@@ -4,11 +4,11 @@ use super::examination::examine;
 use super::findings::Findings;
 use super::locks::{Lock, Owner};
 use super::problems::ProblemKind;
+use super::process::Life;
 use super::subject::Subject;
 use super::users::{Users, numbers_are_ours};
-use super::who::Life;
 use super::{Diagnosis, Finding};
-use crate::error::{OpenError, Trouble};
+use crate::error::{Fault, OpenError};
 use crate::namespace::Namespace;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FallocateFlags;
@@ -123,7 +123,7 @@ impl Repaired {
 
 impl Repaired {
     /// Notes what came of the repair of what lies behind the header.
-    fn report(&mut self, done: Result<Option<Salvaged>, Trouble>) {
+    fn report(&mut self, done: Result<Option<Salvaged>, Fault>) {
         match done {
             Ok(Some(Salvaged { kept, lost })) => {
                 self.note(format!(
@@ -140,7 +140,7 @@ impl Repaired {
     /// anew. Then takes the mark of damage away, if nothing is wrong any more.
     fn treat(
         &mut self,
-        mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Trouble>,
+        mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Fault>,
         examine: impl Fn() -> Result<Diagnosis, OpenError>,
         forget_damage: impl Fn() -> bool,
     ) -> Result<(), OpenError> {
@@ -245,7 +245,7 @@ fn apply<S: Subject>(
     file: BorrowedFd<'_>,
     engine: &S::Engine,
     remedy: Remedy,
-) -> Result<Option<Salvaged>, Trouble> {
+) -> Result<Option<Salvaged>, Fault> {
     let me = thread::current();
     // Until when a lock is waited for.
     let patience = Deadline::after(Duration::from_nanos(STOPPED));
@@ -339,14 +339,14 @@ pub(super) fn real_pages(file: BorrowedFd<'_>, begin: usize, end: usize) -> u64 
 }
 
 /// Why a repair came to nothing.
-fn why(trouble: Trouble) -> String {
+fn why(trouble: Fault) -> String {
     match trouble {
-        Trouble::Busy => "a lock is held by somebody who does not let go",
-        Trouble::NoSpace | Trouble::OverLimit => {
+        Fault::Busy => "a lock is held by somebody who does not let go",
+        Fault::NoSpace | Fault::OverLimit => {
             "there is no room for it: `umsg limits` and `df` show what is used up"
         }
-        Trouble::NoMemory => "there is no memory for it",
-        Trouble::Damaged | Trouble::UsedUp | Trouble::OwnedByCaller => {
+        Fault::NoMemory => "there is no memory for it",
+        Fault::Damaged | Fault::UsedUp | Fault::OwnedByCaller => {
             "bytes were changed meanwhile: somebody goes on scribbling"
         }
     }
@@ -380,7 +380,7 @@ mod tests {
         };
         let done = repaired.treat(|_| Ok(None), look, || damage.forget());
         done.unwrap();
-        assert_eq!(damage.check_mended(), Err(Trouble::Damaged));
+        assert_eq!(damage.check_mended(), Err(Fault::Damaged));
         assert_eq!(repaired.done, ["took up what the dead had left"]);
         assert!(repaired.failed.is_some());
     }

@@ -1,9 +1,9 @@
 //! What was repaired, and who found damage.
 
 use super::locks::Side;
-use super::who::Process;
+use super::process::Process;
 use std::time::{Duration, SystemTime};
-use umsg_shm::repair::log::{self, MENDED, Mended};
+use umsg_shm::repair::log::{self, MENDED, RepairLog};
 use umsg_shm::sync::{AtomicU32, Ordering};
 
 /// Repairs after deaths under a lock.
@@ -41,7 +41,7 @@ pub struct Damage {
 }
 
 impl Repairs {
-    pub(super) fn read(side: Side, count: &AtomicU32, records: &[Mended; MENDED]) -> Repairs {
+    pub(super) fn read(side: Side, count: &AtomicU32, records: &[RepairLog; MENDED]) -> Repairs {
         // Relaxed, here and below: nobody writes a copy.
         let count = count.load(Ordering::Relaxed);
         let order =
@@ -58,7 +58,7 @@ impl Repairs {
 }
 
 impl Repair {
-    fn read(record: &Mended) -> Option<Repair> {
+    fn read(record: &RepairLog) -> Option<Repair> {
         let died = record.died.load(Ordering::Relaxed);
         Some(Repair {
             at: time(record.at.load(Ordering::Relaxed))?,

@@ -10,15 +10,15 @@ use crate::namespace::Namespace;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::ops::Range;
-use umsg_shm::arena::Ground;
-use umsg_shm::leases::Keeping;
+use umsg_shm::arena::ArenaStore;
+use umsg_shm::leases::LeaseStore;
 use umsg_shm::lock::Lock as Word;
 use umsg_shm::repair::salvage::{Real, Salvage};
 use umsg_shm::sync::Guarded32;
-use umsg_shm::waiters::Lobby;
+use umsg_shm::waiters::WaiterStore;
 
 /// A segment that is looked at: a private copy of what is in the file.
-pub(super) trait Subject: Lobby + Keeping + Ground + Sized {
+pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// What is known of the queue besides its file: identifier and key of a System V queue.
     type Id: Copy;
     type Layout: Copy;

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ops::Range;
 use umsg_shm::arena::GRANULE;
-use umsg_shm::leases::Hold;
+use umsg_shm::leases::LeaseRecord;
 use umsg_shm::lock::Lock as Word;
 use umsg_shm::memory::FifoName;
 use umsg_shm::repair::salvage::Real;
@@ -97,7 +97,7 @@ impl Subject for Segment {
     }
 
     fn lock_words(&self) -> Vec<(Side, &Word)> {
-        vec![(Side::Whole, &self.fixed().hub.lock)]
+        vec![(Side::Whole, &self.fixed().control.lock)]
     }
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
@@ -116,7 +116,7 @@ impl Subject for Segment {
             );
         }
         hints::check_mode(&fixed.rights.mode, findings);
-        let (qbytes, capacity) = (&fixed.hub.capacity, self.layout().capacity);
+        let (qbytes, capacity) = (&fixed.control.capacity, self.layout().capacity);
         let bytes = qbytes.load(Ordering::Relaxed);
         if bytes > capacity {
             let what = "the queue may hold no more bytes than it was made for";
@@ -134,8 +134,8 @@ impl Subject for Segment {
     }
 
     fn slots_in_use(&self) -> (u32, u32) {
-        let (hub, most) = (&self.fixed().hub, self.layout().slots as u32);
-        (hub.used.get(), hub.usable.get().min(most))
+        let (control, most) = (&self.fixed().control, self.layout().slots as u32);
+        (control.used.get(), control.usable.get().min(most))
     }
 
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)> {
@@ -206,7 +206,7 @@ impl Subject for Segment {
         );
         Real {
             slots: count(layout.cells, layout.arena, CELL).min(places),
-            holds: count(layout.holds, layout.places, size_of::<Hold>()),
+            holds: count(layout.holds, layout.places, size_of::<LeaseRecord>()),
             nodes: count(layout.seats, layout.holds, size_of::<Seat>()),
             kinds: count(
                 layout.kinds,
@@ -276,12 +276,12 @@ fn header(
 
 /// How many slots were ever used. None if that can't be.
 fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
-    let (hub, slots) = (&segment.fixed().hub, segment.layout().slots as u32);
-    let (used, usable) = (hub.used.get(), hub.usable.get());
+    let (control, slots) = (&segment.fixed().control, segment.layout().slots as u32);
+    let (used, usable) = (control.used.get(), control.usable.get());
     if usable > slots {
         findings.add(
             "there are no more slots than there is room for",
-            &hub.usable,
+            &control.usable,
             format_args!("at most {slots}"),
             usable,
         );
@@ -289,7 +289,7 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     if used > usable.min(slots) {
         findings.add(
             "only slots in memory were used",
-            &hub.used,
+            &control.used,
             format_args!("at most {}", usable.min(slots)),
             used,
         );
@@ -312,42 +312,46 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
         Some((len, len.get()))
     };
     nodes::check_messages(segment, len, longest, findings);
-    let hub = &segment.fixed().hub;
+    let control = &segment.fixed().control;
     // Relaxed: nobody writes a copy.
     findings.equal(
         "as many messages are held as there are records",
-        &hub.held,
+        &control.held,
         count.held(),
-        hub.held.load(Ordering::Relaxed),
+        control.held.load(Ordering::Relaxed),
     );
     if findings.is_empty() {
-        survey.check_lost(&hub.used, findings);
+        survey.check_lost(&control.used, findings);
     }
 }
 
 /// Who has to do with the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let fixed = segment.fixed();
-    let hub = &fixed.hub;
+    let control = &fixed.control;
     let watched = fixed.rights.watched.get() != 0;
     let doorbell = FifoName {
         inode: segment.file().inode,
-        number: hub.doorbell.name.get(),
+        number: control.doorbell.name.get(),
     };
     let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
     // Relaxed throughout: nobody writes a copy.
     Diagnosis {
         contents: Some(Contents {
-            messages: hub.messages.load(Ordering::Relaxed).into(),
-            bytes: hub.bytes.load(Ordering::Relaxed),
-            capacity: hub.capacity.load(Ordering::Relaxed),
+            messages: control.messages.load(Ordering::Relaxed).into(),
+            bytes: control.bytes.load(Ordering::Relaxed),
+            capacity: control.capacity.load(Ordering::Relaxed),
         }),
         blocked: nodes::blocked(segment, numbers_are_ours(segment), |index, node| {
             wait(segment, index, node)
         }),
         holds: leases::held(segment, bytes),
         pollers: pollers::find(namespace, watched, doorbell),
-        repairs: vec![Repairs::read(Side::Whole, &hub.repairs, &fixed.mended)],
+        repairs: vec![Repairs::read(
+            Side::Whole,
+            &control.repairs,
+            &fixed.repair_log,
+        )],
         damage: Damage::read(&fixed.header.damage),
         ..Diagnosis::default()
     }

@@ -7,7 +7,7 @@ use rustix::fd::BorrowedFd;
 use std::fs::read_link;
 use std::thread::sleep;
 use std::time::Duration;
-use umsg_shm::sys::liveness::Lives;
+use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::map::{Mapping, PAGE};
 
 /// So often a thread is looked at before it is believed to have nothing to do with the queue: a program might open and close it in between.
@@ -24,7 +24,7 @@ pub(super) struct Users {
 
 impl Users {
     /// Of the queue in this file.
-    pub(super) fn of(file: BorrowedFd<'_>, lives: &dyn Lives) -> Users {
+    pub(super) fn of(file: BorrowedFd<'_>, lives: &dyn Liveness) -> Users {
         let are_ours = numbers_are_ours(lives);
         let file = are_ours.then(|| name(file)).flatten();
         Users { are_ours, file }
@@ -61,7 +61,7 @@ impl Users {
 }
 
 /// Whether the numbers of threads that stand in a queue in plain form mean here what they mean to their writers, and /proc counts as we do.
-pub(super) fn numbers_are_ours(lives: &dyn Lives) -> bool {
+pub(super) fn numbers_are_ours(lives: &dyn Liveness) -> bool {
     let own = read_link("/proc/self").ok();
     lives.is_home() && own.is_some_and(|own| *own == *std::process::id().to_string())
 }

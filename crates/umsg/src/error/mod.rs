@@ -7,7 +7,7 @@ pub use notify::NotifyError;
 pub(crate) use open::other_version;
 pub use open::{OpenError, UnlinkError};
 
-pub(crate) use umsg_shm::fault::Trouble;
+pub(crate) use umsg_shm::fault::Fault;
 
 /// What is said where a process of several PID namespaces' queue can't register its life.
 pub(crate) fn unregistered(call: &str, error: &std::io::Error) -> String {
@@ -101,16 +101,16 @@ impl SendError {
     }
 }
 
-impl From<Trouble> for SendError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for SendError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => SendError::Damaged,
-            Trouble::NoSpace => SendError::NoSpace,
-            Trouble::OverLimit => SendError::OverLimit,
-            Trouble::UsedUp => SendError::UsedUp,
-            Trouble::NoMemory => SendError::NoMemory,
-            Trouble::Busy => SendError::Full,
-            Trouble::OwnedByCaller => SendError::WouldDeadlock,
+            Fault::Damaged => SendError::Damaged,
+            Fault::NoSpace => SendError::NoSpace,
+            Fault::OverLimit => SendError::OverLimit,
+            Fault::UsedUp => SendError::UsedUp,
+            Fault::NoMemory => SendError::NoMemory,
+            Fault::Busy => SendError::Full,
+            Fault::OwnedByCaller => SendError::WouldDeadlock,
         }
     }
 }
@@ -179,15 +179,15 @@ impl ReceiveError {
     }
 }
 
-impl From<Trouble> for ReceiveError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for ReceiveError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => ReceiveError::Damaged,
-            Trouble::NoSpace | Trouble::UsedUp => ReceiveError::NoSpace,
-            Trouble::OverLimit => ReceiveError::OverLimit,
-            Trouble::NoMemory => ReceiveError::NoMemory,
-            Trouble::Busy => ReceiveError::Empty,
-            Trouble::OwnedByCaller => ReceiveError::WouldDeadlock,
+            Fault::Damaged => ReceiveError::Damaged,
+            Fault::NoSpace | Fault::UsedUp => ReceiveError::NoSpace,
+            Fault::OverLimit => ReceiveError::OverLimit,
+            Fault::NoMemory => ReceiveError::NoMemory,
+            Fault::Busy => ReceiveError::Empty,
+            Fault::OwnedByCaller => ReceiveError::WouldDeadlock,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Why a process is not told of a message.
 
-use super::Trouble;
+use super::Fault;
 
 /// Why a process is not registered for a notification, or was not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,16 +82,16 @@ impl NotifyError {
     }
 }
 
-impl From<Trouble> for NotifyError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for NotifyError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => NotifyError::Damaged,
+            Fault::Damaged => NotifyError::Damaged,
             // A registration takes no memory of the namespace.
-            Trouble::NoSpace | Trouble::OverLimit | Trouble::UsedUp | Trouble::NoMemory => {
+            Fault::NoSpace | Fault::OverLimit | Fault::UsedUp | Fault::NoMemory => {
                 NotifyError::NoMemory
             }
-            Trouble::Busy => NotifyError::Unavailable,
-            Trouble::OwnedByCaller => NotifyError::WouldDeadlock,
+            Fault::Busy => NotifyError::Unavailable,
+            Fault::OwnedByCaller => NotifyError::WouldDeadlock,
         }
     }
 }

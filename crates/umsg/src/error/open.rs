@@ -278,7 +278,7 @@ impl From<AttachError> for OpenError {
             },
             AttachError::Mapping { errno, len } => OpenError::of_mapping(errno, len),
             AttachError::System { call, errno } => OpenError::from_errno(call, errno),
-            AttachError::Trouble(trouble) => trouble.into(),
+            AttachError::Fault(trouble) => trouble.into(),
         }
     }
 }

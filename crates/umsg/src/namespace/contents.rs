@@ -61,7 +61,7 @@ const KINDS: [&str; 5] = [
     queues::POSIX,
     queues::SYSV,
     queues::RINGS,
-    queues::BELLS,
+    queues::POLL_FIFOS,
     queues::OWN,
 ];
 

@@ -156,7 +156,7 @@ pub enum NamespaceError {
     )]
     NoProc,
     /// A system call failed in another way.
-    #[error("{call} on {path}: {error}; set UMSG_DIR to another directory if that can't be mended", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
+    #[error("{call} on {path}: {error}; set UMSG_DIR to another directory if that can't be repaired", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
     System {
         /// The system call.
         call: &'static str,

@@ -83,15 +83,15 @@ impl Host for NamespaceHost {
     }
 
     fn open_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
-        self.namespace.open_bell(name)
+        self.namespace.open_poll_fifo(name)
     }
 
     fn make_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
-        self.namespace.make_bell(name)
+        self.namespace.make_poll_fifo(name)
     }
 
     fn make_private_fifo(&self) -> io::Result<OwnedFd> {
-        self.namespace.make_private_bell()
+        self.namespace.make_private_fifo()
     }
 
     fn leads_to(&self, name: FifoName, fifo: BorrowedFd<'_>) -> bool {
@@ -99,10 +99,10 @@ impl Host for NamespaceHost {
     }
 
     fn remove_fifo(&self, name: FifoName) {
-        self.namespace.remove_bell(name);
+        self.namespace.remove_poll_fifo(name);
     }
 
     fn sweep_fifos(&self) {
-        self.namespace.sweep_bells();
+        self.namespace.sweep_poll_fifos();
     }
 }

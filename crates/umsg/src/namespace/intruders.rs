@@ -42,9 +42,9 @@ impl Namespace {
         }
         if let Ok(rings) = self.queues_of(RINGS) {
             // The doorbell of a ring lies beside it.
-            let is_bell = |name: &CStr| name.to_bytes().starts_with(b".bell-");
+            let is_poll_fifo = |name: &CStr| name.to_bytes().starts_with(b".bell-");
             found.extend(in_directory(&rings, |_, name, stat| {
-                what(stat).filter(|what| *what != OTHER || !is_bell(name))
+                what(stat).filter(|what| *what != OTHER || !is_poll_fifo(name))
             })?);
         }
         found.sort_unstable_by(|one, other| one.path.cmp(&other.path));

@@ -18,7 +18,7 @@
 //! │   ├── jobs               the ring /jobs: a regular file of the user who receives from it
 //! │   └── .bell-1234-2f...   its doorbell: a socket; the number of that file's inode, and a random one
 //! └── own                    root's, mode 1777
-//!     └── 1000               what user 1000 keeps for himself beside System V queues, see `msg/own.rs`
+//!     └── 1000               what user 1000 keeps for himself beside System V queues, see `msg/own_directory.rs`
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
 //! ```
 //!
@@ -49,7 +49,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bells;
 mod claim;
 mod contents;
 mod dead_letters;
@@ -66,6 +65,7 @@ mod meeting;
 mod msg;
 mod names;
 mod open;
+mod poll_fifos;
 mod publish;
 mod queues;
 mod record;

@@ -21,8 +21,8 @@ pub(super) const POSIX: &str = "mq";
 pub(super) const SYSV: &str = "msg";
 /// The sub-directory for rings: one file a ring, named like the ring without its slash.
 pub(crate) const RINGS: &str = "ring";
-/// The sub-directory for the doorbells of queues that are polled; see [`super::bells`].
-pub(super) const BELLS: &str = "bell";
+/// The sub-directory for the doorbells of queues that are polled; see [`super::poll_fifos`].
+pub(super) const POLL_FIFOS: &str = "bell";
 /// The sub-directory for what each user keeps for himself beside the System V queues; see [`super::msg`].
 pub(super) const OWN: &str = "own";
 /// The way from either to the namespace's directory.

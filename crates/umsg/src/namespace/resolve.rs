@@ -178,7 +178,7 @@ fn admitted(
     // what is wrong with it, if anything, is told to who uses it.
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
     let _ = queues::make_fit(&directory, queues::RINGS, mode, caller);
-    let _ = queues::make_fit(&directory, queues::BELLS, mode, caller);
+    let _ = queues::make_fit(&directory, queues::POLL_FIFOS, mode, caller);
     let _ = queues::make_fit(&directory, queues::OWN, mode, caller);
     Ok(Namespace {
         owner: directory.owner(),

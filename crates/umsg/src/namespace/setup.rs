@@ -21,7 +21,7 @@ d /dev/shm/umsg      1777 root root -
 d /dev/shm/umsg/mq   1777 root root -
 d /dev/shm/umsg/msg  1777 root root -
 d /dev/shm/umsg/ring 1777 root root -
-d /dev/shm/umsg/bell 1777 root root -
+d /dev/shm/umsg/wake_word 1777 root root -
 d /dev/shm/umsg/own  1777 root root -
 ";
 
@@ -82,7 +82,7 @@ impl Namespace {
             queues::POSIX,
             queues::SYSV,
             queues::RINGS,
-            queues::BELLS,
+            queues::POLL_FIFOS,
             queues::OWN,
         ] {
             queues::evict(&directory, kind)?;
@@ -90,7 +90,7 @@ impl Namespace {
         let posix_made = queues::make_fit(&directory, queues::POSIX, SHARED_MODE, 0)?;
         let sysv_made = queues::make_fit(&directory, queues::SYSV, SHARED_MODE, 0)?;
         let rings_made = queues::make_fit(&directory, queues::RINGS, SHARED_MODE, 0)?;
-        let bells_made = queues::make_fit(&directory, queues::BELLS, SHARED_MODE, 0)?;
+        let bells_made = queues::make_fit(&directory, queues::POLL_FIFOS, SHARED_MODE, 0)?;
         let own_made = queues::make_fit(&directory, queues::OWN, SHARED_MODE, 0)?;
         let record_written = claim::claim(&mut directory)?;
         let mode_differs = directory.mode() != SHARED_MODE;

@@ -1,6 +1,6 @@
 //! What this process is registered for: what is to be done when a queue has a message again.
 //!
-//! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notice`]); what it then does stands here,
+//! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); what it then does stands here,
 //! in memory of its own. A sender of this process raises the process's signal itself, before its call returns. Everybody else
 //! wakes one of the process's [helpers](helper), which raises it, or runs a function.
 //!
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use table::{Entry, Locked, Stage, Table, existing, table};
 use umsg_shm::lock::SLICE;
 use umsg_shm::posix_engine::segment::Notice;
-use umsg_shm::posix_engine::{Claim, Engine, NoticeError, Outcome, Refused, What};
+use umsg_shm::posix_engine::{Claim, Engine, Outcome, Refused, RegisterError, What};
 use umsg_shm::sys::{process, required, thread};
 
 /// Who sent the message: process and real user. What a peer has scribbled can't be told from it.
@@ -98,7 +98,7 @@ impl Deed {
 
 /// Why a process could not register.
 pub(crate) enum Failure {
-    Queue(NoticeError),
+    Queue(RegisterError),
     NoThread,
     Refused(required::Refused),
 }
@@ -162,7 +162,7 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
 }
 
 /// Registers this process at a queue for a thread that waits by itself. Answers the record and what its word says.
-pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), NoticeError> {
+pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterError> {
     let claim = Claim {
         what: What::Wait,
         signal: 0,
@@ -350,6 +350,6 @@ const HELPER_SLICE: u64 = SLICE;
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
-        Failure::Queue(NoticeError::Refused(refused))
+        Failure::Queue(RegisterError::Refused(refused))
     }
 }

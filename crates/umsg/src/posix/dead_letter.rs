@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use umsg_shm::leases::InPlace;
 use umsg_shm::posix_engine::segment::Segment;
-use umsg_shm::posix_engine::{Chore, Engine, Grip};
+use umsg_shm::posix_engine::{Chore, Engine, LeaseHandle};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
@@ -42,7 +42,7 @@ struct Mover {
     /// The machine's clock at the last attempt that failed, in nanoseconds: one a tick of the coarse clock is enough.
     failed_at: AtomicU64,
     /// Moves whose end could not be noted yet, and whether they succeeded.
-    unfinished: Mutex<Vec<(Grip, bool)>>,
+    unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
 }
 
 /// The chore of moving, for a queue that has a dead-letter queue.
@@ -171,46 +171,49 @@ impl Mover {
         let me = thread::current();
         for _ in 0..MOST {
             let by = Deadline::after(PATIENCE);
-            let Some(grip) = engine.begin_to_move(me, by).ok()? else {
+            let Some(handle) = engine.begin_to_move(me, by).ok()? else {
                 return Some(());
             };
-            let sent = send(engine, &grip, &queue).is_some();
+            let sent = send(engine, &handle, &queue).is_some();
             // It is in two queues if the process dies between.
-            self.end(engine, grip, sent)?;
+            self.end(engine, handle, sent)?;
             sent.then_some(())?;
         }
         Some(())
     }
 
     /// Notes the end of a move, now or later.
-    fn end(&self, engine: &Engine, grip: Grip, sent: bool) -> Option<()> {
+    fn end(&self, engine: &Engine, handle: LeaseHandle, sent: bool) -> Option<()> {
         let by = Deadline::after(PATIENCE);
-        if engine.end_move(thread::current(), &grip, sent, by).is_ok() {
+        if engine
+            .end_move(thread::current(), &handle, sent, by)
+            .is_ok()
+        {
             return Some(());
         }
-        self.unfinished.try_lock().ok()?.push((grip, sent));
+        self.unfinished.try_lock().ok()?.push((handle, sent));
         None
     }
 
     fn finish(&self, engine: &Engine) -> Option<()> {
         loop {
             // Not waited for: a signal handler may have interrupted whoever holds it.
-            let (grip, sent) = match self.unfinished.try_lock().ok()?.pop() {
+            let (handle, sent) = match self.unfinished.try_lock().ok()?.pop() {
                 Some(unfinished) => unfinished,
                 None => return Some(()),
             };
-            self.end(engine, grip, sent)?;
+            self.end(engine, handle, sent)?;
         }
     }
 }
 
 /// Sends a copy. What the dead-letter queue has set aside itself is left where it is: two queues may be each other's.
-fn send(engine: &Engine, grip: &Grip, to: &Queue) -> Option<()> {
-    let mut data = vec![0; grip.len];
-    InPlace::new(engine.place(grip).ok()?, grip.len).read_at(0, &mut data);
+fn send(engine: &Engine, handle: &LeaseHandle, to: &Queue) -> Option<()> {
+    let mut data = vec![0; handle.len];
+    InPlace::new(engine.place(handle).ok()?, handle.len).read_at(0, &mut data);
     to.check_to_send(data.len()).ok()?;
     let by = Deadline::after(PATIENCE);
     to.engine
-        .try_send(thread::current(), &data, grip.key, by)
+        .try_send(thread::current(), &data, handle.key, by)
         .ok()
 }

@@ -1,14 +1,14 @@
 //! Receiving in place: leases.
 
 use super::queue::Queue;
-use crate::error::{LeaseError, ReceiveError, Trouble};
+use crate::error::{Fault, LeaseError, ReceiveError};
 use crate::leased::Leased;
 use crate::until::realtime;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 use umsg_shm::leases::InPlace;
-use umsg_shm::leases::{Holds, State};
-use umsg_shm::posix_engine::{Engine, Grip, Refused};
+use umsg_shm::leases::{Leases, State};
+use umsg_shm::posix_engine::{Engine, LeaseHandle, Refused};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
@@ -46,7 +46,7 @@ use umsg_shm::sys::thread;
 #[must_use = "a lease that is dropped returns its message to the queue"]
 pub struct Lease<'q> {
     queue: &'q Queue,
-    grip: Grip,
+    handle: LeaseHandle,
     leased: Leased,
 }
 
@@ -101,23 +101,23 @@ impl Queue {
         };
         let lease = leased
             .map_err(|refused| self.receive_error(refused))
-            .and_then(|grip| self.lease_of(grip));
+            .and_then(|handle| self.lease_of(handle));
         // After the message has its owner: moving takes time and can fail.
         self.engine.do_chore();
         self.raise_fired(me, &lease);
         lease
     }
 
-    fn lease_of(&self, grip: Grip) -> Result<Lease<'_>, ReceiveError> {
-        match self.engine.place(&grip) {
+    fn lease_of(&self, handle: LeaseHandle) -> Result<Lease<'_>, ReceiveError> {
+        match self.engine.place(&handle) {
             Ok(place) => Ok(Lease {
                 queue: self,
-                grip,
-                leased: Leased::new(InPlace::new(place, grip.len)),
+                handle,
+                leased: Leased::new(InPlace::new(place, handle.len)),
             }),
             Err(trouble) => {
                 // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
-                expire(&self.engine, &grip);
+                expire(&self.engine, &handle);
                 Err(self.receive_error(trouble.into()))
             }
         }
@@ -133,22 +133,22 @@ impl Lease<'_> {
 
     /// Priority, 0 to 32,767.
     pub fn priority(&self) -> u32 {
-        self.grip.key as u32
+        self.handle.key as u32
     }
 
     /// How often the message has been delivered as a lease, this time included: 1 the first time.
     pub fn deliveries(&self) -> u32 {
-        self.grip.deliveries
+        self.handle.deliveries
     }
 
     /// Process id of the sender.
     pub fn pid(&self) -> u32 {
-        self.grip.pid
+        self.handle.pid
     }
 
     /// When it was sent, to a few milliseconds.
     pub fn sent(&self) -> SystemTime {
-        clock::shown(self.grip.sent_at)
+        clock::shown(self.handle.sent_at)
     }
 
     /// Where the message lies. Valid as long as the lease.
@@ -187,7 +187,7 @@ impl Lease<'_> {
     pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
         let (engine, until) = (&self.queue.engine, Leased::until(time));
         self.leased
-            .with(|| self.answer(engine.limit(thread::current(), &self.grip, until)))
+            .with(|| self.answer(engine.limit(thread::current(), &self.handle, until)))
     }
 
     /// The message is dealt with: it is gone, and its room free.
@@ -210,7 +210,7 @@ impl Lease<'_> {
     pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
         let engine = &self.queue.engine;
         self.leased
-            .end(|| self.answer(engine.acknowledge(thread::current(), &self.grip)))
+            .end(|| self.answer(engine.acknowledge(thread::current(), &self.handle)))
     }
 
     /// Returns the message to the head of its priority, as dropping the lease does.
@@ -226,7 +226,7 @@ impl Lease<'_> {
     pub fn give_back_kept(&self) -> Result<(), LeaseError> {
         let engine = &self.queue.engine;
         self.leased.end(|| {
-            let ended = self.answer(engine.give_back(thread::current(), &self.grip));
+            let ended = self.answer(engine.give_back(thread::current(), &self.handle));
             engine.do_chore();
             ended
         })
@@ -236,7 +236,7 @@ impl Lease<'_> {
         match result {
             Ok(true) => Ok(()),
             Ok(false) => Err(LeaseError::Ended),
-            Err(Refused::Trouble(Trouble::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
+            Err(Refused::Fault(Fault::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
             Err(_) => {
                 self.queue.engine.note_damage();
                 Err(LeaseError::Damaged)
@@ -248,7 +248,7 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if self.leased.is_open() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
-            expire(&self.queue.engine, &self.grip);
+            expire(&self.queue.engine, &self.handle);
         }
     }
 }
@@ -256,11 +256,11 @@ impl Drop for Lease<'_> {
 /// Has a lease end as if its time were up: of a handler that has interrupted its own thread inside of the queue, where there is no
 /// lock to be had, or of nobody.
 #[cold]
-fn expire(engine: &Engine, grip: &Grip) {
+fn expire(engine: &Engine, handle: &LeaseHandle) {
     let segment = engine.segment();
     // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a lease whose
     // time is up, as it may at any moment. Of a lease that nobody has, the record is damaged anyway.
-    if let Ok(Some(hold)) = Holds::of(segment).find(grip.index, grip.ticket, State::Leased) {
+    if let Ok(Some(hold)) = Leases::of(segment).find(handle.index, handle.ticket, State::Leased) {
         hold.until.set(1);
         // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
         segment.fixed().holding.due.store(1, Ordering::Relaxed);
@@ -336,7 +336,7 @@ mod tests {
     fn a_message_that_lies_nowhere_is_not_kept_by_who_can_not_lease_it() {
         let (_home, queue) = queue_with_a_message();
         let lease = queue.try_receive_lease().unwrap();
-        let cell = queue.engine.segment().cell(lease.grip.slot).unwrap();
+        let cell = queue.engine.segment().cell(lease.handle.slot).unwrap();
         drop(lease);
         let block = cell.block.get();
         cell.block.set(0);

@@ -32,9 +32,9 @@ mod dead_letter;
 mod diagnose;
 mod directory;
 mod lease;
-mod look;
 mod notify;
 mod options;
+mod peek;
 mod pollable;
 mod queue;
 mod reservation;
@@ -54,11 +54,11 @@ pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
 pub use lease::Lease;
-pub use look::Peeked;
 pub use notify::{Awaited, Notify, Registered, Registration};
 #[doc(hidden)]
 pub use notify::{has_notifications, withdraw_notification};
 pub use options::OpenOptions;
+pub use peek::Peeked;
 #[doc(hidden)]
 pub use queue::name_of_file;
 pub use queue::{Message, Queue, Received};

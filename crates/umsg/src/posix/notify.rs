@@ -1,12 +1,12 @@
 //! Notification: being told, once, that a message has come to the empty queue. Source: mq_notify(3).
 
 use super::queue::Queue;
-use crate::error::{NotifyError, Trouble};
+use crate::error::{Fault, NotifyError};
 use crate::notification::{self, Deed, Failure, Notified, NotifyKind};
 use std::marker::PhantomData;
 use std::time::Duration;
 use umsg_shm::lock::SLICE;
-use umsg_shm::posix_engine::{self, NoticeError, Outcome, Refused};
+use umsg_shm::posix_engine::{self, Outcome, Refused, RegisterError};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::futex::{self, Slept};
 use umsg_shm::sys::liveness;
@@ -265,15 +265,15 @@ impl Queue {
         })
     }
 
-    fn notify_error(&self, error: NoticeError) -> NotifyError {
+    fn notify_error(&self, error: RegisterError) -> NotifyError {
         match error {
-            NoticeError::Busy => NotifyError::Busy,
-            NoticeError::NoRecord => NotifyError::TooManyUntold,
-            NoticeError::Refused(Refused::Trouble(trouble)) => {
+            RegisterError::Busy => NotifyError::Busy,
+            RegisterError::NoRecord => NotifyError::TooManyUntold,
+            RegisterError::Refused(Refused::Fault(trouble)) => {
                 self.note(trouble);
                 trouble.into()
             }
-            NoticeError::Refused(_) => Trouble::Busy.into(),
+            RegisterError::Refused(_) => Fault::Busy.into(),
         }
     }
 

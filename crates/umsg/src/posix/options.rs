@@ -671,12 +671,12 @@ impl From<FileError> for OpenError {
     }
 }
 
-impl From<crate::error::Trouble> for OpenError {
-    fn from(trouble: crate::error::Trouble) -> Self {
+impl From<crate::error::Fault> for OpenError {
+    fn from(trouble: crate::error::Fault) -> Self {
         match trouble {
-            crate::error::Trouble::NoSpace | crate::error::Trouble::UsedUp => OpenError::NoSpace,
-            crate::error::Trouble::OverLimit => OpenError::OverLimit,
-            crate::error::Trouble::NoMemory => OpenError::NoMemory,
+            crate::error::Fault::NoSpace | crate::error::Fault::UsedUp => OpenError::NoSpace,
+            crate::error::Fault::OverLimit => OpenError::OverLimit,
+            crate::error::Fault::NoMemory => OpenError::NoMemory,
             _ => OpenError::Damaged("its memory"),
         }
     }

@@ -4,7 +4,7 @@ use super::access::{Access, file_mode};
 use super::dead_letter;
 use super::options::{OpenOptions, identity};
 use super::status::{self, Attributes, Status};
-use crate::error::{OpenError, ReceiveError, SendError, Trouble};
+use crate::error::{Fault, OpenError, ReceiveError, SendError};
 use crate::last_close::LastClose;
 use crate::namespace::{Hold, Namespace, QueueName, hold, whereabouts};
 use crate::until::realtime;
@@ -270,7 +270,7 @@ impl Queue {
             Refused::NotNow | Refused::NoSlot => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
-            Refused::Trouble(trouble) => {
+            Refused::Fault(trouble) => {
                 self.note(trouble);
                 trouble.into()
             }
@@ -417,15 +417,15 @@ impl Queue {
             Refused::NotNow | Refused::NoSlot => ReceiveError::Empty,
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
-            Refused::Trouble(trouble) => {
+            Refused::Fault(trouble) => {
                 self.note(trouble);
                 trouble.into()
             }
         }
     }
 
-    pub(super) fn note(&self, trouble: Trouble) {
-        if trouble == Trouble::Damaged {
+    pub(super) fn note(&self, trouble: Fault) {
+        if trouble == Fault::Damaged {
             self.engine.note_damage();
         }
     }

@@ -1,12 +1,12 @@
 //! Sending in place: reservations.
 
 use super::queue::Queue;
-use crate::error::{SendError, Trouble};
+use crate::error::{Fault, SendError};
 use crate::until::realtime;
 use std::time::{Duration, SystemTime};
 use umsg_shm::leases::InPlace;
-use umsg_shm::leases::{Holds, State};
-use umsg_shm::posix_engine::{Engine, Grip, Refused};
+use umsg_shm::leases::{Leases, State};
+use umsg_shm::posix_engine::{Engine, LeaseHandle, Refused};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 
@@ -37,7 +37,7 @@ use umsg_shm::sys::thread;
 #[must_use = "a reservation that is dropped sends nothing"]
 pub struct Reservation<'q> {
     queue: &'q Queue,
-    grip: Grip,
+    handle: LeaseHandle,
     place: InPlace,
     /// Whether the room is still to be given back.
     open: bool,
@@ -95,21 +95,21 @@ impl Queue {
     fn reserve_by(&self, len: usize, deadline: Deadline) -> Result<Reservation<'_>, SendError> {
         self.check_to_send(len)?;
         let me = thread::current();
-        let grip = match deadline {
+        let handle = match deadline {
             Deadline::Passed => self.engine.try_reserve(me, len, deadline),
             _ => self.engine.reserve(me, len, deadline),
         }
         .map_err(|refused| self.send_error(refused))?;
-        match self.engine.place(&grip) {
+        match self.engine.place(&handle) {
             Ok(place) => Ok(Reservation {
                 queue: self,
-                grip,
+                handle,
                 place: InPlace::new(place, len),
                 open: true,
             }),
             Err(trouble) => {
                 // In vain if more is damaged than where it lies, or an owner is stopped.
-                let _ = self.engine.cancel(me, &grip, deadline);
+                let _ = self.engine.cancel(me, &handle, deadline);
                 Err(self.send_error(trouble.into()))
             }
         }
@@ -170,14 +170,19 @@ impl Reservation<'_> {
             return Err(SendError::NotWritable);
         }
         let engine = &self.queue.engine;
-        let committed = engine.commit(thread::current(), &self.grip, self.len(), priority as usize);
+        let committed = engine.commit(
+            thread::current(),
+            &self.handle,
+            self.len(),
+            priority as usize,
+        );
         match committed {
             Ok(true) => {
                 self.open = false;
                 Ok(())
             }
             // Nobody takes a living process's reservation away but who scribbles.
-            Ok(false) => Err(self.queue.send_error(Trouble::Damaged.into())),
+            Ok(false) => Err(self.queue.send_error(Fault::Damaged.into())),
             Err(refused) => Err(self.queue.send_error(refused)),
         }
     }
@@ -188,10 +193,10 @@ impl Reservation<'_> {
     /// where there is no lock to be had.
     #[cold]
     fn abandon(&self) {
-        let holds = Holds::of(self.queue.engine.segment());
+        let holds = Leases::of(self.queue.engine.segment());
         // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a holder that
         // died, as it may at any moment.
-        if let Ok(Some(hold)) = holds.find(self.grip.index, self.grip.ticket, State::Reserved) {
+        if let Ok(Some(hold)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved) {
             // That of no process of this id: this one was born at another time.
             hold.birth.set(hold.birth.get() ^ 1);
         }
@@ -204,9 +209,9 @@ impl Drop for Reservation<'_> {
             let cancelled =
                 self.queue
                     .engine
-                    .cancel(thread::current(), &self.grip, Deadline::Never);
+                    .cancel(thread::current(), &self.handle, Deadline::Never);
             // Everything else is in vain: the queue is damaged.
-            if cancelled == Err(Refused::Trouble(Trouble::OwnedByCaller)) {
+            if cancelled == Err(Refused::Fault(Fault::OwnedByCaller)) {
                 self.abandon();
             }
         }

@@ -12,7 +12,7 @@ use umsg_shm::posix_engine::Engine;
 use umsg_shm::posix_engine::segment::{Fixed, OnFull};
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
-use umsg_shm::sys::liveness::Lives;
+use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::waiters::{List, Waiters};
 
 /// The attributes that mq_getattr(3) gives, and the bytes that are queued.

@@ -1,6 +1,6 @@
 //! Errors of rings, and their errno.
 
-use crate::error::{OpenError, Trouble};
+use crate::error::{Fault, OpenError};
 
 /// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -95,16 +95,16 @@ impl SendError {
     }
 }
 
-impl From<Trouble> for SendError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for SendError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => SendError::Damaged,
-            Trouble::NoSpace => SendError::NoSpace,
-            Trouble::OverLimit => SendError::OverLimit,
-            Trouble::UsedUp => SendError::UsedUp,
-            Trouble::NoMemory => SendError::NoMemory,
-            Trouble::Busy => SendError::Full,
-            Trouble::OwnedByCaller => SendError::WouldDeadlock,
+            Fault::Damaged => SendError::Damaged,
+            Fault::NoSpace => SendError::NoSpace,
+            Fault::OverLimit => SendError::OverLimit,
+            Fault::UsedUp => SendError::UsedUp,
+            Fault::NoMemory => SendError::NoMemory,
+            Fault::Busy => SendError::Full,
+            Fault::OwnedByCaller => SendError::WouldDeadlock,
         }
     }
 }
@@ -158,16 +158,16 @@ impl RecvError {
     }
 }
 
-impl From<Trouble> for RecvError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for RecvError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => RecvError::Damaged,
+            Fault::Damaged => RecvError::Damaged,
             // What a receiver uses was made real when the ring was made.
-            Trouble::NoSpace | Trouble::OverLimit | Trouble::UsedUp | Trouble::NoMemory => {
+            Fault::NoSpace | Fault::OverLimit | Fault::UsedUp | Fault::NoMemory => {
                 RecvError::NoMemory
             }
-            Trouble::Busy => RecvError::Empty,
-            Trouble::OwnedByCaller => RecvError::WouldDeadlock,
+            Fault::Busy => RecvError::Empty,
+            Fault::OwnedByCaller => RecvError::WouldDeadlock,
         }
     }
 }

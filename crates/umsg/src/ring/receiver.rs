@@ -470,8 +470,8 @@ fn error(shared: &Shared, refused: Refused) -> RecvError {
         Refused::NotNow | Refused::NoSlot => RecvError::Empty,
         Refused::TimedOut => RecvError::TimedOut,
         Refused::Interrupted => RecvError::Interrupted,
-        Refused::Trouble(trouble) => {
-            if trouble == crate::error::Trouble::Damaged {
+        Refused::Fault(trouble) => {
+            if trouble == crate::error::Fault::Damaged {
                 shared.engine.note_damage();
             }
             trouble.into()

@@ -329,8 +329,8 @@ impl Sender {
                 Ok(()) => SendError::TimedOut,
             },
             Refused::Interrupted => SendError::Interrupted,
-            Refused::Trouble(trouble) => {
-                if trouble == crate::error::Trouble::Damaged {
+            Refused::Fault(trouble) => {
+                if trouble == crate::error::Fault::Damaged {
                     self.shared.engine.note_damage();
                 }
                 trouble.into()

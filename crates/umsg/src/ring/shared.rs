@@ -6,7 +6,7 @@ use super::message::HEAD;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use umsg_shm::posix_engine::segment::{Ownership, Ring, Segment};
-use umsg_shm::posix_engine::{CLOSED, ENABLED, Engine, Rope};
+use umsg_shm::posix_engine::{CLOSED, ENABLED, Engine, Notifier};
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::liveness;
 use umsg_shm::sys::thread::{self, Thread};
@@ -33,7 +33,7 @@ impl Shared {
         let mut engine = Engine::new(segment);
         let own = owning_process(engine.segment());
         let pressed = Arc::clone(&button);
-        engine.set_rope(Rope::new(move || pressed.press()));
+        engine.set_rope(Notifier::new(move || pressed.press()));
         Shared {
             engine,
             button,

@@ -163,7 +163,7 @@ impl Queue {
         let outcome = self.engine.change(thread::current(), |fixed| {
             rights(fixed)?;
             if let Some(bytes) = change.qbytes {
-                fixed.hub.capacity.store(bytes, Ordering::Relaxed);
+                fixed.control.capacity.store(bytes, Ordering::Relaxed);
             }
             // Relaxed: under the lock, behind which it grows by one.
             version = fixed.rights.version.load(Ordering::Relaxed).wrapping_add(1);
@@ -325,8 +325,8 @@ pub(super) fn done<T>(
     match outcome {
         Ok(result) => result,
         Err(Refused::Removed) => Err(ControlError::Removed),
-        Err(Refused::Trouble(trouble)) => {
-            if trouble == crate::error::Trouble::Damaged {
+        Err(Refused::Fault(trouble)) => {
+            if trouble == crate::error::Fault::Damaged {
                 engine.note_damage();
             }
             Err(trouble.into())

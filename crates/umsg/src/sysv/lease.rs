@@ -2,7 +2,7 @@
 
 use super::error::{LeaseError, ReceiveError};
 use super::queue::Queue;
-use crate::error::Trouble;
+use crate::error::Fault;
 use crate::leased::Leased;
 use crate::until::{Until, realtime};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use umsg_shm::leases::InPlace;
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
-use umsg_shm::sysv_engine::{Grip, Refused};
+use umsg_shm::sysv_engine::{LeaseHandle, Refused};
 
 /// A message that was received where it lies, and stays there until it is acknowledged. Until then it takes room in the queue
 /// and nobody else receives it.
@@ -25,7 +25,7 @@ use umsg_shm::sysv_engine::{Grip, Refused};
 #[must_use = "a lease that is dropped returns its message"]
 pub struct Lease<'a> {
     queue: &'a Queue,
-    grip: Grip,
+    handle: LeaseHandle,
     leased: Leased,
 }
 
@@ -82,16 +82,16 @@ impl Queue {
     }
 
     fn lease_by(&self, want: Want, deadline: Deadline) -> Result<Lease<'_>, ReceiveError> {
-        let grip = self.judged_receive(deadline, |call| self.engine.lease(call, want))?;
-        match self.engine.place(&grip) {
+        let handle = self.judged_receive(deadline, |call| self.engine.lease(call, want))?;
+        match self.engine.place(&handle) {
             Ok(place) => Ok(Lease {
                 queue: self,
-                grip,
-                leased: Leased::new(InPlace::new(place, grip.len)),
+                handle,
+                leased: Leased::new(InPlace::new(place, handle.len)),
             }),
             Err(trouble) => {
                 // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
-                self.engine.expire(&grip);
+                self.engine.expire(&handle);
                 Err(self.receive_error(trouble.into()))
             }
         }
@@ -107,22 +107,22 @@ impl Lease<'_> {
 
     /// Its type, 1 or more.
     pub fn mtype(&self) -> i64 {
-        self.grip.mtype
+        self.handle.mtype
     }
 
     /// How often the message has been delivered as a lease, this time included: 1 the first time.
     pub fn deliveries(&self) -> u32 {
-        self.grip.deliveries
+        self.handle.deliveries
     }
 
     /// Process id of the sender.
     pub fn pid(&self) -> u32 {
-        self.grip.pid
+        self.handle.pid
     }
 
     /// When it was sent, to a few milliseconds.
     pub fn sent(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.grip.sent_at)
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.handle.sent_at)
     }
 
     /// Where the message lies. Valid as long as the lease.
@@ -160,7 +160,7 @@ impl Lease<'_> {
     pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
         let (engine, until) = (&self.queue.engine, Leased::until(time));
         self.leased
-            .with(|| self.answer(engine.limit(thread::current(), &self.grip, until)))
+            .with(|| self.answer(engine.limit(thread::current(), &self.handle, until)))
     }
 
     /// The message is dealt with: it is gone, and its room free.
@@ -182,7 +182,7 @@ impl Lease<'_> {
     pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
         let engine = &self.queue.engine;
         self.leased
-            .end(|| self.answer(engine.acknowledge(thread::current(), &self.grip)))
+            .end(|| self.answer(engine.acknowledge(thread::current(), &self.handle)))
     }
 
     /// Returns the message to its place in the queue, as dropping the lease does.
@@ -198,14 +198,14 @@ impl Lease<'_> {
     pub fn give_back_kept(&self) -> Result<(), LeaseError> {
         let engine = &self.queue.engine;
         self.leased
-            .end(|| self.answer(engine.give_back(thread::current(), &self.grip)))
+            .end(|| self.answer(engine.give_back(thread::current(), &self.handle)))
     }
 
     fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
         match result {
             Ok(true) => Ok(()),
             Ok(false) | Err(Refused::Removed) => Err(LeaseError::Ended),
-            Err(Refused::Trouble(Trouble::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
+            Err(Refused::Fault(Fault::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
             Err(_) => {
                 self.queue.engine.note_damage();
                 Err(LeaseError::Damaged)
@@ -219,7 +219,7 @@ impl Drop for Lease<'_> {
         if self.leased.is_open() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
             // A handler that has interrupted its own thread inside of the queue: there is no lock to be had, and the record
             // is changed by nobody meanwhile.
-            self.queue.engine.expire(&self.grip);
+            self.queue.engine.expire(&self.handle);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::error::{OpenError, ReceiveError, SendError};
 use super::options::{OpenOptions, PRIVATE};
 use super::permission::{Access, Judged};
-use crate::error::Trouble;
+use crate::error::Fault;
 use crate::namespace::Namespace;
 use crate::until::{Until, realtime};
 use std::time::{Duration, SystemTime};
@@ -236,7 +236,7 @@ impl Queue {
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
             Refused::Removed => SendError::Removed,
-            Refused::Trouble(trouble) => {
+            Refused::Fault(trouble) => {
                 self.note(trouble);
                 trouble.into()
             }
@@ -251,15 +251,15 @@ impl Queue {
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
             Refused::Removed => ReceiveError::Removed,
-            Refused::Trouble(trouble) => {
+            Refused::Fault(trouble) => {
                 self.note(trouble);
                 trouble.into()
             }
         }
     }
 
-    pub(super) fn note(&self, trouble: Trouble) {
-        if trouble == Trouble::Damaged {
+    pub(super) fn note(&self, trouble: Fault) {
+        if trouble == Fault::Damaged {
             self.engine.note_damage();
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
 use umsg_shm::counters::Event;
 use umsg_shm::sync::Ordering;
-use umsg_shm::sys::liveness::Lives;
+use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::{Counts, Engine};
 
@@ -131,6 +131,6 @@ fn statistics(engine: &Engine) -> Statistics {
         given_up: sum(Event::GivenUp),
         waiters_died: sum(Event::WaiterDied),
         returned: sum(Event::Returned),
-        repairs: fixed.hub.repairs.load(Ordering::Relaxed),
+        repairs: fixed.control.repairs.load(Ordering::Relaxed),
     }
 }

@@ -130,7 +130,7 @@ fn a_newcomer_does_not_get_what_a_sleeper_waits_for() {
         let queue = Queue::new(1, 1);
         let sleeper = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Never));
         queue.direct(|queue, me| {
-            let attention = &queue.engine().segment().fixed().board.attention;
+            let attention = &queue.engine().segment().fixed().wait_flags.attention;
             while attention.load(Ordering::Relaxed) != RECEIVERS {
                 spin_hint();
             }

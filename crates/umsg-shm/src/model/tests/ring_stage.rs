@@ -6,7 +6,7 @@ use crate::model::futex;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::posix_engine::batch::Batch;
-use crate::posix_engine::{ENABLED, Engine, Refused, Rope};
+use crate::posix_engine::{ENABLED, Engine, Notifier, Refused};
 use crate::sync::{AtomicU32, Futex as _, Ordering};
 use crate::sys::clock::Deadline;
 use loom::thread::JoinHandle;
@@ -29,7 +29,7 @@ impl Ring {
         let descriptor = Arc::new(AtomicU32::new(0));
         let pulled = Arc::clone(&descriptor);
         let mut engine = Engine::new(Segment::new(max_messages, slots));
-        engine.set_rope(Rope::new(move || {
+        engine.set_rope(Notifier::new(move || {
             make_readable(&pulled);
             true
         }));

@@ -1,13 +1,13 @@
 //! What the models are made of: a queue, threads that use it, and the account at the end.
 
-use crate::leases::{Holds, State};
+use crate::leases::{Leases, State};
 use crate::lock::SLICE;
 use crate::model::crash::step;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world;
 use crate::posix_engine::segment::Ring;
-use crate::posix_engine::{Engine, Grip, Refused};
+use crate::posix_engine::{Engine, LeaseHandle, Refused};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::waiters::{List, Waiters};
@@ -95,25 +95,34 @@ impl Queue {
     }
 
     /// Leases a message, and reads it where it lies.
-    pub(super) fn lease(&self, me: &Thread, by: Deadline) -> Result<(Message, Grip), Refused> {
+    pub(super) fn lease(
+        &self,
+        me: &Thread,
+        by: Deadline,
+    ) -> Result<(Message, LeaseHandle), Refused> {
         step();
-        let grip = self.0.lease(me, by)?;
+        let handle = self.0.lease(me, by)?;
         let (segment, mut buffer) = (self.0.segment(), [0; 8]);
-        let cell = segment.cell(grip.slot)?;
-        segment.copy_out(cell, grip.len, &mut buffer)?;
-        Ok(((u64::from_ne_bytes(buffer), grip.key), grip))
+        let cell = segment.cell(handle.slot)?;
+        segment.copy_out(cell, handle.len, &mut buffer)?;
+        Ok(((u64::from_ne_bytes(buffer), handle.key), handle))
     }
 
     /// Reserves room, and writes a message there.
-    pub(super) fn reserve(&self, me: &Thread, number: u64, by: Deadline) -> Result<Grip, Refused> {
+    pub(super) fn reserve(
+        &self,
+        me: &Thread,
+        number: u64,
+        by: Deadline,
+    ) -> Result<LeaseHandle, Refused> {
         step();
-        let grip = match by {
+        let handle = match by {
             Deadline::Passed => self.0.try_reserve(me, 8, by)?,
             _ => self.0.reserve(me, 8, by)?,
         };
         let segment = self.0.segment();
-        segment.copy_in(segment.cell(grip.slot)?, &number.to_ne_bytes())?;
-        Ok(grip)
+        segment.copy_in(segment.cell(handle.slot)?, &number.to_ne_bytes())?;
+        Ok(handle)
     }
 
     /// Lets so much time pass for everybody that it is worth looking at the holders again.
@@ -193,7 +202,7 @@ impl Queue {
                 places[node.slot.get() as usize] += 1;
             }
         }
-        for (_, hold) in Holds::of(segment).all() {
+        for (_, hold) in Leases::of(segment).all() {
             if State::of(hold) != State::Free {
                 places[hold.slot.get() as usize] += 1;
             }
@@ -207,7 +216,7 @@ impl Queue {
         let held = fixed.receiver.held.load(Ordering::Relaxed);
         assert_eq!(sent - drained + stored + held, sent.wrapping_sub(removed));
         let reserved = fixed.holding.reserved.load(Ordering::Relaxed);
-        let held = (held, reserved, Holds::of(segment).len());
+        let held = (held, reserved, Leases::of(segment).len());
         assert_eq!(held, (0, 0, 0), "held for good");
         for list in [List::Receivers, List::Offered, List::Senders] {
             assert_eq!(Waiters::of(segment).len(list), 0, "{list:?}");

@@ -2,7 +2,7 @@
 //!
 //! The first dies alone, or beside who waits for it; the second at a point that was chosen for it, in all interleavings with the
 //! bystander that have up to one preemption. Nothing is lost or comes twice but what a dead receiver had taken, and every slot is
-//! somewhere. Those of System V queues are in `typed_two_deaths`; other protocols have theirs in `death`, `holds`, `lock`, `notice` and
+//! somewhere. Those of System V queues are in `sysv_two_deaths`; other protocols have theirs in `death`, `holds`, `lock`, `notice` and
 //! `watch`.
 //!
 //! | after a death in | the second dies at |
@@ -29,7 +29,7 @@
 use super::batch::{receive_batch, send_batch};
 use super::ring_stage::{OWNER, Ring};
 use super::stage::{LATER, Message, Queue, alive};
-use super::typed_stage::explore_death;
+use super::sysv_stage::explore_death;
 use crate::crash::Point;
 use crate::doorbell::LEVELS;
 use crate::model::thread::{self, Thread};

@@ -11,7 +11,7 @@
 //! | who receives does not wait for a sender that is ringing | a message that was shown can't be received |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
-use super::typed_stage;
+use super::sysv_stage;
 use crate::crash::Point;
 use crate::doorbell::{LEVELS, MESSAGES, ROOM};
 use crate::model::doorbell::Doorbell;
@@ -114,7 +114,7 @@ fn a_message_for_a_blocked_receiver_is_not_shown() {
         let queue = watched(0);
         let receiver = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Never));
         queue.direct(|queue, me| {
-            let attention = &queue.engine().segment().fixed().board.attention;
+            let attention = &queue.engine().segment().fixed().wait_flags.attention;
             while attention.load(Ordering::Relaxed) & crate::posix_engine::RECEIVERS == 0 {
                 spin_hint();
             }
@@ -136,7 +136,7 @@ fn nobody_rings_when_nobody_polls_any_more() {
         let received = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
         alive(sender).unwrap();
         assert_eq!(queue.empty().len(), usize::from(received.is_err()));
-        let attention = &queue.engine().segment().fixed().board.attention;
+        let attention = &queue.engine().segment().fixed().wait_flags.attention;
         assert_eq!(attention.load(Ordering::Relaxed) & WATCHED, 0);
         queue.audit();
     });
@@ -276,8 +276,8 @@ fn who_dies_repairing_after_a_ringer_leaves_nothing_that_is_not_shown() {
 }
 
 /// As [`watched`], a System V queue.
-fn watched_typed(messages: usize) -> typed_stage::Queue {
-    let queue = typed_stage::Queue::new(2);
+fn watched_typed(messages: usize) -> sysv_stage::Queue {
+    let queue = sysv_stage::Queue::new(2);
     queue.direct(|queue, me| {
         for number in 0..messages {
             let message = (number as u64, 1);

@@ -6,9 +6,9 @@
 
 use super::super::receive::{Found, Taken};
 use super::super::wait::Receipt;
-use super::super::{Engine, Refused, Wakes};
+use super::super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::posix_engine::segment::Ring;
 use crate::sync::Ordering;
@@ -49,7 +49,12 @@ enum Stopped {
 impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
     type Outcome = usize;
 
-    fn take(&mut self, engine: &Engine, _: &Thread, wakes: &mut Wakes) -> Result<usize, Refused> {
+    fn take(
+        &mut self,
+        engine: &Engine,
+        _: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<usize, Refused> {
         engine.receive_batch_locked(self.most, self.sink, wakes)
     }
 
@@ -107,7 +112,7 @@ impl Engine {
         &self,
         most: usize,
         sink: &mut S,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<usize, Refused> {
         let Some(first) = self.next(wakes)? else {
             return Err(Refused::NotNow);
@@ -137,7 +142,7 @@ impl Engine {
         most: usize,
         sink: &mut S,
         received: &mut usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Fault> {
         let mut next = Some(first);
         while let Some(found) = next.take()
             && *received < most
@@ -160,7 +165,7 @@ impl Engine {
         first: Found<'_>,
         most: usize,
         sink: &mut S,
-    ) -> (usize, Result<Stopped, Trouble>) {
+    ) -> (usize, Result<Stopped, Fault>) {
         let published = &self.segment().fixed().published;
         // Relaxed: under the receiver lock.
         let before = published.freed.load(Ordering::Relaxed);
@@ -198,7 +203,7 @@ impl Engine {
         found: &Found<'_>,
         sink: &mut S,
         freed: u64,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, Fault> {
         self.prefetch_in_batch(found);
         let Some(room) = sink.place(found.len) else {
             return Ok(false);

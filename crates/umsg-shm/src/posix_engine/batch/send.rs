@@ -1,12 +1,12 @@
 //! Sending a batch.
 
-use super::super::label::priority_of;
 use super::super::send::{ATTEMPTS, write_header};
+use super::super::tag::priority_of;
 use super::super::{Engine, Refused};
 use super::wait::Turn;
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment, SenderSide};
 use crate::sync::Ordering;
@@ -79,7 +79,7 @@ struct Filled<'a> {
     /// The priority of the last message, and with which message its run begins.
     key: usize,
     run: u64,
-    trouble: Option<Trouble>,
+    trouble: Option<Fault>,
 }
 
 /// Sends a batch when it is its turn.
@@ -133,7 +133,7 @@ impl Engine {
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                 Err(refused) => return Err(refused.by(deadline)),
             }
         }
@@ -187,7 +187,7 @@ impl Engine {
                 Ok(Attempt::Sent(count)) => break count,
                 Ok(Attempt::NeedsSlots(wanted)) => match self.grow(me, deadline, wanted) {
                     // As for a single message.
-                    Err(Refused::Trouble(Trouble::Busy)) if !deadline.has_passed() => {}
+                    Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
                 Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
@@ -244,7 +244,7 @@ impl Engine {
         first: u64,
         count: u64,
         amount: Amount,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, Fault> {
         let sender = &self.segment().fixed().sender;
         let mut end = first.wrapping_add(count);
         // Release, here and below: before the stamps that a repair has to know of.
@@ -315,7 +315,7 @@ impl Engine {
         message: &[u8],
         key: usize,
         now: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Fault> {
         let priority = priority_of(key as u64);
         if priority != filled.key {
             self.provide_fifo(priority)?;
@@ -336,10 +336,10 @@ impl Engine {
     }
 
     /// Stamps the first message: the one store with which all of them are sent.
-    fn open_gate(&self, first: u64, end: u64, filled: &Filled<'_>) -> Result<(), Trouble> {
+    fn open_gate(&self, first: u64, end: u64, filled: &Filled<'_>) -> Result<(), Fault> {
         let fixed = self.segment().fixed();
         let sender = &fixed.sender;
-        let gate = filled.gate.ok_or(Trouble::Damaged)?;
+        let gate = filled.gate.ok_or(Fault::Damaged)?;
         // Relaxed: only holders of the sender lock store it.
         let known = fixed.run.word.load(Ordering::Relaxed) as u16 as usize;
         if filled.run != 0 || known != filled.key {
@@ -362,14 +362,14 @@ impl Engine {
 }
 
 /// Where the batch ends that was begun and is not counted as sent.
-pub fn unfinished(segment: &Segment, sent: u64) -> Result<Option<u64>, Trouble> {
+pub fn unfinished(segment: &Segment, sent: u64) -> Result<Option<u64>, Fault> {
     let sender = &segment.fixed().sender;
     // Acquire: nothing that belongs to the batch is read earlier.
     let end = sender.batch_end.load(Ordering::Acquire);
     let left = end.wrapping_sub(sent);
     match left as i64 {
         ..=0 => Ok(None),
-        _ if left > segment.layout().slots as u64 => Err(Trouble::Damaged),
+        _ if left > segment.layout().slots as u64 => Err(Fault::Damaged),
         _ => Ok(Some(end)),
     }
 }
@@ -393,7 +393,7 @@ pub fn move_cursor(sender: &SenderSide, end: u64) {
 }
 
 /// Takes back what a batch left whose gate was never stamped: the stamps behind it. Under the sender lock.
-pub fn take_back(segment: &Segment, first: u64, end: u64) -> Result<(), Trouble> {
+pub fn take_back(segment: &Segment, first: u64, end: u64) -> Result<(), Fault> {
     let ring = Ring::of(segment);
     for step in 1..end.wrapping_sub(first) {
         if let Some((_, cell)) = ring.published(first.wrapping_add(step))? {

@@ -11,14 +11,14 @@
 //! A node of a batch says nothing about messages: whether they are sent is decided by their gate alone.
 
 use super::super::wait::{End, Enlisted, finish_early};
-use super::super::{Engine, Refused, Wakes};
+use super::super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::liveness::Lives;
+use crate::sys::liveness::Liveness;
 use crate::sys::thread::{Calm, Thread};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
@@ -43,7 +43,7 @@ impl Engine {
         calm: Calm<'_>,
         deadline: Deadline,
     ) -> Result<Option<T::Outcome>, Refused> {
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let enlisted = self.enlist_batch(me, turn.wanted(), deadline, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
@@ -69,17 +69,17 @@ impl Engine {
         me: &Thread,
         wanted: u64,
         deadline: Deadline,
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, ()>, Refused> {
         self.serve(wakes)?;
-        self.update_board();
+        self.update_wait_flags();
         self.borrow_sender_lock(me, deadline)?;
         let enlisted = self.enlist_borrowed(me, wanted);
         self.segment().fixed().sender.lock.give_back();
         Ok(enlisted?)
     }
 
-    fn enlist_borrowed(&self, me: &Thread, wanted: u64) -> Result<Enlisted<'_, ()>, Trouble> {
+    fn enlist_borrowed(&self, me: &Thread, wanted: u64) -> Result<Enlisted<'_, ()>, Fault> {
         let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
         if self.room(sent, wanted) == wanted {
             return Ok(Enlisted::Done(()));
@@ -103,8 +103,8 @@ impl Engine {
         &self,
         index: u32,
         node: &Node,
-        wakes: &mut Wakes,
-    ) -> Result<bool, Trouble> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<bool, Fault> {
         match waiters::state(node) {
             State::Waiting if !self.has_room_now(1) => return Ok(true),
             State::Waiting if is_gone(self.segment(), node) => waiters::give_up(node),
@@ -149,7 +149,7 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<Option<T::Outcome>, Refused> {
-        let work = |wakes: &mut Wakes| {
+        let work = |wakes: &mut DeferredWakes| {
             self.end_batch_locked(me, turn, (index, node), (end, deadline), wakes)
         };
         self.end_wait(me, end, deadline, work, || {
@@ -166,7 +166,7 @@ impl Engine {
         turn: &mut T,
         (index, node): (u32, &Node),
         (end, deadline): (End, Deadline),
-        wakes: &mut Wakes,
+        wakes: &mut DeferredWakes,
     ) -> Result<Option<T::Outcome>, Refused> {
         let waiters = Waiters::of(self.segment());
         let result = self.end_turn(me, turn, node, end, deadline);
@@ -181,7 +181,7 @@ impl Engine {
         if self.serve(wakes).is_err() {
             self.note_damage();
         }
-        self.update_board();
+        self.update_wait_flags();
         result
     }
 
@@ -249,7 +249,7 @@ pub(in crate::posix_engine) const NEVER: u64 = 0;
 
 /// Whether room is kept for the dead: a thread that the kernel did not mark, because it died before it had named its node,
 /// or while it looked around. Asks the system once a slice.
-fn is_gone(lives: &dyn Lives, node: &Node) -> bool {
+fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
     if asked != NEVER && now.saturating_sub(asked) < SLICE {
         return false;

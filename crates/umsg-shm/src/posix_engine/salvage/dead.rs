@@ -2,12 +2,12 @@
 
 use super::Engine;
 use crate::counters::Event;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
     /// Takes the dead off the lists of those who wait, wherever they stand there. What they were offered goes back by itself.
-    pub(super) fn dismiss_dead(&self, knows_threads: bool) -> Result<(), Trouble> {
+    pub(super) fn dismiss_dead(&self, knows_threads: bool) -> Result<(), Fault> {
         for (_, node) in Waiters::of(self.segment()).all() {
             let is_dead = waiters::state(node) != State::Free;
             match List::of(node) {

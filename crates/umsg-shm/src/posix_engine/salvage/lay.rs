@@ -4,8 +4,8 @@ use super::super::wait::lose_message;
 use super::{Home, Kept, Salvage};
 use crate::arena;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::{self, Holds, State as HoldState};
+use crate::fault::Fault;
+use crate::leases::{self, Leases, State as LeaseState};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
 use crate::repair::salvage::Real;
@@ -15,7 +15,7 @@ use crate::waiters::{List, Waiters};
 
 impl Salvage<'_> {
     /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
-    pub(super) fn lay_arena(&mut self, real: Real) -> Result<(), Trouble> {
+    pub(super) fn lay_arena(&mut self, real: Real) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let inline = segment.layout().inline();
         let tenants = self.cells().map(|(slot, cell)| {
@@ -40,9 +40,9 @@ impl Salvage<'_> {
     fn let_go_of_lost(&mut self) {
         let segment = self.engine.segment();
         let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
-        for (_, hold) in Holds::of(segment).all() {
-            if HoldState::of(hold) != HoldState::Free && !is_kept(hold.slot.get()) {
-                leases::set(hold, HoldState::Free);
+        for (_, hold) in Leases::of(segment).all() {
+            if LeaseState::of(hold) != LeaseState::Free && !is_kept(hold.slot.get()) {
+                leases::set(hold, LeaseState::Free);
             }
         }
         for (_, node) in Waiters::of(segment).all() {
@@ -67,7 +67,7 @@ impl Salvage<'_> {
     }
 
     /// Numbers what was sent and is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
-    pub(super) fn number(&mut self) -> Result<(), Trouble> {
+    pub(super) fn number(&mut self) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let kept = self.kept();
         // What was in the ring comes behind all others, also for who finds it numbered and the others not.
@@ -97,7 +97,7 @@ impl Salvage<'_> {
 
     /// Makes an empty ring of the free slots, from the position on that the senders had reached. Release throughout, as where these words
     /// are written in a call: who looks at them without a lock pairs with that. Relaxed: both locks are ours.
-    pub(super) fn lay_ring(&mut self) -> Result<(), Trouble> {
+    pub(super) fn lay_ring(&mut self) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.sent.load(Ordering::Relaxed);
         // 48 bits of it have to go into the one-priority word.
@@ -138,7 +138,7 @@ impl Salvage<'_> {
     }
 
     /// Makes the store anew.
-    pub(super) fn lay_store(&mut self) -> Result<(), Trouble> {
+    pub(super) fn lay_store(&mut self) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let receiver = &segment.fixed().receiver;
         let kept = self.kept();

@@ -1,7 +1,7 @@
 //! Both locks of a queue that is made anew.
 
 use super::super::Engine;
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::lock::{Held, Left, Lock};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
@@ -19,17 +19,17 @@ impl<'a> Both<'a> {
         engine: &'a Engine,
         me: &'a Thread,
         deadline: Deadline,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, Fault> {
         let fixed = engine.segment().fixed();
         let held = fixed
             .receiver
             .lock
             .lock_anyway(me, engine.segment(), deadline);
-        let (held, receivers) = held.map_err(|_| Trouble::Busy)?;
+        let (held, receivers) = held.map_err(|_| Fault::Busy)?;
         let sender = &fixed.sender.lock;
         let Ok(senders) = sender.borrow(me, engine.segment(), deadline) else {
             leave(held, receivers);
-            return Err(Trouble::Busy);
+            return Err(Fault::Busy);
         };
         Ok(Both {
             held,
@@ -82,7 +82,7 @@ mod tests {
     const SOMEBODY: u32 = 1;
 
     /// Salvages a queue whose locks say this, and for which there are no cells.
-    fn salvage(receivers: u32, senders: u32) -> (Engine, Result<Salvaged, Trouble>) {
+    fn salvage(receivers: u32, senders: u32) -> (Engine, Result<Salvaged, Fault>) {
         let engine = Engine::new(testing::segment(4, 64));
         let fixed = engine.segment().fixed();
         fixed.receiver.lock.forge(receivers);
@@ -97,7 +97,7 @@ mod tests {
     fn who_does_not_get_the_senders_lock_leaves_that_of_dead_receivers_to_be_repaired() {
         for (found, is_dead) in [(OWNER_DIED, true), (0, false)] {
             let (engine, salvaged) = salvage(found, SOMEBODY);
-            assert_eq!(salvaged, Err(Trouble::Busy));
+            assert_eq!(salvaged, Err(Fault::Busy));
             let lock = &engine.segment().fixed().receiver.lock;
             assert_eq!((lock.is_orphaned(), lock.word()), (is_dead, found));
             assert!(!engine.damage().is_noted());

@@ -26,15 +26,15 @@ mod survey;
 
 use super::{Engine, Refused};
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::Holds;
+use crate::fault::Fault;
+use crate::leases::Leases;
 use crate::lock::Lock;
-use crate::lock::wakes::Wakes;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::posix_engine::segment::{Cell, PRIORITIES};
 use crate::repair::log::Damage;
 use crate::repair::salvage::{self, Real, Salvaged};
 use crate::sys::clock::Deadline;
-use crate::sys::liveness::Lives;
+use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 use crate::waiters::Waiters;
 use locks::Both;
@@ -63,7 +63,7 @@ impl salvage::Salvage for Engine {
         deadline: Deadline,
         real: impl Fn() -> Real,
         give_back: impl Fn(usize),
-    ) -> Result<Salvaged, Trouble> {
+    ) -> Result<Salvaged, Fault> {
         let fixed = self.segment().fixed();
         let locks = Both::take(self, me, deadline)?;
         let real = real();
@@ -80,7 +80,7 @@ impl salvage::Salvage for Engine {
         fixed.sender.lock.take_over();
         crash_point!(SALVAGE_BEGUN);
         give_back(slots);
-        let mut wakes = Wakes::default();
+        let mut wakes = DeferredWakes::default();
         let salvaged = self.make_anew(real, slots).and_then(|salvaged| {
             self.serve(&mut wakes)?;
             Ok(salvaged)
@@ -92,7 +92,7 @@ impl salvage::Salvage for Engine {
                 return Err(trouble);
             }
         };
-        self.update_board();
+        self.update_wait_flags();
         self.mend_doorbell();
         wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
@@ -103,7 +103,7 @@ impl salvage::Salvage for Engine {
         Ok(salvaged)
     }
 
-    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Trouble> {
+    fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Fault> {
         let taken = self.with_receiver_lock(me, deadline, |wakes| {
             self.borrow_sender_lock(me, deadline)?;
             self.segment().fixed().sender.lock.give_back();
@@ -113,7 +113,7 @@ impl salvage::Salvage for Engine {
         taken.map_err(Refused::trouble)
     }
 
-    fn lives(&self) -> &dyn Lives {
+    fn lives(&self) -> &dyn Liveness {
         self.segment()
     }
 
@@ -128,7 +128,7 @@ impl salvage::Salvage for Engine {
 }
 
 impl Engine {
-    fn make_anew(&self, real: Real, slots: usize) -> Result<Salvaged, Trouble> {
+    fn make_anew(&self, real: Real, slots: usize) -> Result<Salvaged, Fault> {
         self.cut_to(real, slots);
         let mut salvage = Salvage::of(self, slots);
         salvage.survey_ring();
@@ -143,7 +143,7 @@ impl Engine {
         crash_point!(SALVAGE_EMPTIED);
         salvage.lay_store()?;
         Waiters::of(self.segment()).rebuild()?;
-        Holds::of(self.segment()).rebuild()?;
+        Leases::of(self.segment()).rebuild()?;
         self.find_registration();
         self.publish_counts();
         self.forget_room();

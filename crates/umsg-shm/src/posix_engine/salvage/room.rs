@@ -1,9 +1,9 @@
 //! The memory of a queue that is made anew, and how much of it counts.
 
 use super::super::Engine;
-use super::super::label::priority_of;
 use super::super::send::FIFOS_A_PAGE;
-use crate::fault::Trouble;
+use super::super::tag::priority_of;
+use crate::fault::Fault;
 use crate::posix_engine::segment::{Cell, PRIORITIES};
 use crate::repair::salvage::Real;
 use crate::sync::Ordering;
@@ -23,7 +23,7 @@ impl Engine {
 
     /// Sees to it that there is memory for all slots that have a cell and for their messages' places in the store, before anything is
     /// changed. Answers what is memory then, and how many slots there are.
-    pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Trouble> {
+    pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Fault> {
         let slots = self.provide_slots(real)?;
         let fifos = self.provide_fifos(real.fifos, slots)?;
         Ok((Real { fifos, ..real }, slots))
@@ -31,7 +31,7 @@ impl Engine {
 
     /// Makes real memory of the heads of the lists of all priorities that a cell names. Those of messages are, unless their priorities were
     /// scribbled over: each sender has seen to it.
-    fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Trouble> {
+    fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Fault> {
         for slot in 0..slots as u32 {
             let priority = priority_of(self.segment().cell(slot)?.key.get());
             let page = priority / FIFOS_A_PAGE;
@@ -44,7 +44,7 @@ impl Engine {
         Ok(pages)
     }
 
-    fn provide_slots(&self, real: Real) -> Result<usize, Trouble> {
+    fn provide_slots(&self, real: Real) -> Result<usize, Fault> {
         let slots = real.slots.clamp(1, self.segment().layout().slots);
         let Err(trouble) = self.provide_for(real, slots) else {
             return Ok(slots);
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// Makes real memory of what so many slots lack. The rest needs no room: it counts already.
-    fn provide_for(&self, real: Real, slots: usize) -> Result<(), Trouble> {
+    fn provide_for(&self, real: Real, slots: usize) -> Result<(), Fault> {
         let (segment, layout) = (self.segment(), self.segment().layout());
         let (entries, cell) = (self.entries(slots), layout.cell_len);
         for (region, has, wants) in [

@@ -2,7 +2,7 @@
 
 use super::super::wait::lose_message;
 use super::{Home, LAST, Salvage};
-use crate::leases::{self, Holds, State as HoldState};
+use crate::leases::{self, Leases, State as LeaseState};
 use crate::posix_engine::segment::Cell;
 use crate::sync::Ordering;
 use crate::waiters::{self, List, State, Waiters};
@@ -69,20 +69,20 @@ impl Salvage<'_> {
 
     pub(super) fn survey_holds(&mut self) {
         let mut seen = BTreeSet::new();
-        for (_, hold) in Holds::of(self.engine.segment()).all() {
+        for (_, hold) in Leases::of(self.engine.segment()).all() {
             let slot = hold.slot.get();
-            let state = HoldState::of(hold);
+            let state = LeaseState::of(hold);
             // COMMIT_MARKED: the message is sent, and the store has it.
-            let is_sent = state == HoldState::Reserved && self.is_stored(slot);
-            let is_held = state != HoldState::Free && !is_sent && seen.insert(slot);
+            let is_sent = state == LeaseState::Reserved && self.is_stored(slot);
+            let is_held = state != LeaseState::Free && !is_sent && seen.insert(slot);
             let (order, home) = match state {
-                HoldState::Reserved => (LAST, Home::Unsent),
+                LeaseState::Reserved => (LAST, Home::Unsent),
                 _ => ((false, self.sequence(slot)), Home::Held),
             };
-            if hold.state.get() != HoldState::Free as u32
+            if hold.state.get() != LeaseState::Free as u32
                 && !(is_held && self.keep(slot, order, home))
             {
-                leases::set(hold, HoldState::Free);
+                leases::set(hold, LeaseState::Free);
             }
         }
     }

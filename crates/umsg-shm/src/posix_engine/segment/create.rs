@@ -2,7 +2,7 @@
 
 use super::Ring;
 use super::mapped::Segment;
-use super::{Fixed, Hold, LAYOUT_HASH, Layout, MAGIC, NODES, Node, Policy, VERSION};
+use super::{Fixed, LAYOUT_HASH, Layout, LeaseRecord, MAGIC, NODES, Node, Policy, VERSION};
 use crate::fault::AttachError;
 use crate::memory::set_length;
 use crate::sync::Ordering;
@@ -62,7 +62,7 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
         .receiver
         .nodes
         .set((PAGE / size_of::<Node>()).min(NODES) as u32);
-    let holds = (PAGE / size_of::<Hold>()).min(layout.slots);
+    let holds = (PAGE / size_of::<LeaseRecord>()).min(layout.slots);
     fixed.holding.usable.set(holds as u32);
     let header = &fixed.header;
     header.version.store(VERSION, Ordering::Relaxed);

@@ -5,21 +5,21 @@
 //! | part | written by | read by |
 //! |---|---|---|
 //! | [`Header`] | its creator; `mode` by who may change it | everybody, on attaching |
-//! | [`Board`] | receivers that block | every sender, after publishing |
+//! | [`WaitFlags`] | receivers that block | every sender, after publishing |
 //! | [`Run`] | senders, when the priority changes | every receiver |
 //! | [`Geometry`] | who holds both locks | everybody |
 //! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by everybody |
 //! | [`Published`] | holder of the receiver lock | senders that find no room |
 //! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by everybody |
-//! | [`Holding`] | holder of the receiver lock | that holder; `reserved` and `aside` by everybody |
+//! | [`LeaseRoots`] | holder of the receiver lock | that holder; `reserved` and `aside` by everybody |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 //! | [`Rules`] | its creator | everybody, on attaching |
 //! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, who registers |
-//! | [`Mended`] | holder of the lock of its side | people |
+//! | [`RepairLog`] | holder of the lock of its side | people |
 
-use super::{ArenaRoots, Holding, Links};
+use super::{ArenaRoots, LeaseRoots, Links};
 use crate::lock::Lock;
-use crate::repair::log::{Damage, MENDED, Mended};
+use crate::repair::log::{Damage, MENDED, RepairLog};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 
 /// First eight bytes of every segment: "umsg-mq" and a zero.
@@ -63,11 +63,11 @@ pub struct Header {
 /// What senders look at after publishing.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct Board {
+pub struct WaitFlags {
     /// Who wants to be served, see [`crate::posix_engine`]; 0 for nobody.
     pub attention: AtomicU32,
-    /// Of a ring: its receiver's bell, see [`crate::posix_engine::bell`], and the ring position from which on it is rung.
-    pub(crate) bell: AtomicU32,
+    /// Of a ring: its receiver's bell, see [`crate::posix_engine::wake_word`], and the ring position from which on it is rung.
+    pub(crate) wake_word: AtomicU32,
     pub(crate) threshold: AtomicU64,
 }
 
@@ -158,7 +158,7 @@ pub struct ReceiverSide {
     pub(crate) offered: Links,
     /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody.
     pub watched: Guarded32,
-    /// Whether somebody is registered for a notification, see [`crate::posix_engine::notice`]. Read by spinners as a hint.
+    /// Whether somebody is registered for a notification, see [`crate::posix_engine::notification`]. Read by spinners as a hint.
     pub registered: AtomicU32,
     // -- blocking and the store
     /// Nodes that are real memory.
@@ -193,7 +193,7 @@ pub struct Ownership {
     pub senders: AtomicU32,
     pub descriptors: AtomicU32,
     /// The random part of the doorbell's name.
-    pub bell: AtomicU64,
+    pub wake_word: AtomicU64,
 }
 
 /// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and
@@ -203,7 +203,7 @@ pub(crate) const NOTICES: usize = 8;
 #[cfg(loom)]
 pub(crate) const NOTICES: usize = 2;
 
-/// A process's registration for a notification; see [`crate::posix_engine::notice`].
+/// A process's registration for a notification; see [`crate::posix_engine::notification`].
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Notice {
@@ -232,27 +232,27 @@ pub(crate) use crate::counters::Counters;
 #[derive(Default)]
 pub struct Fixed {
     pub header: Header,
-    pub board: Board,
+    pub wait_flags: WaitFlags,
     pub run: Run,
     pub geometry: Geometry,
     pub sender: SenderSide,
     pub published: Published,
     pub receiver: ReceiverSide,
-    pub holding: Holding,
+    pub holding: LeaseRoots,
     pub arena: ArenaRoots,
     pub counters: Counters,
     pub rules: Rules,
     pub ownership: Ownership,
     pub notices: [Notice; NOTICES],
     /// The last repairs: of the sender side, of the receiver side.
-    pub mended: [[Mended; MENDED]; 2],
+    pub repair_log: [[RepairLog; MENDED]; 2],
 }
 
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Header>() == 128 && size_of::<SenderSide>() == 128);
-    assert!(offset_of!(Fixed, board) == 128);
+    assert!(offset_of!(Fixed, wait_flags) == 128);
     assert!(offset_of!(Fixed, run) == 256);
     assert!(offset_of!(Fixed, geometry) == 384);
     assert!(offset_of!(Fixed, sender) == 512);
@@ -270,14 +270,14 @@ const _: () = {
 /// all, such as swapping two fields, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
-    use super::{Cell, Fifo, Hold, Node};
+    use super::{Cell, Fifo, LeaseRecord, Node};
     use std::mem::{offset_of, size_of};
     crate::memory::fnv(&[
         size_of::<Fixed>(),
         size_of::<Cell>(),
         size_of::<Node>(),
         size_of::<Fifo>(),
-        size_of::<Hold>(),
+        size_of::<LeaseRecord>(),
         offset_of!(Fixed, sender),
         offset_of!(Fixed, published),
         offset_of!(Fixed, receiver),
@@ -287,7 +287,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, rules),
         offset_of!(Fixed, ownership),
         offset_of!(Fixed, notices),
-        offset_of!(Fixed, mended),
+        offset_of!(Fixed, repair_log),
         offset_of!(Header, damage),
         offset_of!(Header, home),
         offset_of!(SenderSide, sent),

@@ -1,7 +1,7 @@
 //! Where the regions of a segment lie: a function of two numbers.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
-use super::{Cell, Fifo, Fixed, GRANULE, Hold, NODES, Node, Notice};
+use super::{Cell, Fifo, Fixed, GRANULE, LeaseRecord, NODES, Node, Notice};
 
 /// Priorities of POSIX: 0 to 32,767.
 #[cfg(not(loom))]
@@ -67,7 +67,7 @@ impl Layout {
         let ring = nodes + (NODES * size_of::<Node>()).next_multiple_of(ALIGN);
         let links = ring + (ring_len * 4).next_multiple_of(ALIGN);
         let holds = links + (slots * 4).next_multiple_of(ALIGN);
-        let cells = holds + (slots * size_of::<Hold>()).next_multiple_of(ALIGN);
+        let cells = holds + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
         let cell_len = cell_len(message_size);
         let arena_len = arena_len(slots, message_size);
         let gap = if arena_len == 0 { 0 } else { ARENA_GAP };

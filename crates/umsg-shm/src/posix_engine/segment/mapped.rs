@@ -1,13 +1,14 @@
 //! A segment as it is: a mapped file.
 
 use super::{
-    Cell, Fifo, Fixed, GRANULE, Hold, Layout, MORE_NOTICES, NODES, Node, Notice, PRIORITIES, Policy,
+    Cell, Fifo, Fixed, GRANULE, Layout, LeaseRecord, MORE_NOTICES, NODES, Node, Notice, PRIORITIES,
+    Policy,
 };
-use crate::fault::{AttachError, Trouble};
+use crate::fault::{AttachError, Fault};
 use crate::lock::Lock;
 use crate::memory::{Host, LastUse, Memory};
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
-use crate::sys::liveness::Lives;
+use crate::sys::liveness::Liveness;
 use crate::sys::required;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ pub struct Segment {
     policy: Policy,
 }
 
-impl Lives for Segment {
+impl Liveness for Segment {
     fn own(&self) -> u32 {
         self.memory.own()
     }
@@ -147,9 +148,9 @@ impl Segment {
         &self.policy
     }
 
-    /// [`Trouble::Damaged`] if the file was cut short under the mapping.
+    /// [`Fault::Damaged`] if the file was cut short under the mapping.
     #[inline(always)]
-    pub fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), Fault> {
         self.memory.check()
     }
 
@@ -160,7 +161,7 @@ impl Segment {
 
     /// The item at `index` of the region of `count` items at `offset`, which is one of the layout's.
     #[inline(always)]
-    fn item<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Trouble> {
+    fn item<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Fault> {
         // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all types of
         // items consist of atomics.
         unsafe { self.memory.item(offset, size_of::<T>(), index, count) }
@@ -173,7 +174,7 @@ impl Segment {
     }
 
     #[inline(always)]
-    pub fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
+    pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
         let Layout {
             cells,
             cell_len,
@@ -212,59 +213,59 @@ impl Segment {
     /// The slot that follows a stored one in the list of its priority. Apart from the cells, so that linking a message
     /// does not fetch its neighbour's.
     #[inline(always)]
-    pub fn link(&self, slot: u32) -> Result<&Guarded32, Trouble> {
+    pub fn link(&self, slot: u32) -> Result<&Guarded32, Fault> {
         self.item(self.layout.links, slot as usize, self.layout.slots)
     }
 
     #[inline(always)]
-    pub(crate) fn node(&self, index: u32) -> Result<&Node, Trouble> {
+    pub(crate) fn node(&self, index: u32) -> Result<&Node, Fault> {
         self.item(self.layout.nodes, index as usize, NODES)
     }
 
-    pub(crate) fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
+    pub(crate) fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
         self.item(self.layout.holds, index as usize, self.layout.slots)
     }
 
     /// Makes more records of holds real memory than `usable`; answers how many.
-    pub(crate) fn populate_holds(&self, usable: u32) -> Result<u32, Trouble> {
-        let first = (usable as usize * size_of::<Hold>()).next_multiple_of(PAGE);
-        let all = self.layout.slots * size_of::<Hold>();
+    pub(crate) fn populate_holds(&self, usable: u32) -> Result<u32, Fault> {
+        let first = (usable as usize * size_of::<LeaseRecord>()).next_multiple_of(PAGE);
+        let all = self.layout.slots * size_of::<LeaseRecord>();
         if first >= all {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         self.populate(self.layout.holds + first, PAGE)?;
-        Ok(((first + PAGE).min(all) / size_of::<Hold>()) as u32)
+        Ok(((first + PAGE).min(all) / size_of::<LeaseRecord>()) as u32)
     }
 
     /// A registration beyond those in the fixed part.
-    pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Trouble> {
+    pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Fault> {
         self.item(self.layout.notices, index, MORE_NOTICES)
     }
 
     /// Makes more of them real memory than `usable`; answers how many.
-    pub(crate) fn populate_notices(&self, usable: u32) -> Result<u32, Trouble> {
+    pub(crate) fn populate_notices(&self, usable: u32) -> Result<u32, Fault> {
         let first = (usable as usize * size_of::<Notice>()).next_multiple_of(PAGE);
         if first >= MORE_NOTICES * size_of::<Notice>() {
-            return Err(Trouble::NoMemory);
+            return Err(Fault::NoMemory);
         }
         self.populate(self.layout.notices + first, PAGE)?;
         Ok(((first + PAGE) / size_of::<Notice>()) as u32)
     }
 
     #[inline(always)]
-    pub fn fifo(&self, priority: usize) -> Result<&Fifo, Trouble> {
+    pub fn fifo(&self, priority: usize) -> Result<&Fifo, Fault> {
         self.item(self.layout.fifos, priority, PRIORITIES)
     }
 
     /// First level of the priority bitmap.
     #[inline(always)]
-    pub fn level0(&self, word: usize) -> Result<&Guarded64, Trouble> {
+    pub fn level0(&self, word: usize) -> Result<&Guarded64, Fault> {
         self.item(self.layout.levels, word, PRIORITIES / 64)
     }
 
     /// One of the four words of the granule of the arena that heads a block.
     #[inline(always)]
-    pub(crate) fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
+    pub(crate) fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         self.item(
             self.layout.arena,
             granule as usize,
@@ -274,13 +275,13 @@ impl Segment {
 
     /// Where `len` bytes of payload lie: in the cell, or in the block that it names.
     #[inline(always)]
-    pub(crate) fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Trouble> {
+    pub(crate) fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Fault> {
         let offset = if len <= self.layout.inline() {
             std::ptr::from_ref(cell).addr() - self.memory.base().addr() + size_of::<Cell>()
         } else {
             let offset = cell.block.get() as usize * GRANULE;
             if offset == 0 || offset + len > self.layout.arena_len {
-                return Err(Trouble::Damaged);
+                return Err(Fault::Damaged);
             }
             self.layout.arena + offset
         };
@@ -291,7 +292,7 @@ impl Segment {
 
     /// Copies a message into its slot; one that is too long for the cell into the block that the cell names.
     #[inline(always)]
-    pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+    pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         let place = self.payload(cell, message.len())?;
         // SAFETY: `place` has room for the message inside the mapping, and our caller's bytes lie elsewhere. A peer
         // that breaks the protocol may write at the same time: then the bytes are arbitrary, as they may be anyway.
@@ -301,14 +302,9 @@ impl Segment {
 
     /// Copies the message of `len` bytes out of its slot into the beginning of `buffer`.
     #[inline(always)]
-    pub(crate) fn copy_out(
-        &self,
-        cell: &Cell,
-        len: usize,
-        buffer: &mut [u8],
-    ) -> Result<(), Trouble> {
+    pub(crate) fn copy_out(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<(), Fault> {
         if len > buffer.len() {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         let place = self.payload(cell, len)?;
         // SAFETY: as in `copy_in`, the other way round.
@@ -318,7 +314,7 @@ impl Segment {
 
     /// Makes a message that was written in place for `room` bytes one of `len`: a short one lies in the cell, wherever the
     /// room for it was.
-    pub(crate) fn shorten(&self, cell: &Cell, room: usize, len: usize) -> Result<(), Trouble> {
+    pub(crate) fn shorten(&self, cell: &Cell, room: usize, len: usize) -> Result<(), Fault> {
         let (from, to) = (self.payload(cell, room)?, self.payload(cell, len)?);
         if from != to {
             // SAFETY: both have room for `len` bytes inside the mapping, and lie in different regions of it.
@@ -328,7 +324,7 @@ impl Segment {
     }
 
     /// Makes `len` bytes from `offset` on real memory.
-    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Trouble> {
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Fault> {
         self.memory.populate(offset, len)
     }
 
@@ -338,7 +334,7 @@ impl Segment {
         let holds = (self.fixed().holding.usable.get() as usize).min(self.layout.slots);
         let notices = self.fixed().receiver.notices.load(Ordering::Relaxed) as usize;
         (self.layout.fifos
-            + (holds * size_of::<Hold>()).next_multiple_of(PAGE)
+            + (holds * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + notices.min(MORE_NOTICES) * size_of::<Notice>()
             + 2 * 4096
             + ring.min(self.layout.ring_len) * 4

@@ -1,7 +1,7 @@
 //! A segment: the file that is a queue, and the map of it.
 //!
 //! ```text
-//! Fixed     header · board · run · geometry · sender side · published · receiver side · arena roots   (fixed.rs)
+//! Fixed     header · wait flags · run · geometry · sender side · published · receiver side · arena roots   (fixed.rs)
 //! levels    which of the 32,768 priorities have messages: 512 words of 64 bits
 //! fifos     head and tail of each priority's list
 //! nodes     one a blocked thread
@@ -52,7 +52,7 @@ pub use ring::Ring;
 pub(crate) use crate::model::segment::Segment;
 
 use crate::arena::{ArenaRoots, GRANULE};
-use crate::leases::{Hold, Holding};
+use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::sync::Guarded32;
 use crate::waiters::{Links, NODES, Node};
 

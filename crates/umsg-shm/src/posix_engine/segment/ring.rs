@@ -18,7 +18,7 @@
 //! A position maps to an entry by a mask. The ring is doubled under both locks by copying its lower half to the upper
 //! one: whatever position an entry stands for, the larger mask leads to it or to its copy.
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::posix_engine::segment::{Cell, Segment};
 use crate::sync::Ordering;
 
@@ -35,7 +35,7 @@ impl<'a> Ring<'a> {
 
     /// The slot at a position, and its cell.
     #[inline(always)]
-    pub fn slot(&self, position: u64) -> Result<(u32, &'a Cell), Trouble> {
+    pub fn slot(&self, position: u64) -> Result<(u32, &'a Cell), Fault> {
         // Relaxed: entries are written before `freed` is stored with release, and read after it was loaded with
         // acquire, or under the receiver lock.
         let slot = self.segment.ring(position).load(Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl<'a> Ring<'a> {
 
     /// The message at a position, if it was published.
     #[inline(always)]
-    pub(crate) fn published(&self, position: u64) -> Result<Option<(u32, &'a Cell)>, Trouble> {
+    pub(crate) fn published(&self, position: u64) -> Result<Option<(u32, &'a Cell)>, Fault> {
         let (slot, cell) = self.slot(position)?;
         // Acquire: SEND. Pairs with the release store in `publish`: the message is seen with its stamp.
         Ok((cell.stamp.load(Ordering::Acquire) == stamp(position)).then_some((slot, cell)))

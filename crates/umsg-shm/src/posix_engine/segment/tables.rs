@@ -1,21 +1,21 @@
 //! Where a segment's nodes, holds and arena lie, for the modules that keep them and know no particular segment.
 
 use super::Ring;
-use super::{ArenaRoots, GRANULE, Hold, Holding, Links, Node, Segment};
-use crate::arena::Ground;
-use crate::fault::Trouble;
-use crate::leases::Keeping;
+use super::{ArenaRoots, GRANULE, LeaseRecord, LeaseRoots, Links, Node, Segment};
+use crate::arena::ArenaStore;
+use crate::fault::Fault;
+use crate::leases::LeaseStore;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
-use crate::waiters::{List, Lobby};
+use crate::waiters::{List, WaiterStore};
 
-impl Lobby for Segment {
+impl WaiterStore for Segment {
     #[inline(always)]
     fn is_shared(&self) -> bool {
         self.fixed().receiver.lock.is_shared()
     }
 
     #[inline(always)]
-    fn node(&self, index: u32) -> Result<&Node, Trouble> {
+    fn node(&self, index: u32) -> Result<&Node, Fault> {
         self.node(index)
     }
 
@@ -41,24 +41,24 @@ impl Lobby for Segment {
     }
 
     #[inline(always)]
-    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble> {
+    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault> {
         let offset = self.layout().nodes + usable as usize * size_of::<Node>();
         self.populate(offset, more * size_of::<Node>())
     }
 }
 
-impl Keeping for Segment {
+impl LeaseStore for Segment {
     #[inline(always)]
-    fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
+    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
         self.hold(index)
     }
 
-    fn populate_holds(&self, usable: u32) -> Result<u32, Trouble> {
+    fn populate_holds(&self, usable: u32) -> Result<u32, Fault> {
         self.populate_holds(usable)
     }
 
     #[inline(always)]
-    fn holding(&self) -> &Holding {
+    fn holding(&self) -> &LeaseRoots {
         &self.fixed().holding
     }
 
@@ -73,9 +73,9 @@ impl Keeping for Segment {
     }
 }
 
-impl Ground for Segment {
+impl ArenaStore for Segment {
     #[inline(always)]
-    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
+    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         self.granule(granule)
     }
 
@@ -98,20 +98,20 @@ impl Ground for Segment {
         &self.fixed().sender.arena_dirty
     }
 
-    fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Trouble> {
+    fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Fault> {
         let offset = self.layout().arena + first as usize * GRANULE;
         self.populate(offset, granules as usize * GRANULE)
     }
 
-    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Trouble> {
+    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Fault> {
         let slots = self.fixed().geometry.slots.load(Ordering::Relaxed);
         Ok(slot < slots && self.cell(slot)?.block.get() == block + 1)
     }
 
     fn free_blocks(
         &self,
-        release: &mut dyn FnMut(&Guarded32) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        release: &mut dyn FnMut(&Guarded32) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let fixed = self.fixed();
         let ring = Ring::of(self);
         let mut first = fixed.sender.sent.load(Ordering::Relaxed);

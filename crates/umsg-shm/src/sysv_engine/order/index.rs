@@ -4,18 +4,18 @@
 //! brings a bucket with it, which takes over from one other what belongs to it from then on (linear hashing, Litwin, VLDB
 //! 1980): the table grows with the number of types, one short step at a time.
 
-use super::shelf::{RECENT, link, target};
-use super::{Kind, Shelf, Typed};
-use crate::fault::Trouble;
+use super::store::{RECENT, link, target};
+use super::{Kind, TypeIndexStore, Typed};
+use crate::fault::Fault;
 use crate::sync::Guarded32;
 
 /// No bucket has as many types, except by damage: 10 are rare among 30,000.
 const BUCKET: usize = 256;
 
-impl<'a, S: Shelf> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// The record of a type.
     #[inline]
-    pub(super) fn find(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Trouble> {
+    pub(super) fn find(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Fault> {
         if let Some(index) = target(self.recent(mtype)) {
             let kind = self.shelf.kind(index)?;
             if kind.mtype() == mtype {
@@ -26,7 +26,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     #[inline(never)]
-    fn find_slow(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Trouble> {
+    fn find_slow(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Fault> {
         let buckets = self.shelf.kinds().used.get();
         if buckets == 0 {
             return Ok(None);
@@ -43,11 +43,11 @@ impl<'a, S: Shelf> Typed<'a, S> {
             }
             at = &kind.chain;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Adds the record of a type to the table.
-    pub(super) fn enlist(&self, index: u32, kind: &Kind) -> Result<(), Trouble> {
+    pub(super) fn enlist(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
         let bucket = self.bucket(kind.mtype(), self.shelf.kinds().used.get())?;
         kind.chain.set(bucket.get());
         bucket.set(link(index));
@@ -55,7 +55,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// Takes the record of a type out of the table.
-    pub(super) fn delist(&self, index: u32, kind: &Kind) -> Result<(), Trouble> {
+    pub(super) fn delist(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
         let recent = self.recent(kind.mtype());
         if recent.get() == link(index) {
             recent.set(0);
@@ -66,14 +66,14 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 at.set(kind.chain.get());
                 return Ok(());
             }
-            let other = target(at).ok_or(Trouble::Damaged)?;
+            let other = target(at).ok_or(Fault::Damaged)?;
             at = &self.shelf.kind(other)?.chain;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// One more record is used: its bucket takes over what belongs to it.
-    pub(super) fn add_bucket(&self, new: u32) -> Result<(), Trouble> {
+    pub(super) fn add_bucket(&self, new: u32) -> Result<(), Fault> {
         let bucket = &self.shelf.kind(new)?.bucket;
         bucket.set(0);
         let Some(power) = new.checked_ilog2() else {
@@ -93,12 +93,12 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 at = &kind.chain;
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// The word that a type's bucket begins with.
     #[inline(always)]
-    fn bucket(&self, mtype: i64, buckets: u32) -> Result<&'a Guarded32, Trouble> {
+    fn bucket(&self, mtype: i64, buckets: u32) -> Result<&'a Guarded32, Fault> {
         let bucket = bucket_of(self.hash(mtype), buckets);
         Ok(&self.shelf.kind(bucket)?.bucket)
     }

@@ -19,28 +19,28 @@
 //! | not of a type | the head of the arrival list; if that is of the type, the least on the way down to it |
 //! | of the lowest type up to a bound | the leftmost node that has messages |
 //!
-//! A type without messages stays in the tree for its next one: see [`kinds`]. Sequence numbers ascend with arrival; a
+//! A type without messages stays in the tree for its next one: see [`types`]. Sequence numbers ascend with arrival; a
 //! message that comes back goes where its number puts it.
 //!
 //! Everything here is called under the queue's lock, and derived: after the death of a holder of the lock the words may
 //! be anything; [`Typed::clear`] and one [`Typed::push_back`] a message, in order of their numbers, make it whole. A
-//! peer may write anything at any time: all walks are bounded, and what can't be is [`Trouble::Damaged`].
+//! peer may write anything at any time: all walks are bounded, and what can't be is [`Fault::Damaged`].
 
 mod index;
-mod kinds;
-mod look;
+mod inspect;
 mod returned;
-mod shelf;
+mod store;
 #[cfg(all(test, not(loom)))]
 mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod tree;
+mod types;
 
-pub use shelf::{Kind, KindRoots, Place, Shelf};
+pub use store::{Kind, Place, TypeIndexStore, TypeRoots};
 
-use crate::fault::Trouble;
-use shelf::{NONE, link, target};
+use crate::fault::Fault;
+use store::{NONE, link, target};
 
 /// Which message a receiver wants, as the `msgtyp` of msgrcv(2) says it. Types are 1 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,11 @@ pub enum Want {
 }
 
 /// A segment's order, as a set of slots.
-pub(crate) struct Typed<'a, S: Shelf> {
+pub(crate) struct Typed<'a, S: TypeIndexStore> {
     shelf: &'a S,
 }
 
-impl<'a, S: Shelf> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Typed<'a, S> {
     #[inline(always)]
     pub(crate) fn of(shelf: &'a S) -> Self {
         Typed { shelf }
@@ -68,7 +68,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// The first message that is wanted.
     #[inline]
-    pub(crate) fn first(&self, want: Want) -> Result<Option<u32>, Trouble> {
+    pub(crate) fn first(&self, want: Want) -> Result<Option<u32>, Fault> {
         match want {
             Want::Any => Ok(target(&self.shelf.kinds().head)),
             Want::Exactly(mtype) => Ok(self.find(mtype)?.and_then(|(_, kind)| target(&kind.head))),
@@ -83,7 +83,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// Adds a message behind all others. Fails for want of memory only without a [`Typed::provide`] before.
     #[inline]
-    pub(crate) fn push_back(&self, slot: u32, mtype: i64, sequence: u64) -> Result<(), Trouble> {
+    pub(crate) fn push_back(&self, slot: u32, mtype: i64, sequence: u64) -> Result<(), Fault> {
         let (index, kind) = self.find_or_create(mtype)?;
         let (roots, place) = (self.shelf.kinds(), self.shelf.place(slot)?);
         place.sequence.set(sequence);
@@ -112,12 +112,12 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// Removes a message, the first of its type.
     #[inline]
-    pub(crate) fn remove(&self, slot: u32) -> Result<(), Trouble> {
+    pub(crate) fn remove(&self, slot: u32) -> Result<(), Fault> {
         let place = self.shelf.place(slot)?;
-        let index = target(&place.kind).ok_or(Trouble::Damaged)?;
+        let index = target(&place.kind).ok_or(Fault::Damaged)?;
         let kind = self.shelf.kind(index)?;
         if kind.head.get() != link(slot) {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         let first = kind.first.get();
         self.look_past(slot, place)?;
@@ -138,7 +138,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// Takes a message out of the arrival list, and leaves its own links as they are.
     #[inline(always)]
-    fn unlink(&self, place: &Place) -> Result<(), Trouble> {
+    fn unlink(&self, place: &Place) -> Result<(), Fault> {
         let roots = self.shelf.kinds();
         let (previous, next) = (place.previous.get(), place.next.get());
         match previous.checked_sub(1) {
@@ -154,7 +154,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// Forgets everything: the first step of rebuilding.
-    pub(crate) fn clear(&self) -> Result<(), Trouble> {
+    pub(crate) fn clear(&self) -> Result<(), Fault> {
         for slot in 0..self.shelf.places() {
             self.shelf.place(slot)?.kind.set(0);
         }

@@ -3,14 +3,14 @@
 //! It may belong anywhere, though mostly near the head, beside those that came back before it, or between the neighbours
 //! that it had: the walk begins at the nearest of them, and goes on from below and from above by turns.
 
-use super::shelf::{NONE, link};
-use super::{Kind, Place, Shelf, Typed};
-use crate::fault::Trouble;
+use super::store::{NONE, link};
+use super::{Kind, Place, TypeIndexStore, Typed};
+use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-impl<'a, S: Shelf> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// Adds a message that was removed before, with the sequence number that it had.
-    pub(crate) fn insert(&self, slot: u32, mtype: i64, sequence: u64) -> Result<(), Trouble> {
+    pub(crate) fn insert(&self, slot: u32, mtype: i64, sequence: u64) -> Result<(), Fault> {
         let (index, kind) = self.find_or_create(mtype)?;
         let (roots, place) = (self.shelf.kinds(), self.shelf.place(slot)?);
         let (previous, next) = self.gap(place, kind, sequence)?;
@@ -34,7 +34,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
         place: &Place,
         kind: &'a Kind,
         before: Option<u32>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Fault> {
         let naming = match before {
             Some(before) => &self.shelf.place(before)?.next_of_kind,
             None => &kind.head,
@@ -52,7 +52,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// The links of the two neighbours in the arrival list that a message goes between.
-    fn gap(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Trouble> {
+    fn gap(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
         let (mut below, mut above) = self.nearest(place, kind, sequence)?;
         for _ in 0..=self.shelf.places() {
             let next = self.next_after(below)?.get();
@@ -66,12 +66,12 @@ impl<'a, S: Shelf> Typed<'a, S> {
             }
             above = previous;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// The nearest messages that we know of, an older and a newer one: the neighbours of before, the one that came back
     /// last, the first of the type. The ends of the list otherwise.
-    fn nearest(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Trouble> {
+    fn nearest(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
         let returned = &self.shelf.kinds().returned;
         let (mut below, mut above) = ((0, 0), (NONE, 0));
         for known in [&place.previous, &place.next, returned, &kind.head] {
@@ -94,7 +94,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
         (index, kind): (u32, &Kind),
         previous: u32,
         sequence: u64,
-    ) -> Result<Option<u32>, Trouble> {
+    ) -> Result<Option<u32>, Fault> {
         let mut before = kind.head.get();
         if before == 0 || !self.is_older(before, sequence)? {
             return Ok(None);
@@ -113,11 +113,11 @@ impl<'a, S: Shelf> Typed<'a, S> {
             }
             before = next;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// The sequence number of the message that a link names, if it is in the order.
-    fn listed(&self, known: u32) -> Result<Option<u64>, Trouble> {
+    fn listed(&self, known: u32) -> Result<Option<u64>, Fault> {
         let Some(slot) = known.checked_sub(1) else {
             return Ok(None);
         };
@@ -125,20 +125,20 @@ impl<'a, S: Shelf> Typed<'a, S> {
         Ok((place.kind.get() != 0).then(|| place.sequence.get()))
     }
 
-    fn is_of_kind(&self, known: u32, kind: u32) -> Result<bool, Trouble> {
+    fn is_of_kind(&self, known: u32, kind: u32) -> Result<bool, Fault> {
         match known.checked_sub(1) {
             Some(slot) => Ok(self.shelf.place(slot)?.kind.get() == link(kind)),
             None => Ok(false),
         }
     }
 
-    fn is_older(&self, message: u32, sequence: u64) -> Result<bool, Trouble> {
+    fn is_older(&self, message: u32, sequence: u64) -> Result<bool, Fault> {
         let place = self.shelf.place(message.wrapping_sub(1))?;
         Ok(place.sequence.get() < sequence)
     }
 
     /// The word that names what comes after a message; the head for 0.
-    fn next_after(&self, message: u32) -> Result<&'a Guarded32, Trouble> {
+    fn next_after(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
             Some(slot) => Ok(&self.shelf.place(slot)?.next),
             None => Ok(&self.shelf.kinds().head),
@@ -146,7 +146,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// The word that names what comes before a message; the tail for 0.
-    fn previous_before(&self, message: u32) -> Result<&'a Guarded32, Trouble> {
+    fn previous_before(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
             Some(slot) => Ok(&self.shelf.place(slot)?.previous),
             None => Ok(&self.shelf.kinds().tail),

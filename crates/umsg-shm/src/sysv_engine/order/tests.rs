@@ -1,8 +1,8 @@
-use super::kinds::IDLE;
-use super::shelf::{NONE, target};
+use super::store::{NONE, target};
 use super::testing::Desk;
+use super::types::IDLE;
 use super::{Kind, Typed, Want};
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sync::{Guarded32, Guarded64};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -460,10 +460,10 @@ fn without_memory_a_new_type_takes_the_record_of_an_idle_one_or_is_refused() {
     for mtype in 1..=16 {
         sender.send(&order, mtype);
     }
-    assert_eq!(order.provide(17), Err(Trouble::NoMemory));
+    assert_eq!(order.provide(17), Err(Fault::NoMemory));
     order.remove(4).unwrap();
     sender.send(&order, 17);
-    assert_eq!(order.provide(5), Err(Trouble::NoMemory));
+    assert_eq!(order.provide(5), Err(Fault::NoMemory));
     assert_eq!(order.first(Want::Exactly(5)), Ok(None));
     assert_sound(&desk);
 }
@@ -473,8 +473,8 @@ fn what_is_no_type_is_refused() {
     let desk = Desk::new(4);
     let order = Typed::of(&desk);
     for mtype in [0, -1, i64::MIN] {
-        assert_eq!(order.push_back(0, mtype, 1), Err(Trouble::Damaged));
+        assert_eq!(order.push_back(0, mtype, 1), Err(Fault::Damaged));
         assert_eq!(order.first(Want::Exactly(mtype)), Ok(None));
     }
-    assert_eq!(order.remove(0), Err(Trouble::Damaged));
+    assert_eq!(order.remove(0), Err(Fault::Damaged));
 }

@@ -4,18 +4,18 @@
 //! the shape that insertions in a random order would give it, whatever the order was. That is 1.4 log2(n) steps from
 //! a type to the root on average, 40 at most for 30,000 types, and two rotations to add or remove one.
 
-use super::shelf::{NONE, link, target};
-use super::{Kind, Shelf, Typed};
-use crate::fault::Trouble;
+use super::store::{NONE, link, target};
+use super::{Kind, TypeIndexStore, Typed};
+use crate::fault::Fault;
 use crate::sync::Guarded32;
 
 /// The tree of a million types has no path as long as this: 60 steps are likely, 80 would be a wonder.
 const DEPTH: usize = 256;
 
-impl<'a, S: Shelf> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// The lowest type of a subtree that has messages.
     #[inline]
-    pub(super) fn lowest(&self, subtree: &'a Guarded32) -> Result<Option<&'a Kind>, Trouble> {
+    pub(super) fn lowest(&self, subtree: &'a Guarded32) -> Result<Option<&'a Kind>, Fault> {
         let mut at = subtree;
         for _ in 0..DEPTH {
             let Some(index) = target(at) else {
@@ -30,11 +30,11 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 at = &kind.right;
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// The lowest type that has messages, of those that are not below `from`.
-    pub(super) fn lowest_from(&self, from: i64) -> Result<Option<&'a Kind>, Trouble> {
+    pub(super) fn lowest_from(&self, from: i64) -> Result<Option<&'a Kind>, Fault> {
         let mut at = &self.shelf.kinds().root;
         // The last node on the way that is not below `from`: it, or what is right of it, is next.
         let mut found = None;
@@ -56,7 +56,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
             }
             at = &kind.left;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     fn has_messages(&self, kind: &Kind) -> bool {
@@ -64,12 +64,12 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// The first message of any other type.
-    pub(super) fn first_except(&self, mtype: i64) -> Result<Option<u32>, Trouble> {
+    pub(super) fn first_except(&self, mtype: i64) -> Result<Option<u32>, Fault> {
         let roots = self.shelf.kinds();
         let Some(slot) = target(&roots.head) else {
             return Ok(None);
         };
-        let index = target(&self.shelf.place(slot)?.kind).ok_or(Trouble::Damaged)?;
+        let index = target(&self.shelf.place(slot)?.kind).ok_or(Fault::Damaged)?;
         if self.shelf.kind(index)?.mtype() != mtype {
             return Ok(Some(slot));
         }
@@ -77,7 +77,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// The oldest message of those in the tree except for one type: on the way down to it, what branches off.
-    fn first_beside(&self, mtype: i64) -> Result<Option<u32>, Trouble> {
+    fn first_beside(&self, mtype: i64) -> Result<Option<u32>, Fault> {
         let mut at = &self.shelf.kinds().root;
         let (mut least, mut holder) = (NONE, None);
         let mut consider = |sequence, place| {
@@ -102,26 +102,26 @@ impl<'a, S: Shelf> Typed<'a, S> {
             consider(kind.first.get(), at);
             at = next;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// The message of a subtree that has a sequence number, by the nodes that say how to get there.
-    fn holder_of(&self, sequence: u64, subtree: &'a Guarded32) -> Result<Option<u32>, Trouble> {
+    fn holder_of(&self, sequence: u64, subtree: &'a Guarded32) -> Result<Option<u32>, Fault> {
         let mut at = subtree;
         for _ in 0..DEPTH {
-            let kind = self.shelf.kind(target(at).ok_or(Trouble::Damaged)?)?;
+            let kind = self.shelf.kind(target(at).ok_or(Fault::Damaged)?)?;
             if kind.first.get() == sequence {
                 return Ok(target(&kind.head));
             }
             let is_left = self.least_of(&kind.left)? == sequence;
             at = if is_left { &kind.left } else { &kind.right };
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// The oldest message of a subtree has become older: a type's first message was added.
     #[inline(always)]
-    pub(super) fn lower(&self, kind: &'a Kind, sequence: u64) -> Result<(), Trouble> {
+    pub(super) fn lower(&self, kind: &'a Kind, sequence: u64) -> Result<(), Fault> {
         let mut kind = kind;
         for _ in 0..DEPTH {
             if kind.least.get() <= sequence {
@@ -133,12 +133,12 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 None => return Ok(()),
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// A type's first message, `old`, has gone: says so to the nodes whose oldest it was.
     #[inline(always)]
-    pub(super) fn refresh(&self, kind: &'a Kind, old: u64) -> Result<(), Trouble> {
+    pub(super) fn refresh(&self, kind: &'a Kind, old: u64) -> Result<(), Fault> {
         let mut kind = kind;
         for _ in 0..DEPTH {
             if kind.least.get() != old {
@@ -150,11 +150,11 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 None => return Ok(()),
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Adds a node, of a type without messages.
-    pub(super) fn attach(&self, index: u32, kind: &'a Kind) -> Result<(), Trouble> {
+    pub(super) fn attach(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         let mut at = &self.shelf.kinds().root;
         let mut parent = 0;
         for _ in 0..DEPTH {
@@ -166,11 +166,11 @@ impl<'a, S: Shelf> Typed<'a, S> {
             parent = link(above);
             at = child_towards(self.shelf.kind(above)?, kind.mtype());
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Removes a node, of a type without messages.
-    pub(super) fn detach(&self, index: u32, kind: &'a Kind) -> Result<(), Trouble> {
+    pub(super) fn detach(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         for _ in 0..DEPTH {
             let (below, child) = match (target(&kind.left), target(&kind.right)) {
                 (Some(left), Some(right)) => {
@@ -191,11 +191,11 @@ impl<'a, S: Shelf> Typed<'a, S> {
             };
             self.rotate(below, child)?;
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Lets a new leaf rise to where its rank puts it.
-    fn rise(&self, index: u32, kind: &'a Kind) -> Result<(), Trouble> {
+    fn rise(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         for _ in 0..DEPTH {
             match target(&kind.parent) {
                 Some(parent) if self.rank(self.shelf.kind(parent)?) < self.rank(kind) => {
@@ -204,7 +204,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 _ => return Ok(()),
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// Puts a node in the place of its parent, which becomes its child:
@@ -216,8 +216,8 @@ impl<'a, S: Shelf> Typed<'a, S> {
     ///   /    \                    /      \
     ///  a      b                  b        c
     /// ```
-    fn rotate(&self, index: u32, kind: &'a Kind) -> Result<(), Trouble> {
-        let above = target(&kind.parent).ok_or(Trouble::Damaged)?;
+    fn rotate(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
+        let above = target(&kind.parent).ok_or(Fault::Damaged)?;
         let parent = self.shelf.kind(above)?;
         let naming = self.naming(above, parent)?;
         let (outer, inner) = match parent.left.get() == link(index) {
@@ -238,7 +238,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// The word that names a node: one of its parent's, or the root.
-    fn naming(&self, index: u32, kind: &'a Kind) -> Result<&'a Guarded32, Trouble> {
+    fn naming(&self, index: u32, kind: &'a Kind) -> Result<&'a Guarded32, Fault> {
         let candidates = match target(&kind.parent) {
             Some(parent) => {
                 let parent = self.shelf.kind(parent)?;
@@ -249,19 +249,19 @@ impl<'a, S: Shelf> Typed<'a, S> {
         let named = candidates
             .into_iter()
             .find(|word| word.get() == link(index));
-        named.ok_or(Trouble::Damaged)
+        named.ok_or(Fault::Damaged)
     }
 
     /// The oldest message of a node and what is below it.
     #[inline(always)]
-    fn least_in(&self, kind: &Kind) -> Result<u64, Trouble> {
+    fn least_in(&self, kind: &Kind) -> Result<u64, Fault> {
         let below = self.least_of(&kind.left)?.min(self.least_of(&kind.right)?);
         Ok(kind.first.get().min(below))
     }
 
     /// What a subtree says is its oldest message.
     #[inline(always)]
-    fn least_of(&self, subtree: &Guarded32) -> Result<u64, Trouble> {
+    fn least_of(&self, subtree: &Guarded32) -> Result<u64, Fault> {
         match target(subtree) {
             Some(index) => Ok(self.shelf.kind(index)?.least.get()),
             None => Ok(NONE),

@@ -78,7 +78,7 @@ pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
 
 /// Checks that a file that is open for reading is a System V queue's segment, and says what is in its header.
 pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
-    use super::fixed::{Header, Hub, REMOVED, Rights};
+    use super::fixed::{ControlBlock, Header, REMOVED, Rights};
     let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(AttachError::NotAQueue("not a regular file"));
@@ -92,7 +92,7 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
         ));
     }
     let rights = |at| bytes.u32_at(offset_of!(Fixed, rights) + at);
-    let hub = |at| bytes.u64_at(offset_of!(Fixed, hub) + at);
+    let control = |at| bytes.u64_at(offset_of!(Fixed, control) + at);
     Ok(Summary {
         layout,
         id: bytes.u32_at(offset_of!(Header, id)) as i32,
@@ -104,20 +104,22 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
         cuid: rights(offset_of!(Rights, cuid)),
         cgid: rights(offset_of!(Rights, cgid)),
         changed_at: bytes.u64_at(offset_of!(Fixed, rights) + offset_of!(Rights, changed_at)),
-        sent_at: hub(offset_of!(Hub, sent_at)),
-        received_at: hub(offset_of!(Hub, received_at)),
-        messages: u64::from(bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, messages))),
-        bytes: hub(offset_of!(Hub, bytes)),
-        qbytes: hub(offset_of!(Hub, capacity)),
-        sender: bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, sender)),
-        receiver: bytes.u32_at(offset_of!(Fixed, hub) + offset_of!(Hub, receiver)),
+        sent_at: control(offset_of!(ControlBlock, sent_at)),
+        received_at: control(offset_of!(ControlBlock, received_at)),
+        messages: u64::from(
+            bytes.u32_at(offset_of!(Fixed, control) + offset_of!(ControlBlock, messages)),
+        ),
+        bytes: control(offset_of!(ControlBlock, bytes)),
+        qbytes: control(offset_of!(ControlBlock, capacity)),
+        sender: bytes.u32_at(offset_of!(Fixed, control) + offset_of!(ControlBlock, sender)),
+        receiver: bytes.u32_at(offset_of!(Fixed, control) + offset_of!(ControlBlock, receiver)),
     })
 }
 
-/// The beginning of the file: header, rights and the first lines of the hub.
+/// The beginning of the file: header, rights and the first lines of the control block.
 struct Bytes([u8; BEGINNING]);
 
-const BEGINNING: usize = offset_of!(Fixed, hub) + 128;
+const BEGINNING: usize = offset_of!(Fixed, control) + 128;
 
 impl Bytes {
     /// Reads with a system call, so that a file that is too short is an error and not a SIGBUS.

@@ -5,7 +5,7 @@ use crate::waiters::Node;
 
 /// [`Cell::state`] of a slot that holds no message of the queue.
 const FREE: u32 = 0;
-/// [`Cell::state`], bit 0: the message is queued, if its sequence number is not beyond the hub's.
+/// [`Cell::state`], bit 0: the message is queued, if its sequence number is not beyond the control block's.
 const QUEUED: u32 = 1;
 
 /// The header of a cell. All of it belongs to the holder of the lock, or to the one whose slot it is.
@@ -26,7 +26,7 @@ pub struct Cell {
     /// CLOCK_REALTIME_COARSE of the send, in nanoseconds since 1970.
     pub(crate) sent_at: Guarded64,
     #[cfg(loom)]
-    pub(crate) payload: crate::model::typed::Inline,
+    pub(crate) payload: crate::model::sysv::Inline,
 }
 
 impl Cell {

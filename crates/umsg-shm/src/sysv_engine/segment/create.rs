@@ -2,7 +2,7 @@
 
 use super::{Fixed, LAYOUT_HASH, LIVE, Layout, MAGIC, Seat, Segment, VERSION};
 use crate::fault::AttachError;
-use crate::leases::Hold;
+use crate::leases::LeaseRecord;
 use crate::memory::set_length;
 use crate::sync::Ordering;
 use crate::sys::clock;
@@ -65,12 +65,15 @@ fn fill_in(segment: &Segment, identity: &Identity) {
         .kinds
         .seed
         .set(RandomState::new().build_hasher().finish());
-    fixed.hub.capacity.store(identity.qbytes, Ordering::Relaxed);
     fixed
-        .hub
+        .control
+        .capacity
+        .store(identity.qbytes, Ordering::Relaxed);
+    fixed
+        .control
         .nodes
         .set((PAGE / size_of::<Seat>()).min(NODES) as u32);
-    let holds = PAGE / size_of::<Hold>();
+    let holds = PAGE / size_of::<LeaseRecord>();
     fixed.holding.usable.set(holds as u32);
     header.version.store(VERSION, Ordering::Relaxed);
     header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);

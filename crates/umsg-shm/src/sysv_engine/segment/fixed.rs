@@ -4,19 +4,19 @@
 //! |---|---|---|
 //! | [`Header`] | its creator | everybody, on attaching |
 //! | [`Rights`] | who changes or removes the queue | everybody |
-//! | [`Hub`] | holder of the lock | that holder; counts by everybody |
-//! | [`KindRoots`] | holder of the lock | that holder |
-//! | [`Holding`] | holder of the lock | that holder |
+//! | [`ControlBlock`] | holder of the lock | that holder; counts by everybody |
+//! | [`TypeRoots`] | holder of the lock | that holder |
+//! | [`LeaseRoots`] | holder of the lock | that holder |
 //! | [`ArenaRoots`] | holder of the lock | that holder |
 //! | [`Counters`] | everybody, a line a processor | everybody |
 
 use crate::arena::ArenaRoots;
 use crate::counters::Counters;
-use crate::leases::Holding;
+use crate::leases::LeaseRoots;
 use crate::lock::Lock;
-use crate::repair::log::{Damage, MENDED, Mended};
+use crate::repair::log::{Damage, MENDED, RepairLog};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
-use crate::sysv_engine::order::KindRoots;
+use crate::sysv_engine::order::TypeRoots;
 use crate::waiters::Links;
 
 /// First eight bytes of every segment of a System V queue: "umsg-sv" and a zero.
@@ -80,7 +80,7 @@ pub struct Rights {
 /// What every operation reads and writes.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct Hub {
+pub struct ControlBlock {
     // -- first line: what each send and receive writes
     pub lock: Lock,
     /// First free slot, as slot + 1; 0 for none.
@@ -129,22 +129,22 @@ pub struct Hub {
 pub struct Fixed {
     pub header: Header,
     pub rights: Rights,
-    pub hub: Hub,
-    pub(crate) kinds: KindRoots,
-    pub holding: Holding,
+    pub control: ControlBlock,
+    pub(crate) kinds: TypeRoots,
+    pub holding: LeaseRoots,
     pub arena: ArenaRoots,
     pub counters: Counters,
     /// The last repairs.
-    pub mended: [Mended; MENDED],
+    pub repair_log: [RepairLog; MENDED],
 }
 
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Header>() == 128 && size_of::<Rights>() == 128);
-    // A send or a receive for which nobody waits writes one line of the hub, and reads another. To wait and to be served
+    // A send or a receive for which nobody waits writes one line of the control block, and reads another. To wait and to be served
     // takes no third.
-    assert!(offset_of!(Hub, held) == 64 && offset_of!(Hub, used) == 128);
+    assert!(offset_of!(ControlBlock, held) == 64 && offset_of!(ControlBlock, used) == 128);
 };
 
 /// As [`crate::posix_engine::segment::LAYOUT_HASH`], for this layout.
@@ -152,7 +152,7 @@ const _: () = {
 const fn layout_hash() -> u32 {
     use super::{Cell, Seat};
     use crate::arena::GRANULE;
-    use crate::leases::Hold;
+    use crate::leases::LeaseRecord;
     use crate::memory::fnv;
     use crate::sysv_engine::order::{Kind, Place};
     use crate::waiters::{NODES, Node};
@@ -163,22 +163,22 @@ const fn layout_hash() -> u32 {
         size_of::<Seat>(),
         size_of::<Place>(),
         size_of::<Kind>(),
-        size_of::<Hold>(),
-        offset_of!(Fixed, hub),
+        size_of::<LeaseRecord>(),
+        offset_of!(Fixed, control),
         offset_of!(Fixed, kinds),
         offset_of!(Fixed, holding),
         offset_of!(Fixed, arena),
         offset_of!(Fixed, counters),
         offset_of!(Rights, watched),
         offset_of!(Rights, changed_at),
-        offset_of!(Fixed, mended),
+        offset_of!(Fixed, repair_log),
         offset_of!(Header, damage),
         offset_of!(Header, home),
-        offset_of!(Hub, free),
-        offset_of!(Hub, messages),
-        offset_of!(Hub, held),
-        offset_of!(Hub, arena_len),
-        offset_of!(Hub, doorbell),
+        offset_of!(ControlBlock, free),
+        offset_of!(ControlBlock, messages),
+        offset_of!(ControlBlock, held),
+        offset_of!(ControlBlock, arena_len),
+        offset_of!(ControlBlock, doorbell),
         offset_of!(Cell, mtype),
         offset_of!(Node, since),
         offset_of!(Seat, size),

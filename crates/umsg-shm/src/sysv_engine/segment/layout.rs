@@ -2,7 +2,7 @@
 
 use super::{Cell, Fixed, Seat};
 use crate::arena::GRANULE;
-use crate::leases::Hold;
+use crate::leases::LeaseRecord;
 use crate::sysv_engine::order::{Kind, Place};
 use crate::waiters::NODES;
 
@@ -55,7 +55,7 @@ impl Layout {
         let slots = (capacity as usize).clamp(1, MOST_SLOTS) + NODES + SPARE;
         let seats = size_of::<Fixed>().next_multiple_of(ALIGN);
         let holds = seats + (NODES * size_of::<Seat>()).next_multiple_of(ALIGN);
-        let places = holds + (slots * size_of::<Hold>()).next_multiple_of(ALIGN);
+        let places = holds + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
         let kinds = places + (slots * size_of::<Place>()).next_multiple_of(ALIGN);
         let cells = kinds + (slots * size_of::<Kind>()).next_multiple_of(ALIGN);
         let arena = cells + (slots * CELL).next_multiple_of(ALIGN) + ARENA_GAP;
@@ -116,7 +116,7 @@ mod tests {
             let layout = Layout::new(capacity, msgmax);
             let ends = [
                 (layout.seats, NODES * size_of::<Seat>()),
-                (layout.holds, layout.slots * size_of::<Hold>()),
+                (layout.holds, layout.slots * size_of::<LeaseRecord>()),
                 (layout.places, layout.slots * size_of::<Place>()),
                 (layout.kinds, layout.slots * size_of::<Kind>()),
                 (layout.cells, layout.slots * CELL),

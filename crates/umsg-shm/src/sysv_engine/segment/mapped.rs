@@ -4,14 +4,14 @@ use super::layout::CELL;
 use super::{Cell, Fixed, Layout, Seat};
 use crate::arena;
 use crate::arena::{ArenaRoots, GRANULE};
-use crate::fault::{AttachError, Trouble};
-use crate::leases::{Hold, Holding};
+use crate::fault::{AttachError, Fault};
+use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::lock::Lock;
 use crate::memory::{Host, Memory};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
-use crate::sys::liveness::Lives;
+use crate::sys::liveness::Liveness;
 use crate::sys::required;
-use crate::sysv_engine::order::{Kind, KindRoots, Place, Shelf};
+use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::waiters::{Links, NODES, Node};
 use crate::{leases, waiters};
 use rustix::fd::BorrowedFd;
@@ -29,7 +29,7 @@ pub struct Segment {
     layout: Layout,
 }
 
-impl Lives for Segment {
+impl Liveness for Segment {
     fn own(&self) -> u32 {
         self.memory.own()
     }
@@ -48,7 +48,7 @@ impl Lives for Segment {
     }
 
     fn is_plain(&self) -> bool {
-        self.memory.is_home() && !self.fixed().hub.lock.is_shared()
+        self.memory.is_home() && !self.fixed().control.lock.is_shared()
     }
 }
 
@@ -106,7 +106,7 @@ impl Segment {
     /// `Unregistered`.
     pub fn join(&mut self, host: Arc<dyn Host>) -> Result<(), AttachError> {
         self.memory.count_in(host);
-        let mut locks = [&self.fixed().hub.lock].into_iter();
+        let mut locks = [&self.fixed().control.lock].into_iter();
         match !self.is_home() || locks.any(Lock::is_shared) {
             true => self.memory.join(),
             false => Ok(()),
@@ -123,9 +123,9 @@ impl Segment {
         self.memory.counted_in()
     }
 
-    /// [`Trouble::Damaged`] if the file was cut short under the mapping.
+    /// [`Fault::Damaged`] if the file was cut short under the mapping.
     #[inline(always)]
-    pub(crate) fn check(&self) -> Result<(), Trouble> {
+    pub(crate) fn check(&self) -> Result<(), Fault> {
         self.memory.check()
     }
 
@@ -142,7 +142,7 @@ impl Segment {
 
     /// The item at `index` of the region of `count` items at `offset`, which is one of the layout's.
     #[inline(always)]
-    fn item<T>(&self, offset: usize, index: u32, count: usize) -> Result<&T, Trouble> {
+    fn item<T>(&self, offset: usize, index: u32, count: usize) -> Result<&T, Fault> {
         // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all
         // types of items consist of atomics.
         unsafe {
@@ -152,12 +152,12 @@ impl Segment {
     }
 
     #[inline(always)]
-    pub fn seat(&self, index: u32) -> Result<&Seat, Trouble> {
+    pub fn seat(&self, index: u32) -> Result<&Seat, Fault> {
         self.item(self.layout.seats, index, NODES)
     }
 
     #[inline(always)]
-    pub fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
+    pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
         // SAFETY: as in `item`; a cell is longer than its header.
         unsafe {
             self.memory
@@ -166,16 +166,16 @@ impl Segment {
     }
 
     /// Makes `len` bytes from `offset` on real memory.
-    pub(super) fn provide(&self, offset: usize, len: usize) -> Result<(), Trouble> {
+    pub(super) fn provide(&self, offset: usize, len: usize) -> Result<(), Fault> {
         self.memory.populate(offset, len)
     }
 
     /// Makes the cell and the place of more slots real memory than `usable`; answers how many are.
     #[cold]
-    pub(crate) fn provide_slots(&self, usable: u32) -> Result<u32, Trouble> {
+    pub(crate) fn provide_slots(&self, usable: u32) -> Result<u32, Fault> {
         let usable = usable as usize;
         if usable >= self.layout.slots {
-            return Err(Trouble::UsedUp);
+            return Err(Fault::UsedUp);
         }
         // Twice as many each time, up to 64 pages.
         let more = usable.clamp(PAGE / CELL, 64 * PAGE / CELL);
@@ -190,7 +190,7 @@ impl Segment {
 
     /// Where `len` bytes of payload lie: in the cell, or in the block that it names.
     #[inline(always)]
-    pub(crate) fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Trouble> {
+    pub(crate) fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Fault> {
         if len <= Layout::inline() {
             let cell = std::ptr::from_ref(cell).addr() - self.memory.base().addr();
             // SAFETY: the bytes behind the header belong to the cell, which lies inside the mapping.
@@ -198,7 +198,7 @@ impl Segment {
         }
         let offset = cell.block.get() as usize * GRANULE;
         if offset == 0 || offset + len > self.layout.arena_len {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         // SAFETY: offset + len was checked against the arena's length; the arena lies inside the mapping.
         Ok(unsafe { self.memory.base().add(self.layout.arena + offset) })
@@ -206,7 +206,7 @@ impl Segment {
 
     /// Copies a message into its slot.
     #[inline(always)]
-    pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+    pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         let place = self.payload(cell, message.len())?;
         // SAFETY: `place` has room for the message inside the mapping, and our caller's bytes lie elsewhere. A peer
         // that breaks the protocol may write at the same time: then the bytes are arbitrary, as they may be anyway.
@@ -221,7 +221,7 @@ impl Segment {
         cell: &Cell,
         len: usize,
         buffer: &mut [u8],
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, Fault> {
         let place = self.payload(cell, len)?;
         let copied = len.min(buffer.len());
         // SAFETY: as in `copy_in`, the other way round; no more than the buffer has room for.
@@ -231,72 +231,72 @@ impl Segment {
 
     /// Bytes in use by everything but the arena.
     pub fn memory(&self) -> u64 {
-        let hub = &self.fixed().hub;
-        let slots = (hub.usable.get() as usize).min(self.layout.slots);
-        let seats = (hub.nodes.get() as usize).min(NODES);
+        let control = &self.fixed().control;
+        let slots = (control.usable.get() as usize).min(self.layout.slots);
+        let seats = (control.nodes.get() as usize).min(NODES);
         let kinds = (self.fixed().kinds.usable.get() as usize).min(self.layout.slots);
         let holds = (self.fixed().holding.usable.get() as usize).min(self.layout.slots);
         (self.layout.seats
             + (kinds * size_of::<Kind>()).next_multiple_of(PAGE)
-            + (holds * size_of::<Hold>()).next_multiple_of(PAGE)
+            + (holds * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + (seats * size_of::<Seat>()).next_multiple_of(PAGE)
             + slots * (CELL + size_of::<Place>())) as u64
     }
 }
 
-impl waiters::Lobby for Segment {
+impl waiters::WaiterStore for Segment {
     #[inline(always)]
     fn is_shared(&self) -> bool {
-        self.fixed().hub.lock.is_shared()
+        self.fixed().control.lock.is_shared()
     }
 
     #[inline(always)]
-    fn node(&self, index: u32) -> Result<&Node, Trouble> {
+    fn node(&self, index: u32) -> Result<&Node, Fault> {
         self.seat(index).map(|seat| &seat.node)
     }
 
     #[inline(always)]
     fn links(&self, list: waiters::List) -> Option<&Links> {
-        super::links(&self.fixed().hub, list)
+        super::links(&self.fixed().control, list)
     }
 
     fn ticket(&self) -> &Guarded64 {
-        &self.fixed().hub.ticket
+        &self.fixed().control.ticket
     }
 
     fn nodes_in_use(&self) -> &Guarded32 {
-        &self.fixed().hub.nodes
+        &self.fixed().control.nodes
     }
 
-    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Trouble> {
+    fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault> {
         let seat = size_of::<Seat>();
         self.memory
             .populate(self.layout.seats + usable as usize * seat, more * seat)
     }
 }
 
-impl leases::Keeping for Segment {
-    fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
+impl leases::LeaseStore for Segment {
+    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
         self.item(self.layout.holds, index, self.layout.slots)
     }
 
-    fn populate_holds(&self, usable: u32) -> Result<u32, Trouble> {
-        let hold = size_of::<Hold>();
+    fn populate_holds(&self, usable: u32) -> Result<u32, Fault> {
+        let hold = size_of::<LeaseRecord>();
         let first = (usable as usize * hold).next_multiple_of(PAGE);
         let all = self.layout.slots * hold;
         if first >= all {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         self.memory.populate(self.layout.holds + first, PAGE)?;
         Ok(((first + PAGE).min(all) / hold) as u32)
     }
 
-    fn holding(&self) -> &Holding {
+    fn holding(&self) -> &LeaseRoots {
         &self.fixed().holding
     }
 
     fn held(&self) -> &AtomicU64 {
-        &self.fixed().hub.held
+        &self.fixed().control.held
     }
 
     fn slots(&self) -> usize {
@@ -304,9 +304,9 @@ impl leases::Keeping for Segment {
     }
 }
 
-impl arena::Ground for Segment {
+impl arena::ArenaStore for Segment {
     #[inline(always)]
-    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
+    fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         self.item(self.layout.arena, granule, self.layout.arena_len / GRANULE)
     }
 
@@ -315,57 +315,61 @@ impl arena::Ground for Segment {
     }
 
     fn arena_len(&self) -> &Guarded32 {
-        &self.fixed().hub.arena_len
+        &self.fixed().control.arena_len
     }
 
     fn arena_dirty(&self) -> &Guarded32 {
-        &self.fixed().hub.arena_dirty
+        &self.fixed().control.arena_dirty
     }
 
     fn arena_limit(&self) -> u32 {
         (self.layout.arena_len / GRANULE) as u32
     }
 
-    fn populate_arena(&self, first_granule: u32, granules: u32) -> Result<(), Trouble> {
+    fn populate_arena(&self, first_granule: u32, granules: u32) -> Result<(), Fault> {
         self.memory.populate(
             self.layout.arena + first_granule as usize * GRANULE,
             granules as usize * GRANULE,
         )
     }
 
-    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Trouble> {
-        Ok(slot < self.fixed().hub.used.get() && self.cell(slot)?.block.get() == block + 1)
+    fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Fault> {
+        Ok(slot < self.fixed().control.used.get() && self.cell(slot)?.block.get() == block + 1)
     }
 
     fn free_blocks(
         &self,
-        release: &mut dyn FnMut(&Guarded32) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        release: &mut dyn FnMut(&Guarded32) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         crate::sysv_engine::slots::each_free(self, |cell| release(&cell.block))
     }
 }
 
-impl Shelf for Segment {
+impl TypeIndexStore for Segment {
     #[inline(always)]
-    fn place(&self, slot: u32) -> Result<&Place, Trouble> {
+    fn place(&self, slot: u32) -> Result<&Place, Fault> {
         self.item(self.layout.places, slot, self.layout.slots)
     }
 
     #[inline(always)]
-    fn kind(&self, index: u32) -> Result<&Kind, Trouble> {
+    fn kind(&self, index: u32) -> Result<&Kind, Fault> {
         self.item(self.layout.kinds, index, self.layout.slots)
     }
 
     fn places(&self) -> u32 {
-        self.fixed().hub.used.get().min(self.layout.slots as u32)
+        self.fixed()
+            .control
+            .used
+            .get()
+            .min(self.layout.slots as u32)
     }
 
     #[inline(always)]
-    fn kinds(&self) -> &KindRoots {
+    fn kinds(&self) -> &TypeRoots {
         &self.fixed().kinds
     }
 
-    fn provide_kinds(&self, usable: u32) -> Result<u32, Trouble> {
+    fn provide_kinds(&self, usable: u32) -> Result<u32, Fault> {
         let kind = size_of::<Kind>();
         let usable = usable as usize;
         let next = (usable + PAGE / kind).min(self.layout.slots);

@@ -1,7 +1,7 @@
 //! The segment of a System V queue: a file, and the map of it.
 //!
 //! ```text
-//! Fixed     header · rights · hub · roots of the types · holding · roots of the arena · counters   (fixed.rs)
+//! Fixed     header · rights · control block · roots of the types · holding · roots of the arena · counters   (fixed.rs)
 //! seats     one a blocked thread: its node, and what it waits for
 //! holds     one a leased message
 //! places    one a slot: the message's number and its neighbours
@@ -41,18 +41,18 @@ pub use layout::{LONGEST, MOST_BYTES};
 pub use mapped::Segment;
 
 #[cfg(loom)]
-pub(crate) use crate::model::typed::Segment;
+pub(crate) use crate::model::sysv::Segment;
 
 use crate::waiters::Links;
 use crate::waiters::List;
 
 /// The ends of a list of seats.
 #[inline(always)]
-pub(crate) fn links(hub: &fixed::Hub, list: List) -> Option<&Links> {
+pub(crate) fn links(control: &fixed::ControlBlock, list: List) -> Option<&Links> {
     match list {
         List::None => None,
-        List::Receivers => Some(&hub.receivers),
-        List::Offered => Some(&hub.offered),
-        List::Senders => Some(&hub.senders),
+        List::Receivers => Some(&control.receivers),
+        List::Offered => Some(&control.offered),
+        List::Senders => Some(&control.senders),
     }
 }

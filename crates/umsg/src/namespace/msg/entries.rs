@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::files::Files;
-use super::label::Label;
+use super::key_symlink::Label;
 use super::names::{INDICES, index_of, key_of};
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;

@@ -15,7 +15,7 @@ use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{self, Errno};
 
 use super::files::Files;
-use super::own::LOCK;
+use super::own_directory::LOCK;
 use crate::namespace::caller;
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;

@@ -38,11 +38,11 @@
 
 mod entries;
 mod files;
-mod label;
+mod key_symlink;
 mod lock;
 mod names;
 mod next;
-mod own;
+mod own_directory;
 
 use std::ffi::CStr;
 
@@ -56,7 +56,7 @@ use super::queues::{SYSV, allocated};
 pub(crate) use entries::Entry;
 pub(super) use entries::count_below;
 pub(crate) use files::{Files, NewFile};
-pub(crate) use label::Label;
+pub(crate) use key_symlink::Label;
 pub(crate) use lock::{Locked, PATIENCE};
 pub(crate) use names::{INDICES, label_name};
 
@@ -66,7 +66,7 @@ pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<
     let is_label = || {
         let (at, path) = queues.locate(name.to_str().ok()?);
         let text = fs::readlinkat(at, &path, []).ok()?;
-        label::identifier(text.to_bytes())
+        key_symlink::identifier(text.to_bytes())
     };
     match what {
         None => match names::index_of(name) {

@@ -1,7 +1,7 @@
 //! Looking at queues as a whole, changing and removing them.
 
 use super::OpenError;
-use crate::error::Trouble;
+use crate::error::Fault;
 use crate::namespace::{FileError, NamespaceError};
 
 /// Why a queue was not looked at, changed or removed (msgctl).
@@ -89,15 +89,15 @@ impl From<NamespaceError> for ControlError {
     }
 }
 
-impl From<Trouble> for ControlError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for ControlError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => ControlError::Damaged,
-            Trouble::NoSpace | Trouble::UsedUp => ControlError::Open(OpenError::NoSpace),
-            Trouble::OverLimit => ControlError::Open(OpenError::OverLimit),
-            Trouble::NoMemory => ControlError::NoMemory,
-            Trouble::Busy => ControlError::Busy,
-            Trouble::OwnedByCaller => ControlError::WouldDeadlock,
+            Fault::Damaged => ControlError::Damaged,
+            Fault::NoSpace | Fault::UsedUp => ControlError::Open(OpenError::NoSpace),
+            Fault::OverLimit => ControlError::Open(OpenError::OverLimit),
+            Fault::NoMemory => ControlError::NoMemory,
+            Fault::Busy => ControlError::Busy,
+            Fault::OwnedByCaller => ControlError::WouldDeadlock,
         }
     }
 }

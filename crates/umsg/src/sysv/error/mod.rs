@@ -7,7 +7,7 @@ pub use crate::error::LeaseError;
 pub use control::ControlError;
 pub use open::OpenError;
 
-use crate::error::Trouble;
+use crate::error::Fault;
 
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,16 +96,16 @@ impl SendError {
     }
 }
 
-impl From<Trouble> for SendError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for SendError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => SendError::Damaged,
-            Trouble::NoSpace => SendError::NoSpace,
-            Trouble::OverLimit => SendError::OverLimit,
-            Trouble::UsedUp => SendError::UsedUp,
-            Trouble::NoMemory => SendError::NoMemory,
-            Trouble::Busy => SendError::Full,
-            Trouble::OwnedByCaller => SendError::WouldDeadlock,
+            Fault::Damaged => SendError::Damaged,
+            Fault::NoSpace => SendError::NoSpace,
+            Fault::OverLimit => SendError::OverLimit,
+            Fault::UsedUp => SendError::UsedUp,
+            Fault::NoMemory => SendError::NoMemory,
+            Fault::Busy => SendError::Full,
+            Fault::OwnedByCaller => SendError::WouldDeadlock,
         }
     }
 }
@@ -176,15 +176,15 @@ impl ReceiveError {
     }
 }
 
-impl From<Trouble> for ReceiveError {
-    fn from(trouble: Trouble) -> Self {
+impl From<Fault> for ReceiveError {
+    fn from(trouble: Fault) -> Self {
         match trouble {
-            Trouble::Damaged => ReceiveError::Damaged,
-            Trouble::NoSpace | Trouble::UsedUp => ReceiveError::NoSpace,
-            Trouble::OverLimit => ReceiveError::OverLimit,
-            Trouble::NoMemory => ReceiveError::NoMemory,
-            Trouble::Busy => ReceiveError::NoMessage,
-            Trouble::OwnedByCaller => ReceiveError::WouldDeadlock,
+            Fault::Damaged => ReceiveError::Damaged,
+            Fault::NoSpace | Fault::UsedUp => ReceiveError::NoSpace,
+            Fault::OverLimit => ReceiveError::OverLimit,
+            Fault::NoMemory => ReceiveError::NoMemory,
+            Fault::Busy => ReceiveError::NoMessage,
+            Fault::OwnedByCaller => ReceiveError::WouldDeadlock,
         }
     }
 }

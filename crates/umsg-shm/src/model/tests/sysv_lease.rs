@@ -8,7 +8,7 @@
 //! | who comes back is not given to those who wait | a deadlock |
 
 use super::stage::{LATER, Slices, alive, explore};
-use super::typed_stage::{Queue, assert_each_once, explore_death, optional};
+use super::sysv_stage::{Queue, assert_each_once, explore_death, optional};
 use crate::crash::Point;
 use crate::lock::SLICE;
 use crate::model::thread;
@@ -20,12 +20,12 @@ use crate::sysv_engine::order::Want;
 fn a_message_that_comes_back_is_given_to_who_waits() {
     explore("typed lease: given back", 3, Slices::Endless, || {
         let queue = Queue::new(1);
-        let grip = queue.direct(|queue, me| {
+        let handle = queue.direct(|queue, me| {
             queue.send(me, (1, 5), Deadline::Passed).unwrap();
             queue.lease(me, Want::Any, Deadline::Passed).unwrap().1
         });
         let receiver = queue.spawn(1, |queue, me| queue.receive(me, Want::Any, Deadline::Never));
-        queue.direct(|queue, me| assert_eq!(queue.engine().give_back(me, &grip), Ok(true)));
+        queue.direct(|queue, me| assert_eq!(queue.engine().give_back(me, &handle), Ok(true)));
         assert_eq!(alive(receiver), Ok((1, 5)));
         queue.audit();
     });
@@ -35,12 +35,12 @@ fn a_message_that_comes_back_is_given_to_who_waits() {
 fn an_acknowledged_message_makes_room_for_who_waits() {
     explore("typed lease: acknowledged", 3, Slices::Endless, || {
         let queue = Queue::new(1);
-        let grip = queue.direct(|queue, me| {
+        let handle = queue.direct(|queue, me| {
             queue.send(me, (1, 5), Deadline::Passed).unwrap();
             queue.lease(me, Want::Any, Deadline::Passed).unwrap().1
         });
         let sender = queue.spawn(1, |queue, me| queue.send(me, (2, 6), Deadline::Never));
-        queue.direct(|queue, me| assert_eq!(queue.engine().acknowledge(me, &grip), Ok(true)));
+        queue.direct(|queue, me| assert_eq!(queue.engine().acknowledge(me, &handle), Ok(true)));
         assert_eq!(alive(sender), Ok(()));
         assert_eq!(queue.empty(), [(2, 6)]);
         queue.audit();
@@ -53,10 +53,10 @@ fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
         let queue = Queue::new(1);
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
         let holder = queue.spawn(1, |queue, me| {
-            let (message, grip) = queue.lease(me, Want::Any, Deadline::Passed).ok()?;
+            let (message, handle) = queue.lease(me, Want::Any, Deadline::Passed).ok()?;
             let engine = queue.engine();
-            let is_held = engine.limit(me, &grip, SLICE).unwrap();
-            (engine.acknowledge(me, &grip).unwrap() && is_held).then_some(message)
+            let is_held = engine.limit(me, &handle, SLICE).unwrap();
+            (engine.acknowledge(me, &handle).unwrap() && is_held).then_some(message)
         });
         let other = queue.direct(|queue, me| {
             // For this one the lease has ended.
@@ -73,8 +73,8 @@ fn a_blocked_receiver_leases_what_it_is_offered() {
     explore("typed lease: offered", 3, Slices::Endless, || {
         let queue = Queue::new(1);
         let holder = queue.spawn(1, |queue, me| {
-            let (message, grip) = queue.lease(me, Want::Any, Deadline::Never).unwrap();
-            assert_eq!(queue.engine().acknowledge(me, &grip), Ok(true));
+            let (message, handle) = queue.lease(me, Want::Any, Deadline::Never).unwrap();
+            assert_eq!(queue.engine().acknowledge(me, &handle), Ok(true));
             message
         });
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
@@ -103,10 +103,10 @@ fn what_the_dead_held_comes_back_unless_it_was_acknowledged() {
                 }
                 world::doom(1, Death::At(point), 1);
                 let victim = queue.spawn(1, move |queue, me| {
-                    let (_, grip) = queue.lease(me, Want::Exactly(5), LATER).unwrap();
+                    let (_, handle) = queue.lease(me, Want::Exactly(5), LATER).unwrap();
                     match acknowledges {
-                        true => queue.engine().acknowledge(me, &grip),
-                        false => queue.engine().give_back(me, &grip),
+                        true => queue.engine().acknowledge(me, &handle),
+                        false => queue.engine().give_back(me, &handle),
                     }
                 });
                 let bystander = queue.spawn(2, |queue, me| queue.send(me, (2, 6), LATER).unwrap());

@@ -12,18 +12,18 @@
 //! in the list, until its turn comes and it is dropped from it: the list may hold it, and need not. An empty one is always
 //! listed.
 
-use super::shelf::{NONE, link, target};
-use super::{Kind, Shelf, Typed};
-use crate::fault::Trouble;
+use super::store::{NONE, link, target};
+use super::{Kind, TypeIndexStore, Typed};
+use crate::fault::Fault;
 
 /// Types without messages that may stay while new types come.
 pub(super) const IDLE: u32 = 256;
 
-impl<'a, S: Shelf> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// Memory for a message of this type: until the next call of this kind, or the next removal, [`Typed::push_back`] of one
     /// can't fail for want of memory.
     #[inline]
-    pub(crate) fn provide(&self, mtype: i64) -> Result<(), Trouble> {
+    pub(crate) fn provide(&self, mtype: i64) -> Result<(), Fault> {
         match self.find(mtype)? {
             Some(_) => Ok(()),
             None => self.create(mtype, true).map(|_| ()),
@@ -34,7 +34,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     pub(crate) fn provide_all(
         &self,
         types: impl Iterator<Item = i64> + Clone,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Fault> {
         for mtype in types.clone() {
             self.provide(mtype)?;
         }
@@ -47,7 +47,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// The types that have messages, and how many, in ascending order.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = Result<(i64, u32), Trouble>> + use<'a, S> {
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = Result<(i64, u32), Fault>> + use<'a, S> {
         let order = Typed { shelf: self.shelf };
         let mut from = Some(1);
         std::iter::from_fn(move || {
@@ -64,7 +64,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// The record of a type, a new one if there is none.
     #[inline]
-    pub(super) fn find_or_create(&self, mtype: i64) -> Result<(u32, &'a Kind), Trouble> {
+    pub(super) fn find_or_create(&self, mtype: i64) -> Result<(u32, &'a Kind), Fault> {
         match self.find(mtype)? {
             Some(found) => Ok(found),
             None => self.create(mtype, true),
@@ -73,9 +73,9 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// A record for a type that has none, in the tree, without messages. Others may have to go for it, if they may.
     #[cold]
-    fn create(&self, mtype: i64, may_evict: bool) -> Result<(u32, &'a Kind), Trouble> {
+    fn create(&self, mtype: i64, may_evict: bool) -> Result<(u32, &'a Kind), Fault> {
         if mtype < 1 {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
         let roots = self.shelf.kinds();
         let enough = IDLE.max(roots.used.get() / 2);
@@ -106,7 +106,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// A record that nobody uses.
-    fn take(&self, may_evict: bool) -> Result<u32, Trouble> {
+    fn take(&self, may_evict: bool) -> Result<u32, Fault> {
         let roots = self.shelf.kinds();
         if let Some(index) = target(&roots.free) {
             roots.free.set(self.shelf.kind(index)?.newer.get());
@@ -125,11 +125,11 @@ impl<'a, S: Shelf> Typed<'a, S> {
             roots.used.set(used + 1);
             return Ok(used);
         }
-        self.take_from_idle()?.ok_or(Trouble::Damaged)
+        self.take_from_idle()?.ok_or(Fault::Damaged)
     }
 
     /// The record of the type that ran empty first.
-    fn take_from_idle(&self) -> Result<Option<u32>, Trouble> {
+    fn take_from_idle(&self) -> Result<Option<u32>, Fault> {
         let roots = self.shelf.kinds();
         for _ in 0..self.shelf.places().saturating_add(IDLE) {
             if roots.oldest.get() == 0 {
@@ -146,7 +146,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// A type has run empty: lists it, unless it is listed since the last time.
     #[inline(always)]
-    pub(super) fn rest(&self, index: u32, kind: &Kind) -> Result<(), Trouble> {
+    pub(super) fn rest(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
         if kind.listed.get() != 0 {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     #[cold]
-    fn list(&self, index: u32, kind: &Kind) -> Result<(), Trouble> {
+    fn list(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
         let roots = self.shelf.kinds();
         kind.listed.set(1);
         kind.newer.set(0);
@@ -168,10 +168,10 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// Drops the first in the list of the idle, and removes it from the tree if it still has no messages.
-    fn evict(&self) -> Result<(), Trouble> {
+    fn evict(&self) -> Result<(), Fault> {
         let roots = self.shelf.kinds();
         let Some(index) = target(&roots.oldest) else {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         };
         let kind = self.shelf.kind(index)?;
         roots.oldest.set(kind.newer.get());

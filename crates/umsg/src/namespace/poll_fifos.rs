@@ -26,7 +26,7 @@ use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Sta
 use rustix::io::{self, Errno};
 
 use super::error::NamespaceError;
-use super::queues::{BELLS, for_first_entries};
+use super::queues::{POLL_FIFOS, for_first_entries};
 use super::temporary::{self, TemporaryName};
 use super::{Namespace, caller};
 use umsg_shm::memory::{FifoName, NOT_OURS};
@@ -55,13 +55,13 @@ impl Path {
             len: 0,
             long: Vec::new(),
         };
-        let len = directory.len() + BELLS.len() + 2 * DIGITS + 3;
+        let len = directory.len() + POLL_FIFOS.len() + 2 * DIGITS + 3;
         if len > SHORT {
             path.long.reserve_exact(len);
         }
         path.push(directory);
         path.push(b"/");
-        path.push(BELLS.as_bytes());
+        path.push(POLL_FIFOS.as_bytes());
         path.push(b"/");
         path.push_digits(name.inode);
         path.push(b"-");
@@ -107,10 +107,10 @@ impl Namespace {
     ///
     /// # Blocking
     /// Never.
-    pub(crate) fn open_bell(&self, name: FifoName) -> io::Result<OwnedFd> {
+    pub(crate) fn open_poll_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
         let opened = self
-            .check_bells(path.parent())
+            .check_directory(path.parent())
             .and_then(|()| open_own(path.bytes()));
         match opened {
             Err(Errno::NOENT) if !self.is_in_sight() => Err(Errno::STALE),
@@ -123,7 +123,7 @@ impl Namespace {
     ///
     /// # If the process dies
     /// A temporary file stays, or a doorbell that nobody polls: both are swept.
-    pub(crate) fn make_bell(&self, name: FifoName) -> io::Result<OwnedFd> {
+    pub(crate) fn make_poll_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
         let (bell, temporary) = self.make_unnamed(path.parent())?;
         let renamed = fs::renameat(CWD, &temporary, CWD, path.bytes());
@@ -134,7 +134,7 @@ impl Namespace {
     }
 
     /// Makes a FIFO that has no name, and opens it.
-    pub(crate) fn make_private_bell(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn make_private_fifo(&self) -> io::Result<OwnedFd> {
         let name = FifoName {
             inode: 0,
             number: 0,
@@ -146,8 +146,8 @@ impl Namespace {
 
     /// Makes a FIFO of a temporary name.
     fn make_unnamed(&self, bells: &[u8]) -> io::Result<(OwnedFd, std::path::PathBuf)> {
-        self.check_bells(bells)?;
-        let path = self.path().join(TemporaryName::next(TO_BELLS).path());
+        self.check_directory(bells)?;
+        let path = self.path().join(TemporaryName::next(TO_POLL_FIFOS).path());
         let bell = make_locked(&path).inspect_err(|_| {
             let _ = fs::unlink(&path);
         })?;
@@ -155,7 +155,7 @@ impl Namespace {
     }
 
     /// Refuses a directory in which strangers could replace what is the caller's.
-    fn check_bells(&self, bells: &[u8]) -> io::Result<()> {
+    fn check_directory(&self, bells: &[u8]) -> io::Result<()> {
         let stat = fs::statat(CWD, bells, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_trusted = [0, self.owner(), caller()].contains(&stat.st_uid);
         let is_sticky = stat.st_mode & 0o022 == 0 || stat.st_mode & 0o1000 != 0;
@@ -179,14 +179,14 @@ impl Namespace {
     }
 
     /// The inode number of a doorbell. None if there is none of this name.
-    pub(crate) fn bell_inode(&self, name: FifoName) -> Option<u64> {
+    pub(crate) fn poll_fifo_inode(&self, name: FifoName) -> Option<u64> {
         let path = Path::new(self, name);
         let found = fs::statat(CWD, path.bytes(), AtFlags::SYMLINK_NOFOLLOW);
         found.ok().map(|stat| stat.st_ino)
     }
 
     /// Removes a doorbell. In vain if it is another user's: its owner's next sweep does.
-    pub(crate) fn remove_bell(&self, name: FifoName) {
+    pub(crate) fn remove_poll_fifo(&self, name: FifoName) {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());
     }
 
@@ -194,38 +194,38 @@ impl Namespace {
     ///
     /// # Errors
     /// `NotAccessible` if the caller may not list the namespace.
-    pub(crate) fn remove_left_bells(&self) -> Result<usize, NamespaceError> {
-        if let Ok(bells) = self.queues_of(BELLS) {
+    pub(crate) fn remove_stale_fifos(&self) -> Result<usize, NamespaceError> {
+        if let Ok(bells) = self.queues_of(POLL_FIFOS) {
             temporary::sweep(&bells, "");
         }
-        let names = self.bell_names(usize::MAX)?;
+        let names = self.fifo_names(usize::MAX)?;
         Ok(names
             .iter()
             .filter(|name| self.remove_if_left(name))
             .count())
     }
 
-    /// How many [`remove_left_bells`](Self::remove_left_bells) would remove. Each is locked for a moment, in which who begins to poll it
+    /// How many [`remove_stale_fifos`](Self::remove_stale_fifos) would remove. Each is locked for a moment, in which who begins to poll it
     /// makes another.
     ///
     /// # Errors
     /// As it.
-    pub(crate) fn left_bells(&self) -> Result<usize, NamespaceError> {
-        let names = self.bell_names(usize::MAX)?;
+    pub(crate) fn stale_fifos(&self) -> Result<usize, NamespaceError> {
+        let names = self.fifo_names(usize::MAX)?;
         let would_go = |name: &OsString| self.lock_if_left(name).is_some();
         Ok(names.iter().filter(|name| would_go(name)).count())
     }
 
     /// Of the doorbells among so many names. A namespace that nobody has polled in may have no directory for them.
-    fn bell_names(&self, most: usize) -> Result<Vec<OsString>, NamespaceError> {
-        let bells = match self.queues_of(BELLS) {
+    fn fifo_names(&self, most: usize) -> Result<Vec<OsString>, NamespaceError> {
+        let bells = match self.queues_of(POLL_FIFOS) {
             Err(NamespaceError::NoQueuesDirectory { .. }) => return Ok(Vec::new()),
             bells => bells?,
         };
         let mut names = Vec::new();
         for_first_entries(&bells, most, |entry, _| {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if is_bell(name) {
+            if is_poll_fifo(name) {
                 names.push(name.to_owned());
             }
             Ok(())
@@ -235,11 +235,11 @@ impl Namespace {
 
     /// Removes the temporary files of dead makers, and the doorbells that nobody polls, of those that it looks at. Under no queue's lock: the
     /// listing waits for the directory's.
-    pub(crate) fn sweep_bells(&self) {
-        if let Ok(bells) = self.queues_of(BELLS) {
+    pub(crate) fn sweep_poll_fifos(&self) {
+        if let Ok(bells) = self.queues_of(POLL_FIFOS) {
             temporary::sweep_first(&bells, "", READ);
         }
-        let Ok(mut names) = self.bell_names(READ) else {
+        let Ok(mut names) = self.fifo_names(READ) else {
             return;
         };
         let step = names.len().div_ceil(SWEEP).max(1);
@@ -249,25 +249,25 @@ impl Namespace {
         }
     }
 
-    fn bell_path(&self, name: &OsStr) -> std::path::PathBuf {
-        self.path().join(BELLS).join(name)
+    fn fifo_path(&self, name: &OsStr) -> std::path::PathBuf {
+        self.path().join(POLL_FIFOS).join(name)
     }
 
     /// Removes a doorbell if nobody polls it; whether it did.
     fn remove_if_left(&self, name: &OsStr) -> bool {
         self.lock_if_left(name)
-            .is_some_and(|_left| fs::unlinkat(CWD, self.bell_path(name), AtFlags::empty()).is_ok())
+            .is_some_and(|_left| fs::unlinkat(CWD, self.fifo_path(name), AtFlags::empty()).is_ok())
     }
 
     fn lock_if_left(&self, name: &OsStr) -> Option<Left> {
-        let bell = open_own(self.bell_path(name).as_os_str().as_bytes()).ok()?;
+        let bell = open_own(self.fifo_path(name).as_os_str().as_bytes()).ok()?;
         fs::flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
         Some(Left(bell))
     }
 }
 
 /// The way from the namespace's directory to that of the doorbells.
-const TO_BELLS: &str = "bell/";
+const TO_POLL_FIFOS: &str = "bell/";
 
 /// A doorbell that nobody polls, locked exclusively until this is dropped.
 struct Left(OwnedFd);
@@ -280,7 +280,7 @@ impl Drop for Left {
 }
 
 /// Whether a file is called like a doorbell.
-fn is_bell(name: &OsStr) -> bool {
+fn is_poll_fifo(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     let are_digits = |part: &[u8]| part.iter().all(u8::is_ascii_hexdigit);
     bytes.len() == 2 * DIGITS + 1
@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn bells(dir: &TestDir) -> Vec<String> {
-        let entries = std::fs::read_dir(dir.path().join(BELLS)).unwrap();
+        let entries = std::fs::read_dir(dir.path().join(POLL_FIFOS)).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -344,10 +344,10 @@ mod tests {
     fn a_doorbell_that_nobody_has_locked_is_swept_and_others_are_not() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        let kept = namespace.make_bell(name(1)).unwrap();
-        drop(namespace.make_bell(name(2)).unwrap());
-        let _third = namespace.make_bell(name(3)).unwrap();
-        namespace.sweep_bells();
+        let kept = namespace.make_poll_fifo(name(1)).unwrap();
+        drop(namespace.make_poll_fifo(name(2)).unwrap());
+        let _third = namespace.make_poll_fifo(name(3)).unwrap();
+        namespace.sweep_poll_fifos();
         let expected = [
             "0000000000000005-0000000000000001",
             "0000000000000005-0000000000000003",
@@ -362,12 +362,12 @@ mod tests {
         let namespace = dir.namespace();
         let left = dir
             .path()
-            .join(BELLS)
+            .join(POLL_FIFOS)
             .join(temporary::tests::name_of_the_dead());
         fs::mkfifoat(CWD, &left, Mode::RUSR | Mode::WUSR).unwrap();
         assert_eq!(bells(&dir).len(), 1);
-        let _kept = namespace.make_bell(name(1)).unwrap();
-        namespace.sweep_bells();
+        let _kept = namespace.make_poll_fifo(name(1)).unwrap();
+        namespace.sweep_poll_fifos();
         assert_eq!(bells(&dir), ["0000000000000005-0000000000000001"]);
     }
 
@@ -375,16 +375,16 @@ mod tests {
     fn all_doorbells_that_nobody_has_locked_are_removed_together() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
-        let _kept = namespace.make_bell(name(1)).unwrap();
+        let _kept = namespace.make_poll_fifo(name(1)).unwrap();
         for number in 2..200 {
             let path = Path::new(&namespace, name(number));
             fs::mkfifoat(CWD, path.bytes(), Mode::RUSR | Mode::WUSR).unwrap();
         }
-        std::fs::write(dir.path().join(BELLS).join("letter"), b"").unwrap();
-        assert_eq!(namespace.left_bells(), Ok(198));
-        assert_eq!(namespace.remove_left_bells(), Ok(198));
-        assert_eq!(namespace.left_bells(), Ok(0));
-        assert_eq!(namespace.remove_left_bells(), Ok(0));
+        std::fs::write(dir.path().join(POLL_FIFOS).join("letter"), b"").unwrap();
+        assert_eq!(namespace.stale_fifos(), Ok(198));
+        assert_eq!(namespace.remove_stale_fifos(), Ok(198));
+        assert_eq!(namespace.stale_fifos(), Ok(0));
+        assert_eq!(namespace.remove_stale_fifos(), Ok(0));
         assert_eq!(bells(&dir), ["0000000000000005-0000000000000001", "letter"]);
     }
 
@@ -397,25 +397,31 @@ mod tests {
             std::path::PathBuf::from(OsStr::from_bytes(path.bytes()))
         };
         std::fs::write(path(1), b"").unwrap();
-        assert_eq!(namespace.open_bell(name(1)).unwrap_err(), Errno::NXIO);
+        assert_eq!(namespace.open_poll_fifo(name(1)).unwrap_err(), Errno::NXIO);
         std::os::unix::fs::symlink("x", path(2)).unwrap();
-        assert_eq!(namespace.open_bell(name(2)).unwrap_err(), Errno::NXIO);
+        assert_eq!(namespace.open_poll_fifo(name(2)).unwrap_err(), Errno::NXIO);
         fs::mkfifoat(CWD, path(3), Mode::RUSR | Mode::WUSR).unwrap();
-        namespace.open_bell(name(3)).unwrap();
+        namespace.open_poll_fifo(name(3)).unwrap();
         for mode in [0o660, 0o602] {
             chmod(&path(3), mode);
-            assert_eq!(namespace.open_bell(name(3)).unwrap_err(), NOT_OURS);
+            assert_eq!(namespace.open_poll_fifo(name(3)).unwrap_err(), NOT_OURS);
         }
         chmod(&path(3), 0o600);
         if is_root() {
             chown(&path(3), STRANGER);
-            assert_eq!(namespace.open_bell(name(3)).unwrap_err(), NOT_OURS);
-            assert_eq!(namespace.remove_left_bells(), Ok(0));
-            chown(&dir.path().join(BELLS), STRANGER);
-            assert_eq!(namespace.open_bell(name(4)).unwrap_err(), Errno::ACCESS);
+            assert_eq!(namespace.open_poll_fifo(name(3)).unwrap_err(), NOT_OURS);
+            assert_eq!(namespace.remove_stale_fifos(), Ok(0));
+            chown(&dir.path().join(POLL_FIFOS), STRANGER);
+            assert_eq!(
+                namespace.open_poll_fifo(name(4)).unwrap_err(),
+                Errno::ACCESS
+            );
         }
-        chmod(&dir.path().join(BELLS), 0o777);
-        assert_eq!(namespace.open_bell(name(4)).unwrap_err(), Errno::ACCESS);
+        chmod(&dir.path().join(POLL_FIFOS), 0o777);
+        assert_eq!(
+            namespace.open_poll_fifo(name(4)).unwrap_err(),
+            Errno::ACCESS
+        );
     }
 
     #[test]
@@ -427,11 +433,14 @@ mod tests {
         }
         std::fs::create_dir_all(&path).unwrap();
         let namespace = Namespace::at(&path).unwrap();
-        let made = namespace.make_bell(name(0xabc)).unwrap();
+        let made = namespace.make_poll_fifo(name(0xabc)).unwrap();
         let found = path.join("bell/0000000000000005-0000000000000abc");
         assert!(found.exists());
         assert!(namespace.leads_to(name(0xabc), made.as_fd()));
-        namespace.remove_bell(name(0xabc));
-        assert_eq!(namespace.open_bell(name(0xabc)).unwrap_err(), Errno::NOENT);
+        namespace.remove_poll_fifo(name(0xabc));
+        assert_eq!(
+            namespace.open_poll_fifo(name(0xabc)).unwrap_err(),
+            Errno::NOENT
+        );
     }
 }

@@ -22,7 +22,7 @@ struct Marked {
 
 #[test]
 fn who_finds_nothing_wrong_leaves_the_mark_of_another_that_makes_the_queue_anew() {
-    explore("mended: two doctors", 3, Slices::Endless, || {
+    explore("repair_log: two doctors", 3, Slices::Endless, || {
         let marked = Arc::new(Marked::default());
         marked.damage.note();
         let other = {
@@ -39,7 +39,7 @@ fn who_finds_nothing_wrong_leaves_the_mark_of_another_that_makes_the_queue_anew(
 
 #[test]
 fn who_finds_anything_made_anew_finds_the_mark() {
-    explore("mended: MENDING", 3, Slices::Endless, || {
+    explore("repair_log: MENDING", 3, Slices::Endless, || {
         let marked = Arc::new(Marked::default());
         let other = {
             let marked = Arc::clone(&marked);
@@ -61,7 +61,7 @@ fn who_finds_anything_made_anew_finds_the_mark() {
 
 #[test]
 fn who_finds_the_mark_gone_finds_all_made_anew() {
-    explore("mended: the end", 3, Slices::Endless, || {
+    explore("repair_log: the end", 3, Slices::Endless, || {
         let marked = Arc::new(Marked::default());
         marked.damage.begin_to_mend();
         let other = {

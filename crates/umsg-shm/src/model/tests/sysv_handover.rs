@@ -8,7 +8,7 @@
 //! | what was offered in vain is not put back | a message is lost |
 
 use super::stage::{LATER, SOON, Slices, alive, explore};
-use super::typed_stage::{Message, Queue, assert_each_once, optional};
+use super::sysv_stage::{Message, Queue, assert_each_once, optional};
 use crate::lock::SLICE;
 use crate::sync::spin_hint;
 use crate::sys::clock::Deadline;

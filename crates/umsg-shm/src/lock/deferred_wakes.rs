@@ -7,7 +7,7 @@ const WAKES: usize = 16;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Wakes {
+pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
     /// Everybody is woken whose node is one of so many, from the first on.
@@ -23,8 +23,8 @@ pub(crate) struct Fired {
     pub(crate) word: u32,
 }
 
-impl Wakes {
-    /// Wakes the thread of a node.
+impl DeferredWakes {
+    /// DeferredWakes the thread of a node.
     pub(crate) fn add(&mut self, node: u32) {
         match self.nodes.get_mut(self.len) {
             Some(place) => {
@@ -35,7 +35,7 @@ impl Wakes {
         }
     }
 
-    /// Wakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. Who is the first to use a
+    /// DeferredWakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. Who is the first to use a
     /// further node, once the lock is dropped, has missed nothing.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
         self.among = self.among.max(usable);

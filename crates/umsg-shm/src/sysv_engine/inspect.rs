@@ -3,7 +3,7 @@
 use super::receive::Taken;
 use super::wait::Call;
 use super::{Engine, Refused};
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
@@ -74,7 +74,7 @@ impl Engine {
         // One look each: memory is made between them, not under the lock.
         while seen.len() < most {
             if seen.len() > self.segment().layout().slots {
-                return Err(Trouble::Damaged.into());
+                return Err(Fault::Damaged.into());
             }
             let mut next = Seen {
                 mtype: 0,
@@ -117,9 +117,9 @@ impl Engine {
     pub fn types(&self, me: &Thread, most: usize) -> Result<Vec<(i64, u32)>, Refused> {
         let mut types = Vec::new();
         // Relaxed: an estimate, so that no memory is made under the lock.
-        let messages = self.fixed().hub.messages.load(Ordering::Relaxed) as usize;
+        let messages = self.fixed().control.messages.load(Ordering::Relaxed) as usize;
         let expected = messages.min(self.segment().layout().slots).min(most);
-        types.try_reserve(expected).map_err(|_| Trouble::NoMemory)?;
+        types.try_reserve(expected).map_err(|_| Fault::NoMemory)?;
         self.with_lock(me, Deadline::Passed, |_| {
             for kind in self.order().kinds().take(most) {
                 types.push(kind?);
@@ -133,21 +133,21 @@ impl Engine {
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
         self.with_lock(me, Deadline::Passed, |wakes| {
             self.reclaim_if_due(wakes)?;
-            let hub = &self.fixed().hub;
+            let control = &self.fixed().control;
             // Relaxed: under the lock.
             let word = Ordering::Relaxed;
             Ok(Counts {
-                messages: hub.messages.load(word).into(),
-                bytes: hub.bytes.load(word),
-                qbytes: hub.capacity.load(word),
-                leased: hub.held.load(word),
-                leased_bytes: hub.held_bytes.load(word),
+                messages: control.messages.load(word).into(),
+                bytes: control.bytes.load(word),
+                qbytes: control.capacity.load(word),
+                leased: control.held.load(word),
+                leased_bytes: control.held_bytes.load(word),
                 receivers: self.waiters().living(List::Receivers) as u32,
                 senders: self.waiters().living(List::Senders) as u32,
-                sent_at: hub.sent_at.load(word),
-                received_at: hub.received_at.load(word),
-                sender: hub.sender.load(word),
-                receiver: hub.receiver.load(word),
+                sent_at: control.sent_at.load(word),
+                received_at: control.received_at.load(word),
+                sender: control.sender.load(word),
+                receiver: control.receiver.load(word),
             })
         })
     }

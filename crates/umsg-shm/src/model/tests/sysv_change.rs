@@ -8,7 +8,7 @@
 //! | an interrupted call does not ask what was settled | a message is lost, or sent twice |
 
 use super::stage::{LATER, Slices, alive, explore};
-use super::typed_stage::{Failed, Message, Queue, RECEIVE, SEND, assert_each_once};
+use super::sysv_stage::{Failed, Message, Queue, RECEIVE, SEND, assert_each_once};
 use crate::crash::Point;
 use crate::model::thread;
 use crate::model::world::{self, Death};

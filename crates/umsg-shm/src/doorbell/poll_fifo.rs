@@ -20,7 +20,7 @@ const PACKET: &[u8; 1] = b".";
 const NOT_WAITING: SpliceFlags = SpliceFlags::NONBLOCK;
 
 /// See the module.
-pub(crate) struct Gong<'a> {
+pub(crate) struct PollFifo<'a> {
     bell: &'a Doorbell,
     number: RawFd,
     /// Where it is put back; 0 if it is what the process polls.
@@ -29,9 +29,9 @@ pub(crate) struct Gong<'a> {
     now: u64,
 }
 
-impl Gong<'_> {
-    pub(super) fn of(bell: &Doorbell, number: RawFd, place: u64, now: u64) -> Gong<'_> {
-        Gong {
+impl PollFifo<'_> {
+    pub(super) fn of(bell: &Doorbell, number: RawFd, place: u64, now: u64) -> PollFifo<'_> {
+        PollFifo {
             bell,
             number,
             place,
@@ -158,7 +158,7 @@ impl Gong<'_> {
     }
 }
 
-impl Drop for Gong<'_> {
+impl Drop for PollFifo<'_> {
     fn drop(&mut self) {
         if self.place != 0 {
             self.bell.put_back(self.place);

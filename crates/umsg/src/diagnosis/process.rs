@@ -1,6 +1,6 @@
 //! Which process or thread it is that a segment names, as far as /proc says.
 
-use umsg_shm::sys::liveness::{self, Lives};
+use umsg_shm::sys::liveness::{self, Liveness};
 use umsg_shm::sys::stat::Stat;
 use umsg_shm::sys::{exists, process, thread};
 
@@ -41,7 +41,7 @@ impl Process {
     }
 
     /// The process that a record names; `birth` as [`liveness::birth`] has it, 0 for unknown.
-    pub(crate) fn of(lives: &dyn Lives, pid: u32, birth: u64) -> Process {
+    pub(crate) fn of(lives: &dyn Liveness, pid: u32, birth: u64) -> Process {
         if let Some(known) = Process::by_life(lives, pid, None, birth) {
             return known;
         }
@@ -53,7 +53,7 @@ impl Process {
     }
 
     /// The thread that a node names.
-    pub(crate) fn of_thread(lives: &dyn Lives, pid: u32, tid: u32, birth: u64) -> Process {
+    pub(crate) fn of_thread(lives: &dyn Liveness, pid: u32, tid: u32, birth: u64) -> Process {
         if let Some(known) = Process::by_life(lives, pid, Some(tid), birth) {
             return known;
         }
@@ -65,7 +65,7 @@ impl Process {
     }
 
     /// The process that a record names by its life. None if the record names it otherwise.
-    fn by_life(lives: &dyn Lives, pid: u32, thread: Option<u32>, birth: u64) -> Option<Process> {
+    fn by_life(lives: &dyn Liveness, pid: u32, thread: Option<u32>, birth: u64) -> Option<Process> {
         let number = liveness::life_of(birth)?;
         let life = match lives.is_over(number) {
             true => Life::Dead,

@@ -118,7 +118,12 @@ impl Engine {
     fn sleep_on_bell(&self, armed: u32, calm: Calm<'_>, deadline: Deadline) -> Slept {
         let fixed = self.segment().fixed();
         let start = clock::monotonic();
-        let slept = futex::wait_in_calm(&fixed.board.bell, armed, calm, deadline.or_slice(SLICE));
+        let slept = futex::wait_in_calm(
+            &fixed.wait_flags.wake_word,
+            armed,
+            calm,
+            deadline.or_slice(SLICE),
+        );
         let time = clock::monotonic().saturating_sub(start);
         fixed.counters.add(Event::Asleep, time);
         slept
@@ -223,20 +228,23 @@ impl Engine {
     /// Arms the bell. None if so many messages are there already.
     fn arm(&self, me: &Thread, count: u64, how: u32) -> Option<u32> {
         let fixed = self.segment().fixed();
-        let board = &fixed.board;
+        let wait_flags = &fixed.wait_flags;
         // Relaxed: this thread's own, or a sender's who makes room: that rings whatever the threshold.
         let stored = fixed.receiver.stored.load(Ordering::Relaxed);
         let drained = fixed.receiver.drained.load(Ordering::Relaxed);
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
         // Acquire: pairs with the release in `ring`. This turn is over for all before the next one begins: a sender that rings now
         // fails, and one that has, did so before.
-        let turn = board.bell.fetch_and(!(TURN - 1), Ordering::Acquire) & !(TURN - 1);
+        let turn = wait_flags
+            .wake_word
+            .fetch_and(!(TURN - 1), Ordering::Acquire)
+            & !(TURN - 1);
         // Relaxed: published with the bell.
-        board.threshold.store(threshold, Ordering::Relaxed);
+        wait_flags.threshold.store(threshold, Ordering::Relaxed);
         let armed = turn.wrapping_add(TURN) | how;
         // Release: a sender that sees the turn sees its threshold.
-        board.bell.store(armed, Ordering::Release);
-        // ATTENTION: the bell, then `sent`; pairs with the barrier between a send and its look at the board.
+        wait_flags.wake_word.store(armed, Ordering::Release);
+        // ATTENTION: the bell, then `sent`; pairs with the barrier between a send and its look at the wait flags.
         fence(Ordering::SeqCst);
         if self.holds(me, count) {
             self.silence();
@@ -255,16 +263,21 @@ impl Engine {
     /// Silences the bell. By the receiver, which looks for messages itself.
     fn silence(&self) {
         // Relaxed: who finds it silent does nothing, and so needs to see nothing. A sender that has not, rings in vain.
-        let bell = &self.segment().fixed().board.bell;
-        bell.fetch_and(!(TURN - 1), Ordering::Relaxed);
+        let wake_word = &self.segment().fixed().wait_flags.wake_word;
+        wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 
     /// Rings if somebody waits for the bell. By a sender, after its message was counted and the lock dropped.
     #[inline(always)]
     pub(super) fn ring_if_asked(&self) {
         // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence of `arm`.
-        let bell = self.segment().fixed().board.bell.load(Ordering::Relaxed);
-        if bell & RUNG_BY_SENDERS != 0 {
+        let wake_word = self
+            .segment()
+            .fixed()
+            .wait_flags
+            .wake_word
+            .load(Ordering::Relaxed);
+        if wake_word & RUNG_BY_SENDERS != 0 {
             self.ring_when_due();
         }
     }
@@ -273,15 +286,15 @@ impl Engine {
     #[cold]
     fn ring_when_due(&self) {
         let fixed = self.segment().fixed();
-        let board = &fixed.board;
+        let wait_flags = &fixed.wait_flags;
         // Acquire: the threshold of this turn.
-        let bell = board.bell.load(Ordering::Acquire);
+        let wake_word = wait_flags.wake_word.load(Ordering::Acquire);
         // Relaxed: of this turn, or of a later one; then the bell has changed, and the compare-and-swap fails.
-        let threshold = board.threshold.load(Ordering::Relaxed);
+        let threshold = wait_flags.threshold.load(Ordering::Relaxed);
         // Acquire: as for every reader of `sent`.
         let sent = fixed.sender.sent.load(Ordering::Acquire);
         if sent.wrapping_sub(threshold) as i64 >= 0 {
-            self.ring(bell);
+            self.ring(wake_word);
         }
     }
 
@@ -290,30 +303,36 @@ impl Engine {
     #[cold]
     pub(super) fn ring_anyway(&self) {
         // Acquire: the bell as in `ring_when_due`. What was changed was so under the lock that the receiver looks under.
-        self.ring(self.segment().fixed().board.bell.load(Ordering::Acquire));
+        self.ring(
+            self.segment()
+                .fixed()
+                .wait_flags
+                .wake_word
+                .load(Ordering::Acquire),
+        );
     }
 
     /// Rings, unless somebody else has, or the receiver has armed the bell anew.
-    fn ring(&self, bell: u32) {
-        if bell & RUNG_BY_SENDERS == 0 {
+    fn ring(&self, wake_word: u32) {
+        if wake_word & RUNG_BY_SENDERS == 0 {
             return;
         }
         crash_point!(RING_DUE);
-        if bell & ARMED == 0 {
-            if !self.pull_rope() {
+        if wake_word & ARMED == 0 {
+            if !self.notify() {
                 // The bell stays armed: the next sender rings.
                 return;
             }
             crash_point!(RING_PULLED);
         }
-        let word = &self.segment().fixed().board.bell;
-        let silent = bell & !RUNG_BY_SENDERS;
+        let word = &self.segment().fixed().wait_flags.wake_word;
+        let silent = wake_word & !RUNG_BY_SENDERS;
         // Of many senders that reach the threshold one wakes. Release: pairs with the acquire in `arm`. The message needs none: the
         // receiver looks for it behind the fence of its next arming. Relaxed: who fails does nothing more.
         let rung = word
-            .compare_exchange(bell, silent, Ordering::Release, Ordering::Relaxed)
+            .compare_exchange(wake_word, silent, Ordering::Release, Ordering::Relaxed)
             .is_ok();
-        if rung && bell & ARMED != 0 {
+        if rung && wake_word & ARMED != 0 {
             crash_point!(RING_SILENCED);
             futex::wake(word, 1);
         }
@@ -323,22 +342,27 @@ impl Engine {
     #[cfg(any(test, feature = "testing"))]
     pub fn turns(&self) -> u32 {
         // Relaxed: the receiver's own.
-        self.segment().fixed().board.bell.load(Ordering::Relaxed) / TURN
+        self.segment()
+            .fixed()
+            .wait_flags
+            .wake_word
+            .load(Ordering::Relaxed)
+            / TURN
     }
 
-    /// Who has no rope, as a repair of the ring's file, leaves it to others.
-    fn pull_rope(&self) -> bool {
-        self.rope.as_ref().is_some_and(Rope::pull)
+    /// Who has no notifier, as a repair of the ring's file, leaves it to others.
+    fn notify(&self) -> bool {
+        self.notifier.as_ref().is_some_and(Notifier::pull)
     }
 }
 
 /// How a sender makes the receiver's descriptor readable.
-pub struct Rope(Box<dyn Fn() -> bool + Send + Sync>);
+pub struct Notifier(Box<dyn Fn() -> bool + Send + Sync>);
 
-impl Rope {
+impl Notifier {
     /// `pull` answers false if it could not do so.
-    pub fn new(pull: impl Fn() -> bool + Send + Sync + 'static) -> Rope {
-        Rope(Box::new(pull))
+    pub fn new(pull: impl Fn() -> bool + Send + Sync + 'static) -> Notifier {
+        Notifier(Box::new(pull))
     }
 
     fn pull(&self) -> bool {
@@ -346,8 +370,8 @@ impl Rope {
     }
 }
 
-impl std::fmt::Debug for Rope {
+impl std::fmt::Debug for Notifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rope").finish_non_exhaustive()
+        f.debug_struct("Notifier").finish_non_exhaustive()
     }
 }

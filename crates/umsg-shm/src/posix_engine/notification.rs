@@ -18,17 +18,17 @@
 //! Nobody acts on what a record says but its own process, which knows by itself what is to be done: who can write the segment
 //! can't have a signal sent to anybody.
 
-use super::{Engine, NOTICE, Refused, Wakes};
+use super::{DeferredWakes, Engine, NOTICE, Refused};
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::lock::wakes::Fired;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::Fired;
 use crate::lock::{SLICE, STOPPED};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{MORE_NOTICES, NOTICES, Notice, Ring};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
-use crate::sys::liveness::{self, Lives};
+use crate::sys::liveness::{self, Liveness};
 use crate::sys::process;
 use crate::sys::thread::{self, Thread};
 use crate::waiters::{List, Waiters};
@@ -100,7 +100,7 @@ pub struct Claim {
 
 /// Why there is no registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoticeError {
+pub enum RegisterError {
     /// A process is registered.
     Busy,
     /// As many living processes as there can be records were told and have not run since.
@@ -134,7 +134,7 @@ impl Engine {
         let word = &self.segment().fixed().receiver.registered;
         // Relaxed: as above. Release only for this thread's death, as for a guarded word.
         word.store(registration, Ordering::Release);
-        self.update_board();
+        self.update_wait_flags();
     }
 
     /// Whether somebody is registered, as a hint.
@@ -181,14 +181,14 @@ impl Engine {
 
     /// Decides whether the queue has become empty, or has ceased to be, since that was decided last. Under the receiver lock.
     #[inline(always)]
-    pub(super) fn note_change(&self, wakes: &mut Wakes) {
+    pub(super) fn note_change(&self, wakes: &mut DeferredWakes) {
         if self.registration() & REGISTERED != 0 && self.decide(wakes).is_err() {
             self.note_damage();
         }
     }
 
     #[cold]
-    fn decide(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    fn decide(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let registration = self.registration();
         let was_empty = registration & EMPTY != 0;
         match (was_empty, self.stays_filled(wakes)?) {
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// Whether messages are there that no blocked receiver takes.
-    fn stays_filled(&self, wakes: &mut Wakes) -> Result<bool, Trouble> {
+    fn stays_filled(&self, wakes: &mut DeferredWakes) -> Result<bool, Fault> {
         let is_filled = self.is_filled()?;
         if !is_filled || Waiters::of(self.segment()).len(List::Receivers) == 0 {
             return Ok(is_filled);
@@ -218,7 +218,7 @@ impl Engine {
         self.is_filled()
     }
 
-    fn is_filled(&self) -> Result<bool, Trouble> {
+    fn is_filled(&self) -> Result<bool, Fault> {
         let receiver = &self.segment().fixed().receiver;
         // Relaxed: under the receiver lock.
         if receiver.stored.load(Ordering::Relaxed) != 0 {
@@ -229,7 +229,7 @@ impl Engine {
     }
 
     /// The process that sent what is there longest.
-    fn first_sender(&self) -> Result<u32, Trouble> {
+    fn first_sender(&self) -> Result<u32, Fault> {
         let receiver = &self.segment().fixed().receiver;
         // Relaxed: under the receiver lock.
         if receiver.stored.load(Ordering::Relaxed) == 0 {
@@ -238,12 +238,12 @@ impl Engine {
             return Ok(message.map_or(0, |(_, cell)| cell.pid.get()));
         }
         let order = Priorities::of(self.segment());
-        let slot = order.first(order.highest().ok_or(Trouble::Damaged)?)?;
+        let slot = order.first(order.highest().ok_or(Fault::Damaged)?)?;
         Ok(self.segment().cell(slot)?.pid.get())
     }
 
     /// The registration is over, and its process is told. Under the receiver lock.
-    fn fire(&self, wakes: &mut Wakes) {
+    fn fire(&self, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
             // Relaxed: who arms it holds the lock.
@@ -319,8 +319,8 @@ impl Engine {
 
     /// Registers this process for the next message that comes to the empty queue. Answers in which record, and what its word
     /// says.
-    pub fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), NoticeError> {
-        let mut outcome = Err(NoticeError::NoRecord);
+    pub fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), RegisterError> {
+        let mut outcome = Err(RegisterError::NoRecord);
         let patience = Deadline::after(Duration::from_nanos(STOPPED));
         liveness::register(self.segment());
         self.with_receiver_lock(me, patience, |wakes| {
@@ -328,7 +328,7 @@ impl Engine {
             outcome = self.register_locked(me, claim, wakes);
             Ok(())
         })
-        .map_err(NoticeError::Refused)?;
+        .map_err(RegisterError::Refused)?;
         outcome
     }
 
@@ -336,8 +336,8 @@ impl Engine {
         &self,
         me: &Thread,
         claim: &Claim,
-        wakes: &mut Wakes,
-    ) -> Result<(u32, u32), NoticeError> {
+        wakes: &mut DeferredWakes,
+    ) -> Result<(u32, u32), RegisterError> {
         self.clear_dead_registration()?;
         let (index, notice) = self.free_notice()?;
         let free = notice.word.load(Ordering::Relaxed);
@@ -358,7 +358,7 @@ impl Engine {
             Ok(true) => self.set_registration(registration),
             Err(trouble) => {
                 self.set_registration(0);
-                return Err(NoticeError::Refused(trouble.into()));
+                return Err(RegisterError::Refused(trouble.into()));
             }
         }
         crash_point!(NOTICE_DECIDED);
@@ -370,14 +370,14 @@ impl Engine {
     }
 
     /// An error if somebody living is registered.
-    fn clear_dead_registration(&self) -> Result<(), NoticeError> {
+    fn clear_dead_registration(&self) -> Result<(), RegisterError> {
         for (_, notice) in self.notices() {
             let word = notice.word.load(Ordering::Relaxed);
             if word & STATE != ARMED {
                 continue;
             }
             if !is_owner_dead(self.segment(), notice) {
-                return Err(NoticeError::Busy);
+                return Err(RegisterError::Busy);
             }
             set_free(notice, word);
         }
@@ -385,7 +385,7 @@ impl Engine {
     }
 
     /// A record that nobody needs.
-    fn free_notice(&self) -> Result<(u32, &Notice), NoticeError> {
+    fn free_notice(&self) -> Result<(u32, &Notice), RegisterError> {
         let state = |notice: &Notice| notice.word.load(Ordering::Relaxed) & STATE;
         // Acquire by the lock: whose process has freed it touches it no more.
         let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
@@ -404,20 +404,20 @@ impl Engine {
 
     /// A record of memory that becomes real for it and for those behind it.
     #[cold]
-    fn provide_notice(&self) -> Result<(u32, &Notice), NoticeError> {
+    fn provide_notice(&self) -> Result<(u32, &Notice), RegisterError> {
         let used = self.more_notices();
         if used >= MORE_NOTICES {
-            return Err(NoticeError::NoRecord);
+            return Err(RegisterError::NoRecord);
         }
         let more = self
             .segment()
             .populate_notices(used as u32)
-            .map_err(|trouble| NoticeError::Refused(trouble.into()))?;
+            .map_err(|trouble| RegisterError::Refused(trouble.into()))?;
         // Release: pairs with the acquire in `more_notices`.
         let word = &self.segment().fixed().receiver.notices;
         word.store(more, Ordering::Release);
         let index = (NOTICES + used) as u32;
-        let notice = self.notice(index).ok_or(NoticeError::NoRecord)?;
+        let notice = self.notice(index).ok_or(RegisterError::NoRecord)?;
         Ok((index, notice))
     }
 
@@ -568,14 +568,14 @@ fn set_free(notice: &Notice, word: u32) -> bool {
         .is_ok()
 }
 
-fn is_owner_dead(lives: &dyn Lives, notice: &Notice) -> bool {
+fn is_owner_dead(lives: &dyn Liveness, notice: &Notice) -> bool {
     let pid = notice.pid.load(Ordering::Relaxed);
     let birth = notice.birth.load(Ordering::Relaxed);
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
 /// Whether the registered process lives and is not stopped. Unknown means that it does.
-fn can_owner_run(lives: &dyn Lives, notice: &Notice) -> bool {
+fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
     let pid = notice.pid.load(Ordering::Relaxed);
     let is_stopped = || lives.is_plain() && process::is_stopped(pid);
     !is_owner_dead(lives, notice) && !is_stopped()
@@ -583,7 +583,7 @@ fn can_owner_run(lives: &dyn Lives, notice: &Notice) -> bool {
 
 /// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
 /// lock, one that the call may have waited for before included.
-fn wait_until_raised(lives: &dyn Lives, notice: &Notice, fired: u32) {
+fn wait_until_raised(lives: &dyn Liveness, notice: &Notice, fired: u32) {
     let began = clock::monotonic();
     // In a model nobody waits for several, one after the other.
     #[cfg(loom)]
@@ -595,7 +595,7 @@ fn wait_until_raised(lives: &dyn Lives, notice: &Notice, fired: u32) {
     stall.note(began, clock::monotonic());
 }
 
-fn wait_until_raised_by(lives: &dyn Lives, notice: &Notice, fired: u32, end: Deadline) {
+fn wait_until_raised_by(lives: &dyn Liveness, notice: &Notice, fired: u32, end: Deadline) {
     let mut slice = PROMPT;
     while notice.word.load(Ordering::Acquire) == fired {
         if futex::wait(&notice.word, fired, end.or_slice(slice)) != Slept::TimedOut {

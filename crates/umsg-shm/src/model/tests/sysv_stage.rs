@@ -1,16 +1,16 @@
 //! What the models of System V queues are made of: a queue, threads that use it, and the account at the end.
 
 use super::stage::{DIRECTOR, Slices, explore};
-use crate::leases::{Holds, State};
+use crate::leases::{Leases, State};
 use crate::lock::SLICE;
 use crate::model::crash::step;
+use crate::model::sysv::{LENGTH, Segment};
 use crate::model::thread::{self, Thread};
-use crate::model::typed::{LENGTH, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
-use crate::sysv_engine::order::{Shelf, Typed, Want};
+use crate::sysv_engine::order::{TypeIndexStore, Typed, Want};
 use crate::sysv_engine::segment::{Cell, Fixed};
-use crate::sysv_engine::{Batch, Call, Engine, Grip, Refused, Sink, Taken};
+use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken};
 use crate::waiters::{self, List, State as Word, Waiters};
 use loom::thread::JoinHandle;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Queue {
             let qbytes = (messages * LENGTH) as u64;
             // Relaxed: under the lock; seen with the version by who looks without it.
             fixed.rights.mode.store(mode, Ordering::Relaxed);
-            fixed.hub.capacity.store(qbytes, Ordering::Relaxed);
+            fixed.control.capacity.store(qbytes, Ordering::Relaxed);
             Ok::<(), ()>(())
         };
         self.0.change(me, change).map(Result::unwrap)
@@ -172,13 +172,13 @@ impl Queue {
         me: &Thread,
         want: Want,
         by: Deadline,
-    ) -> Result<(Message, Grip), Refused> {
-        let grip = self
+    ) -> Result<(Message, LeaseHandle), Refused> {
+        let handle = self
             .call(me, RECEIVE, by, |call| self.0.lease(call, want))
             .map_err(refused)?;
         let (segment, mut buffer) = (self.0.segment(), [0; LENGTH]);
-        segment.copy_out(segment.cell(grip.slot)?, grip.len, &mut buffer)?;
-        Ok(((u64::from_ne_bytes(buffer), grip.mtype), grip))
+        segment.copy_out(segment.cell(handle.slot)?, handle.len, &mut buffer)?;
+        Ok(((u64::from_ne_bytes(buffer), handle.mtype), handle))
     }
 
     /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
@@ -234,7 +234,7 @@ impl Queue {
         self.let_holders_be_looked_at();
         self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());
         assert_eq!(self.empty(), [message]);
-        let (segment, hub) = (self.0.segment(), &self.fixed().hub);
+        let (segment, control) = (self.0.segment(), &self.fixed().control);
         let waiters = Waiters::of(segment);
         for list in [List::Receivers, List::Offered, List::Senders] {
             assert_eq!(waiters.len(list), 0, "{list:?}");
@@ -248,11 +248,11 @@ impl Queue {
             );
         }
         assert_eq!(Typed::of(segment).first(Want::Any), Ok(None));
-        let counts = [&hub.bytes, &hub.held, &hub.held_bytes];
+        let counts = [&control.bytes, &control.held, &control.held_bytes];
         assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [0; 3]);
-        assert_eq!(hub.messages.load(Ordering::Relaxed), 0);
+        assert_eq!(control.messages.load(Ordering::Relaxed), 0);
         assert!(
-            Holds::of(segment)
+            Leases::of(segment)
                 .all()
                 .all(|(_, hold)| State::of(hold) == State::Free)
         );
@@ -261,9 +261,9 @@ impl Queue {
     }
 
     fn audit_slots(&self) {
-        let (segment, hub) = (self.0.segment(), &self.fixed().hub);
-        let mut lists = vec![0; hub.used.get() as usize];
-        let mut link = hub.free.get();
+        let (segment, control) = (self.0.segment(), &self.fixed().control);
+        let mut lists = vec![0; control.used.get() as usize];
+        let mut link = control.free.get();
         while let Some(slot) = link.checked_sub(1) {
             lists[slot as usize] += 1;
             assert_eq!(lists[slot as usize], 1, "slot {slot} is free twice");

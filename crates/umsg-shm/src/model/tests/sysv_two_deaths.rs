@@ -11,8 +11,8 @@
 //! | who waits is not told though the repair is done twice | a deadlock |
 
 use super::stage::{LATER, alive};
+use super::sysv_stage::{Message, Queue, RECEIVE, SEND, assert_each_once, optional};
 use super::two_deaths::{dies, dies_at};
-use super::typed_stage::{Message, Queue, RECEIVE, SEND, assert_each_once, optional};
 use crate::crash::Point;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
@@ -83,12 +83,12 @@ fn a_batch_of_the_dead_is_whole_or_not_there_though_who_repairs_dies() {
 #[test]
 fn what_the_dead_had_leased_comes_back_though_who_repairs_dies() {
     let acknowledge = |queue: &Queue, me: &Thread| {
-        let (_, grip) = queue.lease(me, Want::Any, Deadline::Passed).unwrap();
-        let _ = queue.engine().acknowledge(me, &grip);
+        let (_, handle) = queue.lease(me, Want::Any, Deadline::Passed).unwrap();
+        let _ = queue.engine().acknowledge(me, &handle);
     };
     let give_back = |queue: &Queue, me: &Thread| {
-        let (_, grip) = queue.lease(me, Want::Any, Deadline::Passed).unwrap();
-        let _ = queue.engine().give_back(me, &grip);
+        let (_, handle) = queue.lease(me, Want::Any, Deadline::Passed).unwrap();
+        let _ = queue.engine().give_back(me, &handle);
     };
     let lease = "a typed lease";
     dies_twice(lease, Point::MSG_LEASED, acknowledge, &[(1, 5)]);

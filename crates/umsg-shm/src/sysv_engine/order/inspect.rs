@@ -1,13 +1,13 @@
 //! Looking at the messages without removing one: in order of arrival, by number.
 
-use super::shelf::{link, target};
-use super::{Place, Shelf, Typed};
-use crate::fault::Trouble;
+use super::store::{link, target};
+use super::{Place, TypeIndexStore, Typed};
+use crate::fault::Fault;
 
-impl<'a, S: Shelf> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// The n-th message in order of arrival, counted from 0. The one found last is remembered together with its number, kept
     /// right by those that add and remove: whoever asks for one after the other walks one step each time.
-    pub(crate) fn nth(&self, n: u32) -> Result<Option<u32>, Trouble> {
+    pub(crate) fn nth(&self, n: u32) -> Result<Option<u32>, Fault> {
         let roots = self.shelf.kinds();
         let (mut at, mut number) = (target(&roots.cursor), roots.position.get());
         if at.is_none() || n < number / 2 {
@@ -33,12 +33,12 @@ impl<'a, S: Shelf> Typed<'a, S> {
                 None => break,
             }
         }
-        Err(Trouble::Damaged)
+        Err(Fault::Damaged)
     }
 
     /// All messages, in order of arrival.
     #[cfg(all(test, not(loom)))]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<u32, Trouble>> + use<'a, S> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<u32, Fault>> + use<'a, S> {
         let shelf = self.shelf;
         let mut next = target(&shelf.kinds().head);
         let walk = std::iter::from_fn(move || {
@@ -52,7 +52,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
 
     /// A message is about to be removed: the cursor stays at the message that it is at, or goes on to the next.
     #[inline(always)]
-    pub(super) fn look_past(&self, slot: u32, place: &Place) -> Result<(), Trouble> {
+    pub(super) fn look_past(&self, slot: u32, place: &Place) -> Result<(), Fault> {
         match target(&self.shelf.kinds().cursor) {
             Some(cursor) => self.move_cursor(cursor, slot, place),
             None => Ok(()),
@@ -60,7 +60,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     #[cold]
-    fn move_cursor(&self, cursor: u32, removed: u32, place: &Place) -> Result<(), Trouble> {
+    fn move_cursor(&self, cursor: u32, removed: u32, place: &Place) -> Result<(), Fault> {
         let roots = self.shelf.kinds();
         let position = roots.position.get();
         if cursor == removed {
@@ -74,7 +74,7 @@ impl<'a, S: Shelf> Typed<'a, S> {
     }
 
     /// A message came back: the cursor counts it if it is before it.
-    pub(super) fn look_again(&self, sequence: u64) -> Result<(), Trouble> {
+    pub(super) fn look_again(&self, sequence: u64) -> Result<(), Fault> {
         let roots = self.shelf.kinds();
         if let Some(cursor) = target(&roots.cursor)
             && sequence < self.shelf.place(cursor)?.sequence.get()

@@ -2,7 +2,7 @@
 
 use super::receive::has_begun;
 use super::{Engine, Refused, batch};
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::leases;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
@@ -123,7 +123,7 @@ impl Engine {
         (sent, &sender.bytes[sent as usize & 1])
     }
 
-    /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the receiver lock for
+    /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Leases the receiver lock for
     /// a time in proportion to what is passed over and to what is copied.
     pub fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
         let deadline = Deadline::after(PATIENCE);
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// The slots of the messages, in order of delivery.
-    fn find(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Trouble> {
+    fn find(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         // Acquire: RUN, as in `best`.
@@ -192,7 +192,7 @@ impl Engine {
         skip: usize,
         most: usize,
         slots: &mut Vec<u32>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Fault> {
         let ring = Ring::of(self.segment());
         let end = skip.saturating_add(most);
         for n in 0..end.min(self.segment().layout().slots) {
@@ -206,7 +206,7 @@ impl Engine {
         Ok(())
     }
 
-    fn find_in_store(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Trouble> {
+    fn find_in_store(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Fault> {
         let order = Priorities::of(self.segment());
         let (mut passed, end) = (0, skip.saturating_add(most));
         let mut priority = order.highest();
@@ -218,7 +218,7 @@ impl Engine {
                 }
                 // Each slot is in one list, once.
                 if passed == self.segment().layout().slots {
-                    return Err(Trouble::Damaged);
+                    return Err(Fault::Damaged);
                 }
                 if passed >= skip {
                     add(slots, here)?;
@@ -231,14 +231,14 @@ impl Engine {
         Ok(())
     }
 
-    fn copy_seen(&self, slot: u32, look: &mut Look) -> Result<(), Trouble> {
+    fn copy_seen(&self, slot: u32, look: &mut Look) -> Result<(), Fault> {
         let found = self.in_hand(slot)?;
         let start = look.bytes.len();
         // Each message lies in memory of its own, so all together are shorter than the file.
         if start + found.len > self.segment().layout().len {
-            return Err(Trouble::Damaged);
+            return Err(Fault::Damaged);
         }
-        let no_memory = |_| Trouble::NoMemory;
+        let no_memory = |_| Fault::NoMemory;
         look.bytes.try_reserve(found.len).map_err(no_memory)?;
         look.messages.try_reserve(1).map_err(no_memory)?;
         look.bytes.resize(start + found.len, 0);
@@ -255,8 +255,8 @@ impl Engine {
     }
 }
 
-fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Trouble> {
-    slots.try_reserve(1).map_err(|_| Trouble::NoMemory)?;
+fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Fault> {
+    slots.try_reserve(1).map_err(|_| Fault::NoMemory)?;
     slots.push(slot);
     Ok(())
 }
@@ -345,7 +345,7 @@ mod tests {
         let order = Priorities::of(engine.segment());
         let first = order.first(1).unwrap();
         engine.segment().link(first).unwrap().set(first);
-        let damaged = Refused::Trouble(Trouble::Damaged);
+        let damaged = Refused::Fault(Fault::Damaged);
         assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
         engine.segment().link(first).unwrap().set(u32::MAX);
         assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
@@ -355,7 +355,7 @@ mod tests {
     fn a_length_or_a_priority_that_no_message_has_is_damage() {
         let engine = engine(&[(8, 1), (8, 1)]);
         let (_, cell) = Ring::of(engine.segment()).slot(1).unwrap();
-        let damaged = Refused::Trouble(Trouble::Damaged);
+        let damaged = Refused::Fault(Fault::Damaged);
         cell.len.set(4097);
         assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
         cell.len.set(8);

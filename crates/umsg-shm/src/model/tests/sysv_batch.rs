@@ -3,11 +3,11 @@
 //! | a defect | what it leads to here |
 //! |---|---|
 //! | the numbers of a batch count one after another | part of it is seen, or left behind |
-//! | the repair believes numbers beyond the hub's | messages that were never sent |
+//! | the repair believes numbers beyond the control block's | messages that were never sent |
 //! | a blocked batch is not told of room, or not in time | a deadlock |
 
 use super::stage::{LATER, SOON, Slices, alive, explore, polled};
-use super::typed_stage::{Message, Queue, explore_death};
+use super::sysv_stage::{Message, Queue, explore_death};
 use crate::crash::Point;
 use crate::model::thread;
 use crate::model::world::{self, Death};

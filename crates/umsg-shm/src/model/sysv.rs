@@ -1,16 +1,16 @@
 //! The segment of a System V queue of a few messages, in vectors.
 
 use crate::arena::ArenaRoots;
-use crate::arena::Ground;
-use crate::fault::Trouble;
-use crate::leases::Keeping;
-use crate::leases::{Hold, Holding};
+use crate::arena::ArenaStore;
+use crate::fault::Fault;
+use crate::leases::LeaseStore;
+use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
-use crate::sys::liveness::{Lives, UNREGISTERED};
-use crate::sysv_engine::order::{Kind, KindRoots, Place, Shelf};
+use crate::sys::liveness::{Liveness, UNREGISTERED};
+use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, Seat, links};
 use crate::waiters::{Links, NODES, Node};
-use crate::waiters::{List, Lobby};
+use crate::waiters::{List, WaiterStore};
 
 /// The bytes in a cell, eight of them. Not watched by loom: they are copied on suspicion, see [`crate::waiters`].
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub struct Segment {
     layout: Layout,
     fixed: Box<Fixed>,
     seats: Vec<Seat>,
-    holds: Vec<Hold>,
+    holds: Vec<LeaseRecord>,
     places: Vec<Place>,
     kinds: Vec<Kind>,
     cells: Vec<Cell>,
@@ -57,7 +57,7 @@ impl Segment {
         };
         let fixed = segment.fixed();
         fixed.rights.state.store(LIVE, Ordering::Relaxed);
-        fixed.hub.capacity.store(qbytes, Ordering::Relaxed);
+        fixed.control.capacity.store(qbytes, Ordering::Relaxed);
         segment
     }
 
@@ -67,7 +67,7 @@ impl Segment {
     }
 
     /// There is no file.
-    pub fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -79,20 +79,20 @@ impl Segment {
         &self.fixed
     }
 
-    pub fn seat(&self, index: u32) -> Result<&Seat, Trouble> {
-        self.seats.get(index as usize).ok_or(Trouble::Damaged)
+    pub fn seat(&self, index: u32) -> Result<&Seat, Fault> {
+        self.seats.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    pub fn cell(&self, slot: u32) -> Result<&Cell, Trouble> {
-        self.cells.get(slot as usize).ok_or(Trouble::Damaged)
+    pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
+        self.cells.get(slot as usize).ok_or(Fault::Damaged)
     }
 
     /// Memory is always there.
-    pub fn provide_slots(&self, _usable: u32) -> Result<u32, Trouble> {
+    pub fn provide_slots(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.cells.len() as u32)
     }
 
-    pub fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Trouble> {
+    pub fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         let mut bytes = [0; LENGTH];
         bytes[..message.len()].copy_from_slice(message);
         // Relaxed: as the bytes of a mapping, ordered by what is around.
@@ -102,7 +102,7 @@ impl Segment {
         Ok(())
     }
 
-    pub fn copy_out(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<usize, Trouble> {
+    pub fn copy_out(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<usize, Fault> {
         // Relaxed: as above.
         let bytes = cell.payload.0.load(Ordering::Relaxed).to_ne_bytes();
         let copied = len.min(buffer.len());
@@ -111,7 +111,7 @@ impl Segment {
     }
 }
 
-impl Lives for Segment {
+impl Liveness for Segment {
     fn own(&self) -> u32 {
         UNREGISTERED
     }
@@ -133,47 +133,47 @@ impl Lives for Segment {
     }
 }
 
-impl Lobby for Segment {
+impl WaiterStore for Segment {
     fn is_shared(&self) -> bool {
         false
     }
 
-    fn node(&self, index: u32) -> Result<&Node, Trouble> {
+    fn node(&self, index: u32) -> Result<&Node, Fault> {
         self.seat(index).map(|seat| &seat.node)
     }
 
     fn links(&self, list: List) -> Option<&Links> {
-        links(&self.fixed.hub, list)
+        links(&self.fixed.control, list)
     }
 
     fn ticket(&self) -> &Guarded64 {
-        &self.fixed.hub.ticket
+        &self.fixed.control.ticket
     }
 
     fn nodes_in_use(&self) -> &Guarded32 {
-        &self.fixed.hub.nodes
+        &self.fixed.control.nodes
     }
 
-    fn provide_nodes(&self, _usable: u32, _more: usize) -> Result<(), Trouble> {
+    fn provide_nodes(&self, _usable: u32, _more: usize) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-impl Keeping for Segment {
-    fn hold(&self, index: u32) -> Result<&Hold, Trouble> {
-        self.holds.get(index as usize).ok_or(Trouble::Damaged)
+impl LeaseStore for Segment {
+    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
+        self.holds.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    fn populate_holds(&self, _usable: u32) -> Result<u32, Trouble> {
+    fn populate_holds(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.holds.len() as u32)
     }
 
-    fn holding(&self) -> &Holding {
+    fn holding(&self) -> &LeaseRoots {
         &self.fixed.holding
     }
 
     fn held(&self) -> &AtomicU64 {
-        &self.fixed.hub.held
+        &self.fixed.control.held
     }
 
     fn slots(&self) -> usize {
@@ -182,9 +182,9 @@ impl Keeping for Segment {
 }
 
 /// There is no arena: messages have eight bytes.
-impl Ground for Segment {
-    fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Trouble> {
-        Err(Trouble::Damaged)
+impl ArenaStore for Segment {
+    fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Fault> {
+        Err(Fault::Damaged)
     }
 
     fn roots(&self) -> &ArenaRoots {
@@ -192,7 +192,7 @@ impl Ground for Segment {
     }
 
     fn arena_len(&self) -> &Guarded32 {
-        &self.fixed.hub.arena_len
+        &self.fixed.control.arena_len
     }
 
     fn arena_limit(&self) -> u32 {
@@ -200,43 +200,43 @@ impl Ground for Segment {
     }
 
     fn arena_dirty(&self) -> &Guarded32 {
-        &self.fixed.hub.arena_dirty
+        &self.fixed.control.arena_dirty
     }
 
-    fn populate_arena(&self, _first: u32, _granules: u32) -> Result<(), Trouble> {
-        Err(Trouble::NoSpace)
+    fn populate_arena(&self, _first: u32, _granules: u32) -> Result<(), Fault> {
+        Err(Fault::NoSpace)
     }
 
-    fn is_block_of(&self, _slot: u32, _block: u32) -> Result<bool, Trouble> {
+    fn is_block_of(&self, _slot: u32, _block: u32) -> Result<bool, Fault> {
         Ok(false)
     }
 
     fn free_blocks(
         &self,
-        _release: &mut dyn FnMut(&Guarded32) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        _release: &mut dyn FnMut(&Guarded32) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-impl Shelf for Segment {
-    fn place(&self, slot: u32) -> Result<&Place, Trouble> {
-        self.places.get(slot as usize).ok_or(Trouble::Damaged)
+impl TypeIndexStore for Segment {
+    fn place(&self, slot: u32) -> Result<&Place, Fault> {
+        self.places.get(slot as usize).ok_or(Fault::Damaged)
     }
 
     fn places(&self) -> u32 {
-        self.fixed.hub.used.get()
+        self.fixed.control.used.get()
     }
 
-    fn kind(&self, index: u32) -> Result<&Kind, Trouble> {
-        self.kinds.get(index as usize).ok_or(Trouble::Damaged)
+    fn kind(&self, index: u32) -> Result<&Kind, Fault> {
+        self.kinds.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    fn kinds(&self) -> &KindRoots {
+    fn kinds(&self) -> &TypeRoots {
         &self.fixed.kinds
     }
 
-    fn provide_kinds(&self, _usable: u32) -> Result<u32, Trouble> {
+    fn provide_kinds(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.kinds.len() as u32)
     }
 }

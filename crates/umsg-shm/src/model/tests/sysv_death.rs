@@ -11,7 +11,7 @@
 //! | who repairs looks at what the lock guards when it wakes everybody, after it has dropped the lock | a race on the number of nodes |
 
 use super::stage::{DIRECTOR, LATER, Slices, alive, explore};
-use super::typed_stage::{Message, Queue, assert_each_once, explore_death, optional};
+use super::sysv_stage::{Message, Queue, assert_each_once, explore_death, optional};
 use crate::crash::Point;
 use crate::lock::SLICE;
 use crate::model::thread::{self, Thread};

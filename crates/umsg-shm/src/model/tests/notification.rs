@@ -12,7 +12,7 @@ use crate::crash::Point;
 use crate::lock::SLICE;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
-use crate::posix_engine::{Claim, NOTICE, NoticeError, Outcome, Refused, What};
+use crate::posix_engine::{Claim, NOTICE, Outcome, Refused, RegisterError, What};
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// A record, and what its word says.
 type Place = (u32, u32);
 
-fn register(queue: &Queue, me: &Thread, what: What) -> Result<Place, NoticeError> {
+fn register(queue: &Queue, me: &Thread, what: What) -> Result<Place, RegisterError> {
     let claim = Claim {
         what,
         signal: 1,
@@ -55,7 +55,7 @@ fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {
             assert!(queue.engine().counts().messages != 0, "it was not fired");
-            let attention = &queue.engine().segment().fixed().board.attention;
+            let attention = &queue.engine().segment().fixed().wait_flags.attention;
             let is_wanted = attention.load(Ordering::Relaxed) & NOTICE != 0;
             assert!(!is_wanted, "a message is there, and nobody was told of it");
             while queue.receive(me, Deadline::Passed).is_ok() {}
@@ -184,7 +184,7 @@ fn one_of_two_is_registered() {
         let other = queue.spawn(1, |queue, me| register(queue, me, What::Wait));
         let own = queue.direct(|queue, me| register(queue, me, What::Wait));
         match (alive(other), own) {
-            (Ok(place), Err(NoticeError::Busy)) | (Err(NoticeError::Busy), Ok(place)) => {
+            (Ok(place), Err(RegisterError::Busy)) | (Err(RegisterError::Busy), Ok(place)) => {
                 expect_to_be_fired_at_last_or_was(&queue, place);
             }
             other => panic!("{other:?}"),

@@ -8,11 +8,11 @@ use crate::sys::{cpu, futex};
 use rustix::io;
 
 #[cfg(not(loom))]
-use super::descriptor::Gong;
+use super::descriptor::PollFifo;
 #[cfg(not(loom))]
 use super::helper::Feed;
 #[cfg(loom)]
-use crate::model::doorbell::{Feed, Gong};
+use crate::model::doorbell::{Feed, PollFifo};
 
 /// What there is: messages, and room.
 const IN: u32 = 1;
@@ -135,14 +135,14 @@ pub struct Words {
 }
 
 /// What one operation needs of a doorbell.
-pub(crate) struct Chain<'a> {
+pub(crate) struct Ringer<'a> {
     /// Who watches: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for nobody. Looked at by each operation.
     pub(crate) watched: &'a Guarded32,
     pub(crate) words: &'a Words,
     pub(crate) bell: &'a Doorbell,
 }
 
-impl Chain<'_> {
+impl Ringer<'_> {
     /// Shows the level `then`, which the operation's next step brings about, while the queue is still at `now`. A poller of edges
     /// (EPOLLET) is also told of a message before it is sent; of one that is received, afterwards (`settle`).
     pub(crate) fn foretell(&self, now: Level, then: Level) {
@@ -233,13 +233,13 @@ impl Chain<'_> {
         let shown = self.words.shown.get();
         let to = packets(now.bits(), held(shown));
         self.words.shown.set(shown | BUSY);
-        let Some(gong) = self.gong() else {
+        let Some(fifo) = self.fifo() else {
             self.words.shown.set(to | UNKNOWN);
             return self.call_for_help();
         };
-        gong.hold(to);
+        fifo.hold(to);
         if nudge {
-            gong.nudge();
+            fifo.nudge();
         }
         self.words.told.set(now.word());
         self.words.shown.set(to);
@@ -253,10 +253,10 @@ impl Chain<'_> {
             self.call(0);
         }
         if self.watched.get() & LEVELS != 0
-            && let Lookup::Found(gong) = self.bell.gong(self.words.name.get())
+            && let Lookup::Found(fifo) = self.bell.fifo(self.words.name.get())
         {
-            gong.hold(packets(level.bits(), held(self.words.shown.get())));
-            gong.nudge();
+            fifo.hold(packets(level.bits(), held(self.words.shown.get())));
+            fifo.nudge();
         }
     }
 
@@ -275,7 +275,7 @@ impl Chain<'_> {
     /// Has a FIFO that holds so many packets show this, and tells who asked for every edge of the level. Answers how many it holds then;
     /// nothing if this process can't ring.
     fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
-        let Some(gong) = self.gong() else {
+        let Some(fifo) = self.fifo() else {
             self.call_for_help();
             return None;
         };
@@ -296,7 +296,7 @@ impl Chain<'_> {
             to = beside(from);
         }
         self.words.rung_on.set(cpu::current() as u32 + 1);
-        gong.change(from, to, wanted & !told != 0);
+        fifo.change(from, to, wanted & !told != 0);
         self.words.rung_on.set(0);
         crash_point!(BELL_RUNG);
         if tells {
@@ -307,9 +307,9 @@ impl Chain<'_> {
 
     /// The FIFO, if this process can ring it. A FIFO that is gone ends the watch: the next poller makes another and shows what
     /// there is by then.
-    fn gong(&self) -> Option<Gong<'_>> {
-        match self.bell.gong(self.words.name.get()) {
-            Lookup::Found(gong) => Some(gong),
+    fn fifo(&self) -> Option<PollFifo<'_>> {
+        match self.bell.fifo(self.words.name.get()) {
+            Lookup::Found(fifo) => Some(fifo),
             Lookup::Missing => {
                 if self.watched.get() & (PRIVATE | HELPED) != 0 {
                     self.call(PRIVATE | HELPED);
@@ -357,10 +357,10 @@ impl Chain<'_> {
             return;
         }
         let to = packets(now.bits(), held(self.words.shown.get()));
-        if let Some(gong) = self.gong()
-            && !gong.shows(to)
+        if let Some(fifo) = self.fifo()
+            && !fifo.shows(to)
         {
-            gong.hold(to);
+            fifo.hold(to);
             self.words.shown.set(to);
         }
     }
@@ -405,10 +405,10 @@ impl Chain<'_> {
         let to = packets(now.bits(), held(self.words.shown.get()));
         // An unchanged level is no edge for processes that poll already.
         let is_edge = !is_shared || self.words.told.get() != now.word();
-        if let Some(gong) = feed.gong(self.bell) {
-            gong.hold(to);
+        if let Some(fifo) = feed.fifo(self.bell) {
+            fifo.hold(to);
             if feed.wants_edges() && is_edge {
-                gong.nudge();
+                fifo.nudge();
             }
         }
         let watched = self.watched.get();
@@ -430,7 +430,7 @@ impl Chain<'_> {
 }
 
 #[cfg(not(loom))]
-impl Chain<'_> {
+impl Ringer<'_> {
     /// From now on this process polls, too, and wants this. Opens the doorbell, or makes one.
     /// `mode` is the queue's: its maker has mapped the file before the file got it.
     pub(crate) fn begin_here(&self, wanted: u32, now: Level, mode: u32) -> io::Result<()> {
@@ -459,9 +459,9 @@ impl Chain<'_> {
 
     /// Has a helper's FIFO show everything, as a queue can't be used any more: who polls finds out. The number to sleep on.
     pub(crate) fn show_damage(&self, feed: &Feed) -> u32 {
-        if let Some(gong) = feed.gong(self.bell) {
-            gong.hold(packets(IN | OUT, 1));
-            gong.nudge();
+        if let Some(fifo) = feed.fifo(self.bell) {
+            fifo.hold(packets(IN | OUT, 1));
+            fifo.nudge();
         }
         self.words.calls.load(Ordering::Relaxed)
     }

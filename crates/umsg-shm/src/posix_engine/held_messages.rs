@@ -3,12 +3,12 @@
 //! under the receiver lock.
 
 use super::receive::Found;
-use super::{Engine, Refused, Wakes};
+use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
-use crate::fault::Trouble;
-use crate::leases::Hold;
-use crate::leases::{self, Claim, Holders, Holds, State};
+use crate::fault::Fault;
+use crate::leases::LeaseRecord;
+use crate::leases::{self, Claim, HolderScan, Leases, State};
 use crate::posix_engine::Priorities;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
@@ -21,7 +21,7 @@ const PAUSE: u64 = 16;
 
 /// A message that this process holds, and the proof of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Grip {
+pub struct LeaseHandle {
     pub index: u32,
     pub ticket: u64,
     pub slot: u32,
@@ -76,7 +76,7 @@ impl Engine {
         me: &Thread,
         slot: u32,
         deliveries: u32,
-    ) -> Result<(u32, &Hold), Trouble> {
+    ) -> Result<(u32, &LeaseRecord), Fault> {
         let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
         self.claim_hold_for((me.pid(), birth), slot, deliveries)
     }
@@ -87,8 +87,8 @@ impl Engine {
         (pid, birth): (u32, u64),
         slot: u32,
         deliveries: u32,
-    ) -> Result<(u32, &Hold), Trouble> {
-        Holds::of(self.segment()).claim(&Claim {
+    ) -> Result<(u32, &LeaseRecord), Fault> {
+        Leases::of(self.segment()).claim(&Claim {
             slot,
             pid,
             birth,
@@ -124,9 +124,9 @@ impl Engine {
     }
 
     /// Ends a hold. Its slot is then in the caller's hands.
-    pub(super) fn release_hold(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+    pub(super) fn release_hold(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
         let state = State::of(hold);
-        Holds::of(self.segment()).release(index, hold)?;
+        Leases::of(self.segment()).release(index, hold)?;
         self.count_kind(state, -1);
         if matches!(state, State::Reserved | State::Leased) {
             self.count_held(-1);
@@ -135,19 +135,19 @@ impl Engine {
     }
 
     /// Frees the slot of a hold that has ended, gives the room to those who wait for it, and what they bring to receivers.
-    pub(super) fn free_held(&self, slot: u32, wakes: &mut Wakes) {
+    pub(super) fn free_held(&self, slot: u32, wakes: &mut DeferredWakes) {
         self.foretell_doorbell(0, 1);
         self.free_slot(slot);
         // What ended is ended, whatever is wrong with those who wait.
         if self.serve(wakes).is_err() {
             self.note_damage();
         }
-        self.update_board();
+        self.update_wait_flags();
         self.publish_counts();
     }
 
     /// Ends a lease whose message goes back to the head of its priority, or is set aside if it came back too often.
-    pub(super) fn return_lease(&self, index: u32, hold: &Hold) -> Result<(), Trouble> {
+    pub(super) fn return_lease(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
         if self.is_undeliverable(hold) {
             self.set_lease_aside(hold);
             return Ok(());
@@ -165,15 +165,15 @@ impl Engine {
     }
 
     /// Takes back what the dead held, and leases whose time is up; drops what is too old.
-    pub(super) fn reclaim_holds(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn reclaim_holds(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         if self.policy().time_to_live != 0 {
             self.sweep()?;
         }
         let holding = &self.segment().fixed().holding;
         let now = clock::monotonic_coarse();
         let mut due = u64::MAX;
-        let mut holders = Holders::default();
-        for record in Holds::of(self.segment()).iter() {
+        let mut holders = HolderScan::default();
+        for record in Leases::of(self.segment()).iter() {
             let (index, hold) = record?;
             // Nobody's, or of no use to who looks for messages and room.
             if matches!(State::of(hold), State::Aside | State::Moving) {
@@ -206,19 +206,19 @@ impl Engine {
 
     /// Takes back what there is to take back, and gives it to those who wait.
     #[cold]
-    pub(super) fn reclaim_and_serve(&self, wakes: &mut Wakes) -> Result<(), Trouble> {
+    pub(super) fn reclaim_and_serve(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.reclaim_holds(wakes)?;
         self.serve(wakes)?;
-        self.update_board();
+        self.update_wait_flags();
         Ok(())
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for
     /// none. False if the lease has ended.
-    pub fn limit(&self, me: &Thread, grip: &Grip, until: u64) -> Result<bool, Refused> {
+    pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |_| {
-            let holds = Holds::of(self.segment());
-            let Some(hold) = holds.find(grip.index, grip.ticket, State::Leased)? else {
+            let holds = Leases::of(self.segment());
+            let Some(hold) = holds.find(handle.index, handle.ticket, State::Leased)? else {
                 return Ok(false);
             };
             hold.until.set(until);
@@ -233,14 +233,14 @@ impl Engine {
 
     /// Where the message lies that is held.
     #[cfg(not(loom))]
-    pub fn place(&self, grip: &Grip) -> Result<*mut u8, Trouble> {
-        let cell = self.segment().cell(grip.slot)?;
-        self.segment().payload(cell, grip.len)
+    pub fn place(&self, handle: &LeaseHandle) -> Result<*mut u8, Fault> {
+        let cell = self.segment().cell(handle.slot)?;
+        self.segment().payload(cell, handle.len)
     }
 
     /// What the holder of a message knows of it.
-    pub(super) fn grip(&self, index: u32, hold: &Hold, found: &Found<'_>) -> Grip {
-        Grip {
+    pub(super) fn handle(&self, index: u32, hold: &LeaseRecord, found: &Found<'_>) -> LeaseHandle {
+        LeaseHandle {
             index,
             ticket: hold.ticket.get(),
             slot: found.slot,

@@ -1,20 +1,20 @@
 //! Where the order of typed messages lies: the words, and what a segment has to offer to hold them.
 
-use crate::fault::Trouble;
+use crate::fault::Fault;
 use crate::sync::{Guarded32, Guarded64};
 
 /// A segment, as a place for the order. Everything is guarded by the queue's one lock.
-pub trait Shelf {
-    /// The place of a slot; [`Trouble::Damaged`] of one that can't exist.
-    fn place(&self, slot: u32) -> Result<&Place, Trouble>;
+pub trait TypeIndexStore {
+    /// The place of a slot; [`Fault::Damaged`] of one that can't exist.
+    fn place(&self, slot: u32) -> Result<&Place, Fault>;
     /// Slots in circulation: all that may be linked, and the bound of every walk along the messages.
     fn places(&self) -> u32;
-    /// A record for a type; [`Trouble::Damaged`] of one that can't exist.
-    fn kind(&self, index: u32) -> Result<&Kind, Trouble>;
-    fn kinds(&self) -> &KindRoots;
+    /// A record for a type; [`Fault::Damaged`] of one that can't exist.
+    fn kind(&self, index: u32) -> Result<&Kind, Fault>;
+    fn kinds(&self) -> &TypeRoots;
     /// Makes more records real memory than the `usable` ones that are; answers how many are then. As many as before is the
     /// answer of a segment that has one for each of its slots: some of them are idle, whenever a message needs one.
-    fn provide_kinds(&self, usable: u32) -> Result<u32, Trouble>;
+    fn provide_kinds(&self, usable: u32) -> Result<u32, Fault>;
 }
 
 /// One a slot: where its message stands in the order. Links are index + 1, 0 for none.
@@ -68,13 +68,13 @@ pub(super) const RECENT: usize = 8;
 /// Where the lists and the tree begin. Links are index + 1, 0 for none.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct KindRoots {
+pub struct TypeRoots {
     // -- first line: what each message writes
     /// The messages in order of arrival.
     pub head: Guarded32,
     pub tail: Guarded32,
     pub root: Guarded32,
-    /// The message that was looked at last, and how many are before it; see [`super::look`].
+    /// The message that was looked at last, and how many are before it; see [`super::inspect`].
     pub(crate) cursor: Guarded32,
     pub(crate) position: Guarded32,
     /// The message that came back last.
@@ -123,5 +123,5 @@ pub(super) fn link(index: u32) -> u32 {
 const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Place>() == 24 && size_of::<Kind>() == 64);
-    assert!(size_of::<KindRoots>() == 128 && offset_of!(KindRoots, free) <= 64);
+    assert!(size_of::<TypeRoots>() == 128 && offset_of!(TypeRoots, free) <= 64);
 };
