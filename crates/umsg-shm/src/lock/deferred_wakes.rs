@@ -24,7 +24,7 @@ pub(crate) struct Fired {
 }
 
 impl DeferredWakes {
-    /// DeferredWakes the thread of a node.
+    /// Wakes the thread of a node.
     pub(crate) fn add(&mut self, node: u32) {
         match self.nodes.get_mut(self.len) {
             Some(place) => {
@@ -35,7 +35,7 @@ impl DeferredWakes {
         }
     }
 
-    /// DeferredWakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. Who is the first to use a
+    /// Wakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. Who is the first to use a
     /// further node, once the lock is dropped, has missed nothing.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
         self.among = self.among.max(usable);

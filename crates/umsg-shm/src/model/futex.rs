@@ -144,7 +144,7 @@ fn overslept(tid: u32) -> bool {
     .is_some()
 }
 
-/// DeferredWakes up to `count` sleepers on `word`.
+/// Wakes up to `count` sleepers on `word`.
 pub fn wake(word: &impl Futex, count: i32) {
     strike(Death::Waking);
     wake_unless_dead(word.named(), count);

@@ -123,7 +123,7 @@ impl Engine {
         (sent, &sender.bytes[sent as usize & 1])
     }
 
-    /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Leases the receiver lock for
+    /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the receiver lock for
     /// a time in proportion to what is passed over and to what is copied.
     pub fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
         let deadline = Deadline::after(PATIENCE);

@@ -318,7 +318,7 @@ impl Engine {
         attention.store(others | flags, Ordering::Relaxed);
     }
 
-    /// DeferredWakes those whose waiting has ended. After the lock was dropped.
+    /// Wakes those whose waiting has ended. After the lock was dropped.
     #[inline(always)]
     fn wake(&self, wakes: &DeferredWakes) {
         if !wakes.is_empty() {

@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// DeferredWakes senders that wait for room, so that they find the ring closed. In vain if somebody keeps the lock; they look by
+    /// Wakes senders that wait for room, so that they find the ring closed. In vain if somebody keeps the lock; they look by
     /// themselves at their next slice.
     pub fn send_senders_away(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);

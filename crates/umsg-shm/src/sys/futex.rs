@@ -285,14 +285,14 @@ mod real {
         }
     }
 
-    /// DeferredWakes the thread that sleeps on a word of this process's own.
+    /// Wakes the thread that sleeps on a word of this process's own.
     pub fn wake_own(word: &std::sync::atomic::AtomicU32) {
         let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.
         let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wake, 1) };
     }
 
-    /// DeferredWakes up to `count` sleepers on `word`.
+    /// Wakes up to `count` sleepers on `word`.
     pub fn wake(word: &impl Futex, count: i32) {
         // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.
         let _ = unsafe { libc::syscall(libc::SYS_futex, word.address(), libc::FUTEX_WAKE, count) };

@@ -10,7 +10,7 @@
 //! | the thread blocks SIGBUS | not mended: the kernel ends the process without asking a handler |
 //! | a memory control group has no memory left | no SIGBUS: the kernel kills a process of the group, and a repair follows |
 //!
-//! *RepairLog* means: in this process a page of zeroes takes the page's place, the call fails with `Damaged` (EBADMSG), and so does
+//! *Mended* means: in this process a page of zeroes takes the page's place, the call fails with `Damaged` (EBADMSG), and so does
 //! every later call on this queue. Other processes are not affected. A system call on such a page fails with EFAULT and raises no
 //! signal.
 //!
